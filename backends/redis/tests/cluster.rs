@@ -18,7 +18,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 /// The proxies' address.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// All cases in parallel on one Cluster, and a separate Cluster for each case that damages it.
+/// All cases in parallel on one Cluster; a separate one for each that damages it.
 struct Nodes(testbed::Cluster);
 
 fn to(url: String) -> Connect {
@@ -51,8 +51,7 @@ impl Factory for Nodes {
     }
 
     async fn fragile(&self) -> Result<Fragile> {
-        // Nodes that don't announce their host are at the address that was asked, so a client that starts at
-        // the proxies stays there.
+        // Nodes without an announced host are at the address that was asked, so clients stay on the proxies.
         let servers =
             testbed::Redis::options().set("cluster-preferred-endpoint-type", "unknown-endpoint");
         let cluster = testbed::Cluster::options().servers(servers).start().map_err(problem)?;

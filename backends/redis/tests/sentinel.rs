@@ -1,7 +1,6 @@
 //! The conformance suite on a master that Sentinels name.
 //!
-//! The Sentinels wait a minute, so that no failover occurs: none is promised to be survived. Failovers have
-//! separate tests.
+//! The Sentinels wait a minute, so that no failover occurs. Failovers have separate tests.
 #![forbid(unsafe_code)]
 
 #[path = "suite/shelf.rs"]
@@ -22,7 +21,7 @@ use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 /// The proxy's address, and the master's name there.
 const ELSEWHERE: (Ipv4Addr, &str) = (Ipv4Addr::new(127, 0, 0, 2), "elsewhere");
 
-/// All cases in parallel on one set, and a separate set for each case that damages it.
+/// All cases in parallel on one set; a separate one for each that damages it.
 struct Set(Sentinels);
 
 fn start() -> testbed::Result<Sentinels> {
@@ -40,13 +39,13 @@ fn problem(error: testbed::Error) -> Error {
     Error::unavailable(error.to_string())
 }
 
-/// Creates a proxy in front of the master, and a URL that leads to it through the Sentinels.
+/// Creates a proxy for the master, and a URL that leads to it.
 fn through_a_proxy(set: &Sentinels) -> testbed::Result<(Proxy, String)> {
     let (host, name) = ELSEWHERE;
     let master = &set.servers[0];
     let proxy = Proxy::start_at(SocketAddr::from((host, master.port())), master.address())?;
     for sentinel in &set.sentinels {
-        // A quorum above the number of Sentinels prevents a failover.
+        // Above the number of Sentinels: no failover.
         let (host, port) = (host.to_string(), master.port().to_string());
         sentinel.command::<()>(&["SENTINEL", "MONITOR", name, &host, &port, "9"])?;
     }
@@ -60,7 +59,7 @@ impl Factory for Set {
     }
 
     fn ttl(&self) -> Duration {
-        // Each connection begins with queries to three Sentinels.
+        // Each connection begins with three queries.
         Duration::from_secs(2)
     }
 

@@ -1,4 +1,4 @@
-//! Checks of all nodes: on connecting, and for operators of a fleet.
+//! Checks of all nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::Redlock;
 use crate::errors::{NodeErrors, error};
 use crate::fleet::Fleet;
 
-/// Limit on connecting to a quorum.
+/// Limit on connecting.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Further wait for the other nodes after a quorum.
+/// Wait for further nodes after a quorum.
 const MOMENT: Duration = Duration::from_millis(200);
 
 /// A node's voting status.
@@ -32,18 +32,17 @@ pub enum Standing {
 }
 
 impl Redlock {
-    /// Connects to the nodes of a URL (see [`Config`](crate::Config)), and checks them. Unreachable nodes are
-    /// no error if a quorum answers.
+    /// Connects to the nodes of a URL (see [`Config`](crate::Config)), and checks them. Unreachable nodes are no error
+    /// if a quorum answers.
     ///
     /// # Errors
-    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed; there are too few nodes or an
-    ///   even number; two are
-    ///   one server; one is a replica, or has another largest TTL; or there is no tokio runtime.
-    /// - [`Denied`](ErrorKind::Denied): the nodes require a password, or reject this one.
+    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed; there are too few nodes or an even number;
+    ///   two are one server; one is a replica, or has another largest TTL; or there is no tokio runtime.
+    /// - [`Denied`](ErrorKind::Denied): a password is missing or wrong.
     /// - [`Unavailable`](ErrorKind::Unavailable): less than a quorum answers.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing behind but certificates.
+    /// Dropping the future leaves nothing but certificates.
     pub async fn connect(url: &str) -> Result<Self> {
         crate::Config::new(url)?.connect().await
     }
@@ -57,11 +56,11 @@ impl Redlock {
         self.standings_after(looked)
     }
 
-    /// Lets new nodes vote at once. Returns each node's address and status. Only for a new fleet without
-    /// holds: after a loss of data this admits a second holder.
+    /// Lets new nodes vote at once. Returns each address and status. Only for a new fleet: after a loss of data this
+    /// admits a second holder.
     ///
     /// # Cancel safety
-    /// May be dropped: some nodes may vote then.
+    /// Some nodes may vote then.
     pub async fn admit(&self) -> Vec<(String, Standing)> {
         let mut looked = look(&self.fleet, usize::MAX).await;
         for (at, looked) in looked.iter_mut().enumerate() {
@@ -73,11 +72,11 @@ impl Redlock {
         self.standings_after(looked)
     }
 
-    /// Waits until every reachable node votes. Returns each node's address and status. For the start of a
-    /// fleet: only a client that runs for one largest TTL sees the end of a new node's wait.
+    /// Waits until every reachable node votes. Returns each address and status. Only a client that runs for one largest
+    /// TTL sees the end of a new node's wait.
     ///
     /// # Cancel safety
-    /// May be dropped; this value keeps the elapsed wait.
+    /// This value keeps the elapsed wait.
     pub async fn wait_for_nodes(&self) -> Vec<(String, Standing)> {
         let fleet = &self.fleet;
         loop {
@@ -110,7 +109,6 @@ impl Redlock {
         looked.into_iter().enumerate().map(standing).collect()
     }
 
-    /// Checks the nodes for the first time.
     pub(crate) async fn look_at_all(&self) -> Result<()> {
         let fleet = &self.fleet;
         let looked = look(fleet, fleet.quorum).await;
@@ -147,7 +145,7 @@ impl Redlock {
     }
 }
 
-/// Checks all nodes in parallel. After `enough` successes, waits only briefly for the others.
+/// Checks all nodes. After `enough` successes, waits only briefly for the others.
 async fn look(fleet: &Arc<Fleet>, enough: usize) -> Vec<Result<()>> {
     let (tells, mut told) = mpsc::unbounded_channel();
     for at in 0..fleet.nodes.len() {

@@ -11,13 +11,12 @@ use lockwright_testbed::{self as testbed, Fleet};
 
 const NODES: usize = 5;
 
-/// How many nodes may lose their data at once.
 const MINORITY: usize = 2;
 
-/// All cases in parallel on one fleet, and a separate fleet for each case that damages it.
+/// All cases in parallel on one fleet; a separate one for each that damages it.
 struct Five(Fleet);
 
-/// Busy test machines need a longer time-out than the default.
+/// Busy test machines need more than the default.
 fn url(nodes: &[String]) -> String {
     format!("redlock:{}?node_timeout=240ms", nodes.join(","))
 }
@@ -29,7 +28,6 @@ fn to(url: String) -> Connect {
     })
 }
 
-/// Admits the nodes: on a new fleet there are no holds.
 async fn admit(url: &str) -> Result<()> {
     for (address, standing) in Redlock::connect(url).await?.admit().await {
         if !matches!(standing, lockwright_redlock::Standing::Votes) {
@@ -65,7 +63,7 @@ impl Factory for Five {
         &[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut]
     }
 
-    /// Freezes, partitions and restarts with data affect all nodes at once; losses of data only a minority.
+    /// Lost data affect a minority, other faults all nodes at once.
     async fn fragile(&self) -> Result<Fragile> {
         let options = testbed::Redis::options().append_only("always");
         let fleet = options.start_fleet(NODES).map_err(problem)?;

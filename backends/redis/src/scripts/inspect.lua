@@ -1,3 +1,5 @@
+-- Describes locks.
+--
 -- KEYS  for each name: lock, fence, hold, queue, holders, about
 --
 -- Returns for each name: state, highest fence, waiters; then for each holder ms left or -1, token, identity, fence,

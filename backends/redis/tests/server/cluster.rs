@@ -16,7 +16,6 @@ use crate::kit::{busy, claim, claim_for, connect, eventually, grant, name};
 /// Short for a test, long for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
-/// Returns a client with short time-outs.
 pub(crate) async fn impatient(url: &str) -> Redis {
     let config = Config::new(url).unwrap().response_timeout(QUICK).connect_timeout(QUICK);
     config.connect().await.unwrap()
@@ -30,7 +29,7 @@ pub(crate) fn names_of_all_masters(cluster: &Cluster) -> [String; 3] {
     })
 }
 
-/// Waits until a master's replica has the lock.
+/// Waits until the master's replica has the lock.
 async fn replicated(cluster: &Cluster, master: usize, key: &str, token: &str) {
     let replica = &cluster.nodes[cluster.replica_of(master).unwrap()];
     eventually(|| async {
@@ -128,7 +127,6 @@ async fn what_is_no_cluster_is_refused_and_so_is_a_node_without_the_others() {
 async fn one_node_is_enough_to_find_the_others_and_dead_ones_cost_nothing() {
     let mut cluster = block_in_place(Cluster::start).unwrap();
     let names = names_of_all_masters(&cluster);
-    // Even through a replica.
     let replica = &cluster.nodes[cluster.replica_of(0).unwrap()];
     let redis = connect(&replica.url().replace("redis://", "redis+cluster://")).await;
     assert_eq!(redis.profile().backend, "redis-cluster");
@@ -153,7 +151,7 @@ async fn one_node_is_enough_to_find_the_others_and_dead_ones_cost_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_a_view_of_its_own_is_not_believed() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // As if it had been removed long ago and served the whole Cluster alone.
+    // Removed long ago, it serves the whole Cluster alone.
     let stray = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
     stray.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
     let names = names_of_all_masters(&cluster);
@@ -175,7 +173,7 @@ async fn a_node_with_a_view_of_its_own_is_not_believed() {
 async fn all_nodes_are_reached_as_the_first_ones_are() {
     let servers = testbed::Redis::options().tls().user("locks", "a/b", "~* &* +@all");
     let cluster = block_in_place(|| Cluster::options().servers(servers).start()).unwrap();
-    // The URL names one node; the others have the same login and authority.
+    // The other nodes have the same login and authority.
     let (node, authority) = (&cluster.nodes[0], cluster.nodes[0].authority());
     let url = node.url().replace("rediss://", "rediss+cluster://");
     let redis = connect(&format!("{url}?ca={}", authority.display())).await;
@@ -212,7 +210,7 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
     assert!(grant(&redis, &claim(&names[1])).await.fence > fences[1]);
 
     block_in_place(|| cluster.wait_for_failover(&names[0], 0)).unwrap();
-    // Replicated holds survive, without a new client.
+    // Replicated holds survive, with the same client.
     let renewals = eventually(|| async { redis.renew(&batch[..1]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     busy(&redis, &claim(&names[0]), Wait::No).await;
@@ -223,7 +221,7 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_master_holds_up_no_renewals_of_others() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // With default time-outs, far too long for these holds.
+    // Default time-outs are too long for these holds.
     let redis = connect(&cluster.url()).await;
     let ttl = Duration::from_secs(10);
     let claims = names_of_all_masters(&cluster).map(|name| claim_for(&name, ttl));
@@ -234,7 +232,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
     let batch: Vec<_> = claims.iter().map(renew_of).collect();
     let begun = Instant::now();
     let renewals = redis.renew(&batch).await.unwrap();
-    // The renewal task waits for a quarter of the TTL, then treats all as indeterminate.
+    // The renewal task's limit is a quarter of the TTL.
     assert!(begun.elapsed() < ttl / 4, "{:?}", begun.elapsed());
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
     assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
@@ -280,7 +278,7 @@ async fn a_client_keeps_its_holds_through_a_failover() {
     replicated(&cluster, 0, &name, &guard.token().to_string()).await;
     cluster.nodes[0].kill();
     let first = guard.deadline();
-    // No explicit request: the renewal task finds the new master.
+    // By the renewal task, without a request.
     eventually(|| async { (guard.deadline() > first).then_some(()) }).await;
     guard.check().unwrap();
     other.check().unwrap();
@@ -318,7 +316,6 @@ async fn a_frozen_master_is_noticed_and_not_believed_when_it_thaws() {
     let cluster = block_in_place(Cluster::start).unwrap();
     let [name, elsewhere, _] = names_of_all_masters(&cluster);
     let redis = impatient(&cluster.url()).await;
-    // Its map and connection will be outdated.
     let sleeper = impatient(&cluster.url()).await;
     let held = claim_for(&name, Duration::from_secs(120));
     let granted = grant(&redis, &held).await;
@@ -341,7 +338,7 @@ async fn a_frozen_master_is_noticed_and_not_believed_when_it_thaws() {
     let after = grant(&redis, &next).await;
     assert!(after.fence > granted.fence);
 
-    // The old master still has the old hold, and acts as a master for a moment.
+    // The old master acts as a master for a moment.
     cluster.nodes[0].thaw();
     let mut asked = 0;
     eventually(|| async {
@@ -391,8 +388,7 @@ async fn a_master_that_comes_back_empty_has_lost_its_locks_and_no_fences() {
     other.check().unwrap();
 }
 
-/// Replication is asynchronous: a replica without the last grant gives the lock to another client. So the
-/// profile excludes failovers.
+/// Replication is asynchronous, so the profile excludes failovers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_can_lose_a_lock_and_the_fence_tells() {
     let mut cluster = block_in_place(Cluster::start).unwrap();
@@ -418,7 +414,6 @@ async fn a_failover_can_lose_a_lock_and_the_fence_tells() {
             .await;
     guard.check().expect("two believe at the same time: what is not promised");
     assert!(stolen.fence() > guard.fence(), "{} after {}", stolen.fence(), guard.fence());
-    // The first holder's next renewal reports the loss.
     guard.renew().await.unwrap_err();
     assert!(guard.check().is_err());
     assert!(stolen.verify().await.unwrap());
@@ -433,7 +428,7 @@ async fn the_doctor_looks_at_every_master_and_at_how_they_hang_together() {
     let findings = redis.doctor().await.unwrap();
     let mut places = Vec::new();
     for finding in &findings {
-        // Each has a replica, which is normal here.
+        // Normal here.
         assert_eq!((finding.code, finding.severity), ("replicas", Severity::Note), "{finding:?}");
         places.push(finding.what.split(": ").next().unwrap().to_owned());
     }
@@ -479,7 +474,7 @@ async fn slots_that_nobody_serves_are_told() {
     let [name, ..] = names_of_all_masters(&cluster);
     let slot = cluster.slot_of(&name).unwrap().to_string();
     let error = eventually(|| async {
-        // Until all nodes have processed the others' gossip.
+        // Until the nodes have processed all gossip.
         for node in &cluster.nodes {
             let _ = node.command::<()>(&["CLUSTER", "DELSLOTS", &slot]);
         }
@@ -508,7 +503,6 @@ async fn what_the_documentation_permits_is_enough() {
     assert_eq!(redis.list("", None).await.unwrap().names.len(), 1);
     let codes: Vec<_> = redis.doctor().await.unwrap().iter().map(|f| f.code).collect();
     assert!(codes.iter().all(|code| !code.contains("denied")), "{codes:?}");
-    // Also during a move.
     let from = cluster.master_of("s").unwrap();
     let moving = cluster.begin_move("s", (from + 1) % 3).unwrap();
     cluster.move_keys(&moving).unwrap();

@@ -122,14 +122,13 @@ async fn a_user_without_a_permission_is_told_which() {
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     assert!(error.to_string().contains("+select"), "{error}");
 
-    // This user can't describe its hold, so nothing must be held when the grant is refused.
+    // This user can't describe its hold, so nothing must be held.
     make("halfway", &["~*", "&lockwright:*", "+@all", "-hset"]);
     let redis = Redis::connect(&user("halfway")).await.unwrap();
     let error = redis.try_acquire(&claim("a")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
 
-    // The documented permissions.
     make("enough", &["~orders/*", "~lockwright:*", "&lockwright:*", "-@all"]);
     let allowed = [
         "+eval",
@@ -186,7 +185,6 @@ async fn what_is_not_a_redis_is_not_taken_for_one() {
             let Some(greeting) = greeting else { return };
             let _ = socket.read(&mut [0; 64]);
             let _ = socket.write_all(greeting.as_bytes());
-            // Until the client closes the connection.
             while matches!(socket.read(&mut [0; 64]), Ok(read) if read > 0) {}
         });
         let error = Config::new(&format!("redis://:{SECRET}@127.0.0.1:{port}/"))
@@ -232,7 +230,7 @@ async fn databases_and_prefixes_come_from_the_url() {
     let error = refused(&format!("{}99", server.url())).await;
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
     assert!(error.to_string().contains("no database"), "{error}");
-    // The same name in another database is another lock.
+    // In another database it is another lock.
     grant(&crate::kit::connect(&server.url()).await, &self::claim("a")).await;
 }
 

@@ -1,4 +1,4 @@
-//! The doctor's findings, each on a server that has the problem.
+//! The doctor's findings on servers with these problems.
 
 use lockwright_core::{DistributedLock, Finding, Severity};
 use lockwright_redis::Config;
@@ -52,7 +52,7 @@ async fn a_replica_is_an_error_and_replicas_are_a_note() {
     let master = sound().start().unwrap();
     let replica = sound().replica_of(&master).start().unwrap();
     assert_eq!(found(&replica).await, [("replica", Severity::Error)]);
-    // Also for a server that was a master when the client connected.
+    // Also for a former master.
     let redis = crate::kit::connect(&master.url()).await;
     crate::kit::eventually(|| async {
         let findings = redis.doctor().await.unwrap();

@@ -20,7 +20,6 @@ async fn impatient(url: &str) -> Redis {
     config.connect().await.unwrap()
 }
 
-/// Returns a client behind a proxy, with a short time-out.
 async fn behind_proxy() -> (testbed::Redis, Proxy, Redis) {
     let server = testbed::Redis::start().unwrap();
     let proxy = Proxy::start(server.address()).unwrap();
@@ -32,7 +31,7 @@ async fn behind_proxy() -> (testbed::Redis, Proxy, Redis) {
 async fn a_lost_answer_is_indeterminate_and_the_same_token_finds_its_hold() {
     let (server, proxy, redis) = behind_proxy().await;
     let claim = claim("a");
-    // The server has the scripts cached, so the lost reply is the attempt's own.
+    // The script is cached, so the lost reply is the attempt's own.
     let before = self::claim("before");
     grant(&redis, &before).await;
     redis.release(&before, Settle::Answered).await.unwrap();
@@ -77,7 +76,7 @@ async fn the_connection_is_replaced_after_a_time_out() {
     assert_eq!(proxy.accepted(), 1);
     proxy.set(Traffic::SwallowAll);
     redis.try_acquire(&claim).await.unwrap_err();
-    // The old connection is silent but open, so it must be replaced.
+    // The old connection is silent but open.
     proxy.set(Traffic::Forward);
     // Without requests.
     eventually(|| async { (proxy.accepted() >= 2).then_some(()) }).await;
@@ -91,7 +90,6 @@ async fn a_refused_connection_is_unavailable_and_comes_back() {
     let claim = claim("a");
     grant(&redis, &claim).await;
     proxy.cut();
-    // The first request may use the connection as it breaks.
     let refused = eventually(|| async {
         let error = redis.try_acquire(&claim).await.unwrap_err();
         (error.kind() == ErrorKind::Unavailable).then_some(error)
@@ -123,7 +121,6 @@ async fn many_callers_share_one_attempt_to_connect() {
     assert!(started.elapsed() < 5 * QUICK, "not one after the other: {:?}", started.elapsed());
 }
 
-/// Returns the number of scripts that the server has run.
 fn scripts_run(server: &testbed::Redis) -> u32 {
     let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
     stats
@@ -137,7 +134,7 @@ fn scripts_run(server: &testbed::Redis) -> u32 {
 async fn an_acquire_that_arrives_after_its_release_is_defeated_by_the_tombstone() {
     let (server, proxy, redis) = behind_proxy().await;
     let settling = crate::kit::connect(&server.url()).await;
-    // The server has the script cached, so the late request is complete by itself.
+    // The script is cached, so the late request is complete.
     let before = claim("before");
     grant(&redis, &before).await;
 
@@ -164,7 +161,7 @@ async fn a_frozen_server_that_thaws_leaves_nothing_that_its_release_did_not_end(
     let lost = redis.try_acquire(&claim).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::Indeterminate);
     server.thaw();
-    // The earlier acquire runs now, before or after this release.
+    // The earlier acquire runs before or after this release.
     eventually(|| async { redis.release(&claim, Settle::Unanswered).await.ok() }).await;
     eventually(|| async { (scripts_run(&server) >= run + 2).then_some(()) }).await;
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "it did not come back");
@@ -237,7 +234,7 @@ async fn a_full_server_refuses_and_grants_nothing() {
     assert_eq!(redis.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
 }
 
-/// A write to a set is rejected by a full server, if the script has written nothing before.
+/// A full server rejects a write to a set, if it is the script's first.
 #[tokio::test]
 async fn readers_and_permits_go_on_on_a_full_server() {
     let (server, redis) = server_and_client().await;
@@ -260,7 +257,7 @@ async fn readers_and_permits_go_on_on_a_full_server() {
         let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
         assert!(seen.remaining > Some(holders[0].ttl), "{}: {seen:?}", holder.mode);
     }
-    // In one batch, in any order; and by a repeated acquire.
+    // In any order; and by a repeated acquire.
     let batch: Vec<_> = holders.iter().rev().map(Renew::of).collect();
     assert_eq!(redis.renew(&batch).await.unwrap(), [Renewal::RENEWED; 3]);
     for holder in &longer {
@@ -278,7 +275,7 @@ async fn a_dropped_acquire_leaves_at_most_a_hold_that_its_token_releases() {
         let claim = claim("a");
         {
             let mut acquire = std::pin::pin!(redis.acquire(&claim, Wait::No));
-            // Polled a few times: the request may have been sent, and its reply isn't read.
+            // Perhaps it was sent, and its reply isn't read.
             for _ in 0..i % 5 {
                 let once = std::future::poll_fn(|cx| {
                     std::task::Poll::Ready(acquire.as_mut().poll(cx).is_ready())
@@ -291,7 +288,7 @@ async fn a_dropped_acquire_leaves_at_most_a_hold_that_its_token_releases() {
         }
         redis.release(&claim, Settle::Unanswered).await.unwrap();
         assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "round {i}");
-        // Earlier requests were answered first: one connection keeps the order.
+        // One connection keeps the order.
         let next = self::claim("a");
         grant(&redis, &next).await;
         redis.release(&next, Settle::Answered).await.unwrap();

@@ -8,7 +8,7 @@ use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Returns a client whose time-outs a busy machine doesn't reach.
+/// Connects with time-outs that a busy machine doesn't reach.
 pub(crate) async fn connect(url: &str) -> Redis {
     patient(Config::new(url).unwrap()).connect().await.unwrap()
 }
@@ -17,7 +17,6 @@ pub(crate) fn patient(config: Config) -> Config {
     config.response_timeout(LIMIT).connect_timeout(LIMIT)
 }
 
-/// Returns the token and grant of the next event, which must be a hand-over.
 pub(crate) async fn handed(events: &mut UnboundedReceiver<Event>) -> (Token, Granted) {
     match next(events).await {
         Event::Handed(token, granted) => (token, granted),

@@ -90,7 +90,7 @@ async fn a_batch_is_renewed_hold_by_hold() {
     server.command::<()>(&["SET", "lock 5", "somebody else's"]).unwrap();
     server.command::<()>(&["DEL", "lock 7"]).unwrap();
     server.command::<()>(&["LPUSH", "lock 7", "no lock"]).unwrap();
-    // A counter in use isn't idle, however long its hold lasts.
+    // A counter in use isn't idle.
     server.command::<()>(&["PEXPIRE", "lockwright:{lock 0}:fence", "9000"]).unwrap();
     let batch: Vec<_> = claims.iter().map(renew_of).collect();
     let renewals = redis.renew(&batch).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_batch_is_renewed_hold_by_hold() {
 #[tokio::test]
 async fn a_ttl_below_a_millisecond_more_is_rounded_up() {
     let (server, redis) = server_and_client().await;
-    // Whole days, so that elapsed milliseconds don't hide the rounding.
+    // Days, so that elapsed milliseconds don't hide the rounding.
     let day = Duration::from_secs(24 * 60 * 60);
     let claim = claim_for("a", day + Duration::from_nanos(1));
     server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
@@ -157,7 +157,6 @@ async fn fences_grow_through_release_expiry_and_reserved_blocks() {
         highest = Fence::new(granted.fence.get() + u64::from(granted.fences) - 1);
         let stored: u64 = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
         assert_eq!(stored, highest.get(), "the whole block is used up");
-        // Every second hold expires.
         if round % 2 == 0 {
             redis.release(&claim, Settle::Answered).await.unwrap();
         }
@@ -283,7 +282,7 @@ async fn what_is_left_of_a_hold_does_not_describe_the_next_holder() {
     let (server, redis) = server_and_client().await;
     let ours = claim("a");
     grant(&redis, &ours).await;
-    // Another client deletes the lock, and a foreign client acquires it.
+    // A foreign client acquires a deleted lock.
     server.command::<()>(&["DEL", "a"]).unwrap();
     server.command::<()>(&["SET", "a", "theirs", "NX", "PX", "20000"]).unwrap();
     let busy = busy(&redis, &claim("a"), Wait::Until(BootInstant::FAR_FUTURE)).await;
@@ -292,7 +291,7 @@ async fn what_is_left_of_a_hold_does_not_describe_the_next_holder() {
     assert_eq!(found.holders[0].token, None);
     assert_eq!(found.holders[0].identity, None);
 
-    // A broken hold was deleted: the next hold isn't broken, and has no waiters.
+    // After a broken hold's deletion, the next hold isn't broken.
     let (broken, next) = (claim("b"), claim("b"));
     grant(&redis, &broken).await;
     redis.break_lock(&broken.name, Seen::Any, BreakHow::RunOut, "anna", "stuck").await.unwrap();
@@ -314,7 +313,6 @@ async fn scripts_are_sent_again_after_the_server_forgot_them() {
         server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
         assert_eq!(redis.release(&claim, Settle::Answered).await.unwrap(), Ended::Released);
     }
-    // By hash once the server has them.
     grant(&redis, &claim).await;
     server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
     grant(&redis, &claim).await;
@@ -325,7 +323,7 @@ async fn scripts_are_sent_again_after_the_server_forgot_them() {
 
 #[tokio::test]
 async fn names_with_braces_and_prefixes_work_on_a_cluster_too() {
-    // A Cluster of one node rejects scripts whose keys are in several slots.
+    // A Cluster of one node rejects keys of several slots.
     let server = lockwright_testbed::Redis::options()
         .set("cluster-enabled", "yes")
         .set("cluster-require-full-coverage", "no")

@@ -14,7 +14,6 @@ use crate::kit::{
 };
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
-/// Lifetime of an offer.
 const OFFER: Duration = Duration::from_secs(2);
 
 /// Returns the number of subscribed clients.
@@ -41,10 +40,9 @@ async fn a_hold_that_is_handed_over_ends_no_later_than_the_server_says() {
     let (start, life) = (granted.start.unwrap(), granted.valid.unwrap());
     assert_eq!(life, OFFER);
     assert!(start >= queued, "it was told to have begun before it was asked for");
-    // Not when the claim was queued: after a long wait nothing would be left of the offer.
+    // Not when the claim was queued: nothing would be left of the offer.
     assert!(start + Duration::from_millis(100) >= released);
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), token.to_string());
-    // The offer isn't confirmed.
     while server.command::<i64>(&["EXISTS", "a"]).unwrap() == 1 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -93,7 +91,7 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     let begun = Instant::now();
     let mut fence = None;
     for claim in &waiting {
-        // Without requests: the releasing client checks the offers.
+        // The releasing client checks the offers.
         let (token, granted) = handed(&mut told).await;
         assert_eq!(token, claim.token);
         assert!(Some(granted.fence) > fence);
@@ -101,7 +99,6 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     }
     let took = begun.elapsed();
     assert!(took >= OFFER * 2 - Duration::from_millis(50), "the third was told after {took:?}");
-    // The waiter that let its offer lapse has lost its place.
     assert!(busy(&waiter, &waiting[0], WAIT).await.queued);
     assert_eq!(waiter.inspect(&name("a")).await.unwrap().waiters, Some(1));
 }
@@ -113,7 +110,7 @@ async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
     let holder = Arc::new(holder);
     let waiter = connect(&server.url()).await;
     let mut told = events(&waiter);
-    // In the second round, the task of the first must not interfere.
+    // In the second round, the first round's task must not interfere.
     for _ in 0..2 {
         let held = claim("a");
         grant(&holder, &held).await;
@@ -129,7 +126,6 @@ async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
         };
         assert_eq!(tokio::task::spawn_blocking(release).await.unwrap(), Ended::Released);
         for claim in &waiting {
-            // The first lets its offer lapse.
             assert_eq!(handed(&mut told).await.0, claim.token);
         }
         waiter.release(&waiting[1], Settle::Answered).await.unwrap();
@@ -150,7 +146,7 @@ async fn a_waiter_that_has_gone_is_passed_over_at_once() {
     drop(gone);
     eventually(|| async { (subscribed(&server) == 2).then_some(()) }).await;
     holder.release(&held, Settle::Answered).await.unwrap();
-    // In the same step: it holds already, and no other offer had to lapse.
+    // In the same step, without a lapsed offer.
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), waits.token.to_string());
     assert_eq!(handed(&mut told).await.0, waits.token);
     assert_eq!(server.command::<i64>(&["EXISTS", "lockwright:{a}:queue"]).unwrap(), 0);
@@ -195,13 +191,12 @@ async fn nobody_overtakes_who_waits() {
     busy(&redis, &second, WAIT).await;
     eventually(|| async { (server.command::<i64>(&["EXISTS", "a"]).unwrap() == 0).then_some(()) })
         .await;
-    // It is free, but is offered to the first waiter, not to the newcomer.
+    // It is offered to the first waiter.
     assert!(!busy(&newcomer, &claim("a"), Wait::No).await.queued);
     assert_eq!(handed(&mut told).await.0, first.token);
     redis.release(&first, Settle::Answered).await.unwrap();
     busy(&newcomer, &claim("a"), Wait::No).await;
     assert_eq!(handed(&mut told).await.0, second.token);
-    // A waiter that asks by itself needs no message.
     let (third, held) = (claim("a"), second);
     busy(&redis, &third, WAIT).await;
     server.command::<()>(&["DEL", "a"]).unwrap();
@@ -227,8 +222,7 @@ async fn a_limit_ends_a_waiters_place_too() {
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
 }
 
-/// Another waiter of the process may inherit it: from a waiter without a limit to one with a short limit, and
-/// then to the next.
+/// Another waiter of the process may inherit it: first one with a short limit, then the next.
 #[tokio::test]
 async fn a_place_outlives_the_limit_a_little() {
     let (server, redis) = server_and_client().await;
@@ -242,7 +236,7 @@ async fn a_place_outlives_the_limit_a_little() {
     let record: String = server.command(&["HGET", "lockwright:{a}:about", &token]).unwrap();
     let live: u64 = record.split(' ').nth(1).unwrap().parse().unwrap();
     let asked = Duration::from_secs(seconds) + Duration::from_micros(micros);
-    // One millisecond for rounding, one for the two clocks.
+    // For rounding, and for two clocks.
     let least = asked + limit + OFFER - Duration::from_millis(2);
     assert!(Duration::from_millis(live) >= least, "{live} is before {least:?}");
 }
@@ -300,7 +294,7 @@ async fn strangers_stay_out_while_readers_hold() {
     }
 }
 
-/// A Cluster slot that moves keeps its readers' expiry by the old server's clock, and the key's TTL.
+/// A moved slot keeps its readers' expiry by the old server's clock, and the key's TTL.
 #[tokio::test]
 async fn readers_keep_their_time_where_the_clock_is_another() {
     let (server, redis) = server_and_client().await;
@@ -322,7 +316,7 @@ async fn readers_keep_their_time_where_the_clock_is_another() {
         for holder in redis.inspect(&name("a")).await.unwrap().holders {
             assert!(holder.remaining.unwrap() <= Duration::from_secs(31), "{holder:?}");
         }
-        // The remaining readers aren't renewed, and block a writer for their TTL.
+        // The rest block a writer for their TTL.
         redis.release(&one, Settle::Answered).await.unwrap();
         let begun = Instant::now();
         let writer = claim("a");
@@ -354,7 +348,7 @@ async fn readers_whose_marker_was_deleted_do_not_hold() {
     assert_eq!(redis.inspect(&name("a")).await.unwrap().holders.len(), 1);
 }
 
-/// A waiter keeps the key alive that also describes the holders.
+/// A waiter keeps alive the key that also describes the holders.
 #[tokio::test]
 async fn nothing_is_left_of_readers_that_died() {
     let (server, redis) = server_and_client().await;
@@ -371,7 +365,6 @@ async fn nothing_is_left_of_readers_that_died() {
     busy(&redis, &waits, WAIT).await;
     let left: Vec<String> = server.command(&["HKEYS", about]).unwrap();
     assert_eq!(left, [waits.token.to_string()]);
-    // Records of live readers stay.
     redis.release(&waits, Settle::Answered).await.unwrap();
     redis.release(&held, Settle::Answered).await.unwrap();
     let lives = Claim { mode: Mode::Shared, ..claim("a") };

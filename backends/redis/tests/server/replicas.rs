@@ -29,7 +29,7 @@ async fn pair() -> (testbed::Redis, testbed::Redis) {
 async fn acknowledges(master: &testbed::Redis) {
     let mut connection = master.connection().unwrap();
     eventually(|| {
-        // A write to acknowledge that leaves no data.
+        // A write without data.
         redis::cmd("PUBLISH").arg("somewhere").arg("something").exec(&mut connection).unwrap();
         let count: u32 = redis::cmd("WAIT").arg(1).arg(100).query(&mut connection).unwrap();
         std::future::ready((count == 1).then_some(()))
@@ -43,7 +43,7 @@ fn calls_of_wait(server: &testbed::Redis) -> u64 {
     line.and_then(|line| line.split(',').next()).map_or(0, |count| count.parse().unwrap())
 }
 
-/// An address that can be redirected to another server.
+/// Redirectable to another server.
 struct Address {
     folder: tempfile::TempDir,
 }
@@ -70,7 +70,7 @@ impl Address {
     }
 }
 
-/// Has the server close the connection without a subscription, which waits for replicas.
+/// Closes the connection without a subscription, which waits for replicas.
 pub(crate) fn kill_what_waits(server: &testbed::Redis, has: &str) {
     let clients: String = server.command(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
     let mut killed = 0;
@@ -108,7 +108,6 @@ async fn what_was_granted_and_renewed_is_on_the_replica_already() {
 async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() {
     let (master, replica) = pair().await;
     let redis = waiting(&master, SHORT).await;
-    // A replica may be slow on a busy machine.
     let held = eventually(|| async {
         let held = claim("held");
         let asked = redis.try_acquire(&held).await;
@@ -128,7 +127,6 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
     let renewals = redis.renew(&both).await.unwrap();
     assert_eq!(renewals[0], Renewal::not_held(Reason::Gone), "what is lost is told all the same");
     assert_eq!(renewals[1].outcome, RenewalOutcome::Indeterminate);
-    // Requests that need no replica are unaffected.
     let waits = calls_of_wait(&master);
     busy(&redis, &claim("held"), Wait::No).await;
     let gone = redis.renew(&both[..1]).await.unwrap();
@@ -170,7 +168,7 @@ async fn what_was_not_found_to_be_given_back_may_still_be_held() {
     address.lead_to("old");
     let redis = address.waiting(SHORT).await;
     address.lead_to("new");
-    // From now on the two connections lead to different servers, which no party can see.
+    // The two connections lead to different servers from now on.
     let listed = || old.command::<String>(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
     eventually(|| async { listed().contains("cmd=wait").then_some(()) }).await;
     kill_what_waits(&old, "cmd=wait");
@@ -186,13 +184,13 @@ async fn what_was_not_found_to_be_given_back_may_still_be_held() {
     assert_eq!(refused.kind(), ErrorKind::Indeterminate, "{refused}");
 }
 
-/// A client whose releases arrive late, and a replica that doesn't acknowledge.
+/// Late releases, and a replica that doesn't acknowledge.
 struct Late {
     master: testbed::Redis,
     replica: testbed::Redis,
     proxy: Proxy,
     redis: Arc<Redis>,
-    /// The server's id of the releases' connection.
+    /// The releases' connection, as the server names it.
     id: String,
 }
 
@@ -206,7 +204,7 @@ impl Late {
         let config = Config::new(&master.url_through(proxy.port())).unwrap();
         let config = config.connect_timeout(LIMIT).response_timeout(Duration::from_secs(2));
         let redis = Arc::new(config.replicas(1, SHORT).connect().await.unwrap());
-        // The server has the scripts cached, so each late request is complete by itself.
+        // The scripts are cached, so each late request is complete.
         let held = eventually(|| async {
             let (held, released) = (claim("held"), claim("released"));
             redis.try_acquire(&released).await.ok()?;
@@ -227,7 +225,7 @@ impl Late {
         eventually(|| async { (self.proxy.kept_requests() > 0).then_some(()) }).await;
     }
 
-    /// Delivers the late requests, and waits for the end of their connection.
+    /// Delivers the late requests, and waits for the connection's end.
     async fn deliver(&self) {
         self.proxy.keep_requests_of(None);
         eventually(|| async {
@@ -249,7 +247,6 @@ async fn a_token_whose_release_may_still_come_is_never_granted_again() {
     late.replica.thaw();
     let refused = redis.try_acquire(&ours).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Lost(Reason::Gone), "{refused}");
-    // Its client reconciles it.
     let settled = eventually(|| async { redis.release(&ours, Settle::Answered).await.ok() }).await;
     assert_eq!(settled, Ended::Released);
     late.deliver().await;
@@ -307,7 +304,6 @@ async fn who_waits_for_replicas_holds_up_nobody_else() {
     let started = Instant::now();
     let asking = redis.try_acquire(&claim);
     let looking = async {
-        // As soon as the client waits for replicas.
         eventually(|| async {
             let found = redis.inspect(&name("a")).await.unwrap();
             (!found.holders.is_empty()).then_some(())

@@ -25,7 +25,6 @@ fn begin(cluster: &Cluster, key: &str) -> SlotMove {
     cluster.begin_move(key, to).unwrap()
 }
 
-/// Moves some keys of a slot.
 fn move_some(cluster: &Cluster, moving: &SlotMove, keys: &[&str]) {
     let port = cluster.nodes[moving.to].port().to_string();
     let command = [&["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"], keys].concat();
@@ -39,7 +38,6 @@ async fn listed(redis: &Redis) -> Vec<String> {
     page.names.into_iter().map(|found| String::from(found.name)).collect()
 }
 
-/// Returns how many requests a node has redirected.
 fn redirections(cluster: &Cluster, node: usize) -> u64 {
     let stats: String = cluster.nodes[node].command(&["INFO", "errorstats"]).unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix("errorstat_MOVED:count="));
@@ -74,7 +72,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
         let live = &claims[step..];
         for claim in live {
             for key in [claim.name.as_str().to_owned(), hold(fences.len() - 1)] {
-                // A shorter TTL makes the renewal visible. The key is on one of the two nodes.
+                // Makes the renewal visible. The key is on one of the two nodes.
                 for node in &cluster.nodes[..3] {
                     let mut connection = node.connection().unwrap();
                     redis::cmd("ASKING").exec(&mut connection).unwrap();
@@ -93,7 +91,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
             let ended = redis.release(&stranger, Settle::Unanswered).await.unwrap();
             assert_eq!(ended, Ended::NotHeld, "step {step}");
         }
-        // All in one batch, as the renewal task does.
+        // As the renewal task does.
         let batch: Vec<_> = live.iter().map(Renew::of).collect();
         let renewals = redis.renew(&batch).await.unwrap();
         assert_eq!(renewals, vec![Renewal::RENEWED; live.len()], "step {step}");
@@ -111,7 +109,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
     }
 }
 
-/// Their keys share a node, except at the moment in which they move.
+/// Their keys share a node, except while they move.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() {
     let cluster = block_in_place(Cluster::start).unwrap();
@@ -135,7 +133,7 @@ async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() 
     assert_eq!(redis.renew(&all).await.unwrap(), known);
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     assert_eq!(redis.renew(&all).await.unwrap(), known);
-    // The reason of a loss is in a key that the renewal doesn't name.
+    // The renewal doesn't name the tombstone.
     for holder in [&reader, &permits] {
         let seen = Seen::Token(holder.token);
         redis.break_lock(&holder.name, seen, BreakHow::Now, "anna", "stuck").await.unwrap();
@@ -144,7 +142,7 @@ async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() 
     assert_eq!(redis.renew(&all).await.unwrap(), [broken.clone(), broken, gone]);
 }
 
-/// The lock's node is healthy, and the node with the hold's description is silent.
+/// The lock's node is healthy, and the other one silent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_does_not_wait_for_a_silent_node_that_has_its_description() {
     const PATIENCE: Duration = Duration::from_secs(6);
@@ -163,7 +161,7 @@ async fn a_hold_does_not_wait_for_a_silent_node_that_has_its_description() {
     assert!(started.elapsed() < PATIENCE / 2, "{:?}", started.elapsed());
 }
 
-/// The later part of a renewal may arrive when another token holds.
+/// A renewal's later part may arrive when another token holds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_leaves_the_description_of_another_hold_alone() {
     let cluster = block_in_place(Cluster::start).unwrap();
@@ -233,7 +231,7 @@ async fn nothing_is_granted_or_broken_by_halves() {
         let broken = redis.break_lock(&held.name, Seen::Any, BreakHow::Now, "anna", "x").await;
         assert_eq!(broken.unwrap_err().kind(), ErrorKind::Unavailable);
     }
-    // A token released during the move stays released: a late duplicate finds the tombstone.
+    // A late duplicate finds the tombstone.
     let settled = claim("s");
     assert_eq!(redis.release(&settled, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
     let refused = redis.try_acquire(&claim("s")).await.unwrap_err();
@@ -263,7 +261,7 @@ async fn whoever_waits_while_the_slot_is_moved_gets_in_when_it_is_done() {
     move_some(&cluster, &moving, &["s"]);
     guard.renew().await.unwrap();
     guard.release().await.unwrap();
-    // The fence counter and the lock's home are on different nodes.
+    // The fence counter hasn't moved yet.
     assert!(!waiting.is_finished());
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     let granted = waiting.await.unwrap().unwrap();
@@ -294,7 +292,7 @@ async fn a_release_wakes_once_also_on_another_node() {
     let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let held = claim("s");
     grant(&holder, &held).await;
-    // Connect to all masters, each of which forwards each message.
+    // Connect to all masters, which forward each message.
     for name in names_of_all_masters(&cluster) {
         grant(&waiter, &claim(&name)).await;
     }
@@ -307,7 +305,7 @@ async fn a_release_wakes_once_also_on_another_node() {
     assert_eq!(handed(&mut woken).await.0, first.token);
     waiter.release(&first, Settle::Answered).await.unwrap();
     assert_eq!(handed(&mut woken).await.0, second.token);
-    // Time for possible duplicates by other connections.
+    // Time for duplicates by other connections.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(woken.try_recv().ok(), None, "woken once by each release");
 }
@@ -349,7 +347,7 @@ async fn a_name_that_moves_behind_a_listing_is_in_it() {
 async fn a_name_is_listed_that_moved_before_most_nodes_heard_of_it() {
     const PONG: &str = "1";
     listed_while_it_moves_behind(Duration::from_millis(150), |cluster, moving| {
-        // They are informed by one of these packets at once; otherwise by a later ping.
+        // One of these packets informs them; otherwise a later ping.
         for (node, server) in cluster.nodes.iter().enumerate() {
             if ![moving.from, moving.to].contains(&node) {
                 let deaf = ["DEBUG", "DROP-CLUSTER-PACKET-FILTER", PONG];
@@ -361,9 +359,9 @@ async fn a_name_is_listed_that_moved_before_most_nodes_heard_of_it() {
     .await;
 }
 
-/// A listing has visited one master and moves on to a slow one, whose only name then moves to the first.
+/// A listing has visited the first master, and the name of the slow last one moves to the first.
 async fn listed_while_it_moves_behind(slow: Duration, finish: impl FnOnce(&Cluster, SlotMove)) {
-    // Clients reach the nodes through proxies, as in the conformance suite.
+    // Clients use proxies, as in the conformance suite.
     let servers = testbed::Redis::options()
         .set("cluster-preferred-endpoint-type", "unknown-endpoint")
         .set("enable-debug-command", "local");
@@ -375,7 +373,7 @@ async fn listed_while_it_moves_behind(slow: Duration, finish: impl FnOnce(&Clust
         proxies.push(Proxy::start_at(at, node.address()).unwrap());
     }
     let redis = connect(&cluster.url().replace("127.0.0.1", &elsewhere.to_string())).await;
-    // The masters are walked in the order of their ports.
+    // The walk's order.
     let mut order = [0, 1, 2];
     order.sort_by_key(|master| cluster.nodes[*master].port());
     let [first, _, last] = order;

@@ -18,13 +18,11 @@ use crate::replicas::kill_what_waits;
 /// Short for a test, long for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
-/// Returns a client with a short time-out.
 async fn impatient(set: &Sentinels) -> Redis {
     let config = Config::new(&set.url()).unwrap().response_timeout(QUICK);
     config.connect().await.unwrap()
 }
 
-/// Waits until the server has a key with this value.
 async fn wait_for(server: &testbed::Redis, key: &str, value: &str) {
     eventually(|| async {
         let found: Option<String> = server.command(&["GET", key]).unwrap();
@@ -33,7 +31,7 @@ async fn wait_for(server: &testbed::Redis, key: &str, value: &str) {
     .await;
 }
 
-/// Returns whether a client is subscribed to each Sentinel. The Sentinels themselves use RESP2.
+/// Returns whether a client is subscribed to each Sentinel (they use RESP2).
 fn all_are_listened_to(set: &Sentinels) -> bool {
     set.sentinels.iter().all(|sentinel| {
         let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();
@@ -53,13 +51,13 @@ async fn off_the_runtime<T: Send + 'static>(
     tokio::task::spawn_blocking(job).await.unwrap()
 }
 
-/// Stops replication. The master closes the connection to discard data that are buffered in its socket.
+/// Stops replication, and discards data in the replica's socket.
 fn cut_replication(set: &Sentinels) {
     set.servers[1].freeze();
     set.servers[0].command::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
 }
 
-/// Kills the master, and waits until the replica, possibly frozen until now, takes over.
+/// Kills the master, and waits for the failover.
 async fn fail_over(set: Sentinels) -> Sentinels {
     let (set, ()) = off_the_runtime(set, |set| {
         set.servers[0].kill();
@@ -83,7 +81,7 @@ async fn the_master_is_found_and_the_next_one_too() {
     wait_for(&set.servers[1], "a", &ours.token.to_string()).await;
 
     let set = fail_over(set).await;
-    // Replicated holds survive, without a new client.
+    // Replicated holds survive, with the same client.
     let renewals = eventually(|| async { redis.renew(&[Renew::of(&ours)]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     busy(&redis, &claim("a"), Wait::No).await;
@@ -93,7 +91,7 @@ async fn the_master_is_found_and_the_next_one_too() {
     assert_eq!(set.servers[1].command::<i64>(&["EXISTS", "a"]).unwrap(), 1);
 }
 
-/// A server with another clock may have taken over between the queueing and the offer.
+/// The offer may come from another server and clock.
 #[tokio::test]
 async fn what_is_handed_over_is_asked_for_again() {
     let set = Sentinels::start().unwrap();
@@ -114,7 +112,7 @@ async fn sentinels_that_are_frozen_or_dead_cost_little() {
     set.sentinels[0].freeze();
     let started = Instant::now();
     connect(&set.url()).await;
-    // The frozen one has half of 20 s, and the other two suffice.
+    // The frozen one has half of 20 s, and two suffice.
     assert!(started.elapsed() < 5 * QUICK, "{:?}", started.elapsed());
 
     set.sentinels[1].kill();
@@ -171,7 +169,7 @@ async fn logins_of_the_servers_and_of_the_sentinels_are_told_apart() {
 async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
     let set = Sentinels::start().unwrap();
     let (asking, idle) = (impatient(&set).await, impatient(&set).await);
-    // So short that it has expired on the old master when that resumes.
+    // It expires on the frozen master.
     let ttl = Duration::from_secs(8);
     let ours = claim_for("a", ttl);
     grant(&asking, &ours).await;
@@ -180,7 +178,7 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
 
     set.servers[0].freeze();
     let renewing = async {
-        // As the client renews: repeatedly, despite errors.
+        // Repeatedly, despite errors, as the client renews.
         let mut renewed = 0;
         loop {
             match asking.renew(&[Renew::of(&ours)]).await {
@@ -197,13 +195,13 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
     let watching = async {
         let (set, master) = off_the_runtime(set, |set| set.wait_for_failover(0).unwrap()).await;
         assert_eq!(master, 1);
-        // The old master resumes only after its hold has expired.
+        // After the old master's hold has expired.
         tokio::time::sleep((ttl + QUICK).saturating_sub(frozen.elapsed())).await;
         set.servers[0].thaw();
         let thawed = Instant::now();
         let mut asked = 0;
         while thawed.elapsed() < 2 * QUICK {
-            // A client without requests since the freeze still has a connection to it.
+            // An idle client still has a connection to it.
             match idle.try_acquire(&claim("a")).await {
                 Ok(Attempt::Granted(granted)) => panic!("by the old master: {granted:?}"),
                 Ok(Attempt::Busy(_)) => asked += 1,
@@ -219,7 +217,7 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
     }
 }
 
-/// The connections to the Sentinels break silently during an election.
+/// The Sentinels' connections break silently during an election.
 #[tokio::test]
 async fn a_master_is_not_believed_because_nobody_can_say_otherwise() {
     let set = Sentinels::start().unwrap();
@@ -238,10 +236,9 @@ async fn a_master_is_not_believed_because_nobody_can_say_otherwise() {
     assert_eq!(master, 1);
     for proxy in &proxies {
         assert!(proxy.wait_for_swallowed_answer(), "the news of it");
-        // New connections work; broken ones stay silent.
         proxy.set(Traffic::Forward);
     }
-    // An operator's reset: from now on the old master isn't demoted.
+    // A reset: the old master isn't demoted from now on.
     for sentinel in &set.sentinels {
         sentinel.command::<i64>(&["SENTINEL", "RESET", set.master_name()]).unwrap();
     }
@@ -261,8 +258,7 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
     let other = testbed::Redis::start().unwrap();
     let url = format!("{}?replicas=1", set.url());
     let redis = connect(&url).await;
-    // A new subscriber queries the master once. If it does so late, both connections lead to the new master
-    // below, and the assertions hold nevertheless.
+    // A new subscriber queries the master once. If that is late, the assertions still hold.
     eventually(|| async { all_are_listened_to(&set).then_some(()) }).await;
     let is_asked = |sentinel: &testbed::redis::Sentinel| {
         let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();
@@ -274,7 +270,7 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
         std::future::ready((quiet > 20).then_some(()))
     })
     .await;
-    // Without an announcement: the client learns of it only on connecting.
+    // Without an announcement, the client must reconnect to see it.
     let port = other.port().to_string();
     for sentinel in &set.sentinels {
         let name = set.master_name();
@@ -292,7 +288,6 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
     for server in [&set.servers[0], &other] {
         assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "{refused}");
     }
-    // Then both lead to the new master, which has no replica.
     eventually(|| async {
         let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
         refused.to_string().contains("0 of 1 replicas").then_some(())
@@ -324,7 +319,7 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_told() {
     let set = Sentinels::start().unwrap();
     let ttl = Duration::from_secs(12);
     let (redis, rival) = (Arc::new(impatient(&set).await), impatient(&set).await);
-    // The replica has an older fence of the name.
+    // The replica has an older fence.
     let before = claim("a");
     let earliest = grant(&redis, &before).await;
     wait_for(&set.servers[1], "a", &before.token.to_string()).await;
@@ -346,7 +341,7 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_told() {
     let Attempt::Granted(granted) = granted else { panic!("it was lost: {granted:?}") };
     let deadline = signal.deadline();
     assert!(deadline > lockwright_core::Clock::boot().now(), "two believed at the same time");
-    // The fence protects the data then.
+    // The fence protects the data.
     assert!(granted.fence > guard.fence(), "{granted:?} after {:?}", guard.fence());
     assert!(guard.fence() > earliest.fence);
 
@@ -375,7 +370,7 @@ async fn a_grant_that_a_replica_acknowledged_survives_its_taking_over() {
     let set = fail_over(set).await;
     let theirs = eventually(|| async { rival.try_acquire(&claim("a")).await.ok() }).await;
     assert!(matches!(theirs, Attempt::Busy(_)), "{theirs:?}");
-    // Without a replica, a renewal is indeterminate; the hold is still released.
+    // Without a replica, renewals are indeterminate; releases work.
     let ended = eventually(|| async { redis.release(&ours, Settle::Answered).await.ok() }).await;
     assert_eq!(ended, Ended::Released);
     drop(set);

@@ -66,7 +66,6 @@ async fn a_certificate_is_for_its_host_and_its_time_only() {
         "req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost \
          -keyout {key} -out {request}"
     ));
-    // It expires at once.
     openssl(format!(
         "x509 -req -in {request} -signkey {key} -days 0 -extfile {extensions} -out {certificate}"
     ));

@@ -20,7 +20,7 @@ async fn a_release_wakes_those_who_wait_and_nobody_else() {
 
     let quiet = claim("nobody waits");
     grant(&holder, &quiet).await;
-    // A single try doesn't wait.
+    // A single try.
     busy(&waiter, &claim("nobody waits"), Wait::No).await;
     let (wanted, waits) = (claim("orders/42"), claim("orders/42"));
     grant(&holder, &wanted).await;
@@ -30,7 +30,6 @@ async fn a_release_wakes_those_who_wait_and_nobody_else() {
     holder.release(&wanted, Settle::Answered).await.unwrap();
     assert_eq!(handed(&mut woken).await.0, waits.token, "the only one");
     waiter.release(&waits, Settle::Answered).await.unwrap();
-    // The next holder's release has no waiters.
     let next_claim = claim("orders/42");
     grant(&holder, &next_claim).await;
     holder.release(&next_claim, Settle::Answered).await.unwrap();
@@ -85,15 +84,13 @@ async fn the_subscription_comes_back_and_everybody_who_waited_is_woken() {
     let held = claim("c");
     grant(&holder, &held).await;
     server.restart(true).unwrap();
-    // Without requests: the client reconnects by itself.
+    // The client reconnects by itself.
     let mut names = [next(&mut woken).await, next(&mut woken).await];
     names.sort_by_key(|event| format!("{event:?}"));
     assert_eq!(names, [Event::Wake(name("a")), Event::Wake(name("b"))]);
 
-    // It is subscribed again.
     let waits = claim("c");
     busy(&waiter, &waits, WAIT).await;
-    // The holder may first use its old connection.
     eventually(|| async { holder.release(&held, Settle::Answered).await.ok() }).await;
     assert_eq!(handed(&mut woken).await.0, waits.token);
 }

@@ -14,14 +14,14 @@ use lockwright_redis::Redis;
 use lockwright_testbed::redis::Options;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// All cases in parallel on one server, and a separate server for each case that damages it.
+/// All cases in parallel on one server; a separate one for each that damages it.
 struct Server {
     server: testbed::Redis,
     options: Options,
     label: Option<&'static str>,
 }
 
-/// Runs a suite. The label distinguishes it in tables from suites of the same backend.
+/// Runs a suite, with a label for tables.
 pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
     if let Some(code) = child::main(|url| async move { Redis::connect(&url).await }) {
         return code;
@@ -35,7 +35,6 @@ pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
     }
 }
 
-/// Returns the URL, through a proxy if there is one.
 fn url(server: &testbed::Redis, proxy: Option<&Proxy>) -> String {
     let url = server.url_through(proxy.map_or(server.port(), Proxy::port));
     if url.starts_with("rediss:") {
@@ -76,7 +75,7 @@ impl Factory for Server {
     }
 
     fn protected(&self) -> Option<Protect> {
-        // The application's own connection needs no certificates of the locks.
+        // The application's connection has no TLS settings.
         let is_plain = self.server.url().starts_with("redis:");
         is_plain.then(|| shelf::shelf(vec![self.server.url()]))
     }
@@ -86,7 +85,7 @@ impl Factory for Server {
     }
 
     async fn fragile(&self) -> Result<Fragile> {
-        // With persistence of every write, a restart must end no hold.
+        // A restart must then end no hold.
         let server = self.options.clone().append_only("always").start().map_err(problem)?;
         let proxy = Proxy::start(server.address()).map_err(problem)?;
         let (connect, cut_off) = (to(url(&server, None)), to(url(&server, Some(&proxy))));

@@ -20,7 +20,7 @@ struct Shelf {
     fence: String,
 }
 
-/// Stores it on one of these servers: in a Cluster, on the node of the name's slot.
+/// Stores it on the server, or the Cluster node, of the name.
 pub(crate) fn shelf(urls: Vec<String>) -> Protect {
     protect(move |name| Shelf::open(urls.clone(), name))
 }

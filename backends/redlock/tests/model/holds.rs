@@ -1,4 +1,4 @@
-//! With all rules, the protocol keeps every promise in every interleaving.
+//! With all rules, the protocol keeps every promise.
 
 use std::time::Instant;
 
@@ -10,12 +10,11 @@ use lockwright_conformance::explorer::explore;
 /// Guards against an unintended growth of the model.
 const LIMIT: usize = 200_000_000;
 
-/// Explores everything, and compares the figures with the page's.
+/// Compares the explored figures with the page's.
 fn holds<const N: usize>(title: &str, bounds: Bounds) {
     page::has(&explored::<N>(title, Rules::default(), bounds));
 }
 
-/// Returns the row of the page's table.
 fn explored<const N: usize>(title: &str, rules: Rules, bounds: Bounds) -> String {
     let begun = Instant::now();
     let explored = explore(&Redlock::<N> { rules, bounds }, LIMIT, |_| true);
@@ -104,6 +103,6 @@ fn larger_bounds() {
         rules,
         four,
     ));
-    // Compared last, so that one difference doesn't prevent the other results.
+    // Last, to print all results first.
     rows.iter().for_each(|row| page::has(row));
 }

@@ -1,8 +1,7 @@
-//! A model of the Redlock protocol with its fence. It explores every interleaving within bounds, and for each
-//! rule the consequences of omitting it.
+//! A model of the Redlock protocol with its fence. It explores every interleaving within bounds, and the consequences
+//! of omitting each rule.
 //!
-//! `docs/src/redlock-model.md` describes the model. Its figures and traces are compared with the results
-//! here.
+//! See `docs/src/redlock-model.md`, whose figures and traces are compared with the results.
 #![forbid(unsafe_code)]
 
 mod holds;

@@ -1,13 +1,12 @@
-//! The nodes' steps: replies and losses.
+//! The nodes' steps.
 
 use crate::protocol::{Action, Redlock, Steps, push};
 use crate::rules::{Note, Renewal};
 use crate::state::{Mail, Phase, Rounds, State};
 
 impl<const N: usize> Redlock<N> {
-    /// The request of `round` reaches a node. A "no" is a separate step only if it matters for a repeat that
-    /// the request has arrived. Otherwise the client can't distinguish it from silence, and whatever follows
-    /// it can happen without it.
+    /// Delivers the request of `round` to a node. A "no" is a separate step only if a repeat depends on its arrival.
+    /// Otherwise it is equivalent to silence.
     pub(crate) fn vote(&self, state: &State<N>, at: usize, round: usize, steps: &mut Steps<N>) {
         let mut next = *state;
         let node = &mut next.nodes[at];
@@ -45,7 +44,7 @@ impl<const N: usize> Redlock<N> {
         match rounds.phase(round) {
             Phase::Asking if rounds.is_renewal(round) => node.set_answer(round, 1),
             Phase::Asking => node.set_answer(round, fence),
-            // The reply is late, but has the round's fence.
+            // Late, but with the round's fence.
             Phase::Noting if fence == rounds.fence(round) => node.set(round, Mail::Has, true),
             Phase::Noting | Phase::Believing if !rounds.is_renewal(round) => {
                 self.send_raise(node, round, fence != rounds.fence(round));
@@ -93,7 +92,7 @@ impl<const N: usize> Redlock<N> {
         push(steps, Action::Release(at, token), next);
     }
 
-    /// Steps of a node without a request.
+    /// Steps without a request.
     pub(crate) fn of_itself(&self, state: &State<N>, at: usize, steps: &mut Steps<N>) {
         let node = state.nodes[at];
         if let Some(token) = node.holder() {
@@ -122,8 +121,8 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Returns whether every round that may have armed a hold is over: released, or past its deadline. A
-    /// node's hold lasts at least as long.
+    /// Returns whether every round that may have armed a hold is released or past its deadline. A node's hold lasts at
+    /// least as long.
     fn is_over(&self, rounds: Rounds, token: usize, last: usize) -> bool {
         (token..=last)
             .filter(|round| rounds.token(*round) == token)

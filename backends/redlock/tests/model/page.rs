@@ -10,22 +10,19 @@ fn page() -> Page {
     Page::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/redlock-model.md"))
 }
 
-/// Asserts that the page contains this text exactly.
+/// Asserts that the page contains this text.
 pub(crate) fn has(expected: &str) {
     page().has(expected);
 }
 
-/// Returns a row of the table of explored models.
 pub(crate) fn row(title: &str, explored: &Explored<Promise>) -> String {
     Page::row(title, explored)
 }
 
-/// Returns a heading, the broken promise and its trace.
 pub(crate) fn refutation(title: &str, promise: Promise, trace: &str) -> String {
     Page::refutation(title, broken(promise), trace)
 }
 
-/// Returns the trace below a heading.
 pub(crate) fn trace_of(title: &str) -> String {
     page().trace_of(title)
 }

@@ -1,11 +1,10 @@
-//! The protocol: all possible steps in a state, and the clients' steps.
+//! The protocol and the clients' steps.
 
 use crate::rules::{Bounds, Promise, Rules};
 use crate::state::{MOST_ROUNDS, Mail, Node, Phase, Rounds, State};
 use crate::story;
 use lockwright_conformance::explorer::{self, Protocol};
 
-/// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Ask(usize),
@@ -26,7 +25,6 @@ pub(crate) enum Action {
     Jump(usize),
 }
 
-/// The protocol with `N` nodes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Redlock<const N: usize> {
     pub(crate) rules: Rules,
@@ -133,7 +131,7 @@ impl<const N: usize> Redlock<N> {
         if self.rules.majority { N / 2 + 1 } else { N / 2 }
     }
 
-    /// Starts a round: of a new claim, of a failed claim's repeat, or of a renewal.
+    /// Starts a round: of a new claim, a repeat, or a renewal.
     fn begin(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         if (0..round).filter(|it| state.rounds.token(*it) == *it).count() < self.bounds.claims {
             self.ask(state, round, round, steps);
@@ -190,8 +188,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Returns the highest fence that is certainly older than a largest TTL: of rounds lost by a node that
-    /// votes again.
+    /// Returns the highest fence that is certainly a largest TTL old, of rounds lost by a node that votes again.
     fn certainly_older(&self, state: &State<N>) -> u64 {
         let mut highest = 0;
         if self.rules.clocks_are_near {
@@ -223,7 +220,7 @@ impl<const N: usize> Redlock<N> {
         })
     }
 
-    /// The client decides, by any quorum of the present replies.
+    /// Decides by any quorum of the present replies.
     fn choose(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         let mut at = 0;
         while at < N {
@@ -249,7 +246,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Sends the chosen fence to a node that replied with a different one.
+    /// Sends the chosen fence to a node with a different one.
     pub(crate) fn send_raise(&self, node: &mut Node, round: usize, differs: bool) {
         if differs && self.rules.write_back {
             node.set(round, Mail::Raising, true);
@@ -262,7 +259,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// A renewal counts when a quorum has answered; then the other nodes are repaired.
+    /// Counts a quorum's renewal, and repairs the other nodes.
     fn renewed(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         if state.nodes.iter().filter(|node| node.answer(round) != 0).count() < self.quorum() {
             return;
@@ -283,7 +280,6 @@ impl<const N: usize> Redlock<N> {
         self.grant(state, next, round, steps);
     }
 
-    /// Grants the claim.
     fn grant(&self, state: &State<N>, mut next: State<N>, round: usize, steps: &mut Steps<N>) {
         let rounds = state.rounds;
         let (token, fence) = (rounds.token(round), rounds.fence(round));
@@ -311,12 +307,11 @@ impl<const N: usize> Redlock<N> {
         steps.push(explorer::Step { action: Action::Believe(round), next, broken });
     }
 
-    /// Ends a round or a hold: released, given up, crashed, or past its deadline.
+    /// Ends a round or a hold, for any reason.
     fn end(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         let believed = state.rounds.phase(round) == Phase::Believing;
         let mut next = *state;
         self.finish(&mut next, round);
-        // A renewal ends with its hold.
         for later in round + 1..self.bounds.rounds {
             if believed
                 && state.rounds.is_live(later)
@@ -332,7 +327,7 @@ impl<const N: usize> Redlock<N> {
             }
         }
         push(steps, Action::GiveUp(round), next);
-        // If that has no effect on the client.
+        // Without effect on the client.
         let is_ignored =
             if believed { !self.rules.anchored_at_start } else { !self.rules.abandons_late };
         if is_ignored && !state.rounds.is_overdue(round) {
@@ -352,7 +347,7 @@ impl<const N: usize> Redlock<N> {
         self.tidy(next, round);
     }
 
-    /// Clears irrelevant data, so that states that differ only in them are equal.
+    /// Clears irrelevant data, so that equivalent states are equal.
     pub(crate) fn tidy(&self, next: &mut State<N>, round: usize) {
         let rounds = next.rounds;
         if !rounds.is_live(round) && !next.nodes.iter().any(|node| node.has(round, Mail::Asked)) {
@@ -369,8 +364,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Returns whether a node has the token of an ended claim, although it was released there and no message
-    /// of it is in flight.
+    /// Returns whether a node has an ended claim's token after its release, with no message in flight.
     fn is_left(&self, state: &State<N>, node: Node) -> bool {
         let Some(token) = node.holder() else { return false };
         let mut of_token =
@@ -379,8 +373,7 @@ impl<const N: usize> Redlock<N> {
             && of_token.all(|round| !state.rounds.is_live(round) && !node.has(round, Mail::Asked))
     }
 
-    /// Returns whether, once nothing more can happen, a claim without competitors is granted with a fence
-    /// above all others.
+    /// Returns whether finally a single claim is granted, with the highest fence.
     fn next_is_granted(&self, state: &State<N>) -> bool {
         let quiet = state.nodes.iter().all(|node| node.is_free() && !node.waits());
         let over = (0..self.bounds.rounds).all(|round| !state.rounds.is_live(round));

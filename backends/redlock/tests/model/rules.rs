@@ -1,8 +1,7 @@
-//! The promises, the rules that can be omitted, and the bounds.
+//! The promises, the rules, and the bounds.
 
 use crate::state::MOST_ROUNDS;
 
-/// A promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Promise {
     /// No two tokens hold at the same time.
@@ -11,22 +10,20 @@ pub(crate) enum Promise {
     FencesDiffer,
     /// A later grant has a larger fence.
     FencesGrow,
-    /// A token that was released everywhere holds nowhere.
     NothingIsLeft,
     /// In the end, the next claim is granted.
     TheNextIsGranted,
 }
 
-/// When a renewal counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// When a quorum still has the token. Only then the others are repaired.
+    /// Only a quorum's hold is repaired.
     KeptByQuorum,
-    /// When a quorum has the token afterwards: nodes that lost it acquire it again, and count.
+    /// Nodes that lost the token acquire it again, and count.
     TopsUpToQuorum,
 }
 
-/// The effect of a quorum's fence on the fence that a node has recorded for the hold.
+/// The effect of a quorum's fence on a hold's recorded fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Note {
     Replaces,
@@ -34,32 +31,32 @@ pub(crate) enum Note {
     Raises,
 }
 
-/// The rules that can be broken. [`Rules::default`] has the correct values.
+/// Rules that can be broken; [`Rules::default`] is correct.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
     /// More than half of the nodes must say yes; else half.
     pub(crate) majority: bool,
     pub(crate) write_back: bool,
-    /// The write-back goes only to nodes that said yes; else to all.
+    /// The write-back goes only to nodes that said yes.
     pub(crate) writes_to_voters: bool,
     pub(crate) raise_checks_token: bool,
     pub(crate) note: Note,
     /// A round past its deadline is given up.
     pub(crate) abandons_late: bool,
-    /// The deadline counts from the round's start; else from its last reply.
+    /// From the round's start; else from its last reply.
     pub(crate) anchored_at_start: bool,
     /// A node that lost its data doesn't vote until the lost holds are over.
     pub(crate) quarantine: bool,
     /// A request names the expected incarnation.
     pub(crate) compares_certificate: bool,
-    /// The candidate is chosen after the certificates were read.
+    /// Candidates are chosen after reading the certificates.
     pub(crate) looks_before_candidate: bool,
-    /// A candidate is above all fences that are one hold old.
+    /// Candidates are above all fences that are one hold old.
     pub(crate) clocks_are_near: bool,
     pub(crate) release_checks_token: bool,
-    /// A token isn't requested where a release of it is in flight.
+    /// Not where a release of the token is in flight.
     pub(crate) release_before_repeat: bool,
-    /// A token isn't requested where a request of it is in flight.
+    /// Not where a request of the token is in flight.
     pub(crate) answer_before_repeat: bool,
     pub(crate) tombstones: bool,
     pub(crate) renewal: Renewal,
@@ -91,26 +88,22 @@ impl Default for Rules {
     }
 }
 
-/// The explored scope.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Rounds in total: of claims, repeats and renewals.
+    /// Of claims, repeats and renewals.
     pub(crate) rounds: usize,
-    /// Tokens in total.
     pub(crate) claims: usize,
-    /// The largest candidate; the smallest is 1.
+    /// The largest; the smallest is 1.
     pub(crate) candidates: u64,
-    /// How often a node loses all its data.
     pub(crate) losses: u64,
-    /// How often a node's clock jumps forward.
     pub(crate) jumps: u64,
-    /// Set if a token is requested again after a failed round.
+    /// Tokens may be requested again after a failed round.
     pub(crate) repeats: bool,
     pub(crate) renewals: bool,
-    /// How often a request is executed twice.
+    /// Requests executed twice.
     pub(crate) duplicates: u64,
-    /// Set if releases are separate messages. Otherwise, after its rounds, a token may vanish from any node
-    /// at any time, which covers them and more.
+    /// Releases are separate messages. Otherwise, after its rounds, a token may vanish from any node, which covers
+    /// them.
     pub(crate) releases: bool,
 }
 

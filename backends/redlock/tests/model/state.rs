@@ -1,10 +1,8 @@
-//! A state of the protocol, packed into one word per node and one for the rounds: small, so that millions fit
-//! into memory, and cheap to compare in a debug build.
+//! A state, packed into one word per node and one for the rounds: small, and cheap to compare in a debug build.
 
-/// Maximum number of rounds in a state: of claims, repeats and renewals.
+/// Of claims, repeats and renewals.
 pub(crate) const MOST_ROUNDS: usize = 4;
 
-/// The largest fence that fits.
 pub(crate) const HIGHEST: u64 = 15;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +25,7 @@ pub(crate) struct State<const N: usize> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Node(pub(crate) u64);
 
-/// A bit within the 9 bits of a round at a node.
+/// A bit of a round at a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mail {
     /// The request is in flight.
@@ -36,9 +34,9 @@ pub(crate) enum Mail {
     Raising = 5,
     /// The node is known to have the round's fence.
     Has = 6,
-    /// A release of the token is in flight. Only with the token's first round.
+    /// Only with the token's first round.
     Releasing = 7,
-    /// The node has a tombstone of the token. Only with the token's first round.
+    /// Only with the token's first round.
     Tombstone = 8,
 }
 
@@ -77,7 +75,6 @@ impl Node {
         self.0 = with(self.0, 4, 4, fence);
     }
 
-    /// Returns the token that holds.
     pub(crate) fn holder(self) -> Option<usize> {
         (bits(self.0, 8, 3) as usize).checked_sub(1)
     }
@@ -86,7 +83,7 @@ impl Node {
         bits(self.0, 8, 3) == 0
     }
 
-    /// Arms the hold of `token` by `round`, or extends it; never shortens it.
+    /// Arms or extends the hold of `token`; never shortens it.
     pub(crate) fn arm(&mut self, token: usize, round: usize) {
         let round = if self.is_free() { round } else { round.max(self.armed_by()) };
         self.0 = with(with(self.0, 8, 3, token as u64 + 1), 11, 2, round as u64);
@@ -96,7 +93,6 @@ impl Node {
         bits(self.0, 11, 2) as usize
     }
 
-    /// Removes the hold.
     pub(crate) fn free(&mut self) {
         self.0 = with(self.0, 4, 9, 0);
     }
@@ -109,7 +105,7 @@ impl Node {
         self.0 = with(self.0, 13, 1, u64::from(waits));
     }
 
-    /// Returns the rounds that the node may have lost, one bit each.
+    /// Rounds that the node may have lost, one bit each.
     pub(crate) fn forgot(self) -> u64 {
         bits(self.0, 14, 4)
     }
@@ -126,7 +122,6 @@ impl Node {
         self.0 = with(self.0, mail(round) + what as u32, 1, u64::from(is));
     }
 
-    /// Returns the fence of its yes; 0 without one.
     pub(crate) fn answer(self, round: usize) -> u64 {
         bits(self.0, mail(round) + 1, 4)
     }
@@ -135,7 +130,7 @@ impl Node {
         self.0 = with(self.0, mail(round) + 1, 4, fence);
     }
 
-    /// Loses all data. Messages in flight remain.
+    /// Loses all data, except messages in flight.
     pub(crate) fn empty(&mut self) {
         self.0 = with(self.0, 0, MAIL, 0);
         for round in 0..MOST_ROUNDS {
@@ -144,14 +139,12 @@ impl Node {
     }
 }
 
-/// The phase of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Unstarted = 0,
     Asking = 1,
-    /// It has chosen a fence, and waits until a quorum has it.
+    /// Waits until a quorum has its fence.
     Noting = 2,
-    /// The client holds, by this round.
     Believing = 3,
     /// It ended without a grant.
     Failed = 4,
@@ -208,12 +201,10 @@ impl Rounds {
         self.put(round, 0, 3, phase as u64);
     }
 
-    /// Returns whether it is in progress or granted.
     pub(crate) fn is_live(self, round: usize) -> bool {
         matches!(self.get(round, 0, 3), 1..=3)
     }
 
-    /// Returns whether it is, or was, granted.
     pub(crate) fn was_granted(self, round: usize) -> bool {
         matches!(self.phase(round), Phase::Believing | Phase::Ended)
     }

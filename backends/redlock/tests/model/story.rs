@@ -26,7 +26,6 @@ pub(crate) fn tell<const N: usize>(
     text.truncate(text.trim_end().len());
 }
 
-/// Returns a token's name.
 fn letter(token: usize) -> char {
     char::from(b'A' + token as u8)
 }

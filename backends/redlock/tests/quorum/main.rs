@@ -1,4 +1,4 @@
-//! The quorum over nodes in memory: results of rounds, renewals and releases.
+//! The quorum over nodes in memory.
 #![forbid(unsafe_code)]
 
 mod kit;

@@ -12,11 +12,9 @@ use lockwright_core::{
 use lockwright_redlock::node::{Certificate, No, Node, Vote, Yes};
 use tokio::time::{Instant, sleep};
 
-/// The fate of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Answered,
-    /// There is no server.
     Down,
     /// It is executed, and never answered.
     Unanswered,
@@ -36,7 +34,7 @@ pub(crate) struct TestNode {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) fate: Fate,
-    /// The fate of releases, if it differs.
+    /// If different.
     pub(crate) releases: Fate,
     pub(crate) raises: Fate,
     pub(crate) attempts: Fate,
@@ -92,7 +90,6 @@ impl TestNode {
         self.state().fate = fate;
     }
 
-    /// Restarts the node without its data.
     pub(crate) fn forget(&self) {
         let mut state = self.state();
         state.run += 1_000;
@@ -103,7 +100,6 @@ impl TestNode {
         state.tombstones.clear();
     }
 
-    /// Restarts the node with its data.
     pub(crate) fn carry_over(&self) {
         let mut state = self.state();
         state.run += 1_000;
@@ -122,7 +118,7 @@ impl TestNode {
         self.state().holds.get(name).map(|hold| hold.token)
     }
 
-    /// Stores a hold of a claim that didn't request one.
+    /// Stores a hold without a request.
     pub(crate) fn hold(&self, claim: &Claim) {
         let hold = Hold {
             token: claim.token,

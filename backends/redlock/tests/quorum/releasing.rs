@@ -76,7 +76,7 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
     five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
     take(&five.redlock, &held).await;
     five.nodes[0].fate(Fate::Answered);
-    // Only the quorum's own state shows that a reply is missing.
+    // Only the quorum's own state shows it.
     five.redlock.release(&held, Settle::Answered).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 0, "it came late, and holds");
@@ -86,7 +86,7 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
-    // Its release wasn't answered, and may arrive after the vote and revoke it.
+    // Its unanswered release may arrive after the vote.
     let five = five();
     take(&five.redlock, &claim("seen before")).await;
     let waiting = claim("x");
@@ -109,7 +109,7 @@ async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
     assert!(five.nodes[0].state().tombstones.contains_key(&waiting.token));
 }
 
-/// In every order of replies, the holder must be notified of the loss.
+/// For every order of replies.
 #[tokio::test(start_paused = true)]
 async fn what_only_a_minority_still_had_was_lost_before() {
     for lost in [[0, 1, 2], [2, 3, 4], [0, 2, 4]] {
@@ -123,7 +123,7 @@ async fn what_only_a_minority_still_had_was_lost_before() {
         let ended = five.redlock.release(&held, Settle::Answered).await.unwrap();
         assert_eq!(ended, Ended::NotHeld, "{lost:?}");
     }
-    // A bare majority suffices, even if the first replies come from the other nodes.
+    // Even if the first replies come from the other nodes.
     let five = five();
     let held = claim("x");
     take(&five.redlock, &held).await;

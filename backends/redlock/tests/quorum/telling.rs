@@ -120,10 +120,9 @@ async fn what_a_quorum_may_have_is_shown_while_nodes_are_away() {
     assert!(error.to_string().contains("node:1: nobody answers"), "{error}");
 }
 
-/// Nodes that missed a release still have the ended hold.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
-    // Equally many nodes show each. Repeated, because the right result may occur by chance.
+    // Equally many nodes show each; chance must not decide.
     for _ in 0..10 {
         let five = five();
         let (left, held) = (claim("x"), claim("x"));
@@ -137,7 +136,7 @@ async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
         five.nodes[2].fate(Fate::Answered);
         shows(&five.redlock, &held).await;
     }
-    // More nodes show the ended hold than answer for the present one.
+    // More nodes show the ended hold than the present one.
     let (clock, seven) = (Clock::tokio(), nodes(7));
     let redlock = redlock(&seven, options(&clock)).unwrap();
     let (left, held) = (claim("x"), claim("x"));
@@ -152,7 +151,7 @@ async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
     let broken = redlock.break_lock(&held.name, Seen::Any, BreakHow::Now, "ada", "stuck").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     assert!(seven[3..5].iter().all(|node| node.holder(&held.name).is_none()));
-    // Votes that can't be a quorum are no hold, whatever their fence.
+    // They can't be a quorum, whatever their fence.
     let five = five();
     let (held, late) = (claim("x"), claim("x"));
     take(&five.redlock, &held).await;
@@ -181,7 +180,7 @@ async fn a_listing_is_merged_page_by_page() {
         let held = claim(&format!("x{number:02}"));
         take(&five.redlock, &held).await;
         wait_until("all hold it", || five.holders(&held) == 5).await;
-        // Each node lacks some names, so that the pages end at different names.
+        // Pages of different nodes end at different names.
         five.nodes[number % 5].state().holds.remove(&held.name);
         expected.push(held.name);
     }
@@ -197,7 +196,7 @@ async fn a_listing_is_merged_page_by_page() {
             None => break,
         }
     }
-    // A hold of one node could have a quorum only if three nodes were silent.
+    // One node's hold has a quorum only if three nodes are silent.
     assert_eq!(names, expected);
     assert!(pages > 5, "{pages}");
 }
@@ -220,7 +219,7 @@ async fn whoever_holds_is_broken_everywhere() {
 #[tokio::test(start_paused = true)]
 async fn votes_of_too_few_nodes_are_no_hold_to_be_broken() {
     let five = five();
-    // The state after a release that two slow nodes missed.
+    // As after a release that two nodes missed.
     let left = claim("x");
     five.nodes[0].hold(&left);
     five.nodes[1].hold(&left);

@@ -8,7 +8,7 @@ use lockwright_core::Locks;
 
 use crate::kit::{Five, LIMIT, eventually, options};
 
-/// An exclusive activity of the contenders.
+/// Checks exclusion.
 #[derive(Default)]
 struct Room {
     inside: AtomicUsize,
@@ -31,7 +31,6 @@ impl Room {
         let _ = guard.release().await;
     }
 
-    /// Waits for so many more turns.
     async fn goes_on(&self, turns: usize) {
         let wanted = self.turns.load(Ordering::SeqCst) + turns;
         eventually(async || (self.turns.load(Ordering::SeqCst) >= wanted).then_some(())).await;
@@ -46,7 +45,7 @@ async fn split_votes_end() {
     let room = Arc::new(Room::default());
     let mut contenders = Vec::new();
     for _ in 0..CONTENDERS {
-        // Each has its own connections, like a separate process.
+        // Like a separate process.
         let locks = Locks::builder(five.connect().await).build().unwrap();
         let room = Arc::clone(&room);
         contenders.push(tokio::spawn(async move {
@@ -83,7 +82,7 @@ async fn it_goes_on_while_minorities_come_and_go() {
     for pair in [[0, 1], [2, 3]] {
         pair.into_iter().for_each(|at| five.server(at).kill());
         room.goes_on(20).await;
-        // They kept their data, and so vote at once.
+        // They vote at once.
         pair.into_iter().for_each(|at| five.server(at).restart(true).unwrap());
         room.goes_on(20).await;
     }
@@ -93,7 +92,7 @@ async fn it_goes_on_while_minorities_come_and_go() {
         pair.into_iter().for_each(|at| five.server(at).thaw());
         room.goes_on(10).await;
     }
-    // One node loses its data and can't vote for a while; another stops, so the other three are needed.
+    // One node can't vote, another stops: the other three are needed.
     five.server(4).restart(false).unwrap();
     five.server(0).kill();
     room.goes_on(20).await;

@@ -11,7 +11,7 @@ use crate::kit::{Five, busy, claim_for, eventually, options, take};
 /// Short for a test.
 const LARGEST_TTL: Duration = Duration::from_secs(4);
 
-/// A fleet on which a claim for `x` holds on a bare quorum (nodes 0 to 2), and the time of the request.
+/// Creates a fleet with a hold of `x` on a bare quorum (nodes 0 to 2).
 async fn bare_quorum() -> (Five, Redlock, Claim, Instant) {
     let servers = testbed::Redis::options().append_only("always");
     let mut five = Five::start_as(servers, options().largest_ttl(LARGEST_TTL)).await;
@@ -25,7 +25,7 @@ async fn bare_quorum() -> (Five, Redlock, Claim, Instant) {
     (five, redlock, held, since)
 }
 
-/// Asserts that no other claim is granted while the hold is valid, and that one is granted afterwards.
+/// Asserts that another claim is granted only after the hold's end.
 async fn nobody_gets_in_beside_it(five: &Five, since: Instant) {
     let other = five.connect().await;
     let granted = loop {
@@ -42,7 +42,7 @@ async fn nobody_gets_in_beside_it(five: &Five, since: Instant) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_restarted_empty_lets_no_second_holder_in() {
-    // The other two nodes kept their data and vote. With the empty node they would be a quorum.
+    // With the empty node, the other two would be a quorum.
     let (mut five, _redlock, _held, since) = bare_quorum().await;
     for at in [3, 4] {
         five.server(at).restart(true).unwrap();
@@ -58,7 +58,7 @@ async fn a_flushed_node_lets_no_second_holder_in() {
     for at in [3, 4] {
         five.server(at).restart(true).unwrap();
     }
-    // Nor by a client that has read the old certificate.
+    // Nor by a client with the old certificate.
     let other = five.connect().await;
     busy(&other, &claim_for("x", LARGEST_TTL)).await;
     five.server(1).command::<()>(&["FLUSHALL"]).unwrap();
@@ -73,7 +73,7 @@ async fn a_node_that_kept_every_write_votes_at_once() {
     let (mut five, redlock, held, _) = bare_quorum().await;
     five.server(2).kill();
     five.server(2).restart(true).unwrap();
-    // Its vote is needed: there are only three.
+    // Its vote is needed.
     let hold = Renew::of(&held);
     eventually(async || {
         let renewed = redlock.renew(&[hold]).await.ok()?;
@@ -101,14 +101,13 @@ async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
     assert!(standings.iter().all(|(_, is)| matches!(is, Standing::New(_))), "{standings:?}");
     eventually(async || redlock.try_acquire(&claim_for("x", LARGEST_TTL)).await.ok()).await;
     assert!(since.elapsed() >= LARGEST_TTL, "{:?}", since.elapsed());
-    // And for all others at once.
     let other = Redlock::connect(&url).await.unwrap();
     take(&other, &claim_for("y", LARGEST_TTL)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_never_go_back_though_every_node_forgets_in_its_turn() {
-    // Without wall clocks, only the nodes' counters matter.
+    // Only the nodes' counters matter.
     let options = options().largest_ttl(LARGEST_TTL).wall_clock(|| 1_000);
     let mut five = Five::start_as(testbed::Redis::options(), options).await;
     let mut highest = 0;
@@ -123,7 +122,7 @@ async fn fences_never_go_back_though_every_node_forgets_in_its_turn() {
             redlock.release(&held, Settle::Answered).await.unwrap();
         }
         five.server(at).restart(false).unwrap();
-        // Nothing is held, so the node needn't wait.
+        // The node needn't wait, because nothing is held.
         let standings = eventually(async || {
             let standings = five.connect().await.admit().await;
             standings.iter().all(|(_, is)| matches!(is, Standing::Votes)).then_some(standings)

@@ -10,7 +10,6 @@ use lockwright_core::{
 use lockwright_redlock::{Config, Options, Redlock, Standing};
 use lockwright_testbed::{self as testbed, Fleet};
 
-/// Limit on every wait.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// More than a busy machine needs for a reply.
@@ -18,7 +17,6 @@ pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(crate) const NODES: usize = 5;
 
-/// Five servers, which all vote.
 pub(crate) struct Five {
     pub(crate) fleet: Fleet,
     pub(crate) options: Options,
@@ -54,19 +52,17 @@ impl Five {
         &mut self.fleet.servers[at]
     }
 
-    /// Returns the token that holds `name` on a node.
     pub(crate) fn holder(&self, at: usize, name: &str) -> Option<String> {
         self.fleet.servers[at].command(&["GET", name]).unwrap()
     }
 
-    /// Returns the number of nodes on which a claim holds.
     pub(crate) fn holders(&self, claim: &Claim, nodes: impl IntoIterator<Item = usize>) -> usize {
         let token = claim.token.to_string();
         let holds = |at: &usize| self.holder(*at, claim.name.as_str()).as_ref() == Some(&token);
         nodes.into_iter().filter(holds).count()
     }
 
-    /// Waits until a claim holds on all nodes. Further renewals repair slow nodes.
+    /// Waits until a claim holds on all nodes; renewals repair slow ones.
     pub(crate) async fn all_hold(&self, redlock: &Redlock, claim: &Claim) {
         let hold = Renew::of(claim);
         eventually(async || {
@@ -80,7 +76,7 @@ impl Five {
         .await;
     }
 
-    /// Returns a node's keys that represent holds.
+    /// Returns a node's keys of holds.
     pub(crate) fn held_keys(&self, at: usize) -> Vec<String> {
         let keys: Vec<String> = self.fleet.servers[at].command(&["KEYS", "*"]).unwrap();
         let stays = [":fence", ":ended:", ":certificate"];
@@ -91,7 +87,6 @@ impl Five {
             .collect()
     }
 
-    /// Waits until no hold is left on any of the nodes.
     pub(crate) async fn nothing_is_left(&self, nodes: impl IntoIterator<Item = usize> + Clone) {
         eventually(async || {
             let mut left = nodes.clone().into_iter().flat_map(|at| self.held_keys(at));
@@ -138,7 +133,6 @@ pub(crate) async fn fails(redlock: &Redlock, claim: &Claim) -> Error {
     }
 }
 
-/// Calls `ask` until it returns a value.
 pub(crate) async fn eventually<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let asking = async {
         loop {

@@ -42,7 +42,7 @@ async fn less_than_a_quorum_is_lost_and_not_topped_up() {
     let hold = Renew::of(&held);
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::NotHeld(Reason::Gone));
-    // There is no event to wait for, so wait for a later request.
+    // A later request shows that the earlier one is done.
     redlock.renew(&[hold]).await.unwrap();
     take(&redlock, &claim("y")).await;
     assert_eq!(five.holders(&held, 0..3), 0);
@@ -75,7 +75,7 @@ async fn a_broken_hold_is_told_at_once() {
     let name = lockwright_core::LockName::new("x").unwrap();
     let seen = Seen::Token(guard.token());
     other.break_lock(&name, seen, BreakHow::Now, "ada", "stuck").await.unwrap();
-    // Long before its renewal, which is due after 10 s.
+    // Its renewal is due after 10 s.
     let signal = guard.signal();
     let ended = tokio::time::timeout(std::time::Duration::from_secs(8), signal.ended());
     assert_eq!(ended.await.unwrap(), lockwright_core::HoldState::Lost(Reason::Broken));

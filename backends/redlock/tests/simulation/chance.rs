@@ -11,7 +11,7 @@ impl Chance {
         Self(seed)
     }
 
-    /// Returns an independent source, so that one part's draws don't shift another's.
+    /// Returns an independent source: one part's draws don't affect another's.
     pub(crate) fn branch(&mut self) -> Self {
         Self(self.next())
     }
@@ -28,7 +28,6 @@ impl Chance {
         self.next() % limit.max(1)
     }
 
-    /// Returns a number from `least` to `most`, inclusive.
     pub(crate) fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
@@ -37,7 +36,6 @@ impl Chance {
         self.below(n) == 0
     }
 
-    /// Returns true in `n` of a thousand cases.
     pub(crate) fn permille(&mut self, n: u64) -> bool {
         self.below(1_000) < n
     }
@@ -46,7 +44,6 @@ impl Chance {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// Returns a time up to `most`, in whole microseconds.
     pub(crate) fn time(&mut self, most: Duration) -> Duration {
         Duration::from_micros(self.below(most.as_micros() as u64 + 1))
     }

@@ -7,7 +7,7 @@ use lockwright_core::{BootInstant, Fence, Mode, Token};
 
 use crate::network::tag;
 
-/// A protected resource: it rejects a fence below the highest seen, and records the true order of the grants.
+/// A protected resource that rejects old fences, and records the true order of the grants.
 #[derive(Debug, Default)]
 pub(crate) struct Register(Mutex<Writes>);
 
@@ -22,7 +22,7 @@ struct Writes {
 }
 
 impl Register {
-    /// Writes. Returns whether the write was accepted.
+    /// Returns whether the write was accepted.
     pub(crate) fn write(&self, fence: Fence, granted: BootInstant, token: Token) -> bool {
         let mut writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if writes.highest.is_some_and(|highest| fence < highest) {
@@ -41,19 +41,18 @@ impl Register {
         true
     }
 
-    /// Returns the number of rejected writes, and the accepted writes that were stale.
+    /// Returns the number of rejected writes, and the accepted stale ones.
     pub(crate) fn outcome(&self) -> (u64, Vec<String>) {
         let writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (writes.refused, writes.stale.clone())
     }
 }
 
-/// Returns the violations in the history.
 pub(crate) fn violations(history: &History) -> Vec<String> {
     let mut found: Vec<String> =
         history.check(true).iter().map(|violation| violation.to_string()).collect();
     if found.is_empty() {
-        // Without false holders, fences have the order of the holds.
+        // Without false holders, fences are ordered as the holds.
         found.extend(out_of_order(&history.holds()));
     }
     // The checker's order of names is unspecified.
@@ -61,7 +60,6 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
     found
 }
 
-/// Checks holds in the order of their grants.
 fn out_of_order(holds: &[Hold]) -> Option<String> {
     holds.iter().enumerate().find_map(|(at, later)| {
         let before = &holds[..at];

@@ -1,4 +1,4 @@
-//! A client: the real Redlock in the real core client, and tasks that use it correctly and incorrectly.
+//! A client: the real Redlock and core client, used correctly and incorrectly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,22 +16,19 @@ use crate::network::{Net, tag};
 use crate::node::SimulatedNode;
 use crate::plan::{ClientPlan, Plan};
 
-/// A time in 2026, the wall clocks' start.
+/// The wall clocks' start, in 2026.
 const EPOCH: u64 = 1_790_000_000_000_000;
 
-/// Shared state of a schedule's tasks.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) net: Arc<Net>,
     pub(crate) clock: Clock,
     pub(crate) history: History,
-    /// One per name.
     pub(crate) registers: Vec<Register>,
     pub(crate) ttls: Vec<Duration>,
     pub(crate) horizon: BootInstant,
 }
 
-/// Creates the network's client `number`.
 pub(crate) fn connect(
     stage: &Stage,
     plan: &Plan,
@@ -68,7 +65,6 @@ pub(crate) fn connect(
         .build()
 }
 
-/// A task of a client.
 pub(crate) struct Task {
     pub(crate) stage: Arc<Stage>,
     pub(crate) client: usize,
@@ -77,7 +73,6 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Acquires locks, one after the other, until the horizon.
     pub(crate) async fn run(mut self) {
         let stage = Arc::clone(&self.stage);
         while stage.clock.now() < stage.horizon {
@@ -121,7 +116,7 @@ impl Task {
         }
     }
 
-    /// Acquires by a random method. Sometimes the future is dropped while it waits.
+    /// Acquires by a random method, sometimes dropped.
     async fn ask(&mut self, name: &str, ttl: Duration) -> Option<Guard> {
         let mut request = self.locks.mutex(name).ttl(ttl);
         if self.chance.one_in(6) {
@@ -143,7 +138,7 @@ impl Task {
         }
     }
 
-    /// Writes after checking the hold, sometimes so slowly that the hold ends before the write.
+    /// Writes after checking the hold, sometimes too late.
     async fn write(&mut self, hold: &Hold, number: usize, ttl: Duration) {
         if hold.guard().check().is_err() {
             return;
@@ -166,8 +161,7 @@ impl Task {
     }
 }
 
-/// A hold, valid from the grant until it is ended, reported lost, or past its deadline. Added to the history
-/// when dropped.
+/// A hold until it is ended, reported lost, or past its deadline. Its drop adds it to the history.
 struct Hold {
     stage: Arc<Stage>,
     client: usize,
@@ -213,7 +207,6 @@ impl Hold {
         }
     }
 
-    /// Ends the hold, and returns the guard for a release.
     fn end(mut self) -> Guard {
         self.record();
         self.guard.take().expect("it has its guard until it ends")

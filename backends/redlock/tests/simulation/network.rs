@@ -1,5 +1,5 @@
-//! Nodes, links and messages on tokio's paused clock. One task delivers everything, ordered by time and
-//! sending, so that a seed always gives the same schedule.
+//! Nodes, links and messages on tokio's paused clock. One task delivers everything in order, so that a seed has one
+//! schedule.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -16,7 +16,7 @@ use crate::plan::{Fault, Plan, Weather};
 use crate::server::{Answer, Micros, Request, Restart, Server};
 use crate::trace::Trace;
 
-/// Event counts: a schedule without events shows nothing.
+/// Event counts.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) messages: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Net {
     changed: Notify,
 }
 
-/// The network's tick: the resolution of tokio's timers.
+/// The resolution of tokio's timers.
 const TICK: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -61,10 +61,9 @@ struct World {
     largest_ttl: Duration,
     doubles_releases: bool,
     queue: BinaryHeap<Reverse<Due>>,
-    /// Messages sent since the last tick.
     outbox: Vec<Outgoing>,
     number: u64,
-    /// Callers that wait for a reply, by the number of their call.
+    /// By the number of the call.
     calls: BTreeMap<u64, oneshot::Sender<Result<Answer>>>,
     nodes: Vec<Member>,
     links: Vec<Vec<Link>>,
@@ -87,23 +86,21 @@ struct Member {
     server: Server,
     down: bool,
     frozen: bool,
-    /// Messages that arrived while it was frozen.
     backlog: Vec<Letter>,
 }
 
-/// The link between a client and a node.
 #[derive(Debug, Default)]
 struct Link {
-    /// Number of the present connection.
+    /// The present connection's number.
     connection: u64,
     /// The server's run at its other end.
     run: Option<u64>,
-    /// Arrival of the last message: none overtakes another.
+    /// Messages of a link don't overtake each other.
     last_arrival: Micros,
     cut_until: Micros,
-    /// Set if the client gave up the connection, and can't open a new one.
+    /// The client can't reconnect.
     given_up: bool,
-    /// The connection on which the client checked the node, and the run it found.
+    /// The connection of the last check, and the run it found.
     looked: Option<(u64, String)>,
 }
 
@@ -115,10 +112,9 @@ struct Process {
     tasks: Vec<AbortHandle>,
 }
 
-/// A request in flight.
 #[derive(Debug, Clone)]
 struct Letter {
-    /// None for a second delivery, which has no waiting caller.
+    /// None for a second delivery.
     call: Option<u64>,
     client: usize,
     node: usize,
@@ -149,7 +145,6 @@ enum What {
         client: usize,
         error: Error,
     },
-    /// The client detects that a connection is gone.
     Reset {
         client: usize,
         node: usize,
@@ -222,7 +217,6 @@ impl Net {
         Arc::new(Self { start: Instant::now(), world: Mutex::new(world), changed: Notify::new() })
     }
 
-    /// Adds a client of these nodes.
     pub(crate) fn add_client(&self) -> usize {
         let mut world = self.world();
         let links = world.nodes.iter().map(|_| Link::default()).collect();
@@ -236,7 +230,7 @@ impl Net {
         world.clients.len() - 1
     }
 
-    /// Registers a task that ends with the client's process.
+    /// Ends with the client's process.
     pub(crate) fn add_task(&self, client: usize, task: AbortHandle) {
         self.world().clients[client].tasks.push(task);
     }
@@ -270,15 +264,15 @@ impl Net {
         }
     }
 
-    /// Returns whether a request of the client reaches the incarnation that it saw.
+    /// Returns whether a request reaches the incarnation that the client saw.
     pub(crate) fn is_known(&self, client: usize, node: usize, run: &str) -> bool {
         let world = self.world();
         let link = &world.links[client][node];
         link.looked.as_ref().is_some_and(|(at, seen)| *at == link.connection && seen == run)
     }
 
-    /// Sends a request and waits for the reply, which may never arrive. After the first poll, dropping the
-    /// future doesn't stop the request.
+    /// Sends a request and waits for the reply, which may never arrive. A dropped request continues after its first
+    /// poll.
     pub(crate) async fn call(
         &self,
         client: usize,
@@ -291,15 +285,14 @@ impl Net {
         self.changed.notify_one();
         match answered.await {
             Ok(answer) => answer,
-            // It was lost silently.
             Err(_) => std::future::pending().await,
         }
     }
 
     /// Delivers messages forever.
     ///
-    /// Only after a sleep: the clock advances only when all tasks are idle. So the wake-up order of a
-    /// client's tasks doesn't matter. (tokio's watch channel uses a random order.)
+    /// Only after a sleep: then all tasks are idle, and the wake-up order of a client's tasks doesn't matter. (tokio's
+    /// watch channel uses a random order.)
     pub(crate) async fn deliver(self: Arc<Self>) {
         loop {
             let now = self.now();
@@ -308,7 +301,7 @@ impl Net {
                 let (mut wake_ups, mut ended) = (Vec::new(), Vec::new());
                 world.post();
                 while let Some(due) = world.pop(now) {
-                    // At the scheduled time, because timers may be up to 1 ms late.
+                    // Timers may be up to 1 ms late.
                     world.happen(due.at, due.what, &mut wake_ups, &mut ended);
                 }
                 (wake_ups, ended, world.queue.peek().map(|Reverse(due)| due.at))
@@ -333,7 +326,7 @@ impl Net {
         }
     }
 
-    /// Ends all faults: frozen, stopped, cut and paused parties resume, and messages in flight arrive.
+    /// Ends all faults, and delivers messages in flight.
     pub(crate) fn mend(&self) {
         let now = self.now();
         let mut world = self.world();
@@ -363,7 +356,6 @@ impl Net {
         self.changed.notify_one();
     }
 
-    /// Returns the locks held on each node.
     pub(crate) fn locked(&self) -> Vec<(usize, LockName, Token)> {
         let now = self.now();
         let mut world = self.world();
@@ -402,7 +394,7 @@ impl World {
         self.queue.pop().map(|Reverse(due)| due)
     }
 
-    /// Posts messages sent since the last tick, in an order that doesn't depend on the wake-up order.
+    /// Posts new messages, in an order independent of wake-ups.
     fn post(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
         outbox.sort_by_key(|sent| (sent.at, sent.client, sent.node, sent.request.rank()));
@@ -418,7 +410,6 @@ impl World {
         }
     }
 
-    /// Returns the delay of a message.
     fn travel(&mut self) -> Duration {
         let Weather { slow, very_slow, usual, .. } = self.weather;
         if self.chance.permille(very_slow) {
@@ -466,7 +457,6 @@ impl World {
         let breaks = self.chance.permille(self.weather.connection_breaks);
         let takes = self.travel();
         let link = &mut self.links[client][node];
-        // No message overtakes another on its connection.
         let at = link.last_arrival.max(now + micros(takes));
         link.last_arrival = at;
         self.trace.note(now, || {
@@ -482,7 +472,6 @@ impl World {
             self.fail(now, call, client, broken());
             self.reset(client, node, connection);
         } else if takes > self.node_timeout * 4 && self.chance.one_in(2) {
-            // The client gives up the connection.
             let at = now + micros(self.chance.time(self.largest_ttl / 2));
             self.push(at, What::Reset { client, node, connection });
         }
@@ -500,7 +489,7 @@ impl World {
         self.push(at, What::Arrive(letter));
     }
 
-    /// Loses a message. The client later gives up the connection, or never does.
+    /// Loses a message. The client may give up the connection later.
     fn lose(&mut self, now: Micros, letter: &Letter) {
         let Letter { client, node, connection, .. } = *letter;
         if self.chance.one_in(2) {
@@ -602,7 +591,7 @@ impl World {
         }
     }
 
-    /// The connection of the message is gone.
+    /// Fails a message of an old connection.
     fn refuse(&mut self, now: Micros, letter: &Letter) {
         let Letter { client, node, connection, .. } = *letter;
         self.push(now, What::Reset { client, node, connection });
@@ -710,7 +699,7 @@ impl Letter {
     }
 }
 
-/// Formats a token briefly: its creator and serial number.
+/// Formats a token as creator and serial number.
 pub(crate) fn tag(token: Token) -> String {
     let bytes = token.as_bytes();
     format!("c{}t{}", bytes[0], u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]))

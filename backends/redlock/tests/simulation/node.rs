@@ -11,7 +11,6 @@ use lockwright_redlock::node::{Certificate, Node, Vote};
 use crate::network::Net;
 use crate::server::{Answer, Asked, Request};
 
-/// One node, as seen by one client.
 #[derive(Debug)]
 pub(crate) struct SimulatedNode {
     net: Arc<Net>,
@@ -29,12 +28,11 @@ impl SimulatedNode {
         self.net.call(self.client, self.node, request).await
     }
 
-    /// As the real node: a counted request needs a connection with a verified run.
+    /// Requires a verified run, as the real node does.
     fn counts(&self, certificate: &Certificate) -> bool {
         certificate.votes && self.net.is_known(self.client, self.node, &certificate.run)
     }
 
-    /// Returns the random number for a new certificate.
     fn number(&self) -> u64 {
         self.net.now() << 8 | self.client as u64
     }

@@ -1,4 +1,4 @@
-//! The plan that a seed determines: the fleet, the clients, the weather, and the faults with their times.
+//! The plan that a seed determines.
 
 use std::time::Duration;
 
@@ -18,23 +18,22 @@ pub(crate) enum World {
     ClocksRace,
     /// Releases are delivered twice, the second time late.
     ReleasesTwice,
-    /// All data are lost, and the clocks that provide candidates differ widely.
+    /// All data are lost, and the clocks for candidates differ widely.
     ForgetsWithWildClocks,
 }
 
-/// The complete plan.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) nodes: Vec<NodePlan>,
     pub(crate) clients: Vec<ClientPlan>,
     pub(crate) names: u64,
-    /// The fleet's largest TTL, and the requested TTLs.
+    /// The fleet's largest, and the requested ones.
     pub(crate) largest_ttl: Duration,
     pub(crate) ttls: Vec<Duration>,
     pub(crate) node_timeout: Duration,
     pub(crate) weather: Weather,
     pub(crate) faults: Vec<(Micros, Fault)>,
-    /// Set for a new fleet, which doesn't vote yet.
+    /// A new fleet doesn't vote yet.
     pub(crate) fresh: bool,
     pub(crate) flaws: Flaws,
     pub(crate) doubles_releases: bool,
@@ -52,12 +51,12 @@ pub(crate) struct NodePlan {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientPlan {
     pub(crate) tasks: u64,
-    /// Offset of its wall clock from the schedule's, before and after a step.
+    /// Offset from the schedule's clock, before and after a step.
     pub(crate) skews: [i64; 2],
     pub(crate) steps_at: Micros,
 }
 
-/// The network's treatment of messages, in thousandths of them.
+/// Treatment of messages, in thousandths of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Weather {
     pub(crate) request_lost: u64,
@@ -66,9 +65,8 @@ pub(crate) struct Weather {
     pub(crate) connection_breaks: u64,
     /// Beyond the node time-out.
     pub(crate) slow: u64,
-    /// Beyond a TTL.
     pub(crate) very_slow: u64,
-    /// Maximum delay of a message that isn't slow.
+    /// Maximum delay otherwise.
     pub(crate) usual: Duration,
 }
 
@@ -104,21 +102,20 @@ impl Weather {
     };
 }
 
-/// Faults other than those of messages.
+/// Faults of nodes, links and clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The node answers nothing for so long, and then everything.
+    /// The node delays all replies.
     Freeze {
         node: usize,
         lasts: Duration,
     },
-    /// No message passes between the two for so long.
+    /// No message passes.
     Cut {
         client: usize,
         node: usize,
         lasts: Duration,
     },
-    /// Saves the node's data for a later stale restart.
     Snapshot {
         node: usize,
     },
@@ -135,11 +132,9 @@ pub(crate) enum Fault {
         node: usize,
         by: Duration,
     },
-    /// The client's process ends, with all its tasks.
     Crash {
         client: usize,
     },
-    /// The client is paused for so long.
     Pause {
         client: usize,
         lasts: Duration,
@@ -177,7 +172,7 @@ impl Plan {
             keeps_every_write: !chance.one_in(3),
             rate: match world {
                 World::ClocksRace => 1_000_000 + chance.below(200_000),
-                // Half a per cent, either way; the deadlines allow for one per cent.
+                // The deadlines allow for 1 %.
                 _ => 995_000 + chance.below(10_001),
             },
         }));
@@ -261,13 +256,13 @@ impl Plan {
             while time < end {
                 let step = Fault::ClockStep { node: node(chance), by: largest };
                 self.faults.push((time, step));
-                // A minority at a time, for as long as any hold may last.
+                // A minority within any hold's duration.
                 time += largest.as_micros() as u64 + chance.below(end / 4);
             }
         }
     }
 
-    /// Losses of data: of a minority within one largest TTL and the time that a node needs to vote again.
+    /// A minority loses its data within one largest TTL and a node's time to vote again.
     fn add_losses(&mut self, chance: &mut Chance) {
         let largest = self.largest_ttl.as_micros() as u64;
         let end = self.horizon.as_micros() as u64;
@@ -295,13 +290,13 @@ impl Plan {
                 };
                 self.faults.push((time, fault));
             }
-            // A node is checked only once per second, and then waits for a largest TTL.
+            // It is checked once per second, and then waits.
             time += largest * 5 / 2 + chance.below(largest * 2);
         }
     }
 
-    /// Makes the nodes' counters differ by more than clocks compensate. One client's clock is ahead of all
-    /// others, and it mostly reaches only one node, which the others often miss.
+    /// Makes the counters differ by more than clocks compensate: the client with the fastest clock mostly reaches one
+    /// node, which the others often miss.
     fn tilt(&mut self, chance: &mut Chance) {
         let end = self.horizon.as_micros() as u64;
         let largest = self.largest_ttl;
@@ -325,8 +320,7 @@ impl Plan {
         }
     }
 
-    /// With losses of data, fences depend on the clocks, which must differ by less than the time that a node
-    /// without its data doesn't vote.
+    /// With losses of data, fences need clocks that differ by less than a new node's wait.
     fn tame_clocks(&mut self, chance: &mut Chance) {
         let apart = self.largest_ttl.as_micros() as u64 / 2;
         for client in &mut self.clients {

@@ -14,10 +14,8 @@ use crate::network::{Net, Seen, tag};
 use crate::plan::{ClientPlan, Plan, World};
 use crate::trace::Trace;
 
-/// The result of a schedule.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Violations.
     pub(crate) problems: Vec<String>,
     pub(crate) holds: usize,
     pub(crate) contended: usize,
@@ -28,17 +26,15 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Returns whether the schedule is meaningful: there were contention, grants and effective faults.
+    /// Returns whether there were contention, grants and effective faults.
     pub(crate) fn shows_something(&self) -> bool {
         self.contended > 0 && self.holds > 1 && self.seen.trouble()
     }
 }
 
-/// How much longer than its largest TTL a healthy fleet may need for a grant, because the client asks again
-/// after up to 1 s.
+/// A healthy fleet's time for a grant beyond the largest TTL: the client retries after up to 1 s.
 const BOUND: Duration = Duration::from_millis(1_300);
 
-/// Runs the schedule of a seed to its end.
 pub(crate) fn run(world: World, seed: u64, trace: Trace) -> Outcome {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
@@ -106,7 +102,7 @@ async fn schedule(world: World, seed: u64, trace: Trace) -> Outcome {
     }
 }
 
-/// Checks the final state, after all faults are over.
+/// Checks the final state.
 async fn aftermath(
     stage: &Stage,
     plan: &Plan,
@@ -115,7 +111,7 @@ async fn aftermath(
 ) -> Vec<String> {
     let mut problems = Vec::new();
     let net = &stage.net;
-    // The client may be the first to see a new incarnation.
+    // It may be the first client to see a new incarnation.
     let bound = BOUND + plan.largest_ttl * 101 / 100;
     for (number, locks) in clients.iter().enumerate().filter(|(number, _)| net.is_alive(*number)) {
         if timeout(plan.largest_ttl * 3, locks.close()).await.is_err() {
@@ -143,7 +139,7 @@ async fn aftermath(
             Err(error) => problems.push(format!("{name} is stuck: {error}")),
         }
     }
-    // Failed and cancelled requests leave nothing behind.
+    // Failed and cancelled requests must leave nothing.
     let (held, other) = (fresh[0].mutex("name0").acquire().await, fresh[1].mutex("name0"));
     if let Ok(Some(_)) = other.try_acquire().await {
         problems.push("two hold at once in the end".to_owned());

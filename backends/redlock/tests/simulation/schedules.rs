@@ -11,14 +11,13 @@ use crate::schedule::{Outcome, run};
 use crate::server::Flaws;
 use crate::trace::Trace;
 
-/// Number of schedules per test run.
 const SEEDS: u64 = 500;
 
-/// Limit on the search for a failing schedule, and the number of schedules per step.
+/// Limit on the search, and its step.
 const BEYOND: u64 = 4_000;
 const CHUNK: usize = 8;
 
-/// Returns the seeds from `LOCKWRIGHT_SEED` on, `LOCKWRIGHT_SEEDS` of them.
+/// Reads `LOCKWRIGHT_SEED` (the first) and `LOCKWRIGHT_SEEDS` (their number).
 fn seeds() -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match (number("LOCKWRIGHT_SEED"), number("LOCKWRIGHT_SEEDS")) {
@@ -30,8 +29,7 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// Runs the schedules of these seeds, with one thread per core. Returns the results of `keep`, in the order
-/// of the seeds.
+/// Runs schedules in parallel. Returns the results of `keep` in the seeds' order.
 fn run_all<T: Send>(
     world: World,
     seeds: Range<u64>,
@@ -60,7 +58,7 @@ fn run_all<T: Send>(
     done.into_iter().map(|(_, kept)| kept).collect()
 }
 
-/// Repeats the first failing seed with its trace.
+/// Repeats a failing seed with its trace.
 fn show(world: World, seed: u64) -> ! {
     let outcome = run(world, seed, Trace::wanted());
     for line in outcome.trace.lines() {
@@ -134,8 +132,8 @@ fn a_seed_repeats_itself_to_the_last_message() {
     assert_ne!(other(1), other(2));
 }
 
-/// Returns the first seed with a problem like this, in a world that isn't claimed to be survived. Without
-/// one, the checks would detect nothing.
+/// Returns the first seed with this problem in a world that the profile excludes. Without one, the checks would detect
+/// nothing.
 fn first_of(world: World, problem: &str) -> u64 {
     let begun = Instant::now();
     for chunk in (0..BEYOND).step_by(CHUNK) {

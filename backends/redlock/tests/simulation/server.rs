@@ -1,5 +1,4 @@
-//! A node's data and the effects of its scripts: the same steps as in the Redis backend's Lua files, on the
-//! node's own clock.
+//! A node's data and scripts: the same steps as in the Redis backend's Lua files, on its own clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,10 +8,9 @@ use lockwright_core::{
 };
 use lockwright_redlock::node::{Certificate, No, Vote, Yes};
 
-/// A time in microseconds, by the schedule or by a node's clock.
+/// By the schedule's or a node's clock.
 pub(crate) type Micros = u64;
 
-/// The part of a claim that is sent to a node.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) name: LockName,
@@ -20,7 +18,6 @@ pub(crate) struct Asked {
     pub(crate) ttl: Duration,
 }
 
-/// A request to a node.
 #[derive(Debug, Clone)]
 pub(crate) enum Request {
     Look { number: u64 },
@@ -33,7 +30,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Returns a key that orders simultaneous requests sensibly.
+    /// Orders simultaneous requests.
     pub(crate) fn rank(&self) -> (u8, Option<Token>) {
         match self {
             Self::Look { .. } => (0, None),
@@ -47,7 +44,6 @@ impl Request {
     }
 }
 
-/// A node's reply.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Certificate(Certificate),
@@ -58,26 +54,26 @@ pub(crate) enum Answer {
     Inspection(Inspection),
 }
 
-/// Rules that a node may break, to test the checks.
+/// Rules that a node may break.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Flaws {
-    /// A node that lost its data votes at once.
+    /// A node without its data votes at once.
     pub(crate) no_quarantine: bool,
     /// Certificates aren't compared.
     pub(crate) any_certificate: bool,
-    /// A fence is written back even if another token holds.
+    /// A fence is written back for any holder.
     pub(crate) raises_for_anybody: bool,
     /// A repeat gets a new fence.
     pub(crate) regrants: bool,
-    /// A renewal accepts any holder's token.
+    /// A renewal accepts any token.
     pub(crate) renews_strangers: bool,
-    /// A release deletes any holder.
+    /// A release accepts any token.
     pub(crate) releases_strangers: bool,
-    /// A node never writes tombstones.
+    /// No tombstones.
     pub(crate) no_tombstones: bool,
 }
 
-/// Data that are lost and restored together.
+/// Lost and restored together.
 #[derive(Debug, Clone, Default)]
 struct Data {
     certificate: Option<String>,
@@ -94,7 +90,6 @@ struct Lock {
     waited: bool,
 }
 
-/// The effect of a restart on the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restart {
     /// Nothing is lost.
@@ -105,13 +100,11 @@ pub(crate) enum Restart {
     Empty,
 }
 
-/// One node.
 #[derive(Debug)]
 pub(crate) struct Server {
     number: usize,
-    /// Number of starts.
     pub(crate) run: u64,
-    /// Set if it claims to persist every write.
+    /// It claims to.
     keeps_every_write: bool,
     largest_ttl: Duration,
     data: Data,
@@ -119,9 +112,8 @@ pub(crate) struct Server {
     flaws: Flaws,
     /// Speed of its clock, in millionths.
     rate: u64,
-    /// How far its clock has stepped ahead.
+    /// Clock jumps.
     stepped: Micros,
-    /// Number of rejected certificates.
     pub(crate) strangers: u64,
 }
 
@@ -142,13 +134,13 @@ impl Server {
             snapshot: Data::default(),
             flaws,
             rate,
-            // Each node's clock shows a different time.
+            // Each clock differs.
             stepped: 1_000_000 * (number as u64 + 1),
             strangers: 0,
         }
     }
 
-    /// Makes it a voting member, as in an established fleet.
+    /// Makes it a voting member.
     pub(crate) fn seasoned(mut self) -> Self {
         let certificate = self.look(0).text.replacen("new ", "votes ", 1);
         self.data.certificate = Some(certificate);
@@ -184,8 +176,7 @@ impl Server {
         now / 1_000_000 * self.rate + now % 1_000_000 * self.rate / 1_000_000 + self.stepped
     }
 
-    /// Executes one atomic step at the time `now`. Returns the reply, and the lock whose waiters must be
-    /// woken.
+    /// Executes one atomic step. Returns the reply, and the lock to wake waiters of.
     pub(crate) fn execute(&mut self, request: &Request, now: Micros) -> (Answer, Option<LockName>) {
         let now = self.clock(now);
         self.data.locks.retain(|_, lock| lock.expires > now);
@@ -342,7 +333,6 @@ impl Server {
         seen
     }
 
-    /// Returns the locks held here.
     pub(crate) fn locked(&mut self, now: Micros) -> Vec<(LockName, Token)> {
         let now = self.clock(now);
         let live = self.data.locks.iter().filter(|(_, lock)| lock.expires > now);
@@ -350,7 +340,7 @@ impl Server {
     }
 }
 
-/// Rounds up to the server's unit, a millisecond.
+/// Rounds up to whole milliseconds.
 fn rounded_up(ttl: Duration) -> Micros {
     (ttl.as_micros() as u64).div_ceil(1_000) * 1_000
 }

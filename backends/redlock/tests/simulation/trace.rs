@@ -1,4 +1,4 @@
-//! A trace of events, to analyse a failed seed.
+//! A trace of events of a seed.
 
 use crate::server::Micros;
 
@@ -9,7 +9,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Returns a trace that records nothing. Recording takes longer than the simulation itself.
+    /// Returns a trace that records nothing: recording is slow.
     pub(crate) fn unwanted() -> Self {
         Self::default()
     }
@@ -24,7 +24,7 @@ impl Trace {
         }
     }
 
-    /// Returns the lines sorted by time: the network records sent messages a little later.
+    /// Sorts by time: sent messages are recorded late.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<&(Micros, String)> = self.lines.iter().collect();
         lines.sort_by_key(|(at, _)| *at);

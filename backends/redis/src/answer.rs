@@ -88,7 +88,7 @@ pub(crate) fn holder(words: &Words, at: usize) -> Holder {
     holder
 }
 
-/// The inverse of [`mode`].
+/// Formats a mode, for [`mode`] to parse.
 pub(crate) fn mode_text(mode: Mode) -> String {
     match mode {
         Mode::Permits { count, of } => format!("{count}/{of}"),
@@ -111,7 +111,7 @@ fn mode(text: &str) -> Option<Mode> {
 /// Separates an identity from a leader's value; both lack control characters.
 const VALUE: char = '\u{1f}';
 
-/// The inverse of [`identity`].
+/// Formats an identity, for [`identity`] to parse.
 pub(crate) fn identity_text(identity: &Identity) -> String {
     match &identity.value {
         None => identity.to_string(),

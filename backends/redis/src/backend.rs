@@ -344,7 +344,7 @@ impl Redis {
     }
 }
 
-/// In ms; 0 means no tombstone.
+/// Returns milliseconds; 0 means no tombstone.
 fn buried_for(claim: &Claim, settle: Settle) -> u128 {
     match settle {
         Settle::Answered => 0,
@@ -352,7 +352,7 @@ fn buried_for(claim: &Claim, settle: Settle) -> u128 {
     }
 }
 
-/// The claim's TTL limits the wait for the reply.
+/// Limits the wait for the reply by the claim's TTL.
 fn limited(claim: &Claim) -> Effect {
     Effect::changes_within(claim.patience())
 }

@@ -254,7 +254,6 @@ fn memory(server: &Server) -> Option<Finding> {
     )
 }
 
-/// Connecting requires 6.0 anyway.
 fn version(version: &str) -> Option<Finding> {
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     let found = (parts.next()?, parts.next().unwrap_or(0));
@@ -340,7 +339,7 @@ fn tracking(link: &Link) -> Option<Finding> {
     })
 }
 
-/// `None` if the user may not run the command.
+/// Returns `None` if the user may not run the command.
 pub(crate) fn permitted(answer: Result<Value>) -> Result<Option<Value>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

@@ -16,14 +16,14 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// The wait is at least 100 ms, which a busy machine may need: with the shortest TTLs the caller's own limit
-    /// applies.
+    /// Limits the wait, but not below 100 ms, which a busy machine may need: with the shortest TTLs the caller's own
+    /// limit applies.
     pub(crate) fn changes_within(limit: Duration) -> Self {
         const SHORTEST: Duration = Duration::from_millis(100);
         Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
     }
 
-    /// How long a request sent now waits for its reply. If zero, it must not be sent.
+    /// Returns how long a request sent now waits for its reply. If zero, it must not be sent.
     pub(crate) fn limit(self, longest: Duration) -> Duration {
         match self {
             Self::ChangesBy(until) => until.saturating_duration_since(Instant::now()).min(longest),
@@ -46,7 +46,7 @@ impl Effect {
     }
 }
 
-/// The Cluster and Sentinel backends set their own names later.
+/// Returns an error of "redis". The Cluster and Sentinel backends set their own names later.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("redis")
 }
@@ -110,7 +110,7 @@ pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     effect.unanswered(message).with_source(cause.to_string())
 }
 
-/// The first line of the server's or system's message, in brackets, without the library's additions.
+/// Returns the first line of the server's or system's message, in brackets, without the library's additions.
 pub(crate) fn own_words(cause: &RedisError) -> String {
     let words = if cause.is_io_error() {
         cause.to_string()
@@ -145,7 +145,7 @@ pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     })
 }
 
-/// The client library drops the code of a refused database.
+/// Handles a refused database, whose code the client library drops.
 fn refused_database(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     if !cause.to_string().contains("refused to switch database") {
         return None;

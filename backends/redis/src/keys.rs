@@ -68,7 +68,8 @@ impl Keys {
         })
     }
 
-    /// The key of a quorum node's certificate, distinct from all lock keys. It names the database because of `SWAPDB`.
+    /// Returns the key of a quorum node's certificate, distinct from all lock keys. It names the database because of
+    /// `SWAPDB`.
     pub(crate) fn certificate(prefix: &str, database: i64) -> String {
         let kind = if database == 0 { String::new() } else { format!("@{database}") };
         format!("{RESERVED}redlock}}:certificate{kind}:{prefix}")

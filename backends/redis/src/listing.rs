@@ -47,7 +47,7 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
     Ok(page)
 }
 
-/// The `limit` smallest names after `after`, and whether there are no more.
+/// Returns the `limit` smallest names after `after`, and whether there are no more.
 async fn names(
     servers: &Servers,
     prefix: &str,
@@ -113,7 +113,7 @@ async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Resul
     }
 }
 
-/// A key that isn't text can't be a lock, and must not end the listing.
+/// Skips keys that aren't text, which can't be locks.
 fn scanned(answer: Value) -> Result<(String, Vec<String>)> {
     let (next, keys): (String, Vec<Vec<u8>>) = FromRedisValue::from_redis_value(answer)
         .map_err(|cause| odd_answer(Effect::Reads, cause))?;

@@ -78,7 +78,7 @@ impl Batch {
             .collect()
     }
 
-    /// `None` if the node is the wrong incarnation.
+    /// Returns `None` if the node is the wrong incarnation.
     pub(crate) fn renewals_of_a_node(&self, answer: Value) -> Result<Option<Vec<Renewal>>> {
         let is_stranger = matches!(
             &answer,

@@ -58,7 +58,7 @@ pub(crate) fn are_too_few(error: &Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<TooFew>())
 }
 
-/// The error of such an acquire after its release.
+/// Returns the error of such an acquire after its release.
 pub(crate) fn given_back(cause: &Error) -> Error {
     let told = std::error::Error::source(cause).map(ToString::to_string).unwrap_or_default();
     error(ErrorKind::Unavailable, format!("{told}; the lock was given back"))
@@ -69,12 +69,12 @@ pub(crate) fn given_back(cause: &Error) -> Error {
 pub(crate) struct GivenUp(Mutex<HashSet<Token>>);
 
 impl GivenUp {
-    /// Before the release is sent.
+    /// Registers a token before its release is sent.
     pub(crate) fn begin(&self, token: Token) {
         self.tokens().insert(token);
     }
 
-    /// The release was answered, or the token is never used again.
+    /// Removes a token whose release was answered, or that is never used again.
     pub(crate) fn settled(&self, token: Token) {
         self.tokens().remove(&token);
     }

@@ -46,12 +46,10 @@ impl Script {
         Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
 
-    /// Used while the server has the script.
     pub(crate) fn by_hash(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
         call("EVALSHA", &self.hash, keys, arguments)
     }
 
-    /// The server caches the text.
     pub(crate) fn by_text(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
         call("EVAL", self.text, keys, arguments)
     }

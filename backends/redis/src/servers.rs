@@ -84,8 +84,8 @@ impl Servers {
         }
     }
 
-    /// Whether scripts may count a message's receivers, as an argument. In a Cluster subscribers may be on another
-    /// node.
+    /// Returns whether scripts may count a message's receivers, as an argument. In a Cluster subscribers may be on
+    /// another node.
     pub(crate) fn counts_receivers(&self) -> &'static str {
         match self {
             Self::One(_) => "1",

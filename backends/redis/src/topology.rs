@@ -16,7 +16,7 @@ pub(crate) enum Topology {
 }
 
 impl Topology {
-    /// The name in errors and the profile.
+    /// Returns the name in errors and the profile.
     pub(crate) fn backend(&self) -> &'static str {
         match self {
             Self::One(_) => "redis",
@@ -41,7 +41,7 @@ impl Topology {
     }
 }
 
-/// The same settings with another address.
+/// Returns the same settings with another address.
 pub(crate) fn moved_to(server: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
     let host = host.to_owned();
     let address = match server.addr() {

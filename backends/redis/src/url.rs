@@ -91,8 +91,8 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     read.map_err(problem)
 }
 
-/// The URL for display. Hidden are values of unknown parameters, and a user name without a password: Redis has no such
-/// login, so it may be a password.
+/// Returns the URL for display. Hides values of unknown parameters, and a user name without a password: Redis has no
+/// such login, so it may be a password.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (place, query) = match shown.split_once('?') {
@@ -356,7 +356,8 @@ fn wrong_part(message: &str) -> String {
     found.map_or("the host or the login can't be read", |(_, problem)| problem).to_owned()
 }
 
-/// RESP3, so that wake-ups share the connection; no Nagle's algorithm; and the kernel detects dead peers.
+/// Sets RESP3, so that wake-ups share the connection; disables Nagle's algorithm; and lets the kernel detect dead
+/// peers.
 fn with_our_settings(server: ConnectionInfo) -> ConnectionInfo {
     let tcp = server.tcp_settings().clone().set_nodelay(true);
     #[cfg(target_os = "linux")]

@@ -55,8 +55,8 @@ impl Wakeups {
         }
     }
 
-    /// In a Cluster each connection receives each message. A wake-up then counts only from the node that serves its
-    /// lock. (With a wrong map it may count nowhere. Then the new connection to the right node wakes all waiters.)
+    /// Counts wake-ups in a Cluster only from the node that serves the lock, because each connection receives each
+    /// message. (With a wrong map none may count. Then the new connection to the right node wakes all waiters.)
     pub(crate) fn route(&self, slots: Arc<Current>) {
         let _ = self.slots.set(slots);
     }

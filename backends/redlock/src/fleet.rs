@@ -114,7 +114,7 @@ impl Fleet {
         ttl + ttl / 100 + Duration::from_millis(2)
     }
 
-    /// Not permanent: the operator may correct it.
+    /// Returns an error that isn't permanent: the operator may correct the setting.
     fn why_of_another_fleet(&self, certificate: &Certificate) -> Option<Error> {
         (certificate.largest_ttl != self.options.largest_ttl).then(|| {
             error(

@@ -61,8 +61,8 @@ pub struct No {
 
 /// One of the independent nodes.
 ///
-/// Every future may be dropped at any await point, and the request may then still take effect. `Unavailable` means that
-/// the request certainly has no effect, now or later; all other failures are indeterminate. The quorum applies a time
+/// Every future may be dropped at any await point, and the request may then still take effect. `Indeterminate` means
+/// that the request may have an effect, now or later; after any other error it has none. The quorum applies a time
 /// limit per node.
 #[async_trait]
 pub trait Node: Debug + Send + Sync + 'static {

@@ -16,7 +16,7 @@ const MINORITY: usize = 2;
 /// All cases in parallel on one fleet; a separate one for each that damages it.
 struct Five(Fleet);
 
-/// Busy test machines need more than the default.
+/// Sets a longer time-out, for busy test machines.
 fn url(nodes: &[String]) -> String {
     format!("redlock:{}?node_timeout=240ms", nodes.join(","))
 }
@@ -63,7 +63,7 @@ impl Factory for Five {
         &[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut]
     }
 
-    /// Lost data affect a minority, other faults all nodes at once.
+    /// Loses data of a minority; other faults affect all nodes at once.
     async fn fragile(&self) -> Result<Fragile> {
         let options = testbed::Redis::options().append_only("always");
         let fleet = options.start_fleet(NODES).map_err(problem)?;

@@ -29,7 +29,7 @@ impl Address {
         Some(asked.beside(host, port.parse().ok()?))
     }
 
-    /// An empty host or `?` means the host that was asked.
+    /// Replaces an empty host or `?` by the host that was asked.
     fn beside(&self, host: &str, port: u16) -> Self {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let host = if matches!(host, "" | "?") { &self.host } else { host };
@@ -97,7 +97,7 @@ impl SlotMap {
         self.masters.iter().chain(&self.replicas)
     }
 
-    /// Number of slots without a master.
+    /// Returns the number of slots without a master.
     pub(crate) fn uncovered(&self) -> usize {
         self.owners.iter().filter(|owner| **owner == NOBODY).count()
     }

@@ -186,7 +186,7 @@ impl Cluster {
         }
     }
 
-    /// As [`run`](Self::run), but `None` at once if no node has all keys.
+    /// Runs a script, but returns `None` at once if no node has all keys.
     pub(crate) async fn try_run(
         self: &Arc<Self>,
         script: &Script,

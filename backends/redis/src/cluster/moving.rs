@@ -202,7 +202,7 @@ fn get(key: &str) -> Cmd {
     get
 }
 
-/// One key is always on exactly one node.
+/// Runs a script with one key, which is always on exactly one node.
 async fn one_key(
     cluster: &Arc<Cluster>,
     script: &Script,

@@ -179,7 +179,7 @@ impl Link {
         self.run_on(&live, script, keys, arguments, effect).await
     }
 
-    /// As [`run`](Self::run), on this connection only.
+    /// Runs a script on this connection only.
     pub(crate) async fn run_on(
         self: &Arc<Self>,
         live: &Live,
@@ -192,8 +192,8 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, effect))
     }
 
-    /// As [`run_on`](Self::run_on). The inner error is the server's own, which may redirect the request; the outer one
-    /// means no reply. `before` directly precedes the script.
+    /// Runs a script directly after `before`. The inner error is the server's own, which may redirect the request; the
+    /// outer one means no reply.
     pub(crate) async fn try_run_on(
         self: &Arc<Self>,
         live: &Live,
@@ -251,7 +251,7 @@ impl Link {
         self.read_on(&live, command).await
     }
 
-    /// As [`read`](Self::read), on this connection only.
+    /// Sends a command that changes nothing, on this connection only.
     pub(crate) async fn read_on(self: &Arc<Self>, live: &Live, command: &Cmd) -> Result<Value> {
         let answer = self.ask(live, None, command, Effect::Reads).await?;
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))

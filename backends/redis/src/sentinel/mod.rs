@@ -120,7 +120,7 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    /// By a majority of the Sentinels, or by all that answer.
+    /// Asks for a majority's master, or that of all that answer.
     pub(crate) async fn master(self) -> Result<Master, Failure> {
         let mut asked = self.ask_all();
         let (mut named, mut refusals) = (Vec::new(), Vec::new());
@@ -201,8 +201,8 @@ impl<'c> Sentinels<'c> {
     }
 }
 
-/// A majority determines the master, unless all replies are older than a known election. Then all replies are used:
-/// reset Sentinels count elections from zero.
+/// Returns whether a majority determines the master: not if all replies are older than a known election. Then all
+/// replies are used, because reset Sentinels count elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)
 }

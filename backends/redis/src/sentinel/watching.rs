@@ -1,7 +1,8 @@
 //! Notification of failovers by the Sentinels.
 //!
 //! A replaced master that was frozen or partitioned keeps its connections, and grants locks until it is demoted. So a
-//! client subscribes to each Sentinel and leaves it. Without the message, silence or refusals show the failover.
+//! client subscribes to each Sentinel and leaves such a master. Without the message, silence or refusals show the
+//! failover.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -178,7 +178,7 @@ async fn contenders(url: &str, waiters: u64, ttl: Duration) -> (Process, Vec<Pro
     (holder, queue)
 }
 
-/// The dead holder's TTL, one offer for each dead waiter ahead, and one second.
+/// Allows the dead holder's TTL, one offer for each dead waiter ahead, and one second.
 fn bound(dead_waiters: u32) -> Duration {
     TTL + TTL * dead_waiters + Duration::from_secs(1)
 }

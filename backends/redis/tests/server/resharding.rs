@@ -359,7 +359,7 @@ async fn a_name_is_listed_that_moved_before_most_nodes_heard_of_it() {
     .await;
 }
 
-/// A listing has visited the first master, and the name of the slow last one moves to the first.
+/// Lists after visiting the first master, while the name of the slow last one moves to the first.
 async fn listed_while_it_moves_behind(slow: Duration, finish: impl FnOnce(&Cluster, SlotMove)) {
     // Clients use proxies, as in the conformance suite.
     let servers = testbed::Redis::options()

@@ -14,7 +14,7 @@ const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
 /// The required limit for acquiring a free lock.
 const SOON: Duration = Duration::from_secs(2);
 
-/// For each TTL: acquires a free lock after the client's connections went silent.
+/// Acquires a free lock for each TTL, after the client's connections went silent.
 async fn free_lock_is_acquired_soon(url: &str, proxies: &[Proxy], name: &str) {
     for ttl in TTLS {
         let locks = Locks::new(Redis::connect(url).await.unwrap()).unwrap();
@@ -30,7 +30,7 @@ async fn free_lock_is_acquired_soon(url: &str, proxies: &[Proxy], name: &str) {
     }
 }
 
-/// For each TTL: a hold is renewed on a new connection after the old ones went silent.
+/// Renews a hold for each TTL, after the client's connections went silent.
 async fn hold_survives(url: &str, proxies: &[Proxy], name: &str) {
     let mut holds = Vec::new();
     for ttl in TTLS {

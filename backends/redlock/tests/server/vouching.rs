@@ -40,7 +40,7 @@ async fn hold_by_a_bare_quorum(mut five: Five, redlock: &Redlock) -> (Five, Inst
     (five, since)
 }
 
-/// The other nodes grant nothing, so they must not with node 2 either.
+/// Asserts that nothing is granted. Without node 2 nothing is, so its vote must not matter.
 async fn nobody_gets_in(five: &Five, since: Instant) {
     if let Ok(other) = five.config().connect().await {
         for _ in 0..3 {

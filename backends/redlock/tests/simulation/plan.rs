@@ -262,7 +262,7 @@ impl Plan {
         }
     }
 
-    /// A minority loses its data within one largest TTL and a node's time to vote again.
+    /// Adds losses of a minority within one largest TTL and a node's time to vote again.
     fn add_losses(&mut self, chance: &mut Chance) {
         let largest = self.largest_ttl.as_micros() as u64;
         let end = self.horizon.as_micros() as u64;
@@ -295,8 +295,8 @@ impl Plan {
         }
     }
 
-    /// Makes the counters differ by more than clocks compensate: the client with the fastest clock mostly reaches one
-    /// node, which the others often miss.
+    /// Makes the counters differ by more than clocks compensate. One client's clock is ahead of all others, and it
+    /// mostly reaches one node, which the others often miss.
     fn tilt(&mut self, chance: &mut Chance) {
         let end = self.horizon.as_micros() as u64;
         let largest = self.largest_ttl;
@@ -320,7 +320,7 @@ impl Plan {
         }
     }
 
-    /// With losses of data, fences need clocks that differ by less than a new node's wait.
+    /// Limits the clocks' differences to less than a new node's wait, as fences need after losses of data.
     fn tame_clocks(&mut self, chance: &mut Chance) {
         let apart = self.largest_ttl.as_micros() as u64 / 2;
         for client in &mut self.clients {

@@ -21,7 +21,7 @@ const NEARLY_FULL_PERCENT: u64 = 90;
 
 type Facts = HashMap<String, String>;
 
-/// `None` if the user may not ask.
+/// Facts that the server reports; `None` if the user may not ask.
 #[derive(Debug)]
 pub(crate) struct Server {
     info: Option<Facts>,

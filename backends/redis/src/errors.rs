@@ -94,7 +94,6 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("WRONGTYPE", ErrorKind::Conflict, "a key of the lock holds something that isn't a lock's"),
 ];
 
-/// Translates an error of a request that was sent.
 pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     if let Some((kind, message)) = refusal(&cause) {
         // A denial names the permission in quotes; other texts refer to the script.

@@ -47,7 +47,7 @@
 //!   it needs `user default off ~* &* +@all`. All of this must be in the configuration file. Settings made only by
 //!   `CONFIG SET` are lost in the restart, with the locks, and no client can detect this.
 //! - Fences grow, unless the data are lost **and** the server's clock steps back. They grow over a failover, unless the
-//!   new master's clock is behind the old one's by more than its duration.
+//!   new master's clock is behind the old one's by more than the failover took.
 //! - Waiters are served in order of arrival. A failover, or the move of a slot to a server whose clock is far ahead,
 //!   may lose the queue; the waiters then queue again.
 //! - Failovers aren't survived: the new master may lack the last grants. `doctor` reports settings that make this

@@ -22,11 +22,10 @@ use crate::errors::{Effect, odd_answer};
 use crate::keys::{HOLD_PATTERN, lock_of_hold};
 use crate::servers::Servers;
 
-/// Many, because each page is a walk.
+/// Names per page: many, because each page is a walk.
 const PAGE: usize = 5_000;
 /// `SCAN` blocks the server.
 const SCANNED_AT_ONCE: usize = 1_000;
-/// Maximum number of walks over a Cluster.
 const WALKS: usize = 2;
 const INSPECTED_AT_ONCE: usize = 250;
 

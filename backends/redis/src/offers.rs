@@ -44,7 +44,7 @@ pub(crate) struct Offers {
     id: String,
     clock: Clock,
     waiting: Mutex<HashMap<Token, Waiting>>,
-    /// When the offers of these names lapse.
+    /// When the latest offers of these names lapse.
     made: Mutex<HashMap<LockName, Instant>>,
 }
 
@@ -56,7 +56,6 @@ struct Waiting {
     ask_again: bool,
     /// The received offer. In a Cluster each connection delivers it.
     told: Option<u64>,
-    /// The lock, once the claim is queued.
     name: Option<LockName>,
     /// When this waiter asks because another waiter's offer has lapsed.
     asks_at: Option<Instant>,
@@ -317,7 +316,7 @@ mod tests {
         for claim in [&early, &fixed, &replicated] {
             assert_eq!(told(&offers, claim, 2).valid, Some(Duration::ZERO));
         }
-        // As each connection of a Cluster does.
+        // In a Cluster each connection delivers the offer.
         assert_eq!(offers.receive(&format!("{} 7 1 2 2000", replicated.token)), None);
         let requeued = claim(Upkeep::Renewed);
         offers.waits(&requeued, offers.now(), 3, false);

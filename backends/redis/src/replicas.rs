@@ -7,8 +7,7 @@
 //! If too few replicas have a grant, it is released over the main connection. A release without a reply may take effect
 //! late, even after a new grant to the same token. So the client reconciles that token and continues with another.
 //!
-//! This is not consensus: a replica that didn't acknowledge may take over, and one that acknowledged may lose the
-//! write.
+//! This is not consensus: a replica that didn't acknowledge may take over, and a replica that did may lose the write.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -22,11 +22,9 @@ use crate::wakeup::Wakeups;
 pub(crate) enum Servers {
     /// A failover by Sentinel may replace it.
     One(Arc<Link>),
-    /// The node that has the keys.
     Cluster(Arc<Cluster>),
 }
 
-/// Weak references to [`Servers`].
 #[derive(Debug)]
 pub(crate) enum WeakServers {
     One(Weak<Link>),

@@ -56,11 +56,9 @@ pub(crate) fn moved_to(server: &ConnectionInfo, host: &str, port: u16) -> Connec
     server.clone().set_addr(address)
 }
 
-/// The target of a link.
 #[derive(Debug, Clone)]
 pub(crate) enum Whereabouts {
     At(Box<ConnectionInfo>),
-    /// The current master.
     Master,
 }
 

@@ -55,9 +55,7 @@ pub(crate) fn turn_on() -> Cmd {
 
 #[derive(Debug)]
 enum Changed {
-    /// The server reported these keys.
     Keys(Vec<String>),
-    /// The server reported all keys.
     Flushed,
     /// Any key may have changed without a connection.
     Reconnected,
@@ -67,15 +65,14 @@ enum Changed {
 
 #[derive(Debug, Default)]
 pub(crate) struct Tracked {
-    /// By the keys of their locks.
+    /// Tokens by the keys of their locks.
     holds: Mutex<HashMap<String, Token>>,
     works: AtomicBool,
-    /// To the task that checks changes. A node of a quorum has none.
+    /// Sends to the task that checks changes. A node of a quorum has none.
     changed: OnceLock<UnboundedSender<Changed>>,
 }
 
 impl Tracked {
-    /// Records whether a new connection tracks.
     pub(crate) fn note(&self, works: bool) {
         self.works.store(works, Ordering::Release);
         self.tell(Changed::Reconnected);

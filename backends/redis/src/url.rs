@@ -188,7 +188,7 @@ fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, Str
     }
     let topology = match kind {
         Kind::Sentinel => Topology::Sentinel {
-            // Except its address.
+            // Everything except its address applies to the master.
             server: found[0].clone(),
             sentinels: found
                 .into_iter()
@@ -284,7 +284,6 @@ impl<'u> Parts<'u> {
 struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {
-    /// The parameters of all forms.
     const ALL: [&str; 9] = [
         "prefix",
         "ca",

@@ -36,7 +36,6 @@ pub(crate) struct Wakeups {
     audience: Audience,
     tracked: Tracked,
     offers: Offers,
-    /// The slot map, in a Cluster.
     slots: OnceLock<Arc<Current>>,
 }
 
@@ -67,12 +66,12 @@ impl Wakeups {
         slots.get().owner(slot).is_none_or(|owner| from.is_at(&owner.host, owner.port))
     }
 
-    /// Gets the names of released locks.
+    /// Returns the channel for names of released locks.
     pub(crate) fn released(&self) -> &str {
         &self.released
     }
 
-    /// Gets the tokens of broken holds.
+    /// Returns the channel for tokens of broken holds.
     pub(crate) fn broken(&self) -> &str {
         &self.broken
     }
@@ -93,7 +92,6 @@ impl Wakeups {
         &self.offers
     }
 
-    /// Receives a message: its channel and its text.
     pub(crate) fn receive(
         self: &Arc<Self>,
         message: &[Value],

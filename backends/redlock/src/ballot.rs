@@ -31,9 +31,9 @@ pub(crate) enum Report {
     Unasked,
     /// No reply. After an indeterminate error there may be a vote.
     Failed(Error),
-    /// False if the token no longer holds there.
+    /// Whether it recorded the fence; false if the token no longer holds there.
     Noted(Result<bool, Error>),
-    /// False if the release is pending.
+    /// Whether the release is done; false if it is pending.
     GivenBack(bool),
 }
 

@@ -10,8 +10,8 @@
 //! # }
 //! ```
 //!
-//! It uses an odd number of independent Redis servers (three, five, …) without replicas. A client holds a lock if more
-//! than half of them store it, with the keys of [`lockwright_redis`]. So a lock survives the loss of a minority.
+//! It uses an odd number of independent Redis servers (three, five, …) without replicas. A client holds a lock if
+//! more than half of them store it, with the keys of [`lockwright_redis`]. So a lock survives the loss of a minority.
 //!
 //! # Guarantees
 //!

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// A page of a listing walks all keys of a node.
 const LISTING_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Attempts to break any holder while the holder changes.
+/// Attempts to break a hold while the holder changes.
 const BREAK_TRIES: usize = 10;
 
 pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspection> {

@@ -186,7 +186,7 @@ impl Tally {
         }
         let (broken, gone) = (self.broken.count(), self.gone.count());
         (broken + gone > fleet.spare()).then(|| {
-            // Perhaps few more nodes had it than those that broke it.
+            // The other nodes may have had it on few more than those that broke it.
             let reason = if broken > 0 { Reason::Broken } else { Reason::Gone };
             RenewalOutcome::NotHeld(reason)
         })

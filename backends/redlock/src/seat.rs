@@ -25,7 +25,6 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     state: Mutex<Inner>,
-    /// Locked while the node is checked.
     pub(crate) looking: tokio::sync::Mutex<()>,
     /// A round timed out on it, and it hasn't replied since.
     is_silent: AtomicBool,
@@ -62,9 +61,7 @@ enum State {
 pub(crate) enum Next {
     Ask(Certificate),
     Look,
-    /// Its wait is over.
     Admit(Certificate),
-    /// It doesn't vote.
     Leave(Error),
 }
 

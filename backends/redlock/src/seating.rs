@@ -11,7 +11,6 @@ use crate::Redlock;
 use crate::errors::{NodeErrors, error};
 use crate::fleet::Fleet;
 
-/// Limit on connecting.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Wait for further nodes after a quorum.

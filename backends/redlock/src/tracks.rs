@@ -63,7 +63,6 @@ pub(crate) struct Lane {
     pub(crate) is_closed: bool,
 }
 
-/// State of the earlier requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
     Clear,
@@ -104,7 +103,6 @@ impl Track {
         self.state().in_doubt
     }
 
-    /// Records a failed round's releases.
     pub(crate) fn leave(&self, nodes: Nodes) {
         nodes.iter().for_each(|at| self.leave_at(at));
     }

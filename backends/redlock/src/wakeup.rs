@@ -151,7 +151,6 @@ impl Wakeups {
         });
     }
 
-    /// Records a report about a hold.
     fn risk(&self, at: usize, token: Token, is_lost: bool) {
         let is_first = {
             let mut told = self.told();

@@ -63,9 +63,7 @@ pub(crate) struct Cluster {
     links: Mutex<HashMap<Address, Arc<Link>>>,
     /// Locked during a lookup; has the last failure.
     looking: tokio::sync::Mutex<Option<Failure>>,
-    /// Number of lookups, failed ones included.
     looked: AtomicU64,
-    /// Set while a background lookup is pending.
     will_look: AtomicBool,
     runtime: Handle,
 }

@@ -52,9 +52,7 @@ pub(crate) struct Link {
     opened: AtomicU64,
     /// Signals the reconnecting task.
     broken: UnboundedSender<()>,
-    /// The latest election that Sentinels reported.
     election: AtomicU64,
-    /// Subscriptions to Sentinels.
     listening: Mutex<JoinSet<()>>,
     runtime: Handle,
 }
@@ -63,7 +61,6 @@ pub(crate) struct Link {
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     alive: Arc<AtomicBool>,
-    /// Set while a probe is in flight.
     probed: Arc<AtomicBool>,
     server: Arc<str>,
     /// Unique within its link.
@@ -167,7 +164,7 @@ impl Link {
         &self.runtime
     }
 
-    /// Sends the script's text if the server lacks it.
+    /// Runs a script, and sends its text if the server lacks it.
     pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
@@ -227,7 +224,7 @@ impl Link {
         self.ask_script(live, before, script, keys, arguments, effect).await
     }
 
-    /// Sends the script's text if the server lacks it.
+    /// Runs a script on this connection, and sends its text if the server lacks it.
     pub(crate) async fn ask_script(
         self: &Arc<Self>,
         live: &Live,

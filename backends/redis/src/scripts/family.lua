@@ -158,7 +158,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     pcall(function()
       local left = live_as_long(holders, at)
       if left then
-        -- For foreign clients.
+        -- Foreign clients need not wait longer than the last holder.
         call('PEXPIRE', lock, text(left))
       else
         call('DEL', lock)

@@ -232,11 +232,11 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
     let batch: Vec<_> = claims.iter().map(renew_of).collect();
     let begun = Instant::now();
     let renewals = redis.renew(&batch).await.unwrap();
-    // The renewal task's limit is a quarter of the TTL.
+    // The renewal task waits for at most a quarter of the TTL.
     assert!(begun.elapsed() < ttl / 4, "{:?}", begun.elapsed());
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
     assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
-    // Less if less is left.
+    // The limit shrinks with the remaining time.
     let patience = ttl / 10;
     let batch: Vec<_> = batch.into_iter().map(|one| Renew { patience, ..one }).collect();
     let begun = Instant::now();
@@ -278,7 +278,7 @@ async fn a_client_keeps_its_holds_through_a_failover() {
     replicated(&cluster, 0, &name, &guard.token().to_string()).await;
     cluster.nodes[0].kill();
     let first = guard.deadline();
-    // By the renewal task, without a request.
+    // The renewal task finds the new master, without a request.
     eventually(|| async { (guard.deadline() > first).then_some(()) }).await;
     guard.check().unwrap();
     other.check().unwrap();
@@ -428,7 +428,7 @@ async fn the_doctor_looks_at_every_master_and_at_how_they_hang_together() {
     let findings = redis.doctor().await.unwrap();
     let mut places = Vec::new();
     for finding in &findings {
-        // Normal here.
+        // Each has a replica, which is normal here.
         assert_eq!((finding.code, finding.severity), ("replicas", Severity::Note), "{finding:?}");
         places.push(finding.what.split(": ").next().unwrap().to_owned());
     }

@@ -78,7 +78,7 @@ async fn the_connection_is_replaced_after_a_time_out() {
     redis.try_acquire(&claim).await.unwrap_err();
     // The old connection is silent but open.
     proxy.set(Traffic::Forward);
-    // Without requests.
+    // The client reconnects without a request.
     eventually(|| async { (proxy.accepted() >= 2).then_some(()) }).await;
     let granted = eventually(|| async { redis.try_acquire(&claim).await.ok() }).await;
     assert!(matches!(granted, Attempt::Granted(_)));

@@ -117,7 +117,7 @@ async fn a_hundred_waiters_in_four_processes_ask_next_to_nothing() {
     for process in &mut processes {
         assert_eq!(process.hear(), "all wait");
     }
-    // Of each process, only the first waiter is in the server's queue.
+    // Only the first waiter of each process is in the server's queue.
     eventually(|| async {
         let seen = holder.inspect(&name("a")).await.unwrap();
         (seen.waiters == Some(PROCESSES as u64)).then_some(())

@@ -146,7 +146,7 @@ async fn a_waiter_that_has_gone_is_passed_over_at_once() {
     drop(gone);
     eventually(|| async { (subscribed(&server) == 2).then_some(()) }).await;
     holder.release(&held, Settle::Answered).await.unwrap();
-    // In the same step, without a lapsed offer.
+    // Offered in the same step, without a lapsed offer.
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), waits.token.to_string());
     assert_eq!(handed(&mut told).await.0, waits.token);
     assert_eq!(server.command::<i64>(&["EXISTS", "lockwright:{a}:queue"]).unwrap(), 0);
@@ -222,7 +222,7 @@ async fn a_limit_ends_a_waiters_place_too() {
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
 }
 
-/// Another waiter of the process may inherit it: first one with a short limit, then the next.
+/// Another waiter of the process may inherit the place: first one with a short limit, then the next.
 #[tokio::test]
 async fn a_place_outlives_the_limit_a_little() {
     let (server, redis) = server_and_client().await;
@@ -236,7 +236,7 @@ async fn a_place_outlives_the_limit_a_little() {
     let record: String = server.command(&["HGET", "lockwright:{a}:about", &token]).unwrap();
     let live: u64 = record.split(' ').nth(1).unwrap().parse().unwrap();
     let asked = Duration::from_secs(seconds) + Duration::from_micros(micros);
-    // For rounding, and for two clocks.
+    // One millisecond for rounding, one for the two clocks.
     let least = asked + limit + OFFER - Duration::from_millis(2);
     assert!(Duration::from_millis(live) >= least, "{live} is before {least:?}");
 }
@@ -316,7 +316,7 @@ async fn readers_keep_their_time_where_the_clock_is_another() {
         for holder in redis.inspect(&name("a")).await.unwrap().holders {
             assert!(holder.remaining.unwrap() <= Duration::from_secs(31), "{holder:?}");
         }
-        // The rest block a writer for their TTL.
+        // The remaining readers block a writer for their TTL.
         redis.release(&one, Settle::Answered).await.unwrap();
         let begun = Instant::now();
         let writer = claim("a");

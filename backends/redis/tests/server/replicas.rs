@@ -29,7 +29,7 @@ async fn pair() -> (testbed::Redis, testbed::Redis) {
 async fn acknowledges(master: &testbed::Redis) {
     let mut connection = master.connection().unwrap();
     eventually(|| {
-        // A write without data.
+        // A write that leaves no data.
         redis::cmd("PUBLISH").arg("somewhere").arg("something").exec(&mut connection).unwrap();
         let count: u32 = redis::cmd("WAIT").arg(1).arg(100).query(&mut connection).unwrap();
         std::future::ready((count == 1).then_some(()))
@@ -43,7 +43,7 @@ fn calls_of_wait(server: &testbed::Redis) -> u64 {
     line.and_then(|line| line.split(',').next()).map_or(0, |count| count.parse().unwrap())
 }
 
-/// Redirectable to another server.
+/// An address that can lead to another server.
 struct Address {
     folder: tempfile::TempDir,
 }
@@ -184,7 +184,7 @@ async fn what_was_not_found_to_be_given_back_may_still_be_held() {
     assert_eq!(refused.kind(), ErrorKind::Indeterminate, "{refused}");
 }
 
-/// Late releases, and a replica that doesn't acknowledge.
+/// A client with late releases, and a replica that doesn't acknowledge.
 struct Late {
     master: testbed::Redis,
     replica: testbed::Redis,

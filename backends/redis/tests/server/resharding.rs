@@ -72,7 +72,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
         let live = &claims[step..];
         for claim in live {
             for key in [claim.name.as_str().to_owned(), hold(fences.len() - 1)] {
-                // Makes the renewal visible. The key is on one of the two nodes.
+                // A shorter TTL makes the renewal visible. The key is on one of the two nodes.
                 for node in &cluster.nodes[..3] {
                     let mut connection = node.connection().unwrap();
                     redis::cmd("ASKING").exec(&mut connection).unwrap();
@@ -91,7 +91,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
             let ended = redis.release(&stranger, Settle::Unanswered).await.unwrap();
             assert_eq!(ended, Ended::NotHeld, "step {step}");
         }
-        // As the renewal task does.
+        // All in one batch, as the renewal task does.
         let batch: Vec<_> = live.iter().map(Renew::of).collect();
         let renewals = redis.renew(&batch).await.unwrap();
         assert_eq!(renewals, vec![Renewal::RENEWED; live.len()], "step {step}");
@@ -373,7 +373,7 @@ async fn listed_while_it_moves_behind(slow: Duration, finish: impl FnOnce(&Clust
         proxies.push(Proxy::start_at(at, node.address()).unwrap());
     }
     let redis = connect(&cluster.url().replace("127.0.0.1", &elsewhere.to_string())).await;
-    // The walk's order.
+    // The walk visits the masters in this order.
     let mut order = [0, 1, 2];
     order.sort_by_key(|master| cluster.nodes[*master].port());
     let [first, _, last] = order;

@@ -169,7 +169,7 @@ async fn logins_of_the_servers_and_of_the_sentinels_are_told_apart() {
 async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
     let set = Sentinels::start().unwrap();
     let (asking, idle) = (impatient(&set).await, impatient(&set).await);
-    // It expires on the frozen master.
+    // It expires while the master is frozen.
     let ttl = Duration::from_secs(8);
     let ours = claim_for("a", ttl);
     grant(&asking, &ours).await;
@@ -238,7 +238,7 @@ async fn a_master_is_not_believed_because_nobody_can_say_otherwise() {
         assert!(proxy.wait_for_swallowed_answer(), "the news of it");
         proxy.set(Traffic::Forward);
     }
-    // A reset: the old master isn't demoted from now on.
+    // After this reset, the old master isn't demoted.
     for sentinel in &set.sentinels {
         sentinel.command::<i64>(&["SENTINEL", "RESET", set.master_name()]).unwrap();
     }

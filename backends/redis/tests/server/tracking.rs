@@ -175,7 +175,7 @@ async fn what_takes_nothing_away_is_no_risk() {
     server.command::<()>(&["CONFIG", "SET", "tracking-table-max-keys", "1000000"]).unwrap();
     renew().await;
     is_quiet(&mut told);
-    // Nor an own release: the next event is of the next hold.
+    // Nor does the client's own release cause one: the next event is of the next hold.
     redis.release(&claim, Settle::Answered).await.unwrap();
     let next_one = held(&server, &redis, "b").await;
     server.command::<()>(&["DEL", "b"]).unwrap();

@@ -20,7 +20,7 @@ async fn a_release_wakes_those_who_wait_and_nobody_else() {
 
     let quiet = claim("nobody waits");
     grant(&holder, &quiet).await;
-    // A single try.
+    // A single try doesn't wait.
     busy(&waiter, &claim("nobody waits"), Wait::No).await;
     let (wanted, waits) = (claim("orders/42"), claim("orders/42"));
     grant(&holder, &wanted).await;

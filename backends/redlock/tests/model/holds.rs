@@ -103,6 +103,6 @@ fn larger_bounds() {
         rules,
         four,
     ));
-    // Last, to print all results first.
+    // Compared last, so that all results are printed.
     rows.iter().for_each(|row| page::has(row));
 }

@@ -44,7 +44,7 @@ impl<const N: usize> Redlock<N> {
         match rounds.phase(round) {
             Phase::Asking if rounds.is_renewal(round) => node.set_answer(round, 1),
             Phase::Asking => node.set_answer(round, fence),
-            // Late, but with the round's fence.
+            // The reply is late, but has the round's fence.
             Phase::Noting if fence == rounds.fence(round) => node.set(round, Mail::Has, true),
             Phase::Noting | Phase::Believing if !rounds.is_renewal(round) => {
                 self.send_raise(node, round, fence != rounds.fence(round));
@@ -92,7 +92,7 @@ impl<const N: usize> Redlock<N> {
         push(steps, Action::Release(at, token), next);
     }
 
-    /// Steps without a request.
+    /// Adds a node's steps that need no request.
     pub(crate) fn of_itself(&self, state: &State<N>, at: usize, steps: &mut Steps<N>) {
         let node = state.nodes[at];
         if let Some(token) = node.holder() {

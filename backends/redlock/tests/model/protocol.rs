@@ -92,7 +92,7 @@ impl<const N: usize> Protocol for Redlock<N> {
         (last && !self.next_is_granted(state)).then_some(Promise::TheNextIsGranted)
     }
 
-    /// Nodes are interchangeable.
+    /// Sorts the nodes, which are interchangeable.
     fn canonical(&self, state: &State<N>) -> State<N> {
         let mut state = *state;
         let mut sorted = 1;
@@ -327,7 +327,7 @@ impl<const N: usize> Redlock<N> {
             }
         }
         push(steps, Action::GiveUp(round), next);
-        // Without effect on the client.
+        // The deadline may pass without effect on the client.
         let is_ignored =
             if believed { !self.rules.anchored_at_start } else { !self.rules.abandons_late };
         if is_ignored && !state.rounds.is_overdue(round) {

@@ -34,16 +34,16 @@ pub(crate) enum Note {
 /// Rules that can be broken; [`Rules::default`] is correct.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
-    /// More than half of the nodes must say yes; else half.
+    /// A quorum is more than half of the nodes; else half.
     pub(crate) majority: bool,
     pub(crate) write_back: bool,
-    /// The write-back goes only to nodes that said yes.
+    /// The write-back goes only to nodes that said yes; else to all.
     pub(crate) writes_to_voters: bool,
     pub(crate) raise_checks_token: bool,
     pub(crate) note: Note,
     /// A round past its deadline is given up.
     pub(crate) abandons_late: bool,
-    /// From the round's start; else from its last reply.
+    /// A deadline counts from the round's start; else from its last reply.
     pub(crate) anchored_at_start: bool,
     /// A node that lost its data doesn't vote until the lost holds are over.
     pub(crate) quarantine: bool,
@@ -54,9 +54,9 @@ pub(crate) struct Rules {
     /// Candidates are above all fences that are one hold old.
     pub(crate) clocks_are_near: bool,
     pub(crate) release_checks_token: bool,
-    /// Not where a release of the token is in flight.
+    /// A token isn't requested where a release of it is in flight.
     pub(crate) release_before_repeat: bool,
-    /// Not where a request of the token is in flight.
+    /// A token isn't requested where a request of it is in flight.
     pub(crate) answer_before_repeat: bool,
     pub(crate) tombstones: bool,
     pub(crate) renewal: Renewal,
@@ -90,17 +90,17 @@ impl Default for Rules {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Of claims, repeats and renewals.
+    /// Rounds of claims, repeats and renewals.
     pub(crate) rounds: usize,
     pub(crate) claims: usize,
-    /// The largest; the smallest is 1.
+    /// The largest candidate; the smallest is 1.
     pub(crate) candidates: u64,
     pub(crate) losses: u64,
     pub(crate) jumps: u64,
     /// Tokens may be requested again after a failed round.
     pub(crate) repeats: bool,
     pub(crate) renewals: bool,
-    /// Requests executed twice.
+    /// Requests that are executed twice.
     pub(crate) duplicates: u64,
     /// Releases are separate messages. Otherwise, after its rounds, a token may vanish from any node, which covers
     /// them.

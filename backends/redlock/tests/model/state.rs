@@ -1,6 +1,6 @@
 //! A state, packed into one word per node and one for the rounds: small, and cheap to compare in a debug build.
 
-/// Of claims, repeats and renewals.
+/// Maximum number of rounds: of claims, repeats and renewals.
 pub(crate) const MOST_ROUNDS: usize = 4;
 
 pub(crate) const HIGHEST: u64 = 15;
@@ -28,9 +28,7 @@ pub(crate) struct Node(pub(crate) u64);
 /// A bit of a round at a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mail {
-    /// The request is in flight.
     Asked = 0,
-    /// The request to raise the counter is in flight.
     Raising = 5,
     /// The node is known to have the round's fence.
     Has = 6,
@@ -105,7 +103,7 @@ impl Node {
         self.0 = with(self.0, 13, 1, u64::from(waits));
     }
 
-    /// Rounds that the node may have lost, one bit each.
+    /// Returns the rounds that the node may have lost, one bit each.
     pub(crate) fn forgot(self) -> u64 {
         bits(self.0, 14, 4)
     }

@@ -34,7 +34,7 @@ pub(crate) struct TestNode {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) fate: Fate,
-    /// If different.
+    /// The fate of releases, if different.
     pub(crate) releases: Fate,
     pub(crate) raises: Fate,
     pub(crate) attempts: Fate,

@@ -76,7 +76,7 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
     five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
     take(&five.redlock, &held).await;
     five.nodes[0].fate(Fate::Answered);
-    // Only the quorum's own state shows it.
+    // Only the quorum's own state shows that a reply is missing.
     five.redlock.release(&held, Settle::Answered).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 0, "it came late, and holds");

@@ -87,7 +87,7 @@ async fn less_than_a_quorum_is_not_topped_up() {
     assert_eq!(outcomes, [RenewalOutcome::NotHeld(Reason::Gone)]);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 2);
-    // Nor if it is unknown.
+    // Nor is it repaired if it is unknown whether a quorum has it.
     five.nodes[4].fate(Fate::Down);
     five.nodes[3].fate(Fate::Down);
     let _ = renew(&five.redlock, &[&held]).await;

@@ -181,7 +181,7 @@ async fn a_failed_round_leaves_nothing() {
     let five = five();
     let other = claim("x");
     take(&five.redlock, &other).await;
-    // They would vote for the next claim.
+    // Two nodes lose the hold, and would vote for the next claim.
     for node in &five.nodes[..2] {
         node.state().holds.clear();
     }
@@ -395,7 +395,7 @@ async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
         refused(&five.redlock, &waiting).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    // Its vote would make a quorum, and the release revoke it.
+    // Now its vote would make a quorum, and the release would revoke it.
     five.nodes[4].state().attempts = Fate::Answered;
     five.nodes[..2].iter().for_each(|node| node.fate(Fate::Down));
     five.nodes[2..].iter().for_each(|node| node.state().holds.clear());

@@ -151,7 +151,7 @@ async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
     let broken = redlock.break_lock(&held.name, Seen::Any, BreakHow::Now, "ada", "stuck").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     assert!(seven[3..5].iter().all(|node| node.holder(&held.name).is_none()));
-    // They can't be a quorum, whatever their fence.
+    // Votes that can't be a quorum don't count, whatever their fence.
     let five = five();
     let (held, late) = (claim("x"), claim("x"));
     take(&five.redlock, &held).await;
@@ -219,7 +219,7 @@ async fn whoever_holds_is_broken_everywhere() {
 #[tokio::test(start_paused = true)]
 async fn votes_of_too_few_nodes_are_no_hold_to_be_broken() {
     let five = five();
-    // As after a release that two nodes missed.
+    // The state after a release that two nodes missed.
     let left = claim("x");
     five.nodes[0].hold(&left);
     five.nodes[1].hold(&left);

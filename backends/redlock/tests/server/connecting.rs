@@ -23,7 +23,7 @@ async fn one_server_under_two_addresses_is_refused() {
     let error = refused(&urls).await;
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.to_string().contains("the same server"), "{error}");
-    // Without a proxy, even for another database.
+    // Without a proxy it is detected at once, even for another database.
     urls[2] = format!("{}3", urls[0]);
     let error = refused(&urls).await;
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);

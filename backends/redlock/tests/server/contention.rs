@@ -8,7 +8,7 @@ use lockwright_core::Locks;
 
 use crate::kit::{Five, LIMIT, eventually, options};
 
-/// Checks exclusion.
+/// The contenders' exclusive activity, which checks exclusion.
 #[derive(Default)]
 struct Room {
     inside: AtomicUsize,
@@ -27,7 +27,7 @@ impl Room {
         guard.check().unwrap();
         self.inside.fetch_sub(1, Ordering::SeqCst);
         self.turns.fetch_add(1, Ordering::SeqCst);
-        // Without a reply, it continues in the background.
+        // If the reply is missing, the release continues in the background.
         let _ = guard.release().await;
     }
 
@@ -45,7 +45,7 @@ async fn split_votes_end() {
     let room = Arc::new(Room::default());
     let mut contenders = Vec::new();
     for _ in 0..CONTENDERS {
-        // Like a separate process.
+        // Separate connections, like those of separate processes.
         let locks = Locks::builder(five.connect().await).build().unwrap();
         let room = Arc::clone(&room);
         contenders.push(tokio::spawn(async move {

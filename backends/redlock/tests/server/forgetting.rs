@@ -58,7 +58,7 @@ async fn a_flushed_node_lets_no_second_holder_in() {
     for at in [3, 4] {
         five.server(at).restart(true).unwrap();
     }
-    // Nor by a client with the old certificate.
+    // Nor is another claim granted to a client with the old certificate.
     let other = five.connect().await;
     busy(&other, &claim_for("x", LARGEST_TTL)).await;
     five.server(1).command::<()>(&["FLUSHALL"]).unwrap();
@@ -107,7 +107,7 @@ async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_never_go_back_though_every_node_forgets_in_its_turn() {
-    // Only the nodes' counters matter.
+    // Without wall clocks, only the nodes' counters matter.
     let options = options().largest_ttl(LARGEST_TTL).wall_clock(|| 1_000);
     let mut five = Five::start_as(testbed::Redis::options(), options).await;
     let mut highest = 0;

@@ -40,7 +40,7 @@ async fn hold_by_a_bare_quorum(mut five: Five, redlock: &Redlock) -> (Five, Inst
     (five, since)
 }
 
-/// Asserts that nothing is granted. Without node 2 nothing is, so its vote must not matter.
+/// Asserts that `x` isn't granted a second time.
 async fn nobody_gets_in(five: &Five, since: Instant) {
     if let Ok(other) = five.config().connect().await {
         for _ in 0..3 {
@@ -74,7 +74,7 @@ async fn a_copy_of_another_nodes_data() {
         is_at_rest.iter().all(|is| *is).then_some(())
     })
     .await;
-    // No sign is left that it was a replica.
+    // After the restart, no sign is left that it was a replica.
     copy.kill();
     copy.restart(true).unwrap();
     nobody_gets_in(&five, since).await;
@@ -144,7 +144,7 @@ async fn a_client_of_another_largest_ttl_does_no_lasting_harm() {
     let nodes = five.fleet.urls().into_iter().map(node).collect();
     let wrong = Config::of(nodes, options().largest_ttl(LARGEST_TTL / 2)).connect().await;
     assert!(wrong.unwrap_err().to_string().contains("largest TTL"));
-    // It recorded its own largest TTL.
+    // That client recorded its own largest TTL.
     let _ = right.try_acquire(&claim_for("y", LARGEST_TTL)).await;
     five.server(2).command::<()>(&["FLUSHALL"]).unwrap();
     eventually(async || {

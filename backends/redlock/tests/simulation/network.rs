@@ -16,7 +16,6 @@ use crate::plan::{Fault, Plan, Weather};
 use crate::server::{Answer, Micros, Request, Restart, Server};
 use crate::trace::Trace;
 
-/// Event counts.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) messages: u64,
@@ -63,7 +62,7 @@ struct World {
     queue: BinaryHeap<Reverse<Due>>,
     outbox: Vec<Outgoing>,
     number: u64,
-    /// By the number of the call.
+    /// Waiting callers, by the number of the call.
     calls: BTreeMap<u64, oneshot::Sender<Result<Answer>>>,
     nodes: Vec<Member>,
     links: Vec<Vec<Link>>,
@@ -91,7 +90,6 @@ struct Member {
 
 #[derive(Debug, Default)]
 struct Link {
-    /// The present connection's number.
     connection: u64,
     /// The server's run at its other end.
     run: Option<u64>,
@@ -230,7 +228,7 @@ impl Net {
         world.clients.len() - 1
     }
 
-    /// Ends with the client's process.
+    /// Registers a task that ends with the client's process.
     pub(crate) fn add_task(&self, client: usize, task: AbortHandle) {
         self.world().clients[client].tasks.push(task);
     }

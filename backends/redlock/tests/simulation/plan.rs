@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     pub(crate) nodes: Vec<NodePlan>,
     pub(crate) clients: Vec<ClientPlan>,
     pub(crate) names: u64,
-    /// The fleet's largest, and the requested ones.
+    /// The fleet's largest TTL, and the requested TTLs.
     pub(crate) largest_ttl: Duration,
     pub(crate) ttls: Vec<Duration>,
     pub(crate) node_timeout: Duration,
@@ -110,7 +110,7 @@ pub(crate) enum Fault {
         node: usize,
         lasts: Duration,
     },
-    /// No message passes.
+    /// No message passes between the two.
     Cut {
         client: usize,
         node: usize,
@@ -242,7 +242,6 @@ impl Plan {
             }
         }
         if world == World::ForgetsWithWildClocks {
-            // All nodes, once.
             let at = at(chance);
             self.faults.extend((0..self.nodes.len()).map(|node| (at, Fault::Flush { node })));
         } else if Self::forgets(world, chance) {
@@ -256,7 +255,7 @@ impl Plan {
             while time < end {
                 let step = Fault::ClockStep { node: node(chance), by: largest };
                 self.faults.push((time, step));
-                // A minority within any hold's duration.
+                // A minority at a time, for as long as any hold may last.
                 time += largest.as_micros() as u64 + chance.below(end / 4);
             }
         }
@@ -290,7 +289,7 @@ impl Plan {
                 };
                 self.faults.push((time, fault));
             }
-            // It is checked once per second, and then waits.
+            // A node is checked only once per second, and then waits.
             time += largest * 5 / 2 + chance.below(largest * 2);
         }
     }

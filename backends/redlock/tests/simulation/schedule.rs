@@ -32,7 +32,7 @@ impl Outcome {
     }
 }
 
-/// A healthy fleet's time for a grant beyond the largest TTL: the client retries after up to 1 s.
+/// How long a healthy fleet may need for a grant beyond the largest TTL: the client retries after up to 1 s.
 const BOUND: Duration = Duration::from_millis(1_300);
 
 pub(crate) fn run(world: World, seed: u64, trace: Trace) -> Outcome {

@@ -13,7 +13,7 @@ use crate::trace::Trace;
 
 const SEEDS: u64 = 500;
 
-/// Limit on the search, and its step.
+/// Limits on the search for a failing schedule: in total, and per step.
 const BEYOND: u64 = 4_000;
 const CHUNK: usize = 8;
 

@@ -8,7 +8,7 @@ use lockwright_core::{
 };
 use lockwright_redlock::node::{Certificate, No, Vote, Yes};
 
-/// By the schedule's or a node's clock.
+/// Microseconds, by the schedule's or a node's clock.
 pub(crate) type Micros = u64;
 
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ pub(crate) struct Flaws {
     pub(crate) renews_strangers: bool,
     /// A release accepts any token.
     pub(crate) releases_strangers: bool,
-    /// No tombstones.
+    /// A node never writes tombstones.
     pub(crate) no_tombstones: bool,
 }
 
@@ -104,7 +104,6 @@ pub(crate) enum Restart {
 pub(crate) struct Server {
     number: usize,
     pub(crate) run: u64,
-    /// It claims to.
     keeps_every_write: bool,
     largest_ttl: Duration,
     data: Data,
@@ -112,7 +111,7 @@ pub(crate) struct Server {
     flaws: Flaws,
     /// Speed of its clock, in millionths.
     rate: u64,
-    /// Clock jumps.
+    /// How far its clock has stepped ahead.
     stepped: Micros,
     pub(crate) strangers: u64,
 }
@@ -134,7 +133,7 @@ impl Server {
             snapshot: Data::default(),
             flaws,
             rate,
-            // Each clock differs.
+            // Each node's clock shows a different time.
             stepped: 1_000_000 * (number as u64 + 1),
             strangers: 0,
         }
@@ -176,7 +175,7 @@ impl Server {
         now / 1_000_000 * self.rate + now % 1_000_000 * self.rate / 1_000_000 + self.stepped
     }
 
-    /// Executes one atomic step. Returns the reply, and the lock to wake waiters of.
+    /// Executes one atomic step. Returns the reply, and the lock whose waiters must be woken.
     pub(crate) fn execute(&mut self, request: &Request, now: Micros) -> (Answer, Option<LockName>) {
         let now = self.clock(now);
         self.data.locks.retain(|_, lock| lock.expires > now);

@@ -143,6 +143,7 @@ enum What {
         client: usize,
         error: Error,
     },
+    /// The client detects that a connection is gone.
     Reset {
         client: usize,
         node: usize,

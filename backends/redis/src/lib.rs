@@ -56,7 +56,7 @@
 //! # Sentinel
 //!
 //! All Sentinels are asked at once, and the latest election in a majority's replies counts. The client also subscribes
-//! to them and leaves a replaced master, even one that still answers after a freeze or a partition. If a failover loses
+//! to them and leaves a replaced master, even if it still answers after a freeze or a partition. If a failover loses
 //! a lock, the holder's next renewal reports it, and the next fence is larger (see above). With `replicas=1`, a grant
 //! that no replica acknowledged is given back. The lock can still be lost if a different replica takes over. It is not
 //! consensus.

@@ -31,9 +31,9 @@ pub(crate) enum Report {
     Unasked,
     /// No reply. After an indeterminate error there may be a vote.
     Failed(Error),
-    /// Whether it recorded the fence; false if the token no longer holds there.
+    /// `true`: the fence is recorded; `false`: the token no longer holds there.
     Noted(Result<bool, Error>),
-    /// Whether the release is done; false if it is pending.
+    /// `true`: the release is done; `false`: it is pending.
     GivenBack(bool),
 }
 

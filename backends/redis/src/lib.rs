@@ -10,9 +10,9 @@
 //! # }
 //! ```
 //!
-//! A lock is a string key with exactly the lock's name, which holds a token and expires. Clients that lock with `SET NX
-//! PX` (redis-py, redsync, redlock-js) use the same layout and are excluded too. They ignore the companion keys with
-//! fences and descriptions. `HGETALL lockwright:{name}:hold` shows a hold.
+//! A lock is a string key with exactly the lock's name, which holds a token and expires. Clients that lock with
+//! `SET NX PX` (redis-py, redsync, redlock-js) use the same layout and are excluded too. They ignore the companion keys
+//! with fences and descriptions. `HGETALL lockwright:{name}:hold` shows a hold.
 //!
 //! Requires Redis 6.0 or Valkey: wake-ups arrive over RESP3.
 //!
@@ -88,8 +88,8 @@
 //! - `+cluster|slots +asking`: in a Cluster; `+cluster|info +cluster|nodes` for `doctor` and complete listings.
 //!
 //! Without the rule's last line, changes by other clients are noticed later. `+hello` is needed up to Redis 6.2. Redis
-//! 6.0 has no channel rules, so omit `resetchannels &lockwright:*`. Sentinels' own users need `+sentinel|master
-//! +subscribe resetchannels &+switch-master`.
+//! 6.0 has no channel rules, so omit `resetchannels &lockwright:*`. Sentinels' own users need
+//! `+sentinel|master +subscribe resetchannels &+switch-master`.
 //!
 //! # Map
 //!

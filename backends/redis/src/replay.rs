@@ -1,8 +1,8 @@
 //! Whether a server's log restores the scripts' writes.
 //!
 //! Scripts are logged as transactions. On loading the log, Redis silently drops transactions that the *default* user
-//! may not run (measured with 7.0; redis/redis issue 14541, valkey-io/valkey issue 3983). So with just `user default
-//! off`, a restart loses all locks, however durable the log is.
+//! may not run (measured with 7.0; redis/redis issue 14541, valkey-io/valkey issue 3983). So with just
+//! `user default off`, a restart loses all locks, however durable the log is.
 
 use std::sync::Arc;
 

@@ -1,5 +1,3 @@
-//! Reading what the scripts answer.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +6,7 @@ use redis::{FromRedisValue, Value};
 
 use crate::errors::{Effect, odd_answer};
 
-/// The flat list of texts and nils that a script answers. Numbers come as texts.
+/// A flat list of strings and nils. Numbers are strings.
 #[derive(Debug)]
 pub(crate) struct Words {
     words: Vec<Option<String>>,
@@ -35,23 +33,22 @@ impl Words {
         self.word(at)?.parse().map_err(|_| odd_answer(self.effect, &self.words))
     }
 
-    /// So many milliseconds; `None` for -1, which is the server's "for ever".
+    /// Parses milliseconds; `None` for -1, the server's "no expiry".
     pub(crate) fn duration(&self, at: usize) -> Option<Duration> {
         self.text(at)?.parse().ok().map(Duration::from_millis)
     }
 }
 
-/// What is behind a name.
 #[derive(Debug)]
 pub(crate) enum Found {
     Lock(Inspection),
-    /// A key of this type, which is no lock.
+    /// A key of this type, which isn't a lock.
     Alien(String),
 }
 
-/// What `inspect.lua` says of one name.
+/// Parses the reply of `inspect.lua` about one name.
 pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
-    /// Of the state, the highest fence and the number of those who wait; and of each holder.
+    /// Number of fields of the lock, and of each holder.
     const WORDS: (usize, usize) = (3, 6);
 
     let words = Words::of(answer, Effect::Reads)?;
@@ -66,7 +63,6 @@ pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
     Ok(Found::Lock(inspection))
 }
 
-/// What `inspect.lua` says of several names.
 pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>> {
     match answer {
         Value::Array(answers) if answers.len() == names.len() => {
@@ -76,16 +72,15 @@ pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>>
     }
 }
 
-/// A holder, described from `at` on by: ms left, token, identity, fence, broken, mode.
+/// Parses a holder from `at` on: ms left, token, identity, fence, broken, mode.
 pub(crate) fn holder(words: &Words, at: usize) -> Holder {
     let token = words.text(at + 1).and_then(|token| token.parse::<Token>().ok());
     let mut holder = Holder::new(token);
     holder.remaining = words.duration(at);
-    // A key that has no time to live.
     holder.endless = words.text(at) == Some("-1");
     holder.identity = words.text(at + 2).and_then(identity);
     holder.mode = words.text(at + 5).and_then(mode).unwrap_or(Mode::Exclusive);
-    // What tells permits from each other is none.
+    // For permits the scripts store a number that isn't a fence.
     let has_fence = !matches!(holder.mode, Mode::Permits { .. });
     let fence = words.text(at + 3).filter(|_| has_fence);
     holder.fence = fence.and_then(|fence| fence.parse().ok()).map(Fence::new);
@@ -93,7 +88,7 @@ pub(crate) fn holder(words: &Words, at: usize) -> Holder {
     holder
 }
 
-/// As the scripts name a mode; read again by [`mode`].
+/// Formats a mode, for [`mode`] to parse.
 pub(crate) fn mode_text(mode: Mode) -> String {
     match mode {
         Mode::Permits { count, of } => format!("{count}/{of}"),
@@ -113,10 +108,10 @@ fn mode(text: &str) -> Option<Mode> {
     }
 }
 
-/// Stands between an identity and a leader's value. Neither has control characters.
+/// Separates an identity from a leader's value; both lack control characters.
 const VALUE: char = '\u{1f}';
 
-/// As an identity is written, and read again by [`identity`].
+/// Formats an identity, for [`identity`] to parse.
 pub(crate) fn identity_text(identity: &Identity) -> String {
     match &identity.value {
         None => identity.to_string(),
@@ -124,7 +119,7 @@ pub(crate) fn identity_text(identity: &Identity) -> String {
     }
 }
 
-/// Reads `[label@]host:pid`, from its end: a label may contain anything.
+/// Parses `[label@]host:pid` from its end: a label may contain any character.
 fn identity(text: &str) -> Option<Identity> {
     let (text, value) = match text.split_once(VALUE) {
         Some((text, value)) => (text, Some(Arc::from(value))),

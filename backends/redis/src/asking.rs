@@ -1,4 +1,4 @@
-//! Asking for a lock: what `acquire.lua` is given, and what it answers.
+//! Arguments and replies of `acquire.lua`.
 
 use std::time::Duration;
 
@@ -10,24 +10,21 @@ use crate::answer::{self, Words};
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 
-/// What the script says to a claim.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Granted(Granted),
-    /// To a token that held already.
+    /// The token held already.
     Again(Granted),
     Busy(Busy),
-    /// It waits in the queue from here on, at this time of the server's in µs.
+    /// Queued since this server time in µs.
     Queued(Busy, u64),
-    /// The token was released or broken before.
     Ended,
-    /// The server isn't the node of a quorum that was meant.
+    /// The wrong incarnation of a quorum's node.
     Stranger,
 }
 
-/// What every claim is sent with: token, TTL, fences and identity.
 pub(crate) fn arguments(claim: &Claim) -> [String; 4] {
-    // Beside others each has one.
+    // All others have one fence each.
     let fences = if claim.mode == Mode::Exclusive { claim.fences.max(1) } else { 1 };
     [
         claim.token.to_string(),
@@ -37,7 +34,6 @@ pub(crate) fn arguments(claim: &Claim) -> [String; 4] {
     ]
 }
 
-/// Reads the script's answer to a claim of this mode.
 pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome> {
     let words = Words::of(answer, Effect::Changes)?;
     match words.word(0)? {
@@ -74,15 +70,13 @@ fn busy(words: &Words) -> Busy {
     let holder = answer::holder(words, 1);
     let retry_after = match (holder.token, holder.remaining) {
         (Some(_), remaining) => remaining,
-        // A foreign holder tells nobody when it goes, so it is looked at often.
         (None, remaining) => Some(remaining.map_or(FOREIGN_POLL, |left| left.min(FOREIGN_POLL))),
     };
     Busy { retry_after, holder: Some(Box::new(holder)), queued: false }
 }
 
-/// Sets when a queued waiter asks again: when the present hold or offer runs out, wherever the waiter is in
-/// the queue. All waiters before it may be dead; then its request offers the lock to the next one. Live
-/// waiters before it ask a moment earlier, so they get the lock first.
+/// Sets when a queued waiter polls: when the present hold or offer runs out. If all waiters before it are dead, its
+/// request offers the lock to the next one. Live waiters before it poll slightly earlier.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;
     const MOMENT: Duration = Duration::from_millis(1);
@@ -100,7 +94,6 @@ fn queued(mut busy: Busy, before: u64) -> Busy {
     busy
 }
 
-/// What a name is in use as that can't be used as `wanted`.
 fn present(kind: &str, wanted: Mode) -> Mode {
     match kind.parse() {
         Ok(of) => Mode::Permits { count: 1, of },
@@ -109,7 +102,6 @@ fn present(kind: &str, wanted: Mode) -> Mode {
     }
 }
 
-/// The key of the lock is none of a lock.
 pub(crate) fn alien(kind: &str) -> Error {
     error(
         ErrorKind::Conflict,
@@ -120,7 +112,7 @@ pub(crate) fn alien(kind: &str) -> Error {
     )
 }
 
-/// The server's unit is a millisecond. Rounded up, so that it never ends a hold before its holder.
+/// Rounds up to the server's unit, so that a hold doesn't end on the server first.
 pub(crate) fn millis_rounded_up(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000_000)
 }

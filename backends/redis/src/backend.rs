@@ -1,5 +1,3 @@
-//! The trait, one script per method.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -17,10 +15,9 @@ use crate::servers::Servers;
 use crate::topology::Topology;
 use crate::{OFFER, PATIENCE, Redis, answer, doctor, listing, offers, replicas, scripts, tracking};
 
-/// For how long a token that must not come back is remembered at least.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// How often a break of "whoever holds" looks again when the holder has changed meanwhile.
+/// Attempts to break any holder while the holder changes.
 const BREAK_TRIES: usize = 10;
 
 #[async_trait]
@@ -50,7 +47,7 @@ impl DistributedLock for Redis {
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
         let ended = self.end(claim, settle).await;
         if ended.is_ok() {
-            // Whoever releases a token doesn't ask for it again.
+            // A released token is never acquired again.
             self.given_up.settled(claim.token);
         }
         ended.map_err(|error| self.named(error).with_name(&claim.name))
@@ -94,7 +91,7 @@ impl Redis {
         let sent = wakeups.offers().now();
         let patience = match wait {
             Wait::No => Duration::ZERO,
-            // A little longer than its limit: who waits in the same process may take over its place then.
+            // Longer than the limit, so that another waiter of this process can take over its place.
             Wait::Until(end) => end.saturating_since(sent).saturating_add(OFFER).min(PATIENCE),
         };
         let tombstone = keys.ended(claim.token);
@@ -125,9 +122,8 @@ impl Redis {
             }
             Outcome::Busy(busy) => Ok(Attempt::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
-                // A grant counts only once replicas have it; and in a Cluster, or by Sentinel, the offer may be
-                // made by another server than the one that queued the claim, with another clock: the queue
-                // goes along with a slot that is moved, and is on the replica that takes over.
+                // With replicas a grant needs their acknowledgement. With a Cluster or Sentinel the offer may come from
+                // a different server and clock than the queueing.
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
@@ -141,7 +137,6 @@ impl Redis {
         }
     }
 
-    /// Gives the hold of a token to another one.
     async fn take_over(&self, from: Token, to: &Claim) -> Result<Attempt> {
         let keys = self.keys(&to.name)?;
         self.servers.wakeups().tracked().forget(&keys.lock, from);
@@ -163,21 +158,18 @@ impl Redis {
         }
     }
 
-    /// A stranger tells nobody when it lets go. If the server does that for it, there is no need to
-    /// ask often.
+    /// Tracks a foreign holder's key, so that frequent polls aren't needed.
     async fn listen_for(&self, keys: &Keys, busy: &mut Busy) {
         let Some(holder) = busy.holder.as_ref().filter(|holder| holder.token.is_none()) else {
             return;
         };
         match tracking::listen_for(&self.servers, &keys.lock).await {
             Some(true) => busy.retry_after = holder.remaining,
-            // It went while nobody listened.
             Some(false) => busy.retry_after = Some(Duration::ZERO),
             None => {}
         }
     }
 
-    /// What came of asking, if that counts.
     async fn counted(
         &self,
         claim: &Claim,
@@ -192,15 +184,14 @@ impl Redis {
         }
     }
 
-    /// Ends a hold that was granted and doesn't count.
     async fn give_back(&self, claim: &Claim, cause: Error) -> Error {
-        // Until the answer is there, and for good if none comes or nobody waits for it any more.
+        // Until the release is answered; permanently if it isn't, or if the caller is cancelled.
         self.given_up.begin(claim.token);
         let Ok(ended) = self.end(claim, Settle::Answered).await else { return cause };
         self.given_up.settled(claim.token);
         match ended {
             Ended::Released => replicas::given_back(&cause),
-            // It was there a moment ago, so this may have been asked of another server.
+            // It was held a moment ago, so another server may have answered.
             Ended::NotHeld => cause,
         }
     }
@@ -244,7 +235,6 @@ impl Redis {
         }
     }
 
-    /// The same on a node of a quorum, which has no queue.
     pub(crate) async fn withdraw(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
         let keys = self.keys(&claim.name)?;
         let (ended, token) = (keys.ended(claim.token), claim.token.to_string());
@@ -289,7 +279,7 @@ impl Redis {
     ) -> Result<Broken> {
         let keys = self.keys(name)?;
         for _ in 0..BREAK_TRIES {
-            // A token must be named for its tombstone, also when any will do.
+            // The tombstone's key needs a token.
             let token = match seen {
                 Seen::Token(token) => Some(token),
                 Seen::Any => match self.inspect(name).await?.holders.first() {
@@ -326,7 +316,7 @@ impl Redis {
                 )
                 .await?;
             let words = answer::Words::of(answer, Effect::Changes)?;
-            // A foreign hold without an end is believed for ever.
+            // A foreign hold may have no expiry.
             let left = || words.duration(1).unwrap_or(Duration::MAX);
             return match words.word(0)? {
                 "free" => Ok(Broken::NotHeld),
@@ -354,7 +344,7 @@ impl Redis {
     }
 }
 
-/// For how long a token is remembered that must not come back, in ms.
+/// Returns milliseconds; 0 means no tombstone.
 fn buried_for(claim: &Claim, settle: Settle) -> u128 {
     match settle {
         Settle::Answered => 0,
@@ -362,7 +352,7 @@ fn buried_for(claim: &Claim, settle: Settle) -> u128 {
     }
 }
 
-/// Returns the effect of one request for a claim. The claim's TTL limits the wait for the answer.
+/// Limits the wait for the reply by the claim's TTL.
 fn limited(claim: &Claim) -> Effect {
     Effect::changes_within(claim.patience())
 }

@@ -1,4 +1,4 @@
-//! How to reach a Redis: URLs, and what they don't say.
+//! Connection settings.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,11 +9,10 @@ use crate::replicas::Replicas;
 use crate::topology::Topology;
 use crate::url::{self, Problem};
 
-/// How to reach a Redis.
+/// Connection settings.
 ///
-/// [The crate's first page](crate#connecting) has the forms of a URL and its parameters. Special
-/// characters are percent-encoded: `/` is `%2F`, `#` is `%23`, `&` is `%26`. Much of what stands in
-/// it may also be set here.
+/// For the forms of a URL and its parameters see [the crate's documentation](crate#connecting). Special
+/// characters are percent-encoded: `/` is `%2F`, `#` is `%23`, `&` is `%26`.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -40,11 +39,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) says what is wrong with it,
-    /// without its password.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) describes the problem, without the URL's
+    /// password.
     pub fn new(url: &str) -> Result<Self> {
         let shown = url::shown(url);
         let contents = url::read(url).map_err(|Problem { what, form, backend }| {
@@ -62,46 +61,40 @@ impl Config {
         config.checked_prefix(contents.key_prefix)
     }
 
-    /// What stands before each lock's name in its key. None by default: the key is the name, which
-    /// is what other lock libraries use.
+    /// Sets the prefix of each lock's key. Empty by default: the key is the name, as in other lock libraries.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.key_prefix = prefix.into();
         self
     }
 
-    /// The time limit for the server's answer; 1 s by default. For short TTLs it is half of the TTL, or a
-    /// fifth for a renewal, so that there is time for a second try. A request without an answer is
-    /// indeterminate, and its connection is replaced.
+    /// Sets the time limit for a reply; 1 s by default. Short TTLs reduce it to half of the TTL (a fifth for renewals),
+    /// to leave time for a second try. A request without a reply is indeterminate, and its connection is replaced.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
         self
     }
 
-    /// How long connecting may take, with the password and all; 2 s by default.
+    /// Sets the time limit for connecting, including authentication; 2 s by default.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// Connects also to a server on which no lock can live, a replica, so that
-    /// [`doctor`](lockwright_core::DistributedLock::doctor) can look at it.
+    /// Allows connecting to a replica, so that [`doctor`](lockwright_core::DistributedLock::doctor) can examine it.
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;
         self
     }
 
-    /// Has a grant or a renewal count only once so many replicas of the server have it, and waits so
-    /// long for them.
+    /// Requires `count` replicas to acknowledge a grant or a renewal within `limit`.
     ///
-    /// An acquire that too few acknowledge is given back and is an error; a renewal is
-    /// indeterminate. This narrows what a failover can lose. It does not make it safe: the replica
-    /// that takes over may be another one, and the profile goes on saying that a failover isn't
-    /// survived. Such requests have a connection of their own on which they wait one after the
-    /// other, so each costs a round trip to the replicas, and the whole limit while one is missing.
+    /// Otherwise an acquire is given back and fails, and a renewal is indeterminate. This narrows what a failover can
+    /// lose, but doesn't make it safe: a different replica may take over. Such requests run one after the other on
+    /// their own connection. Each costs a round trip to the replicas, or the whole limit while one is missing.
     #[must_use]
     pub fn replicas(mut self, count: u32, limit: Duration) -> Self {
         self.replicas = Some(Replicas { count, limit });
@@ -119,7 +112,6 @@ impl Config {
         Ok(self)
     }
 
-    /// Checks what was set since the URL was read.
     pub(crate) fn checked(mut self) -> Result<Self> {
         let prefix = std::mem::take(&mut self.key_prefix);
         let this = self.checked_prefix(prefix)?;

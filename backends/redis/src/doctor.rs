@@ -1,5 +1,3 @@
-//! What is wrong with a server, as far as locks are concerned.
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,19 +12,16 @@ use crate::replay::{self, Replay};
 use crate::sentinel;
 use crate::servers::Servers;
 
-/// Below this, no fixes come any more, also not for the holes of the script engine that every user
-/// who may run scripts can reach.
+/// Older versions get no fixes, even for the script engine.
 const OLDEST_MAINTAINED: (u32, u32) = (6, 2);
 
-/// A difference that no network explains.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// From how much of the memory on it is nearly full.
 const NEARLY_FULL_PERCENT: u64 = 90;
 
 type Facts = HashMap<String, String>;
 
-/// What a server says about itself. What the user may not ask for is `None`.
+/// Facts that the server reports; `None` if the user may not ask.
 #[derive(Debug)]
 pub(crate) struct Server {
     info: Option<Facts>,
@@ -39,7 +34,6 @@ impl Server {
         Self::behind(link, &link.live().await?).await
     }
 
-    /// The server behind this very connection.
     pub(crate) async fn behind(link: &Arc<Link>, live: &Live) -> Result<Self> {
         let info = match permitted(link.read_on(live, &redis::cmd("INFO")).await)? {
             Some(answer) => Some(facts_of_info(answer)?),
@@ -56,7 +50,6 @@ impl Server {
         Ok(server)
     }
 
-    /// Whether locks can be kept here at all.
     pub(crate) fn can_lock(&self) -> Result<()> {
         if let Some(master) = self.master() {
             return Err(error(
@@ -76,7 +69,7 @@ impl Server {
         Ok(())
     }
 
-    /// Whether a write that was acknowledged is still there after a crash.
+    /// Returns whether acknowledged writes survive a crash.
     pub(crate) fn keeps_every_write(&self) -> bool {
         self.logs_every_write() && self.replay == Replay::Restored
     }
@@ -104,7 +97,6 @@ impl Server {
     }
 }
 
-/// Looks at everything.
 pub(crate) async fn examine(servers: &Servers) -> Result<Vec<Finding>> {
     let mut findings = match servers {
         Servers::One(link) => {
@@ -118,7 +110,6 @@ pub(crate) async fn examine(servers: &Servers) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Looks at one server.
 pub(crate) async fn examine_one(link: &Arc<Link>) -> Result<Vec<Finding>> {
     let server = Server::look(link).await?;
     let mut findings = Vec::new();
@@ -263,7 +254,6 @@ fn memory(server: &Server) -> Option<Finding> {
     )
 }
 
-/// Connecting needs 6.0 already.
 fn version(version: &str) -> Option<Finding> {
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     let found = (parts.next()?, parts.next().unwrap_or(0));
@@ -303,7 +293,7 @@ async fn clock(link: &Arc<Link>) -> Result<Option<Finding>> {
     let server = SystemTime::UNIX_EPOCH
         + Duration::from_secs(seconds)
         + Duration::from_micros(u64::from(micros));
-    // It was read at some time between the two.
+    // The server read its clock between the two instants.
     let off = match (before.duration_since(server), server.duration_since(after)) {
         (Ok(behind), _) => behind,
         (_, Ok(ahead)) => ahead,
@@ -326,7 +316,7 @@ fn clock_is_off(off: Duration) -> Option<Finding> {
 
 async fn publishing(link: &Arc<Link>) -> Result<Option<Finding>> {
     let mut publish = redis::cmd("PUBLISH");
-    // Something that no client takes for a message.
+    // Clients ignore this text.
     publish.arg(link.wakeups().broken()).arg("doctor");
     Ok(permitted(link.read(&publish).await)?.is_none().then(|| Finding {
         severity: Severity::Warning,
@@ -349,11 +339,11 @@ fn tracking(link: &Link) -> Option<Finding> {
     })
 }
 
-/// `None` for what the user may not ask.
+/// Returns `None` if the user may not run the command.
 pub(crate) fn permitted(answer: Result<Value>) -> Result<Option<Value>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        // Some services don't deny CONFIG but don't know it.
+        // Some hosted services lack CONFIG instead of denying it.
         Err(error) if error.kind() == ErrorKind::Denied || is_unknown_command(&error) => Ok(None),
         Err(error) => Err(error),
     }

@@ -1,4 +1,4 @@
-//! What the redis client's errors mean for a lock.
+//! Mapping of the redis client's errors to a lock's errors.
 
 use std::time::Duration;
 
@@ -6,26 +6,24 @@ use lockwright_core::{Error, ErrorKind};
 use redis::{RedisError, ServerErrorKind};
 use tokio::time::Instant;
 
-/// Whether a request changes anything on the server. One that doesn't certainly had no effect,
-/// whatever became of its answer.
+/// A change without a reply is indeterminate; a read had no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
-    /// A change whose answer is useless after this instant.
+    /// The reply is useless after this instant.
     ChangesBy(Instant),
     Reads,
 }
 
 impl Effect {
-    /// Returns the effect of a change whose answer is useless after `limit`. The wait is never shorter than
-    /// 100 ms, which a busy machine may need: with the shortest TTLs the caller's own limit applies.
+    /// Limits the wait, but not below 100 ms, which a busy machine may need: with the shortest TTLs the caller's own
+    /// limit applies.
     pub(crate) fn changes_within(limit: Duration) -> Self {
         const SHORTEST: Duration = Duration::from_millis(100);
         Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
     }
 
-    /// Returns how long a request that is sent now waits for its answer, at most `longest`. Zero means
-    /// that the request must not be sent.
+    /// Returns how long a request sent now waits for its reply. If zero, it must not be sent.
     pub(crate) fn limit(self, longest: Duration) -> Duration {
         match self {
             Self::ChangesBy(until) => until.saturating_duration_since(Instant::now()).min(longest),
@@ -43,24 +41,22 @@ impl Effect {
         error(kind, format!("{what}{outcome}"))
     }
 
-    /// No answer came in time.
     pub(crate) fn timed_out(self, limit: Duration) -> Error {
         self.unanswered(&format!("the server did not answer within {limit:?}"))
     }
 }
 
-/// An error of one server's. Where there are more, the backend's name is set further out.
+/// Returns an error of "redis". The Cluster and Sentinel backends set their own names later.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("redis")
 }
 
-/// The server answered what no script of ours answers.
 pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server gave an answer that makes no sense: {what:?}"))
 }
 
-/// Errors with which a server refuses a command before it changes anything. If a script fails half-way with
-/// one of them, it had no effect: its deciding write is the last command whose failure is reported.
+/// Errors before any change. If a script fails half-way with one of them, it had no effect: its deciding write is the
+/// last command whose failure is reported.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server wants a password; put it into the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),
@@ -98,10 +94,9 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("WRONGTYPE", ErrorKind::Conflict, "a key of the lock holds something that isn't a lock's"),
 ];
 
-/// The lock's error for one of the redis client, for a request that was sent.
 pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     if let Some((kind, message)) = refusal(&cause) {
-        // Which one, in quotes; but not of what a script wanted to do.
+        // A denial names the permission in quotes; other texts refer to the script.
         let names_it = kind == ErrorKind::Denied && cause.to_string().contains('\'');
         let words = if names_it { own_words(&cause) } else { String::new() };
         return error(kind, format!("{message}{words}")).with_source(cause.to_string());
@@ -114,8 +109,7 @@ pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     effect.unanswered(message).with_source(cause.to_string())
 }
 
-/// The server's or the system's own words about it, in one line and in brackets. What the client
-/// library adds means nothing to who reads it.
+/// Returns the first line of the server's or system's message, in brackets, without the library's additions.
 pub(crate) fn own_words(cause: &RedisError) -> String {
     let words = if cause.is_io_error() {
         cause.to_string()
@@ -128,7 +122,6 @@ pub(crate) fn own_words(cause: &RedisError) -> String {
     }
 }
 
-/// What the server refused by, and what to do about it.
 pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     if let Some(refused) = refused_database(cause) {
         return Some(refused);
@@ -140,19 +133,18 @@ pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     let code = cause.code()?;
     find(code).or_else(|| {
         let detail = cause.detail().filter(|_| code == "ERR")?;
-        // Missing permissions of what a script does have no code of their own from 7.0 on.
+        // From 7.0 on, a script's missing permissions have no code.
         if ["The user executing the script can't", "ACL failure in script"]
             .iter()
             .any(|denial| detail.contains(denial))
         {
             return find("NOPERM");
         }
-        // Up to 6.2 an error inside a script is an ERR that quotes the real one.
         detail.split([' ', '-', ':']).find_map(find)
     })
 }
 
-/// Choosing a database is refused without a code: the client library leaves it out.
+/// Handles a refused database, whose code the client library drops.
 fn refused_database(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     if !cause.to_string().contains("refused to switch database") {
         return None;
@@ -181,12 +173,12 @@ fn find(code: &str) -> Option<(ErrorKind, &'static str)> {
     REFUSALS.iter().find(|(known, ..)| *known == code).map(|(_, kind, message)| (*kind, *message))
 }
 
-/// Whether the server only lacks the script's text: it did nothing.
+/// Returns whether the server lacks the script's text: it did nothing.
 pub(crate) fn lacks_script(cause: &RedisError) -> bool {
     cause.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Whether another connection may lead to a better server: this one has become a replica.
+/// Returns whether the server is a replica, so that reconnecting may help.
 pub(crate) fn wants_another_server(cause: &RedisError) -> bool {
     let says_so = |word: &str| matches!(word, "READONLY" | "MASTERDOWN");
     match cause.code() {

@@ -1,4 +1,4 @@
-//! Why there is no connection, in words for whoever configured it.
+//! Connection failures, described for users.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redis::RedisError;
 
 use crate::{errors, tls};
 
-/// Why connecting failed: an error that can be given to several callers.
+/// A connection failure that several callers can share.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
@@ -19,9 +19,8 @@ impl Failure {
         Self { kind: ErrorKind::Unavailable, message: message.into() }
     }
 
-    /// Nothing came back.
     pub(crate) fn silence(server: &str, limit: Duration) -> Self {
-        // One that doesn't speak TLS waits for the end of what it takes for a command.
+        // A server without TLS takes the handshake for an incomplete command.
         Self::unavailable(format!(
             "{server} did not answer within {limit:?}; is it a Redis, does it run, and does it \
              speak TLS if it is meant to?"

@@ -1,8 +1,7 @@
-//! Refusing late writes to Redis.
+//! Rejection of late writes to Redis.
 //!
-//! A holder that was stopped for longer than its TTL goes on to write what somebody else has changed since.
-//! A [`FencedScript`] refuses that where what is protected stands in a Redis, be it the one with the locks or
-//! another one: the user's own script runs only if no later holder has been there before.
+//! A holder that was paused for longer than its TTL may overwrite a later holder's data. If the data are in a Redis, a
+//! [`FencedScript`] prevents this: it runs the user's script only if no later holder has written.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -20,10 +19,9 @@
 //! # }
 //! ```
 //!
-//! The highest fence stands under a key of the user's choice, in decimal. Who writes to the same things must
-//! use the same key, and nobody may write to them without. Both happen in one script, which the server runs
-//! while nothing else is. In a Cluster, the key of the fence must be in the slot of the others
-//! (`{order:42}:fence`). Fences of every backend will do.
+//! The highest fence is stored under a key of the user's choice. All writers of the data must use the same key. Check
+//! and write are one atomic script. In a Cluster, the fence's key must be in the slot of the other keys
+//! (`{order:42}:fence`). Fences of every backend work.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, Result};
@@ -32,18 +30,16 @@ use redis::{FromRedisValue, RedisError, Script, ToRedisArgs};
 
 use crate::errors::{Effect, error, translate};
 
-/// A script of the user's that runs only if no later holder has been there. Make one and keep it: the server
-/// is sent its text once.
+/// A user's script that runs only if no later holder has written. Reuse it: its text is sent to the server once.
 #[derive(Debug, Clone)]
 pub struct FencedScript(Script);
 
 impl FencedScript {
-    /// Of this Lua, which sees its own keys and arguments only, as `KEYS` and `ARGV`.
+    /// Creates it from Lua text, which sees only its own `KEYS` and `ARGV`.
     ///
-    /// The script may begin with a line such as `#!lua flags=allow-oom`. The flags must allow writes, because
-    /// the fence is written.
+    /// The text may begin with a line such as `#!lua flags=allow-oom`, whose flags must allow writes.
     pub fn new(text: &str) -> Self {
-        // The server accepts a shebang line only at the very beginning.
+        // The server accepts a shebang only at the very beginning.
         let (shebang, rest) = match text.split_once('\n') {
             Some((line, rest)) if line.starts_with("#!") => (line, rest),
             _ => ("", text),
@@ -52,25 +48,23 @@ impl FencedScript {
         Self(Script::new(format!("{shebang}\n{check}\n{rest}").trim_start()))
     }
 
-    /// Runs it if no later holder has been there, and notes the fence under `key`.
+    /// Runs the script if no later holder has written, and records the fence under `key`.
     ///
-    /// The same holder may run it again and again, and so may readers beside each other, who share a fence.
-    /// The fence is noted first: what the script did before it failed, it did.
+    /// The same holder may repeat it, as may concurrent shared holders. The fence is recorded first, and effects of a
+    /// script that fails midway remain.
     ///
     /// # Errors
-    /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder
-    ///   was there. Nothing was done.
-    /// - [`Conflict`](ErrorKind::Conflict): what stands under `key` is no fence; nothing was done. Or the
-    ///   script met a key of another type than it wanted.
+    /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has
+    ///   written. Nothing was done.
+    /// - [`Conflict`](ErrorKind::Conflict): the value under `key` isn't a fence, and nothing was done. Or the script
+    ///   used a key of the wrong type.
     /// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`].
-    /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server refuses, or can't
-    ///   serve now.
-    /// - [`Indeterminate`](ErrorKind::Indeterminate): it isn't known whether it was done, or the script failed
-    ///   in the middle, with its own words as the source. It may be run again with the same fence, if that
-    ///   may happen twice.
+    /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server rejects the request.
+    /// - [`Indeterminate`](ErrorKind::Indeterminate): the script may have run, or failed midway (its message is the
+    ///   source). Retry only if it may run twice.
     ///
     /// # Cancel safety
-    /// If it is dropped, it may have run, or may later.
+    /// If dropped, the script may have run, or may run later.
     pub async fn invoke<T: FromRedisValue>(
         &self,
         connection: &mut impl ConnectionLike,

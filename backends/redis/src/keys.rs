@@ -1,32 +1,27 @@
-//! Which keys a lock has, and why they always share a hash slot.
+//! The keys of a lock, and why they always share a hash slot.
 //!
-//! | key | holds | lives |
+//! | key | value | lifetime |
 //! |---|---|---|
-//! | the lock: exactly *prefix + name* | the token; `token:broken` once an operator broke it; a marker while it has `holders` | one TTL |
-//! | `lockwright:{…}:fence` | the highest fence given out | until idle for a week |
-//! | `lockwright:{…}:hold` | a hash for people: `token`, `identity`, `fence`, `fences`, `since`, `broken` | as long as the lock |
-//! | `lockwright:{…}:queue` | a sorted set: the tokens that wait, by their arrival | as long as one of them |
-//! | `lockwright:{…}:holders` | a sorted set: the tokens of readers, or of those with permits, by their expiry in ms; the lock then holds `lockwright:shared:EPOCH` or `lockwright:permits:OF` | as long as the lock |
-//! | `lockwright:{…}:about` | a hash: what those of the queue want and who they are, and the same of those who hold beside others | as long as these |
-//! | `lockwright:{…}:ended:TOKEN` | `released` or `broken …`: the token must not come back | an hour or more |
-//! | `lockwright:{redlock}:certificate:PREFIX` | on a node of a quorum: which data these are | as long as the data |
-//!
-//! The lock itself is what redis-py, redsync, redlock-js and others make with `SET NX PX`, so that
-//! they and this exclude each other.
+//! | *prefix + name* | the token; `token:broken` after a break; a marker while it has `holders` | one TTL |
+//! | `lockwright:{…}:fence` | the highest fence issued | until idle for a week |
+//! | `lockwright:{…}:hold` | hash for operators: `token`, `identity`, `fence`, `fences`, `since`, `broken` | as the lock |
+//! | `lockwright:{…}:queue` | sorted set: waiting tokens by arrival | as the last waiter |
+//! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms; the marker is `lockwright:shared:EPOCH` or `lockwright:permits:OF` | as the lock |
+//! | `lockwright:{…}:about` | hash: request and identity of each waiter and `holders` entry | as these |
+//! | `lockwright:{…}:ended:TOKEN` | tombstone, `released` or `broken …` | an hour or more |
+//! | `lockwright:{redlock}:certificate:PREFIX` | on a node of a quorum: identifies its data | as the data |
 //!
 //! # The hash slot
 //!
-//! A Cluster hashes what stands between the first `{` and the next `}` of a key if that isn't
-//! empty, else the whole key. So the companions of a lock carry, in braces and ahead of anything
-//! else, a text that hashes to the lock's own slot:
+//! A Cluster hashes the text between a key's first `{` and the next `}`, or the whole key if that is empty or missing.
+//! So companion keys begin with a text in braces that hashes to the lock's slot:
 //!
 //! - the tag, if the lock's key has one: `a{b}c` → `lockwright:{b}:fence:a{b}c`;
-//! - else the key itself, if no `}` in it would end the tag too early: `a` → `lockwright:{a}:fence`;
-//! - else the smallest number that hashes to the slot of the key: `a}b` →
-//!   `lockwright:{20658}:fence:a}b`.
+//! - else the key itself, if it contains no `}`: `a` → `lockwright:{a}:fence`;
+//! - else the smallest number in the key's slot: `a}b` → `lockwright:{20658}:fence:a}b`.
 //!
-//! Where the tag isn't the key, the key follows in full, so that no two locks share a companion.
-//! Lock names under `lockwright:{` are refused: nobody can lock somebody else's companion.
+//! The full key follows if the tag isn't the key, so that no two locks share a companion. Lock names under
+//! `lockwright:{` are rejected.
 
 use std::sync::OnceLock;
 
@@ -34,10 +29,8 @@ use lockwright_core::{Error, LockName, Result, Token};
 
 const RESERVED: &str = "lockwright:{";
 
-/// How many slots a Cluster has.
 pub(crate) const SLOTS: usize = 16_384;
 
-/// The keys of one lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) lock: String,
@@ -50,7 +43,6 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// The keys of `name`, all of them under `prefix`.
     pub(crate) fn new(prefix: &str, name: &LockName) -> Result<Self> {
         let lock = format!("{prefix}{name}");
         if lock.starts_with(RESERVED) {
@@ -76,28 +68,26 @@ impl Keys {
         })
     }
 
-    /// Where a node of a quorum keeps its certificate: a key that no lock and no companion has.
-    /// It names the database, so that it goes with `SWAPDB`.
+    /// Returns the key of a quorum node's certificate, distinct from all lock keys. It names the database because of
+    /// `SWAPDB`.
     pub(crate) fn certificate(prefix: &str, database: i64) -> String {
         let kind = if database == 0 { String::new() } else { format!("@{database}") };
         format!("{RESERVED}redlock}}:certificate{kind}:{prefix}")
     }
 
-    /// What `inspect.lua` looks at.
     pub(crate) fn described(&self) -> [&str; 6] {
         [&self.lock, &self.fence, &self.hold, &self.queue, &self.holders, &self.about]
     }
 
-    /// The tombstone of `token`.
     pub(crate) fn ended(&self, token: Token) -> String {
         format!("{}:{token}", self.ended)
     }
 }
 
-/// What `SCAN … MATCH` finds the `hold` and `holders` keys by.
+/// Pattern of the `hold` and `holders` keys.
 pub(crate) const HOLD_PATTERN: &str = "lockwright:{*}:hold*";
 
-/// The lock's key that a `hold` or `holders` key belongs to; `None` for what only looks like one.
+/// Returns the lock's key for a `hold` or `holders` key.
 pub(crate) fn lock_of_hold(key: &str) -> Option<&str> {
     let (tag, rest) = key.strip_prefix(RESERVED)?.split_once('}')?;
     let rest = rest.strip_prefix(":hold")?;
@@ -107,7 +97,6 @@ pub(crate) fn lock_of_hold(key: &str) -> Option<&str> {
     }
 }
 
-/// The slot of a key, by the rule of the Cluster specification.
 pub(crate) fn slot_of(key: &str) -> u16 {
     slot(own_tag(key).unwrap_or(key).as_bytes())
 }
@@ -118,12 +107,11 @@ fn own_tag(key: &str) -> Option<&str> {
     (!tag.is_empty()).then_some(tag)
 }
 
-/// The Cluster's hash of what it hashes of a key: CRC-16/XMODEM, modulo the number of slots.
 fn slot(hashed: &[u8]) -> u16 {
     hashed.iter().fold(0, |crc, byte| hash_on(crc, *byte)) % SLOTS as u16
 }
 
-/// The hash of what `crc` is the hash of, and one byte more.
+/// Adds one byte to the hash (CRC-16/XMODEM).
 fn hash_on(crc: u16, byte: u8) -> u16 {
     (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
         crc << 1 ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
@@ -136,8 +124,7 @@ fn number_in_slot(slot_wanted: u16) -> u32 {
         const NONE: u32 = u32::MAX;
         let mut numbers = vec![NONE; SLOTS];
         let mut missing = SLOTS;
-        // Whoever asks first waits for it, so it is to be quick: a number is one digit more than a
-        // number before it, of which the hash is known.
+        // Must be fast, because callers wait: each number adds one digit to an earlier one with a known hash.
         let mut hashes: Vec<u16> = Vec::new();
         for number in 0_u32.. {
             let before = if number < 10 { 0 } else { hashes[number as usize / 10] };
@@ -190,7 +177,6 @@ mod tests {
     #[test]
     fn the_hash_is_that_of_the_specification() {
         assert_eq!(slot(b"123456789"), 0x31C3);
-        // As `CLUSTER KEYSLOT` answers.
         assert_eq!(slot_of("foo"), 12_182);
         assert_eq!(slot_of("{user1000}.following"), slot_of("user1000"));
         assert_eq!(slot_of("foo{}{bar}"), slot(b"foo{}{bar}"));

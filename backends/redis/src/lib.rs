@@ -1,4 +1,4 @@
-//! The Redis backend of Lockwright: one server, a master that Sentinels name, or a Cluster.
+//! The Redis backend of Lockwright, for one server, a master behind Sentinels, or a Cluster.
 //!
 //! ```no_run
 //! # async fn example() -> lockwright_core::Result<()> {
@@ -10,77 +10,68 @@
 //! # }
 //! ```
 //!
-//! A lock is a string key of exactly the lock's name that holds a token and expires: the layout of
-//! redis-py, redsync, redlock-js and whoever else locks with `SET NX PX`, so that all of them
-//! exclude each other. What Lockwright needs beyond that (fences, who holds) stands in companion
-//! keys that the others never look at. An operator sees a hold with
-//! `HGETALL lockwright:{name}:hold`.
+//! A lock is a string key with exactly the lock's name, which holds a token and expires. Clients that lock with
+//! `SET NX PX` (redis-py, redsync, redlock-js) use the same layout and are excluded too. They ignore the companion keys
+//! with fences and descriptions. `HGETALL lockwright:{name}:hold` shows a hold.
 //!
-//! Redis 6.0 or later is needed, or Valkey: wake-ups arrive over RESP3, on the connection for requests.
+//! Requires Redis 6.0 or Valkey: wake-ups arrive over RESP3.
 //!
 //! # Connecting
 //!
-//! | URL | leads to |
+//! | URL | connects to |
 //! |---|---|
 //! | `redis://[user][:password]@host[:port][/database]` | one server |
 //! | `redis+unix:///path/to/socket[?db=0]` | one server |
-//! | `redis+sentinel://[user][:password]@host[:port],host[:port],…/MASTER[/database]` | the master of that name; the hosts are Sentinels (port 26379), the login is the servers' |
-//! | `redis+cluster://[user][:password]@host[:port],host[:port],…` | a Cluster, by some of its nodes |
+//! | `redis+sentinel://[user][:password]@host[:port],host[:port],…/MASTER[/database]` | the master of that name; the hosts are Sentinels (port 26379), the login is for the servers |
+//! | `redis+cluster://[user][:password]@host[:port],host[:port],…` | a Cluster, through any of these nodes |
 //!
-//! `rediss:`, `rediss+sentinel:` and `rediss+cluster:` use TLS, with the feature `tls`. Each scheme
-//! may begin with `valkey` instead of `redis`: `valkey:`, `valkeys:`, `valkey+unix:`, and so on.
+//! `rediss:`, `rediss+sentinel:` and `rediss+cluster:` use TLS, with the feature `tls`. Each scheme may begin with
+//! `valkey` instead of `redis`.
 //!
-//! | parameter | says |
+//! | parameter | meaning |
 //! |---|---|
-//! | `prefix` | what stands before each lock's name in its key |
-//! | `sentinel_user`, `sentinel_password` | the login of the Sentinels themselves |
-//! | `ca` | the file with the certificates of those who may sign a server's, in PEM; else the system's are trusted |
-//! | `cert`, `key` | the files with a client's certificate and its key, in PEM |
-//! | `replicas`, `replica_timeout` | how many replicas must have a grant before it counts, and within what time (100 ms): [`Config::replicas`] |
+//! | `prefix` | prefix of each lock's key |
+//! | `sentinel_user`, `sentinel_password` | the login for the Sentinels |
+//! | `ca` | a PEM file of trusted authorities; default: the system's |
+//! | `cert`, `key` | PEM files of the client |
+//! | `replicas`, `replica_timeout` | [`Config::replicas`]; the time is 100 ms by default |
 //!
-//! A server's certificate is always checked, and its host.
+//! The server's certificate and host name are always checked.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - Mutual exclusion as long as the server keeps its data and its clock doesn't jump ahead. It
-//!   survives clients that crash or are cut off, and a restart of the server only if that persists
-//!   every write (`appendonly yes` with `appendfsync always`, looked up when connecting) and loads
-//!   its log with enough rights: Redis drops from it what the *default* user may not write, so one
-//!   that is switched off needs `user default off ~* &* +@all`. All of this must stand in the
-//!   server's configuration file: what was only set by `CONFIG SET` is gone at the restart, and the
-//!   locks with it, and no client can see that.
-//! - Fences that grow for ever, unless the data are lost **and** the server's clock steps back. Over a
-//!   failover they grow as long as the new master's clock isn't behind the old one's by more than
-//!   the failover took.
-//! - Waiters of all clients are served in the order in which they came. A failover may lose the queue;
-//!   then they queue again. So may the move of a slot to a server whose clock is far ahead.
-//! - A replica takes over without the last writes, and so with the same lock free again: no
-//!   failover is survived. `doctor` looks for what makes that worse.
+//! - Mutual exclusion holds while the server keeps its data and its clock doesn't jump ahead. Client crashes and
+//!   partitions are survived.
+//! - A restart is survived only if the server persists every write: `appendonly yes` with `appendfsync always`, checked
+//!   when connecting. On loading its log, Redis drops writes that the *default* user may not make; if that user is off,
+//!   it needs `user default off ~* &* +@all`. All of this must be in the configuration file. Settings made only by
+//!   `CONFIG SET` are lost in the restart, with the locks, and no client can detect this.
+//! - Fences grow, unless the data are lost **and** the server's clock steps back. They grow over a failover, unless the
+//!   new master's clock is behind the old one's by more than the failover took.
+//! - Waiters are served in order of arrival. A failover, or the move of a slot to a server whose clock is far ahead,
+//!   may lose the queue; the waiters then queue again.
+//! - Failovers aren't survived: the new master may lack the last grants. `doctor` reports settings that make this
+//!   worse.
 //!
 //! # Sentinel
 //!
-//! All Sentinels are asked at once, and what the latest election among a majority says counts. The
-//! client listens to them too: it leaves a master that was replaced, also one that goes on answering
-//! because it was frozen or cut off. It comes back by itself once there is a new one. A lock that was
-//! granted just before a failover may be free on the new master; its holder is told by its next
-//! renewal, and the next fence is larger, unless the new master's clock is behind the old one's by
-//! more than the failover took. With `replicas=1` a grant that no replica acknowledged is
-//! given back, which narrows that to a replica that acknowledged and isn't the one that takes over.
-//! It is not consensus.
+//! All Sentinels are asked at once, and the latest election in a majority's replies counts. The client also subscribes
+//! to them and leaves a replaced master, even if it still answers after a freeze or a partition. If a failover loses
+//! a lock, the holder's next renewal reports it, and the next fence is larger (see above). With `replicas=1`, a grant
+//! that no replica acknowledged is given back. The lock can still be lost if a different replica takes over. It is not
+//! consensus.
 //!
-//! # A Cluster
+//! # Cluster
 //!
-//! All keys of a lock are in one slot, whatever braces its name has, and each request goes to the
-//! node that serves it. A node that is dead or frozen holds up what hashes to its slots, and nothing
-//! else; once a replica has taken over, the client goes on by itself. But replication is
-//! asynchronous, so a failover can lose a lock: then two believe that they hold it, and only the
-//! fence tells them apart, which grows as far as with Sentinel. While a slot is being moved its exclusive
-//! holds are renewed and released, and nothing of it is granted. Readers and permits are renewed as long as
-//! their keys are all on one node, and released when the move is done. A Cluster of Redis 6 is untested.
+//! All keys of a lock share one slot, whatever braces its name contains. A dead or frozen node blocks only its own
+//! slots, until a replica takes over. A failover can lose a lock, and then two clients consider themselves holders;
+//! only the fence distinguishes them. While a slot moves, its exclusive holds are renewed and released, and nothing is
+//! granted. Shared holds and permits are renewed while their keys share a node, and released after the move. A Cluster
+//! of Redis 6 is untested.
 //!
 //! # Permissions
 //!
-//! A user of its own needs the keys of the locks, what is under `lockwright:*`, and these commands:
+//! A dedicated user needs the keys of the locks, the keys under `lockwright:*`, and these commands:
 //!
 //! ```text
 //! ACL SETUSER locks on >PASSWORD ~orders/* ~lockwright:* resetchannels &lockwright:* -@all
@@ -90,43 +81,36 @@
 //!     +client|tracking +client|caching
 //! ```
 //!
-//! and `+select` if the URL names another database than 0, `+role` with Sentinel, `+wait` with
-//! `replicas`, `+acl|dryrun` if a restart is to be survived (the default user needs none). In a Cluster
-//! `+cluster|slots +asking` too, and `+cluster|info +cluster|nodes` for `doctor` and for listings
-//! that are sure to be whole after one walk. Without the two of the last line, what others do to our
-//! keys is noticed later. `+hello` is needed up to Redis 6.2; Redis 6.0 knows no channels, so
-//! leave `resetchannels &lockwright:*` out there. Sentinels with users of their own:
+//! - `+select`: if the URL names a database other than 0.
+//! - `+role`: with Sentinel.
+//! - `+wait`: with `replicas`.
+//! - `+acl|dryrun`: to survive a restart (not for the default user).
+//! - `+cluster|slots +asking`: in a Cluster; `+cluster|info +cluster|nodes` for `doctor` and complete listings.
+//!
+//! Without the rule's last line, changes by other clients are noticed later. `+hello` is needed up to Redis 6.2. Redis
+//! 6.0 has no channel rules, so omit `resetchannels &lockwright:*`. Sentinels' own users need
 //! `+sentinel|master +subscribe resetchannels &+switch-master`.
 //!
 //! # Map
 //!
 //! | file | subject |
 //! |---|---|
-//! | `config.rs` | settings |
-//! | `url.rs` | reading URLs |
-//! | `topology.rs` | which servers there are |
-//! | `tls.rs` | which certificates are trusted, and which is shown |
-//! | `servers.rs` | one server, or the nodes of a Cluster |
-//! | `cluster/` | which node a request goes to |
-//! | `sentinel/` | which server is the master, and hearing of the next one |
-//! | `connection/` | the one connection, and how it comes back |
-//! | `failure.rs` | why there is none |
+//! | `config.rs`, `url.rs`, `tls.rs` | settings |
+//! | `topology.rs`, `servers.rs` | addresses and servers |
+//! | `cluster/` | routing of requests to nodes |
+//! | `sentinel/` | discovery of the master, and of failovers |
+//! | `connection/`, `failure.rs` | connections and their failures |
 //! | `replicas.rs` | waiting for replicas |
 //! | `backend.rs` | the trait |
-//! | `keys.rs` | which keys a lock has, and their hash slot |
-//! | `scripts/*.lua`, `scripts.rs` | what runs on the server |
-//! | `asking.rs` | asking for a lock |
-//! | `renewing.rs` | renewing several holds |
-//! | `answer.rs` | reading what the scripts answer |
-//! | `node.rs` | one of the servers of a quorum |
-//! | `wakeup.rs` | waiting: the subscription |
-//! | `offers.rs` | handing a lock over to the first who waits |
-//! | `tracking.rs` | hearing of what others do to our keys |
-//! | `listing.rs` | listing held names |
-//! | `doctor.rs` | what is wrong with a server |
-//! | `replay.rs` | whether a log gives back what scripts wrote |
-//! | `fencing.rs` | refusing late writes to a Redis |
-//! | `errors.rs` | what the client library's errors mean for a lock |
+//! | `keys.rs` | keys of a lock, and their hash slot |
+//! | `scripts/*.lua`, `scripts.rs` | Lua scripts on the server |
+//! | `asking.rs`, `renewing.rs`, `answer.rs` | arguments and replies of scripts |
+//! | `node.rs` | one server of a quorum |
+//! | `wakeup.rs`, `offers.rs`, `tracking.rs` | wake-ups, offers, changes by other clients |
+//! | `listing.rs` | listing of held names |
+//! | `doctor.rs`, `replay.rs` | diagnosis of a server |
+//! | `fencing.rs` | rejection of late writes |
+//! | `errors.rs` | mapping of the client library's errors |
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -168,25 +152,22 @@ use replicas::GivenUp;
 use servers::Servers;
 use topology::Topology;
 
-/// How often a waiter asks when nothing wakes it: seldom, as it stands in a queue and is offered the
-/// lock when it is its turn.
+/// Poll interval without a wake-up: long, because the server offers the lock to a queued waiter.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
-/// For how long a waiter that isn't heard of is taken to live on.
+/// How long a waiter stays queued without a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long an offer lives, as in the scripts.
+/// Lifetime of an offer, as in the scripts.
 const OFFER: Duration = Duration::from_secs(2);
 
-/// How often a waiter asks about a holder that isn't one of ours, which tells nobody when it goes,
-/// where the server doesn't tell either.
+/// Poll interval for a foreign client's lock, which sends no wake-up, if tracking isn't available.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 /// Locks on one Redis server, on the master that Sentinels name, or in a Cluster.
 ///
-/// All clients that share this value share its connections: one to each server in use, another for
-/// what waits for replicas, and one to each Sentinel to hear of a failover. They come back by
-/// themselves, and close when the value is dropped.
+/// Clients that share this value share its connections: one to each server in use, another for requests that wait for
+/// replicas, and one to each Sentinel. They close when the value is dropped.
 #[derive(Debug)]
 pub struct Redis {
     servers: Servers,
@@ -199,18 +180,14 @@ impl Redis {
         Self { servers, profile, given_up: GivenUp::default() }
     }
 
-    /// Connects to what `url` leads to, with the settings of [`Config::new`], and looks at it.
+    /// Connects to the server at `url` with the settings of [`Config::new`], and checks it.
     ///
     /// # Errors
-    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed, what
-    ///   answers there isn't a Redis, or not the kind that the URL says, or its certificate isn't
-    ///   trusted, or it has no such database; the Sentinels know no such master; or there is no tokio
-    ///   runtime.
-    /// - [`Denied`](lockwright_core::ErrorKind::Denied): it wants a password or a certificate, or
-    ///   refuses this one, or the user lacks a permission.
-    /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): it is a replica, or too old.
-    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): nobody answers there, or it is
-    ///   still loading its data.
+    /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed or names the wrong kind of
+    ///   server, an unknown database or an unknown master; the certificate isn't trusted; or there is no tokio runtime.
+    /// - [`Denied`](lockwright_core::ErrorKind::Denied): a password, certificate or permission is missing or wrong.
+    /// - [`Unsupported`](lockwright_core::ErrorKind::Unsupported): the server is a replica, or too old.
+    /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): no server answers, or it is still loading its data.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -220,7 +197,7 @@ impl Redis {
 }
 
 impl Config {
-    /// Connects, and looks at the server.
+    /// Connects, and checks the server.
     ///
     /// # Errors
     /// As [`Redis::connect`].
@@ -242,28 +219,26 @@ async fn connect(config: Config) -> Result<Redis> {
     if !for_diagnosis {
         server.can_lock()?;
     }
-    // A master that restarts may find itself a replica of another, which lacks the last writes.
+    // A restarted master may become a replica of a server that lacks the last writes.
     let keeps = matches!(topology, Topology::One(_)) && server.keeps_every_write();
     Ok(Redis::new(servers, profile_of(topology.backend(), keeps)))
 }
 
-/// What it promises on a server that keeps every write it acknowledged. On any other,
-/// [`Fault::ServerRestart`] isn't survived, and the backend's own profile says so.
+/// Returns the guarantees on a server that persists every write. Others don't survive [`Fault::ServerRestart`].
 pub fn profile() -> Profile {
     profile_of("redis", true)
 }
 
-/// What it promises where Sentinels choose the master.
+/// Returns the guarantees with Sentinel.
 pub fn sentinel_profile() -> Profile {
     profile_of("redis-sentinel", false)
 }
 
-/// What it promises on a Cluster.
+/// Returns the guarantees on a Cluster.
 pub fn cluster_profile() -> Profile {
     profile_of("redis-cluster", false)
 }
 
-/// What was shown by fault tests, and nothing else.
 fn profile_of(backend: &'static str, keeps_every_write: bool) -> Profile {
     let mut profile = Profile::new(backend);
     profile.reach = Reach::Network;

@@ -1,17 +1,14 @@
-//! Listing held names.
+//! Listing of held names.
 //!
-//! The server has no index of them: an index in one place would be one more write per grant, and
-//! would not share the slots of the locks in a Cluster. So a listing walks the whole keyspace with
-//! `SCAN`, which answers every key that was there all the time at least once, and some twice.
+//! There is no index: it would cost another write per grant, and would not share the locks' slots in a Cluster. So a
+//! listing walks all keys with `SCAN`, which returns each key that exists throughout at least once.
 //!
-//! Each page is a whole walk, in the order of the names: the smallest that come after the last
-//! name of the page before. So a name can't be in two pages, nothing is remembered between them,
-//! and a page needs no more memory than its own names.
+//! Each page is a whole walk: the smallest names after the previous page. So no name is in two pages, and no state is
+//! kept.
 //!
-//! In a Cluster each master is walked. A key that is moved from one that wasn't looked at yet to one
-//! that was would be missed. So if a slot was on the move, or its master has another than before, all
-//! are walked once more, and what either walk found counts: a name is in the listing that is
-//! held all the time, unless its slot was moved twice meanwhile.
+//! In a Cluster each master is walked. A key that moves from an unvisited master to a visited one would be missed. So
+//! if a slot was moving or changed its master, all are walked once more, and the results merged. A name held throughout
+//! is listed, unless its slot moves twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,13 +22,11 @@ use crate::errors::{Effect, odd_answer};
 use crate::keys::{HOLD_PATTERN, lock_of_hold};
 use crate::servers::Servers;
 
-/// Names in a page: many, as each page is a walk.
+/// Names per page: many, because each page is a walk.
 const PAGE: usize = 5_000;
-/// Keys that one `SCAN` looks at: the server does nothing else meanwhile.
+/// `SCAN` blocks the server.
 const SCANNED_AT_ONCE: usize = 1_000;
-/// How often the masters of a Cluster are walked at most.
 const WALKS: usize = 2;
-/// Names that are described in one round trip.
 const INSPECTED_AT_ONCE: usize = 250;
 
 pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) -> Result<Page> {
@@ -41,7 +36,6 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
     let mut page = Page { names: Vec::with_capacity(names.len()), next };
     for some in names.chunks(INSPECTED_AT_ONCE) {
         for found in servers.inspect_all(some).await? {
-            // What was released meanwhile isn't held, and what isn't ours isn't a lock to us.
             if let Found::Lock(inspection) = found
                 && inspection.holders.iter().any(|holder| holder.token.is_some())
             {
@@ -52,7 +46,7 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
     Ok(page)
 }
 
-/// The `limit` smallest names after `after`, and whether there are no more.
+/// Returns the `limit` smallest names after `after`, and whether there are no more.
 async fn names(
     servers: &Servers,
     prefix: &str,
@@ -80,7 +74,6 @@ async fn names(
     Ok((found.names.into_iter().collect(), found.is_last))
 }
 
-/// What a page is to have.
 struct Wanted<'w> {
     key_prefix: &'w str,
     prefix: &'w str,
@@ -88,13 +81,11 @@ struct Wanted<'w> {
     limit: usize,
 }
 
-/// What it has so far.
 struct Names {
     names: BTreeSet<LockName>,
     is_last: bool,
 }
 
-/// Looks at every key of one server.
 async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Result<()> {
     let mut position = "0".to_owned();
     loop {
@@ -121,7 +112,7 @@ async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Resul
     }
 }
 
-/// A key that isn't text is nobody's lock, but must not end the listing.
+/// Skips keys that aren't text, which can't be locks.
 fn scanned(answer: Value) -> Result<(String, Vec<String>)> {
     let (next, keys): (String, Vec<Vec<u8>>) = FromRedisValue::from_redis_value(answer)
         .map_err(|cause| odd_answer(Effect::Reads, cause))?;

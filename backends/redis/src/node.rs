@@ -1,11 +1,9 @@
 //! One of the independent servers of a quorum.
 //!
-//! A [`Node`] does what [`Redis`] does, with two differences. A claim is asked for with a candidate,
-//! below which the fence won't be, and what counts towards a quorum is asked of one *incarnation*
-//! of the server only: the one whose [`Certificate`] the asker saw. The certificate is a key among
-//! the data, so that it goes when they go, and names the server's run id. That run id is looked up
-//! on each physical connection anew, and a request goes only to a connection on which it is known:
-//! a server that restarted behind a connection that came back by itself is a stranger.
+//! A [`Node`] differs from [`Redis`] in two ways. An acquire carries a candidate, the lower bound of the fence. And a
+//! request counts towards a quorum only on the *incarnation* whose [`Certificate`] the client read. The certificate is
+//! lost with the data and contains the server's run id, which is verified on each new connection. So a restart behind
+//! an automatic reconnect is detected.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,37 +28,36 @@ use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;
 use crate::{Config, Redis, profile_of};
 
-/// What tells one incarnation of a node's data from the next.
+/// Identifies one incarnation of a node's data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Certificate {
     /// The server's run id: new at each restart, the same at all addresses of one server.
     pub run: String,
-    /// What came with the data, and goes with them: copies of the same data share it, and no others.
+    /// Random number created and lost with the data. Only copies of them share it.
     pub data: String,
-    /// What stands on the server, compared as it is.
+    /// The value on the server, compared byte by byte.
     pub text: String,
-    /// Whether the node may vote. One that may not yet is [admitted](Node::admit) one largest TTL
-    /// after it was first seen so.
+    /// Set if the node may vote. A new node is [admitted](Node::admit) one largest TTL after it was first seen.
     pub votes: bool,
-    /// The largest TTL of the fleet that the node belongs to, which every client must agree on.
+    /// The largest TTL of the fleet, equal for all clients.
     pub largest_ttl: Duration,
 }
 
-/// What a node says to a claim.
+/// A node's reply to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Vote {
-    /// It holds the claim's token now.
+    /// The claim's token holds.
     Yes {
-        /// With its fence, and for how long if not for the TTL asked for.
+        /// The fence, and the time left if it isn't the requested TTL.
         granted: Granted,
-        /// Whether it held the token already.
+        /// Set if the token held already.
         repeated: bool,
     },
-    /// Another holds.
+    /// Another token holds.
     No(Box<lockwright_core::Busy>),
     /// The token was released or broken before.
     Ended,
-    /// The certificate that was sent isn't the node's own. Nothing was done.
+    /// The certificate sent isn't the node's. Nothing was done.
     Stranger,
 }
 
@@ -70,7 +67,6 @@ pub struct Node {
     link: Arc<Link>,
     largest_ttl: Duration,
     certificate_key: String,
-    /// On which connection the server was looked at last, and its run id.
     looked: Mutex<Option<Looked>>,
 }
 
@@ -81,12 +77,11 @@ struct Looked {
 }
 
 impl Node {
-    /// The node that `config` leads to, of a fleet in which nobody asks for a longer TTL than
-    /// `largest_ttl`. It connects in the background: a node that isn't there is no error.
+    /// Creates the node at `config`, in a fleet whose TTLs are at most `largest_ttl`. It connects in the background; an
+    /// unreachable node is no error.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorKind::InvalidConfig) when a setting is out of its range, or there is
-    /// no tokio runtime.
+    /// [`InvalidConfig`](ErrorKind::InvalidConfig): a setting is out of its range, or there is no tokio runtime.
     pub fn new(config: Config, largest_ttl: Duration) -> Result<Self> {
         let config = config.checked()?;
         let Topology::One(server) = &config.topology else {
@@ -111,27 +106,26 @@ impl Node {
         Ok(Self { redis, link, largest_ttl, certificate_key, looked: Mutex::default() })
     }
 
-    /// Its URL without secrets.
+    /// Returns its URL without secrets.
     pub fn address(&self) -> &str {
         &self.link().config().shown
     }
 
-    /// Takes a channel for wake-ups and breaks.
+    /// Attaches a channel for wake-ups and breaks.
     pub fn attach(&self, events: Events) {
         self.redis.attach(events);
     }
 
-    /// Looks at the server that is there now, and answers its certificate. One that has none, or
-    /// one that can't be carried over, gets a new one, which doesn't vote.
+    /// Returns the current certificate. If it is missing or can't be carried over, the node gets a new one, which
+    /// doesn't vote.
     ///
     /// # Errors
     /// - [`Unsupported`](ErrorKind::Unsupported): it is a replica.
     /// - [`InvalidConfig`](ErrorKind::InvalidConfig): it is a node of a Cluster.
-    /// - [`Denied`](ErrorKind::Denied): the user may not run `INFO`, without which nobody knows
-    ///   whether the server restarted.
+    /// - [`Denied`](ErrorKind::Denied): the user may not run `INFO`, which shows restarts.
     ///
     /// # Cancel safety
-    /// May be dropped: at most the certificate has been written.
+    /// At most the certificate has been written.
     pub async fn look(&self) -> Result<Certificate> {
         let live = self.link().live().await?;
         self.look_at(&live).await
@@ -156,9 +150,9 @@ impl Node {
                  permit it: ACL SETUSER … +info",
             ));
         };
-        // Another from each promotion on: what a server has after it was a replica isn't what it had.
+        // A promoted replica's data differ from those it had as a master.
         let incarnation = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
-        // A replica that was promoted has a second history, that of its former master.
+        // A promoted replica has its former master's history too.
         let was_replica =
             server.says("master_replid2").is_some_and(|id| id.bytes().any(|byte| byte != b'0'));
         let flag = |is: bool| if is { "1" } else { "0" };
@@ -185,14 +179,13 @@ impl Node {
         Ok(certificate)
     }
 
-    /// Lets the node vote if its certificate is still `seen`. Answers the one that is there
-    /// afterwards.
+    /// Lets the node vote if its certificate is `seen`. Returns the resulting certificate.
     ///
     /// # Errors
     /// As [`look`](Self::look).
     ///
     /// # Cancel safety
-    /// May be dropped: it may have been admitted then.
+    /// The node may have been admitted.
     pub async fn admit(&self, seen: &Certificate) -> Result<Certificate> {
         let live = self.link().live().await?;
         if self.is_known(&live, seen) {
@@ -213,14 +206,14 @@ impl Node {
         self.look_at(&live).await
     }
 
-    /// Asks for a vote: one atomic step. The fence of a new hold is at least `candidate`. `waits`
-    /// leaves a mark with the holder that somebody is to be told when it goes.
+    /// Requests a vote, atomically. A new hold's fence is at least `candidate`. `waits` marks the current hold, so that
+    /// its release sends a wake-up.
     ///
     /// # Errors
     /// As [`Redis`]'s acquire.
     ///
     /// # Cancel safety
-    /// May be dropped: the request may still take effect.
+    /// The request may still take effect.
     pub async fn attempt(
         &self,
         certificate: &Certificate,
@@ -274,14 +267,13 @@ impl Node {
         })
     }
 
-    /// Where the token still holds, and only there: notes `fence` as the hold's own, and raises the
-    /// counter to it. Answers whether it did.
+    /// Records `fence` for the hold and raises the counter to it, if the token still holds. Returns whether it did.
     ///
     /// # Errors
     /// As [`Redis`]'s acquire.
     ///
     /// # Cancel safety
-    /// May be dropped: the request may still take effect.
+    /// The request may still take effect.
     pub async fn raise(
         &self,
         certificate: &Certificate,
@@ -316,14 +308,13 @@ impl Node {
         }
     }
 
-    /// Re-arms holds to their full TTL, each one that its token still has. `None` if the
-    /// certificate isn't the node's own: nothing was done.
+    /// Renews holds for their full TTL. Returns `None`, having done nothing, if the certificate differs.
     ///
     /// # Errors
     /// As [`Redis`]'s renew.
     ///
     /// # Cancel safety
-    /// May be dropped: the request may still take effect.
+    /// The request may still take effect.
     pub async fn renew(
         &self,
         certificate: &Certificate,
@@ -347,29 +338,29 @@ impl Node {
         Ok(renewals.map(|renewals| renewals.into_iter().map(|renewal| renewal.outcome).collect()))
     }
 
-    /// Ends a hold, or an attempt that was never answered.
+    /// Ends a hold, or an attempt without a reply.
     ///
     /// # Errors
     /// As [`Redis`]'s release.
     ///
     /// # Cancel safety
-    /// May be dropped: the request may still take effect.
+    /// The request may still take effect.
     pub async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
         self.redis.withdraw(claim, settle).await
     }
 
-    /// Who holds `name` here.
+    /// Returns the holder of `name` on this node.
     ///
     /// # Errors
     /// As [`Redis`]'s inspect.
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         let mut inspection = self.redis.inspect(name).await?;
-        // Those who wait don't stand in a queue here.
+        // A node has no queue of waiters.
         inspection.waiters = None;
         Ok(inspection)
     }
 
-    /// The names that are held here, page by page, in the order of their bytes.
+    /// Lists the names held on this node, in byte order.
     ///
     /// # Errors
     /// As [`Redis`]'s list.
@@ -379,7 +370,7 @@ impl Node {
         Ok(page)
     }
 
-    /// An operator's forced release here.
+    /// Releases a lock by force, on this node.
     ///
     /// # Errors
     /// As [`Redis`]'s break.
@@ -394,10 +385,10 @@ impl Node {
         self.redis.break_lock(name, seen, how, by, reason).await
     }
 
-    /// What is wrong with this server.
+    /// Diagnoses this server.
     ///
     /// # Errors
-    /// When it doesn't answer.
+    /// When the server doesn't answer.
     pub async fn doctor(&self) -> Result<Vec<Finding>> {
         self.redis.doctor().await
     }
@@ -410,12 +401,12 @@ impl Node {
         Keys::new(&self.link().config().key_prefix, name)
     }
 
-    /// Whether what is sent on this connection may count towards a quorum.
+    /// Returns whether a request on this connection counts.
     fn counts(&self, live: &Live, certificate: &Certificate) -> bool {
         certificate.votes && self.is_known(live, certificate)
     }
 
-    /// Whether it was on this very connection that the server had the certificate's run id.
+    /// Returns whether the certificate's run id was read on this very connection.
     fn is_known(&self, live: &Live, certificate: &Certificate) -> bool {
         self.looked()
             .as_ref()

@@ -1,26 +1,22 @@
-//! Offers: how a lock is handed over to the first in its queue.
+//! Offers: how a lock is handed to the first waiter in its queue.
 //!
-//! Whatever frees a lock offers it to the first in its queue in the same step: it holds from then on,
-//! but for a short life only, and its client's own channel is told. Who takes it confirms it, by
-//! renewing it in time. An offer to a client that is stopped, or that has gone unnoticed, lapses, and
-//! the next one gets the lock. A server counts a stopped client among the receivers of a message,
-//! which is why the life is short.
+//! The script that frees a lock makes the first waiter its holder in the same step, for a short life, and publishes
+//! this offer on the client's own channel. The client confirms it by a renewal. An unconfirmed offer lapses, and the
+//! next waiter gets the lock. The life is short because a server counts a stopped client among the receivers of a
+//! message.
 //!
-//! # The start of a hold that was handed over
+//! # The start of an offered hold
 //!
-//! Such a hold wasn't asked for at the instant at which it begins. But the server says at which time of
-//! its own clock it queued the claim and at which it made the offer: the difference is how much
-//! later than the sending of the claim the offer was made, at least. From it a hundredth is taken for
-//! two clocks that don't run alike. Nor can it have been made after the message was received. In a Cluster
-//! the slot may have moved meanwhile to a server with another clock, and by Sentinel another server may have
-//! taken over that has the queue; so the claim is asked for again there, which is what confirms it.
+//! The server reports, by its own clock, when it queued the claim and when it made the offer. The hold begins at least
+//! this difference after the claim was sent, less one hundredth for clock drift, and never after the message's receipt.
+//! After the move of a slot, or a failover by Sentinel, the two times may be of different clocks. Then the client
+//! confirms the offer by sending the claim again.
 //!
-//! # Who looks after an offer
+//! # Expiry of an offer
 //!
-//! A client whose release made an offer checks the lock when the offer has been taken or has lapsed. If the
-//! lock changes hands faster than that, no check is needed. The client may die before its check, so each
-//! waiter also asks again when the hold or the offer that it last saw runs out. The next two waiters behind a
-//! new offer are sent its lifetime.
+//! A client whose release made an offer checks the lock when the offer has been taken or has lapsed, unless the lock
+//! has changed hands again. That client may die first. So each waiter also asks when the hold or offer that it last saw
+//! runs out, and the next two waiters behind a new offer are sent its lifetime.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -35,36 +31,33 @@ use crate::keys::Keys;
 use crate::scripts;
 use crate::servers::{Servers, WeakServers};
 
-/// How much later than an offer lapses it is looked after: timers on both sides are coarse.
+/// Delay of the check: timers on both sides are coarse.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// How much later the waiters behind an offer ask. The client that made the offer checks it first.
+/// Extra delay of the waiters behind an offer, after the client that made it.
 const BEHIND: Duration = Duration::from_millis(250);
 
-/// The claims of this backend that wait in a queue, and the offers that it made.
 #[derive(Debug)]
 pub(crate) struct Offers {
-    /// The channel on which this backend's clients are told.
+    /// This backend's own channel.
     channel: String,
     id: String,
     clock: Clock,
     waiting: Mutex<HashMap<Token, Waiting>>,
-    /// Until when offers of these names are to be taken.
+    /// When the latest offers of these names lapse.
     made: Mutex<HashMap<LockName, Instant>>,
 }
 
 #[derive(Debug)]
 struct Waiting {
-    /// When the claim was sent, and at which time of the server's it was queued, in µs: once that is
-    /// known.
+    /// When the claim was sent, and queued by the server's clock in µs.
     queued: Option<(BootInstant, u64)>,
-    /// Whether it is to be asked for again rather than to be taken as it is.
+    /// Set if an offer must be confirmed by a new request.
     ask_again: bool,
-    /// The offer that was told of: in a Cluster each connection tells of it.
+    /// The received offer. In a Cluster each connection delivers it.
     told: Option<u64>,
-    /// The lock, once the claim is queued.
     name: Option<LockName>,
-    /// When this waiter is woken because the offer to another waiter has lapsed.
+    /// When this waiter asks because another waiter's offer has lapsed.
     asks_at: Option<Instant>,
 }
 
@@ -86,7 +79,6 @@ impl Offers {
         &self.channel
     }
 
-    /// What the scripts know the channel by.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -95,7 +87,7 @@ impl Offers {
         self.clock.now()
     }
 
-    /// The claim may stand in the queue before that is known.
+    /// Registers a claim before it is sent: an offer may precede the reply.
     pub(crate) fn asks(&self, token: Token) {
         self.waiting().entry(token).or_insert(Waiting {
             queued: None,
@@ -106,7 +98,7 @@ impl Offers {
         });
     }
 
-    /// It doesn't, unless it did before.
+    /// Removes a claim that wasn't queued.
     pub(crate) fn asked(&self, token: Token) {
         let mut waiting = self.waiting();
         if waiting.get(&token).is_some_and(|known| known.queued.is_none()) {
@@ -114,9 +106,9 @@ impl Offers {
         }
     }
 
-    /// The claim stands in the queue. With `ask_again` an offer to it is no hold yet.
+    /// Registers a queued claim. With `ask_again` an offer isn't a hold yet.
     pub(crate) fn waits(&self, claim: &Claim, sent: BootInstant, micros: u64, ask_again: bool) {
-        // Nobody renews a hold that is fixed, so it has to begin with its full TTL.
+        // A fixed hold must begin with its full TTL.
         let ask_again = ask_again || claim.upkeep == Upkeep::Fixed;
         let mut waiting = self.waiting();
         let known = waiting.get(&claim.token);
@@ -125,7 +117,6 @@ impl Offers {
         waiting.insert(claim.token, Waiting { queued, ask_again, told, name, asks_at });
     }
 
-    /// It doesn't any more.
     pub(crate) fn forget(&self, token: Token) {
         let mut waiting = self.waiting();
         if !waiting.is_empty() {
@@ -133,7 +124,7 @@ impl Offers {
         }
     }
 
-    /// Reads what a client is told of an offer to it: token, first fence, fences, TIME in µs, ms.
+    /// Parses an offer: token, first fence, fences, TIME in µs, lifetime in ms.
     pub(crate) fn receive(&self, text: &str) -> Option<Event> {
         let received = self.now();
         let mut words = text.split(' ');
@@ -143,26 +134,26 @@ impl Offers {
         granted.fences = u32::try_from(number()?).ok()?;
         let (micros, life) = (number()?, Duration::from_millis(number()?));
         let mut waiting = self.waiting();
-        // One that was withdrawn is released, which ends what it was offered.
+        // A withdrawn claim's release ends the offer too.
         let known = waiting.get_mut(&token).filter(|known| known.told != Some(micros))?;
         known.told = Some(micros);
         (granted.start, granted.valid) = match known.queued {
             Some((sent, queued)) if queued <= micros && !known.ask_again => {
                 let waited = Duration::from_micros(micros - queued);
                 let start = sent + (waited - waited / 100);
-                // It waits no more, whether it ends by a release of ours or moves to another client.
+                // It no longer waits, whether it is released or transferred.
                 waiting.remove(&token);
                 (Some(start.min(received)), Some(life))
             }
-            // Unless it is known since when it holds, asking again is what makes it a hold. Not so
-            // where it was queued (again) after the offer, which has lapsed then.
+            // Without a known start, only a new request makes it a hold. Also if it was queued (again) after the offer,
+            // which has lapsed then.
             _ => (Some(received), Some(Duration::ZERO)),
         };
         Some(Event::Handed(token, granted))
     }
 
-    /// Reads a message to a waiter behind an offer: the waiter's token, and the offer's lifetime in ms.
-    /// Returns the token and when to wake the waiter, unless a wake-up is planned already.
+    /// Parses a message to a waiter behind an offer: its token, and the offer's lifetime in ms. Returns when to wake
+    /// it, unless that is planned already.
     pub(crate) fn receive_behind(&self, text: &str) -> Option<(Token, Instant)> {
         let (token, life) = text.strip_prefix("behind ")?.split_once(' ')?;
         let (token, life) = (token.parse().ok()?, Duration::from_millis(life.parse().ok()?));
@@ -172,8 +163,7 @@ impl Offers {
         known.asks_at.replace(at).is_none().then_some((token, at))
     }
 
-    /// Returns the lock that the claim must ask for again now. If there is a later offer, returns when it
-    /// lapses. `None` if the claim no longer waits.
+    /// Returns the lock to ask for now; or, if there is a later offer, when that lapses.
     pub(crate) fn asks_now(&self, token: Token) -> Option<Result<LockName, Instant>> {
         let mut waiting = self.waiting();
         let known = waiting.get_mut(&token)?;
@@ -195,21 +185,20 @@ impl Offers {
     }
 }
 
-/// An offer was made just now: it will be looked after, by one task for each name.
+/// Schedules a check of the offer, one task per name.
 pub(crate) fn look_after(servers: &Servers, name: &LockName, life: Duration) {
     let until = Instant::now() + life + GRACE;
     match servers.wakeups().offers().made().entry(name.clone()) {
         Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
         Entry::Vacant(first) => {
             first.insert(until);
-            // On the runtime of the beginning, which outlives the caller's: nobody else looks after
-            // this name as long as that is noted.
+            // On the backend's first runtime, which outlives the caller's: no other task checks a registered name.
             servers.runtime().spawn(look_again(servers.downgrade(), name.clone(), until));
         }
     }
 }
 
-/// Looks, once no offer can be open any more, and for as long as that makes further offers.
+/// Checks the lock when offers have lapsed, and repeats after new offers.
 async fn look_again(servers: WeakServers, name: LockName, mut until: Instant) {
     loop {
         sleep_until(until).await;
@@ -227,7 +216,6 @@ async fn look_again(servers: WeakServers, name: LockName, mut until: Instant) {
         let Some(life) = advance(&servers, &name).await else { return };
         let mut made = servers.wakeups().offers().made();
         if made.contains_key(&name) {
-            // Somebody else looks after it from here on.
             return;
         }
         until = Instant::now() + life + GRACE;
@@ -235,8 +223,7 @@ async fn look_again(servers: WeakServers, name: LockName, mut until: Instant) {
     }
 }
 
-/// Offers the lock to the next if it is free. Answers how long such an offer lives. What fails is made up for by
-/// those who wait, who ask now and then.
+/// Offers a free lock to the next waiter. Returns the offer's lifetime. If this fails, waiters poll.
 async fn advance(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
     let Keys { lock, fence, hold, queue, holders, about, .. } = &keys;
@@ -292,7 +279,7 @@ mod tests {
             "told once"
         );
 
-        // A clock of the server's that stepped ahead doesn't put it into the future.
+        // A server clock that stepped ahead doesn't put the start into the future.
         offers.waits(&claim, sent, 5_000_000, false);
         let before = offers.now();
         let start = told(&offers, &claim, 5_000_000_000).start.unwrap();
@@ -329,7 +316,7 @@ mod tests {
         for claim in [&early, &fixed, &replicated] {
             assert_eq!(told(&offers, claim, 2).valid, Some(Duration::ZERO));
         }
-        // Each connection tells of it.
+        // In a Cluster each connection delivers the offer.
         assert_eq!(offers.receive(&format!("{} 7 1 2 2000", replicated.token)), None);
         let requeued = claim(Upkeep::Renewed);
         offers.waits(&requeued, offers.now(), 3, false);

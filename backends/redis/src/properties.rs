@@ -1,4 +1,4 @@
-//! Whatever stands in a URL or comes from the server, nothing panics, and errors are clear.
+//! Property tests: no input from a URL or a server causes a panic, and errors are clear.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn no_password_is_shown() {
     });
 }
 
-/// These were shown in part.
+/// Regression: parts of these passwords were displayed.
 #[test]
 fn a_password_with_a_question_mark() {
     for url in ["redis://hush?hush@a:1,b:2/_ter?sentuser=x", "redis://me:hush?hush@db?x=1"] {
@@ -161,7 +161,7 @@ fn keys_of_others() {
     });
 }
 
-/// The waiter is known, so that all of a message is read.
+/// Registered, so that each message is parsed completely.
 #[test]
 fn messages_about_offers() {
     let offers = Offers::default();

@@ -1,5 +1,3 @@
-//! Renewing: what `renew.lua` is given for several holds, and what it answers.
-
 use lockwright_core::{Mode, Reason, Renew, Renewal, Result};
 use redis::Value;
 
@@ -9,7 +7,6 @@ use crate::cluster::moving::Hold;
 use crate::errors::{Effect, odd_answer};
 use crate::keys::Keys;
 
-/// Holds that are renewed in one call.
 pub(crate) struct Batch {
     keys: Vec<(Keys, String, Mode)>,
     arguments: Vec<String>,
@@ -34,10 +31,10 @@ impl Batch {
         self.keys_with(|_, ended| ended)
     }
 
-    /// The same but for the tombstones, which aren't there as a rule: while a slot is on the move, a script runs
-    /// where all of its keys are. What is gone has to be looked up then.
+    /// Omits the tombstones, which usually don't exist: while a slot moves, all keys of a script must exist. The reason
+    /// of a loss then needs a separate lookup.
     pub(crate) fn keys_of_a_slot(&self) -> Vec<&str> {
-        // A fence is none, whoever reads it for one.
+        // A fence never looks like a break.
         self.keys_with(|keys, _| &keys.fence)
     }
 
@@ -59,7 +56,6 @@ impl Batch {
         self.arguments.iter().map(String::as_str).collect()
     }
 
-    /// Each hold by itself, with its TTL in ms.
     pub(crate) fn holds(&self) -> impl Iterator<Item = (Hold<'_>, &str)> {
         let arguments = self.arguments.chunks_exact(3);
         self.keys.iter().zip(arguments).map(|((keys, ended, mode), arguments)| {
@@ -67,7 +63,7 @@ impl Batch {
         })
     }
 
-    /// Reads the script's answer, which has a word for each hold.
+    /// Parses one word per hold.
     pub(crate) fn renewals(&self, answer: Value) -> Result<Vec<Renewal>> {
         let words = Words::of(answer, Effect::Changes)?;
         (0..self.keys.len())
@@ -82,7 +78,7 @@ impl Batch {
             .collect()
     }
 
-    /// The same from a node of a quorum: `None` if it was another than was meant.
+    /// Returns `None` if the node is the wrong incarnation.
     pub(crate) fn renewals_of_a_node(&self, answer: Value) -> Result<Option<Vec<Renewal>>> {
         let is_stranger = matches!(
             &answer,

@@ -1,10 +1,8 @@
-//! Whether a server's log gives back what scripts wrote.
+//! Whether a server's log restores the scripts' writes.
 //!
-//! What a script writes stands in the log as a transaction. Redis carries transactions out from its
-//! log with the rights of the *default* user, whoever wrote them, and drops without a word those that
-//! it may not do: measured with 7.0, reported as redis/redis issue 14541 and valkey-io/valkey issue
-//! 3983. A configuration that says `user default off` and no more leaves that user without rights:
-//! every lock of such a server is gone after a restart, however durable its log is.
+//! Scripts are logged as transactions. On loading the log, Redis silently drops transactions that the *default* user
+//! may not run (measured with 7.0; redis/redis issue 14541, valkey-io/valkey issue 3983). So with just
+//! `user default off`, a restart loses all locks, however durable the log is.
 
 use std::sync::Arc;
 
@@ -14,22 +12,19 @@ use redis::Value;
 use crate::connection::{Link, Live};
 use crate::errors::Effect;
 
-/// What becomes of a script's writes when the log is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replay {
-    /// They come back.
     Restored,
     /// They may be dropped.
     Dropped,
-    /// The user may not ask, or the server is too old to be asked.
+    /// The user may not ask, or the server is too old.
     Unknown,
 }
 
-/// Asks the server.
 pub(crate) async fn ask(link: &Arc<Link>, live: &Live) -> Result<Replay> {
     let config = link.config();
     if matches!(config.topology.user(), None | Some("default")) {
-        // It is who asks, and may do what the scripts do.
+        // The default user is connected, and may run the scripts.
         return Ok(Replay::Restored);
     }
     let lock = format!("{}lockwright", config.key_prefix);

@@ -1,17 +1,13 @@
-//! Waiting for replicas: a grant or a renewal counts only once so many have it.
+//! Waiting for replicas: a grant or a renewal counts only once enough replicas have it.
 //!
-//! Replication is asynchronous, and a replica that takes over without the last writes has lost the
-//! locks in them. `WAIT` tells how many replicas acknowledged what a connection has written so far.
-//! So it follows on the same connection, once the script's answer says that it wrote something. It
-//! blocks its connection in the server; so these requests go over one of their own, and everything
-//! else keeps its pace.
+//! Replication is asynchronous, so a new master may lack the last writes. `WAIT` returns how many replicas acknowledged
+//! a connection's writes. It follows a script on the same connection and blocks it, so these requests have a connection
+//! of their own.
 //!
-//! What too few have is released, by the other connection. Where no answer to that comes, it may be carried
-//! out at any later time, also after another request for the same token that was granted: so there is none.
-//! The client settles that token, and goes on with another.
+//! If too few replicas have a grant, it is released over the main connection. A release without a reply may take effect
+//! late, even after a new grant to the same token. So the client reconciles that token and continues with another.
 //!
-//! This narrows what a failover loses, and is not consensus: the replica that takes over need not be
-//! one that acknowledged, and one that did may lose it again.
+//! This is not consensus: a replica that didn't acknowledge may take over, and a replica that did may lose the write.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -26,7 +22,6 @@ use crate::connection::{Link, Live};
 use crate::errors::{Effect, error};
 use crate::scripts::{self, Script};
 
-/// How many replicas are waited for, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Replicas {
     pub(crate) count: u32,
@@ -36,7 +31,6 @@ pub(crate) struct Replicas {
 impl Replicas {
     pub(crate) const DEFAULT_LIMIT: Duration = Duration::from_millis(100);
 
-    /// The command that waits.
     pub(crate) fn wait(self) -> Cmd {
         let mut wait = redis::cmd("WAIT");
         wait.arg(self.count).arg(millis_rounded_up(self.limit).to_string());
@@ -44,7 +38,7 @@ impl Replicas {
     }
 }
 
-/// Why a request that was carried out doesn't count.
+/// Source of the error: the request ran but doesn't count.
 #[derive(Debug)]
 struct TooFew {
     told: String,
@@ -58,28 +52,28 @@ impl fmt::Display for TooFew {
 
 impl std::error::Error for TooFew {}
 
-/// Whether this is an acquire that was granted, and then had too few replicas.
+/// Returns whether a granted acquire has too few replicas.
 pub(crate) fn are_too_few(error: &Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<TooFew>())
 }
 
-/// The error of such an acquire, once its lock was given back for certain.
+/// Returns the error of such an acquire after its release.
 pub(crate) fn given_back(cause: &Error) -> Error {
     let told = std::error::Error::source(cause).map(ToString::to_string).unwrap_or_default();
     error(ErrorKind::Unavailable, format!("{told}; the lock was given back"))
 }
 
-/// Tokens whose grant didn't count, and whose release may still be on its way to the server.
+/// Tokens whose grant didn't count, and whose release may still take effect.
 #[derive(Debug, Default)]
 pub(crate) struct GivenUp(Mutex<HashSet<Token>>);
 
 impl GivenUp {
-    /// Its release is sent now.
+    /// Registers a token before its release is sent.
     pub(crate) fn begin(&self, token: Token) {
         self.tokens().insert(token);
     }
 
-    /// That was answered, or it is never asked for again.
+    /// Removes a token whose release was answered, or that is never used again.
     pub(crate) fn settled(&self, token: Token) {
         self.tokens().remove(&token);
     }
@@ -93,7 +87,7 @@ impl GivenUp {
     }
 }
 
-/// Whether what this script does is worth nothing until the replicas have it.
+/// Returns whether the script's effect needs replicas.
 pub(crate) fn are_waited_for(script: &Script) -> bool {
     [&*scripts::ACQUIRE, &*scripts::SWAP, &*scripts::RENEW, &*scripts::MOVING_RENEW]
         .into_iter()
@@ -101,7 +95,6 @@ pub(crate) fn are_waited_for(script: &Script) -> bool {
 }
 
 impl Link {
-    /// Runs a script, and waits until the replicas have what it did.
     #[expect(clippy::too_many_arguments, reason = "a request and its effect")]
     pub(crate) async fn run_and_wait(
         self: &Arc<Self>,
@@ -116,10 +109,10 @@ impl Link {
         let asked = self.ask_script(live, before, script, keys, arguments, effect).await?;
         let answer = match asked {
             Ok(answer) if did_something(&answer) => answer,
-            // A refusal, or nothing that replicas should have.
+            // A refusal, or no effect to replicate.
             answer => return Ok(answer),
         };
-        // On the same connection: it waits for what that connection wrote last, or later.
+        // `WAIT` covers its own connection's writes.
         let (wait, limit) = (replicas.wait(), self.config().response_timeout + replicas.limit);
         let mut connection = live.connection();
         let asking = wait.query_async::<u32>(&mut connection);
@@ -132,7 +125,7 @@ impl Link {
                 replicas.count, replicas.limit
             ),
             Ok(Err(cause)) => format!("the server did not wait for its replicas ({cause})"),
-            // The script has run, even if no time was left for WAIT.
+            // The script has run.
             Err(_) if is_acquire => return Err(effect.timed_out(limit)),
             Err(silence) => silence.to_string(),
         };
@@ -145,7 +138,7 @@ impl Link {
     }
 }
 
-/// The answer to a renewal that too few replicas have: what was lost is lost all the same.
+/// Marks renewals that too few replicas have. Losses remain certain.
 fn unsure(answer: Value) -> Value {
     let one = |word: Value| match word {
         Value::BulkString(word) if word == b"renewed" => Value::BulkString(b"unsure".to_vec()),
@@ -158,7 +151,7 @@ fn unsure(answer: Value) -> Value {
     }
 }
 
-/// Whether there is something that replicas should have: a grant, or a renewal of any of the holds.
+/// Returns whether there was a grant or a renewal.
 fn did_something(answer: &Value) -> bool {
     let is_done = |word: &Value| match word {
         Value::BulkString(word) => matches!(&word[..], b"granted" | b"again" | b"renewed"),

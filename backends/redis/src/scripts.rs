@@ -1,4 +1,4 @@
-//! The scripts that run on the server. Each is atomic and idempotent by token.
+//! The Lua scripts. Each is atomic and idempotent per token.
 
 use std::sync::LazyLock;
 
@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-/// For how long an idle fence counter lives beyond a TTL, as in the scripts.
+/// How long an idle fence counter outlives a TTL, as in the scripts.
 pub(crate) const IDLE_FENCE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// A script: its text, and the hash that the server knows it by.
 #[derive(Debug)]
 pub(crate) struct Script {
     text: &'static str,
@@ -47,12 +46,10 @@ impl Script {
         Self { text, hash: redis::Script::new(text).get_hash().to_owned() }
     }
 
-    /// The call by hash, which is what is sent as long as the server knows the script.
     pub(crate) fn by_hash(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
         call("EVALSHA", &self.hash, keys, arguments)
     }
 
-    /// The call with the whole text, which also makes the server remember it.
     pub(crate) fn by_text(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
         call("EVAL", self.text, keys, arguments)
     }

@@ -1,4 +1,4 @@
-//! The servers behind a backend: one, or the nodes of a Cluster.
+//! The servers of a backend.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -18,16 +18,13 @@ use crate::scripts::{self, Script};
 use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;
 
-/// Where requests go.
 #[derive(Debug, Clone)]
 pub(crate) enum Servers {
-    /// To one server, which may be another one after a failover by Sentinel.
+    /// A failover by Sentinel may replace it.
     One(Arc<Link>),
-    /// To the node that has the keys.
     Cluster(Arc<Cluster>),
 }
 
-/// The same, without keeping them.
 #[derive(Debug)]
 pub(crate) enum WeakServers {
     One(Weak<Link>),
@@ -78,7 +75,6 @@ impl Servers {
         }
     }
 
-    /// The runtime in which the client connected.
     pub(crate) fn runtime(&self) -> &Handle {
         match self {
             Self::One(link) => link.runtime(),
@@ -86,8 +82,8 @@ impl Servers {
         }
     }
 
-    /// Whether a script may count who receives what it publishes, as it is told: in a Cluster who
-    /// listens may be connected to another node.
+    /// Returns whether scripts may count a message's receivers, as an argument. In a Cluster subscribers may be on
+    /// another node.
     pub(crate) fn counts_receivers(&self) -> &'static str {
         match self {
             Self::One(_) => "1",
@@ -95,7 +91,6 @@ impl Servers {
         }
     }
 
-    /// Runs a script where its keys are: they share a slot.
     pub(crate) async fn run(
         &self,
         script: &Script,
@@ -109,7 +104,7 @@ impl Servers {
         }
     }
 
-    /// Sends a command to where a key is, right behind the one that prepares it.
+    /// Sends a command directly after `before`.
     pub(crate) async fn command(
         &self,
         key: &str,
@@ -127,7 +122,7 @@ impl Servers {
         }
     }
 
-    /// The keys, those together that one command may name.
+    /// Groups keys by slot.
     pub(crate) fn grouped(&self, keys: &[String]) -> Vec<Vec<String>> {
         if let Self::One(_) = self {
             return vec![keys.to_vec()];
@@ -139,7 +134,6 @@ impl Servers {
         slots.into_values().collect()
     }
 
-    /// Renews holds, of any slots.
     pub(crate) async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         if holds.is_empty() {
             return Ok(Vec::new());
@@ -159,7 +153,6 @@ impl Servers {
         Ok(renewals)
     }
 
-    /// What is there for each name, in their order.
     pub(crate) async fn inspect_all(&self, names: &[LockName]) -> Result<Vec<Found>> {
         let link = match self {
             Self::One(link) => link,

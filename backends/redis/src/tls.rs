@@ -1,4 +1,4 @@
-//! TLS: which certificates are trusted, and which is shown.
+//! TLS: trusted certificates and client certificates.
 
 use lockwright_core::ErrorKind;
 #[cfg(not(feature = "tls"))]
@@ -10,13 +10,12 @@ use redis::ConnectionInfo;
 #[cfg(feature = "tls")]
 use redis::{ClientTlsConfig, ConnectionAddr, TlsCertificates};
 
-/// The same servers, reached by TLS.
 #[cfg(feature = "tls")]
 pub(crate) fn secured(
     servers: Vec<ConnectionInfo>,
     files: &Files,
 ) -> Result<Vec<ConnectionInfo>, String> {
-    // The client library panics without a choice.
+    // The client library panics without a provider.
     tls::choose_provider();
     let certificates = TlsCertificates {
         client_tls: match &files.client {
@@ -44,13 +43,12 @@ pub(crate) fn secured(
     servers.into_iter().map(secure).collect()
 }
 
-/// The same servers, reached by TLS.
 #[cfg(not(feature = "tls"))]
 pub(crate) fn secured(_: Vec<ConnectionInfo>, _: &Files) -> Result<Vec<ConnectionInfo>, String> {
     Err(not_in_this_build("tls"))
 }
 
-/// What the handshake ended by, if that is why there is no connection.
+/// Maps a failed handshake to an error.
 pub(crate) fn refusal(cause: &str) -> Option<(ErrorKind, &'static str)> {
     const OWN: [Refusal; 1] = [(
         "InvalidContentType",

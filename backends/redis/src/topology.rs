@@ -1,18 +1,15 @@
-//! Which servers there are, and where a connection leads.
-
 use redis::{ConnectionAddr, ConnectionInfo};
 
-/// The servers that a URL names.
 #[derive(Debug, Clone)]
 pub(crate) enum Topology {
     /// One server.
     One(ConnectionInfo),
-    /// Servers of which one is the master, and Sentinels that know which.
+    /// A master, found through Sentinels.
     Sentinel {
         sentinels: Vec<ConnectionInfo>,
-        /// What the Sentinels call it.
+        /// The master's name in the Sentinels.
         master: String,
-        /// What the master is reached with, but for its address.
+        /// Settings of the master, except the address.
         server: ConnectionInfo,
     },
     /// A Cluster, by some of its nodes.
@@ -20,7 +17,7 @@ pub(crate) enum Topology {
 }
 
 impl Topology {
-    /// What the backend is called in errors and in its profile.
+    /// Returns the name in errors and the profile.
     pub(crate) fn backend(&self) -> &'static str {
         match self {
             Self::One(_) => "redis",
@@ -29,7 +26,6 @@ impl Topology {
         }
     }
 
-    /// Who logs in to the servers.
     pub(crate) fn user(&self) -> Option<&str> {
         let server = match self {
             Self::One(server) | Self::Sentinel { server, .. } => Some(server),
@@ -38,7 +34,6 @@ impl Topology {
         server?.redis_settings().username()
     }
 
-    /// The number of the database.
     pub(crate) fn database(&self) -> i64 {
         match self {
             Self::One(server) | Self::Sentinel { server, .. } => server.redis_settings().db(),
@@ -47,7 +42,7 @@ impl Topology {
     }
 }
 
-/// The server at another address, reached with the same login and the same TLS.
+/// Returns the same settings with another address.
 pub(crate) fn moved_to(server: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
     let host = host.to_owned();
     let address = match server.addr() {
@@ -62,12 +57,9 @@ pub(crate) fn moved_to(server: &ConnectionInfo, host: &str, port: u16) -> Connec
     server.clone().set_addr(address)
 }
 
-/// Where a link connects to, each time.
 #[derive(Debug, Clone)]
 pub(crate) enum Whereabouts {
-    /// To this server.
     At(Box<ConnectionInfo>),
-    /// To the one that the Sentinels say is the master then.
     Master,
 }
 
@@ -76,7 +68,7 @@ impl Whereabouts {
         Self::At(Box::new(server))
     }
 
-    /// Whether it is always this server.
+    /// Returns whether it is always this server.
     pub(crate) fn is_at(&self, wanted: &str, wanted_port: u16) -> bool {
         let Self::At(server) = self else { return false };
         match server.addr() {

@@ -1,32 +1,26 @@
-//! Hearing of what others do to our keys: RESP3 client tracking.
+//! Notification of changes by other clients: RESP3 client tracking.
 //!
-//! Others that lock with `SET NX PX` tell nobody when they let go, and whoever deletes or overwrites
-//! the key of a hold of ours doesn't either. But a server tells a connection when a key changes that
-//! it read and asked to be told of, on the connection that we have anyway. It is used for
+//! Foreign clients send no wake-up on release, nor do clients that delete or overwrite the key of a hold. But a server
+//! notifies a connection of changes to keys that it read with tracking:
 //!
-//! - a lock that somebody waits for and a stranger holds: its waiters are woken when it goes, and
-//!   needn't ask often;
-//! - holds that were renewed: when their key changes by another hand, core is told that they are at
-//!   risk, renews at once, and learns of the loss long before the next renewal would be due.
+//! - of a foreign client's lock: its waiters are woken when it is freed, and needn't poll often;
+//! - of renewed holds: core reports the hold as at risk and renews at once, so a loss is detected early.
 //!
-//! Locks without contention that are released before their first renewal cost nothing more.
+//! Uncontended locks that are released before their first renewal cost nothing more.
 //!
-//! Measured on Redis 7.0.15, and what follows from it:
+//! Measured on Redis 7.0.15:
 //!
-//! - With `OPTIN`, a command is tracked that comes right behind `CLIENT CACHING YES`, in one piece.
-//!   Of a script all declared keys are tracked as soon as it reads any; undeclared ones never.
-//! - A write by the same connection ends the tracking of its key, in a script too, and with `NOLOOP`
-//!   says nothing. So a renewal can't track what it renews: a plain read follows it, behind its
-//!   answer.
-//! - Each change is told once. What was told of is looked at, by a read that tracks again, and only
-//!   if it has really changed hands does anybody hear: the server also tells when its table of
-//!   tracked keys is full, and when somebody merely gives a key another TTL.
-//! - `FLUSHALL` tells of all keys without naming them. A key that expires is told of when the server
-//!   removes it, which may be a little later.
+//! - With `OPTIN`, a command is tracked if it directly follows `CLIENT CACHING YES`, in one write. A script that reads
+//!   any key tracks all declared keys, and no others.
+//! - A write by the same connection silently ends the tracking of its key (with `NOLOOP`). So a plain read follows each
+//!   renewal.
+//! - Each change is reported once. A reported key is read again, with tracking, because the server also reports keys
+//!   when its table is full, and when only a TTL changes.
+//! - `FLUSHALL` reports all keys without naming them. An expired key is reported when the server removes it, perhaps
+//!   later.
 //!
-//! Like any wake-up it is a hint, and gone with the connection: on each new one, holds are looked at
-//! and waiters woken. A server or user that doesn't permit tracking costs a slower reaction, and the
-//! doctor says so.
+//! It is a hint, lost with the connection: then holds are read and waiters woken. Without permission for tracking,
+//! changes are noticed later, and the doctor reports it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,10 +36,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::errors::Effect;
 use crate::servers::{Servers, WeakServers};
 
-/// Holds with a shorter TTL are renewed so often that being told early saves nothing.
+/// Holds with a shorter TTL are renewed often enough.
 const SHORTEST_TTL: Duration = Duration::from_secs(3);
 
-/// Keys that are looked at by one command.
 const LOOKED_AT_ONCE: usize = 100;
 
 static CACHING: LazyLock<Cmd> = LazyLock::new(|| {
@@ -54,49 +47,42 @@ static CACHING: LazyLock<Cmd> = LazyLock::new(|| {
     caching
 });
 
-/// What each new connection begins with.
 pub(crate) fn turn_on() -> Cmd {
     let mut tracking = redis::cmd("CLIENT");
     tracking.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
     tracking
 }
 
-/// What is to be looked at.
 #[derive(Debug)]
 enum Changed {
-    /// These keys were told of.
     Keys(Vec<String>),
-    /// All keys were told of.
     Flushed,
-    /// Any may have changed while nobody could tell.
+    /// Any key may have changed without a connection.
     Reconnected,
-    /// These holds were renewed: from here on they are tracked.
+    /// These holds were renewed, and are tracked from now on.
     Renewed(Vec<String>),
 }
 
-/// What is tracked.
 #[derive(Debug, Default)]
 pub(crate) struct Tracked {
-    /// The tokens of holds, by the keys of their locks.
+    /// Tokens by the keys of their locks.
     holds: Mutex<HashMap<String, Token>>,
     works: AtomicBool,
-    /// To whoever looks at it; a node of a quorum has none.
+    /// Sends to the task that checks changes. A node of a quorum has none.
     changed: OnceLock<UnboundedSender<Changed>>,
 }
 
 impl Tracked {
-    /// Notes whether a new connection tracks.
     pub(crate) fn note(&self, works: bool) {
         self.works.store(works, Ordering::Release);
         self.tell(Changed::Reconnected);
     }
 
-    /// Whether connections track.
     pub(crate) fn works(&self) -> bool {
         self.works.load(Ordering::Acquire)
     }
 
-    /// Takes what a server told of: some keys, or all of them.
+    /// Receives an invalidation: some keys, or all.
     pub(crate) fn receive(&self, told: &[Value]) {
         match told {
             [Value::Array(keys)] => self.tell(Changed::Keys(
@@ -106,7 +92,7 @@ impl Tracked {
         }
     }
 
-    /// From here on these holds are tracked, each one that was renewed.
+    /// Tracks renewed exclusive holds.
     pub(crate) fn renewed(&self, key_prefix: &str, holds: &[Renew<'_>], renewals: &[Renewal]) {
         if !self.works() {
             return;
@@ -116,7 +102,7 @@ impl Tracked {
         let mut keys = Vec::new();
         let mut known = self.holds();
         for (Renew { claim, .. }, renewal) in holds.iter().zip(renewals) {
-            // The key of those beside each other changes with each that comes and goes.
+            // Every shared holder changes the key.
             if claim.mode != Mode::Exclusive {
                 continue;
             }
@@ -134,7 +120,7 @@ impl Tracked {
         }
     }
 
-    /// The hold is over.
+    /// Stops tracking a hold that has ended.
     pub(crate) fn forget(&self, lock: &str, token: Token) {
         let mut holds = self.holds();
         if !holds.is_empty() && holds.get(lock) == Some(&token) {
@@ -156,13 +142,12 @@ impl Tracked {
         self.holds().keys().cloned().collect()
     }
 
-    /// Those of the keys that belong to holds.
     fn held(&self, keys: &[String]) -> Vec<String> {
         let holds = self.holds();
         keys.iter().filter(|key| holds.contains_key(*key)).cloned().collect()
     }
 
-    /// The token of the hold of this key, if something else stands there: it isn't tracked then.
+    /// Stops tracking a hold whose key has another value. Returns its token.
     fn changed_hands(&self, key: &str, value: &Value) -> Option<Token> {
         let mut holds = self.holds();
         let token = *holds.get(key)?;
@@ -175,7 +160,7 @@ impl Tracked {
     }
 }
 
-/// From here on what changed is looked at, until the backend is dropped.
+/// Checks changes until the backend is dropped.
 pub(crate) fn start(servers: &Servers) {
     let (sender, changes) = unbounded_channel();
     if servers.wakeups().tracked().changed.set(sender).is_ok() {
@@ -209,15 +194,14 @@ async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
             continue;
         }
         for keys in keys.chunks(LOOKED_AT_ONCE) {
-            // Side by side: a node that is frozen must not hold up what others tell.
+            // A frozen node must not delay the others' notifications.
             tokio::spawn(look_at(servers.downgrade(), keys.to_vec()));
         }
     }
 }
 
-/// Looks at holds, tracks them, and tells of those that have changed hands. What gives no answer, as
-/// its slot is on the move or its node is dead, is tried again a few times. After that the next
-/// renewal does it.
+/// Reads and tracks holds, and reports those that have changed hands. Keys without a reply (moving slot, dead node) are
+/// retried a few times; then the next renewal detects a loss.
 async fn look_at(servers: WeakServers, keys: Vec<String>) {
     const TRIES: u32 = 8;
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -243,7 +227,7 @@ async fn look_at(servers: WeakServers, keys: Vec<String>) {
     }
 }
 
-/// Looks at holds of one slot. False if they can't be tracked now.
+/// Reads holds of one slot. False if they can't be tracked now.
 async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     let Some(first) = keys.first() else { return true };
     let mut values = redis::cmd("MGET");
@@ -268,8 +252,7 @@ async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     true
 }
 
-/// From here on its waiters hear of it when somebody else's lock goes. `None` if they won't; false
-/// if it has gone already.
+/// Tracks a foreign client's lock. `None` if that isn't possible, false if it is free already.
 pub(crate) async fn listen_for(servers: &Servers, lock: &str) -> Option<bool> {
     if !servers.wakeups().tracked().works() {
         return None;

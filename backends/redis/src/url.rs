@@ -1,8 +1,7 @@
-//! Reading URLs: one way for every form.
+//! URL parsing, the same for every form.
 //!
-//! The client library's reader takes one host, reads a password with a special character otherwise
-//! than it was meant, and refuses what it can't read without a word about where. So a URL is taken
-//! apart here, and the library gets each host in a URL of its own.
+//! The client library's parser takes one host, misreads passwords with special characters, and doesn't locate errors.
+//! It gets one URL per host.
 
 use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
@@ -19,7 +18,6 @@ use crate::topology::Topology;
 const SERVER_PORT: u16 = 6_379;
 const SENTINEL_PORT: u16 = 26_379;
 
-/// What stands in a URL.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) topology: Topology,
@@ -27,16 +25,13 @@ pub(crate) struct Contents {
     pub(crate) replicas: Option<Replicas>,
 }
 
-/// What is wrong with a URL, without its secrets.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) what: String,
-    /// How a URL of this kind is written.
     pub(crate) form: &'static str,
     pub(crate) backend: &'static str,
 }
 
-/// What a URL leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     One,
@@ -66,11 +61,9 @@ impl Kind {
     }
 }
 
-/// Reads a URL.
 pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     let (scheme, rest) = url.trim().split_once(':').unwrap_or_default();
     let scheme = scheme.to_ascii_lowercase();
-    // Valkey's schemes are the same under its own name.
     let scheme = match scheme.strip_prefix("valkey") {
         Some(rest) => format!("redis{rest}"),
         None => scheme,
@@ -98,8 +91,8 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     read.map_err(problem)
 }
 
-/// The URL as it may be shown. A user name that stands alone may be a password, as Redis knows none
-/// without one, and so may be whatever an unknown parameter has.
+/// Returns the URL for display. Hides values of unknown parameters, and a user name without a password: Redis has no
+/// such login, so it may be a password.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (place, query) = match shown.split_once('?') {
@@ -195,7 +188,7 @@ fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, Str
     }
     let topology = match kind {
         Kind::Sentinel => Topology::Sentinel {
-            // Whatever its address is, the rest is the master's.
+            // Everything except its address applies to the master.
             server: found[0].clone(),
             sentinels: found
                 .into_iter()
@@ -209,9 +202,9 @@ fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, Str
     Ok(Contents { topology, key_prefix, replicas })
 }
 
-/// A URL behind its scheme, taken apart. Nothing is decoded.
+/// Still percent-encoded.
 struct Parts<'u> {
-    /// `user:password@`, or nothing.
+    /// `user:password@`, or empty.
     login: &'u str,
     hosts: &'u str,
     path: &'u str,
@@ -225,7 +218,7 @@ impl<'u> Parts<'u> {
         let (authority, after) = rest.split_at(end);
         let (after, fragment) = after.split_once('#').unwrap_or((after, ""));
         let (path, query) = after.split_once('?').unwrap_or((after, ""));
-        // A parameter may have an @ too. The password isn't quoted: nobody knows where it ends.
+        // A parameter may contain an @ too. The password isn't quoted: its end is unclear.
         let is_astray = |parameter: &str| match parameter.split_once('=') {
             Some((name, _)) => name.contains('@') || !Parameters::ALL.contains(&name),
             None => true,
@@ -253,7 +246,6 @@ impl<'u> Parts<'u> {
         Ok(Self { login, hosts, path, query })
     }
 
-    /// Each host with its port.
     fn hosts(&self, default_port: u16) -> Result<Vec<(&'u str, u16)>, String> {
         let mut hosts = Vec::new();
         for host in self.hosts.split(',') {
@@ -289,11 +281,9 @@ impl<'u> Parts<'u> {
     }
 }
 
-/// What follows the `?`.
 struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {
-    /// Those that any form has.
     const ALL: [&str; 9] = [
         "prefix",
         "ca",
@@ -307,13 +297,13 @@ impl Parameters {
     ];
 
     fn of(query: &str) -> Result<Self, String> {
-        // The library undoes the percent-encoding. A plus means a plus here, as it does in a login.
+        // The library decodes them. A plus is a plus, as in a login.
         let query = query.replace('+', "%2B");
         let url = redis::parse_redis_url(&format!("redis://host/?{query}"))
             .ok_or("there are parameters that can't be read")?;
         let mut parameters = BTreeMap::new();
         for (name, value) in url.query_pairs() {
-            // The name alone: the value may be a secret.
+            // The value may be a secret.
             if parameters.insert(name.clone().into_owned(), value.into_owned()).is_some() {
                 return Err(format!("the parameter {name:?} stands there twice"));
             }
@@ -353,7 +343,6 @@ impl Parameters {
     }
 }
 
-/// Which part of a URL the client library means by its message.
 fn wrong_part(message: &str) -> String {
     const PARTS: [(&str, &str); 5] = [
         ("database", "the database is not a number"),
@@ -366,8 +355,8 @@ fn wrong_part(message: &str) -> String {
     found.map_or("the host or the login can't be read", |(_, problem)| problem).to_owned()
 }
 
-/// RESP3, so that wake-ups arrive on the connection that asks; no delay for small packets; and a
-/// dead peer is noticed by the kernel too.
+/// Sets RESP3, so that wake-ups share the connection; disables Nagle's algorithm; and lets the kernel detect dead
+/// peers.
 fn with_our_settings(server: ConnectionInfo) -> ConnectionInfo {
     let tcp = server.tcp_settings().clone().set_nodelay(true);
     #[cfg(target_os = "linux")]
@@ -376,7 +365,6 @@ fn with_our_settings(server: ConnectionInfo) -> ConnectionInfo {
     server.set_tcp_settings(tcp).set_redis_settings(redis)
 }
 
-/// A Sentinel, with its own login in place of the servers'.
 fn logged_in(
     sentinel: ConnectionInfo,
     user: &Option<String>,

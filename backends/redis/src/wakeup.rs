@@ -1,18 +1,16 @@
-//! How a client hears that a lock may be free, or that an operator broke its hold.
+//! Wake-ups and notifications of breaks.
 //!
-//! Each client subscribes to three channels, on the connection that it has anyway:
+//! Each client subscribes to three channels, on its request connection:
 //!
-//! - *released*: the name of a lock that everybody who waits for it should ask for again: it was
-//!   broken, or released while its slot was on the move, or by a node of a quorum; or more could have
-//!   it than one script should offer it to. A release as such tells only whom it offers the lock to;
-//!   locks without contention cost the other clients nothing.
-//! - *broken*: the token of a hold that an operator broke, for its holder;
-//! - *offered*, a channel of its own: see `offers.rs`.
+//! - *released*: a lock that all its waiters should request again. It was broken, released during a move or by a
+//!   quorum's node, or had more eligible waiters than one script serves. A normal release notifies only the client that
+//!   gets the offer.
+//! - *broken*: the token of a hold that an operator broke.
+//! - *offered*, a channel per client: see `offers.rs`.
 //!
-//! What others do to our keys is heard in another way: see `tracking.rs`.
+//! For changes by other clients see `tracking.rs`.
 //!
-//! Both are hints. Messages get lost while there is no connection, so after each new subscription
-//! everybody who waited is woken; and a waiter polls anyway.
+//! All are hints, lost without a connection. So each new subscription wakes all waiters, and waiters poll.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -38,13 +36,12 @@ pub(crate) struct Wakeups {
     audience: Audience,
     tracked: Tracked,
     offers: Offers,
-    /// Who serves which slot, in a Cluster.
     slots: OnceLock<Arc<Current>>,
 }
 
 impl Wakeups {
     pub(crate) fn new(config: &Config) -> Self {
-        // Channels know no databases, and two prefixes are two worlds.
+        // All databases of a server share channels.
         let scope = format!("{}:{}", config.topology.database(), config.key_prefix);
         Self {
             key_prefix: config.key_prefix.clone(),
@@ -57,10 +54,8 @@ impl Wakeups {
         }
     }
 
-    /// In a Cluster each connection gets each message, as the nodes pass them on. From here on a
-    /// wake-up counts where the one that serves its lock is connected, and is woken by once. That is
-    /// where whoever waits has asked. (While the map is wrong it may count nowhere; the connection
-    /// to the right node then wakes everybody as it is made.)
+    /// Counts wake-ups in a Cluster only from the node that serves the lock, because each connection receives each
+    /// message. (With a wrong map none may count. Then the new connection to the right node wakes all waiters.)
     pub(crate) fn route(&self, slots: Arc<Current>) {
         let _ = self.slots.set(slots);
     }
@@ -71,12 +66,12 @@ impl Wakeups {
         slots.get().owner(slot).is_none_or(|owner| from.is_at(&owner.host, owner.port))
     }
 
-    /// The channel that gets the names of released locks.
+    /// Returns the channel for names of released locks.
     pub(crate) fn released(&self) -> &str {
         &self.released
     }
 
-    /// The channel that gets the tokens of broken holds.
+    /// Returns the channel for tokens of broken holds.
     pub(crate) fn broken(&self) -> &str {
         &self.broken
     }
@@ -85,22 +80,18 @@ impl Wakeups {
         [&self.released, &self.broken, self.offers.channel()]
     }
 
-    /// The clients, and who of them waits.
     pub(crate) fn audience(&self) -> &Audience {
         &self.audience
     }
 
-    /// What is heard of the keys themselves.
     pub(crate) fn tracked(&self) -> &Tracked {
         &self.tracked
     }
 
-    /// Who waits in queues, and what was offered.
     pub(crate) fn offers(&self) -> &Offers {
         &self.offers
     }
 
-    /// Takes a message: its channel and what was published there.
     pub(crate) fn receive(
         self: &Arc<Self>,
         message: &[Value],
@@ -129,7 +120,7 @@ impl Wakeups {
     }
 }
 
-/// Wakes a waiter when the offers to other waiters have lapsed.
+/// Wakes a waiter when other waiters' offers have lapsed.
 async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
     loop {
         sleep_until(at).await;
@@ -142,8 +133,8 @@ async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
     }
 }
 
-/// `now TOKEN`: it has ended. `run-out TOKEN`: it can't be renewed. To its holder both are a loss;
-/// the name of one that runs out stays taken until the holder is done, or until its end.
+/// Parses `now TOKEN` (ended) or `run-out TOKEN` (can't be renewed). Both are a loss for the holder. With `run-out` the
+/// name stays held until the holder is done, or the hold expires.
 fn broken_hold(text: &str) -> Option<Event> {
     let (how, token) = text.split_once(' ')?;
     matches!(how, "now" | "run-out").then_some(())?;

@@ -15,10 +15,10 @@ use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// Where the way leads through proxies.
+/// The proxies' address.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// All cases beside each other on one Cluster, and a Cluster of its own for each that harms it.
+/// All cases in parallel on one Cluster; a separate one for each that damages it.
 struct Nodes(testbed::Cluster);
 
 fn to(url: String) -> Connect {
@@ -51,8 +51,7 @@ impl Factory for Nodes {
     }
 
     async fn fragile(&self) -> Result<Fragile> {
-        // Nodes that don't say what host they are on are where they were asked: so a client that
-        // begins at the proxies stays there.
+        // Nodes without an announced host are at the address that was asked, so clients stay on the proxies.
         let servers =
             testbed::Redis::options().set("cluster-preferred-endpoint-type", "unknown-endpoint");
         let cluster = testbed::Cluster::options().servers(servers).start().map_err(problem)?;

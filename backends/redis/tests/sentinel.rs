@@ -1,7 +1,6 @@
 //! The conformance suite on a master that Sentinels name.
 //!
-//! While they watch over a case they have a minute's patience, so that there is no failover: none
-//! is promised. What becomes of holds then is tested beside the suite.
+//! The Sentinels wait a minute, so that no failover occurs. Failovers have separate tests.
 #![forbid(unsafe_code)]
 
 #[path = "suite/shelf.rs"]
@@ -19,10 +18,10 @@ use lockwright_core::{Clock, Error, Result, async_trait};
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 
-/// Where the way to the master leads through a proxy, and what the Sentinels call it there.
+/// The proxy's address, and the master's name there.
 const ELSEWHERE: (Ipv4Addr, &str) = (Ipv4Addr::new(127, 0, 0, 2), "elsewhere");
 
-/// All cases beside each other on one set, and a set of its own for each that harms it.
+/// All cases in parallel on one set; a separate one for each that damages it.
 struct Set(Sentinels);
 
 fn start() -> testbed::Result<Sentinels> {
@@ -40,13 +39,13 @@ fn problem(error: testbed::Error) -> Error {
     Error::unavailable(error.to_string())
 }
 
-/// A proxy in front of the master, and how to connect to it by the Sentinels all the same.
+/// Creates a proxy for the master, and a URL that leads to it.
 fn through_a_proxy(set: &Sentinels) -> testbed::Result<(Proxy, String)> {
     let (host, name) = ELSEWHERE;
     let master = &set.servers[0];
     let proxy = Proxy::start_at(SocketAddr::from((host, master.port())), master.address())?;
     for sentinel in &set.sentinels {
-        // More than there are must agree before it is replaced.
+        // Above the number of Sentinels: no failover.
         let (host, port) = (host.to_string(), master.port().to_string());
         sentinel.command::<()>(&["SENTINEL", "MONITOR", name, &host, &port, "9"])?;
     }
@@ -60,7 +59,7 @@ impl Factory for Set {
     }
 
     fn ttl(&self) -> Duration {
-        // Each connection begins with a question to three Sentinels.
+        // Each connection begins with three queries.
         Duration::from_secs(2)
     }
 

@@ -1,4 +1,4 @@
-//! The conformance suite over TLS, as a user who may do what is documented, and nothing else.
+//! The conformance suite over TLS, with only the documented permissions.
 #![forbid(unsafe_code)]
 
 mod suite;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use lockwright_testbed::Redis;
 
-/// As `lib.rs` has them, but for the names of the locks.
+/// As in `lib.rs`, except for the names of the locks.
 const RULES: &str = "~* &lockwright:* -@all +hello +subscribe +publish +eval +evalsha +info \
                      +config|get +time +scan +get +mget +set +del +exists +type +pttl +pexpire \
                      +hget +hset +hmget +hdel +hexists +zadd +zrem +zrange +zrangebyscore \
@@ -15,7 +15,7 @@ const RULES: &str = "~* &lockwright:* -@all +hello +subscribe +publish +eval +ev
 
 fn main() -> ExitCode {
     let options = Redis::options().tls().user("locks", "p@ss/word", RULES);
-    // Nobody gets in as the default user, whose rights are those that the log is loaded with.
+    // The default user can't log in; its rights matter for the log.
     let options = options.set("user", "default off ~* &* +@all");
     suite::main(options, Some("redis-tls"))
 }

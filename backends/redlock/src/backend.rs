@@ -1,5 +1,3 @@
-//! The trait, and the quorum's own ways in.
-
 use std::sync::{Arc, Mutex};
 
 use lockwright_core::{
@@ -23,8 +21,8 @@ use crate::{SHORTEST_TTL, doctor, ending, operator, profile, renewal, round};
 
 /// Locks on a quorum of independent nodes.
 ///
-/// What it does goes on in tasks on the runtime that it was made on, also for a while after it was
-/// dropped: until every node has answered the releases that it is owed.
+/// Its tasks run on the runtime on which it was created. They outlive it, until each node has answered its pending
+/// releases.
 #[derive(Debug)]
 pub struct Redlock {
     pub(crate) fleet: Arc<Fleet>,
@@ -33,12 +31,11 @@ pub struct Redlock {
 }
 
 impl Redlock {
-    /// Locks on a quorum of these nodes. Nothing is asked of them yet.
+    /// Creates locks on these nodes, without sending requests.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are fewer than three
-    /// nodes, an even number of them, or two with one address; the options can't be right; or there
-    /// is no tokio runtime.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are fewer than three nodes, an even number,
+    /// or two with one address; the options are invalid; or there is no tokio runtime.
     pub fn new(nodes: Vec<Arc<dyn Node>>, options: Options) -> Result<Self> {
         options.check()?;
         check_nodes(&nodes)?;
@@ -73,7 +70,7 @@ impl Redlock {
         if claim.mode != Mode::Exclusive {
             return Err(Error::unsupported(&format!("the mode {}", claim.mode), &self.profile));
         }
-        // What is longer would outlive the wait of a node that lost its data.
+        // A longer TTL would outlive the wait of a node that lost its data.
         if !self.profile.ttl.contains(&claim.ttl) {
             return Err(invalid(format!(
                 "a TTL of {:?} is not within {:?} and the fleet's largest TTL, {:?}",

@@ -1,5 +1,5 @@
-//! One node's part in a round: it is asked, and then does what the round decides. It runs in a task
-//! of its own, so that it is done to its end also when the round is over, or was dropped.
+//! One node's part in a round: a task that sends the request and carries out the verdict, even if the round is over or
+//! was dropped.
 
 use std::sync::Arc;
 
@@ -11,36 +11,32 @@ use crate::fleet::{Fleet, had_no_effect, silent};
 use crate::node::{Certificate, Vote, Yes};
 use crate::tracks::{Before, Lane, Track};
 
-/// What the round has decided.
+/// The round's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing yet.
     Open,
-    /// Whoever answered another fence is to note this one.
+    /// Nodes with a different fence must record this one.
     Note(Fence),
-    /// The claim holds, with this fence.
     Granted(Fence),
-    /// The claim doesn't hold: what it got is given back.
+    /// The votes are given back.
     Failed,
-    /// Whoever asked has gone. What becomes of the claim is said by a release, or by asking again.
+    /// The caller has gone. A release or a further acquire decides.
     Abandoned,
 }
 
-/// What a node's task tells the round.
 #[derive(Debug)]
 pub(crate) enum Report {
     Answered(Vote),
-    /// The round was over before it was asked.
+    /// The round was over before.
     Unasked,
-    /// There is no answer. An indeterminate error says that there may be a vote all the same.
+    /// No reply. After an indeterminate error there may be a vote.
     Failed(Error),
-    /// It has noted the fence, or the token doesn't hold there any more.
+    /// `true`: the fence is recorded; `false`: the token no longer holds there.
     Noted(Result<bool, Error>),
-    /// What it held, or may have held, was given back; `false`: it is owed that.
+    /// `true`: the release is done; `false`: it is pending.
     GivenBack(bool),
 }
 
-/// One node's task.
 #[derive(Debug)]
 pub(crate) struct Ballot {
     pub(crate) fleet: Arc<Fleet>,
@@ -49,24 +45,22 @@ pub(crate) struct Ballot {
     pub(crate) track: Arc<Track>,
     pub(crate) candidate: Fence,
     pub(crate) waits: bool,
-    /// Nothing is begun after this.
+    /// No request is sent after this.
     pub(crate) until: Instant,
     pub(crate) verdict: watch::Receiver<Verdict>,
     pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
-    /// Whether the node was told a fence to note, and has not answered.
+    /// Set if a request to record a fence has no reply.
     pub(crate) note_is_on_its_way: bool,
 }
 
-/// What came of asking.
 enum Asked {
     Answered(Certificate, Vote),
-    /// The round was over before.
     Unasked,
     /// It certainly had no effect.
     Nothing(Error),
-    /// It may have, or may yet have.
+    /// It may have an effect, now or later.
     Silent(Error),
-    /// Nobody wants to know any more: what may come of it was given back.
+    /// The round failed, and a possible vote was given back.
     GivenBack,
 }
 
@@ -114,8 +108,7 @@ impl Ballot {
                         self.give_back().await;
                     }
                     Verdict::Abandoned => {
-                        // It may be carried out after whatever is asked for the token next, so
-                        // this node has no part in that.
+                        // The request may take effect after the token's next one, so this node has no part in that.
                         lane.is_closed = true;
                         self.remember();
                         if self.track.fence().is_none() {
@@ -131,18 +124,17 @@ impl Ballot {
     }
 
     fn report(&self, report: Report) {
-        // Nobody may be there any more to hear it.
         let _ = self.reports.send((self.at, report));
     }
 
-    /// Keeps it in mind that an answer is missing, for whoever asks for the same token next.
+    /// Records that a reply is missing, for the token's next request.
     fn remember(&self) {
         let (fleet, claim) = (&self.fleet, &self.claim);
         fleet.tracks.keep(claim.token, &self.track, None, fleet.now(), claim.ttl);
     }
 
     async fn ask(&mut self) -> Asked {
-        // Once more when the node turns out to be another than it was: it may vote all the same.
+        // Retry once: a new incarnation may vote nevertheless.
         for _ in 0..2 {
             let certificate = match self.fleet.certificate(self.at, self.until).await {
                 Ok(certificate) => certificate,
@@ -168,10 +160,8 @@ impl Ballot {
         Asked::Nothing(Error::unavailable("it was restarted or emptied just now"))
     }
 
-    /// Whether the request may still be sent.
     fn begin(&self) -> Option<Before> {
-        // The round decides what is left behind by what was sent before its verdict, so none may
-        // come in between.
+        // Locks the verdict, because the round decides on releases by the requests sent before it.
         let verdict = self.verdict.borrow();
         if *verdict != Verdict::Open {
             return None;
@@ -192,7 +182,7 @@ impl Ballot {
             biased;
             answer = &mut attempt => answer,
             () = self.failed_and_overdue() => {
-                // The request goes on beside: only its end tells the node's own watchdog enough.
+                // The request continues: the node's own time-out needs its end.
                 let given_back = self.give_back();
                 let (answer, _) = tokio::join!(attempt, given_back);
                 if matches!(answer, Ok(Ok(_))) {
@@ -212,8 +202,8 @@ impl Ballot {
         }
     }
 
-    /// When it is known that the round failed, and the node has had its time. (A round is often
-    /// over before all have answered, and most answers are on their way then.)
+    /// Completes when the round has failed and the node's time is up. (Many replies arrive shortly after a round's
+    /// end.)
     async fn failed_and_overdue(&self) {
         let mut ballot_box = self.verdict.clone();
         if decided(&mut ballot_box).await != Verdict::Failed {
@@ -222,7 +212,7 @@ impl Ballot {
         sleep_until(self.until).await;
     }
 
-    /// Does what the round decides. Answers whether what was given back was taken, if it was.
+    /// Carries out the verdict. Returns whether a vote was successfully given back, if it had to be.
     async fn after_yes(&mut self, certificate: &Certificate, yes: Yes) -> Option<bool> {
         let mut noted = yes.fence;
         let mut verdict = Verdict::Open;
@@ -256,14 +246,14 @@ impl Ballot {
         let limit = Fleet::longest_wait(self.claim.ttl);
         let raised = self.fleet.nodes[self.at].raise(certificate, &self.claim, fence);
         let noted = timeout(limit, raised).await.unwrap_or_else(|_| Err(silent(limit)));
-        // A late one would have a later round of the same token believe an old fence.
+        // Otherwise a later round of the token could use an old fence.
         self.note_is_on_its_way |= noted.as_ref().is_err_and(|error| !had_no_effect(error));
         noted
     }
 
-    /// Ends what the claim has there, or may have. Answers whether that was taken.
+    /// Ends the possible vote. Returns whether the node confirmed.
     async fn give_back(&self) -> bool {
-        // A request that wasn't answered may come yet, this one or an earlier one.
+        // This or an earlier request may still take effect.
         let in_doubt = self.note_is_on_its_way || self.track.in_doubt().contains(self.at);
         let settle = if in_doubt { Settle::Unanswered } else { Settle::Answered };
         let ended = self.fleet.give_back_at(self.at, &self.claim, settle, &self.track).await;
@@ -276,7 +266,6 @@ impl Ballot {
     }
 }
 
-/// The round's next verdict after `last`.
 async fn next(verdict: &mut watch::Receiver<Verdict>, last: Verdict) -> Verdict {
     loop {
         let present = *verdict.borrow_and_update();
@@ -289,7 +278,6 @@ async fn next(verdict: &mut watch::Receiver<Verdict>, last: Verdict) -> Verdict 
     }
 }
 
-/// The round's end.
 async fn decided(verdict: &mut watch::Receiver<Verdict>) -> Verdict {
     let mut last = Verdict::Open;
     loop {

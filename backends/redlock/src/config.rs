@@ -1,5 +1,3 @@
-//! How to reach a quorum: URLs, and what they don't say.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +9,19 @@ use crate::node::Node;
 use crate::redis_node::RedisNode;
 use crate::{Options, PROFILE_NAME, Redlock};
 
-/// How a URL looks, for errors.
 const FORM: &str = "redlock:redis://HOST:PORT,redis://HOST:PORT,redis://HOST:PORT\
                     [?node_timeout=20ms&largest_ttl=2m&prefix=PREFIX]";
 
-/// How to reach a quorum of Redis servers.
+/// Connection settings of a quorum of Redis servers.
 ///
-/// A URL is `redlock:` and the nodes' own URLs, with commas in between: three or five of them, or
-/// another odd number. What stands behind the `?` of the last is for all of them:
+/// A URL is `redlock:` and the nodes' own URLs, separated by commas: three, five, or another odd number. Parameters
+/// after the `?` of the last one apply to all nodes:
 ///
-/// - `largest_ttl`: see [`Options::largest_ttl`]. Every client of the nodes must have the same.
+/// - `largest_ttl`: see [`Options::largest_ttl`]; equal for all clients.
 /// - `node_timeout`: see [`Options::node_timeout`].
-/// - the rest is what [`lockwright_redis::Config`] takes: `prefix`, and the files of TLS.
+/// - all others are parameters of [`lockwright_redis::Config`].
 ///
-/// User, password and database are each node's own. A comma in a password is percent-encoded: `%2C`.
+/// User, password and database are set per node. A comma in a password is percent-encoded: `%2C`.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -48,11 +45,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) says which part of it is wrong,
-    /// without its passwords.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) names the wrong part, without passwords.
     pub fn new(url: &str) -> Result<Self> {
         let url = url.trim();
         let invalid = |problem: String| {
@@ -93,40 +89,40 @@ impl Config {
         Ok(Self { nodes, options, for_diagnosis: false, shown: redact::url(url) })
     }
 
-    /// The nodes, which may have settings of their own, and what is set for all of them.
+    /// Creates settings from the nodes' settings and the options.
     pub fn of(nodes: Vec<lockwright_redis::Config>, options: Options) -> Self {
         Self { nodes, options, for_diagnosis: false, shown: "redlock:…".to_owned() }
     }
 
-    /// See [`Options::node_timeout`].
+    /// Sets [`Options::node_timeout`].
     #[must_use]
     pub fn node_timeout(mut self, limit: Duration) -> Self {
         self.options = self.options.node_timeout(limit);
         self
     }
 
-    /// See [`Options::largest_ttl`].
+    /// Sets [`Options::largest_ttl`].
     #[must_use]
     pub fn largest_ttl(mut self, ttl: Duration) -> Self {
         self.options = self.options.largest_ttl(ttl);
         self
     }
 
-    /// Connects also to nodes that can't make a quorum, so that
-    /// [`doctor`](lockwright_core::DistributedLock::doctor) can look at them.
+    /// Allows connecting without a possible quorum, so that [`doctor`](lockwright_core::DistributedLock::doctor) can
+    /// examine the nodes.
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;
         self
     }
 
-    /// Connects, and looks at the nodes.
+    /// Connects, and checks the nodes.
     ///
     /// # Errors
     /// As [`Redlock::connect`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing behind but certificates.
+    /// Dropping the future leaves nothing but certificates.
     pub async fn connect(self) -> Result<Redlock> {
         let (for_diagnosis, largest_ttl) = (self.for_diagnosis, self.options.largest_ttl);
         let node = |config: lockwright_redis::Config| {
@@ -148,7 +144,7 @@ fn strip_scheme(url: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("redlock").then_some(rest)
 }
 
-/// The nodes' URLs: a comma that no URL of a Redis follows is part of one.
+/// Splits the nodes' URLs at each comma that a Redis URL follows.
 fn split(nodes: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = nodes;

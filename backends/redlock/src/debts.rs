@@ -1,6 +1,5 @@
-//! Releases that a node hasn't answered yet. It is owed them until it does, so that nothing of a
-//! failed or cancelled round is left on it when it comes back; or until whatever it may hold has
-//! run out by itself.
+//! Pending releases, retried until the node answers or the possible hold has expired. So failed and cancelled rounds
+//! leave nothing on a node that returns.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +11,10 @@ use tokio::time::{sleep, timeout};
 use crate::fleet::{Fleet, silent};
 use crate::tracks::Track;
 
-/// Releases that are owed to one node at most. Beyond that the oldest holds end by themselves.
+/// Maximum per node. Beyond it, the oldest holds expire by themselves.
 const MOST: usize = 10_000;
 
-/// The shortest and the longest time between two tries.
+/// The shortest and the longest pause.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub(crate) struct Debts(Vec<Mutex<Owed>>);
 #[derive(Debug, Default)]
 struct Owed {
     releases: HashMap<Token, Debt>,
-    /// Whether a task pays them.
+    /// Set while a task retries them.
     is_paid: bool,
 }
 
@@ -33,7 +32,7 @@ struct Debt {
     claim: Arc<Claim>,
     settle: Settle,
     until: BootInstant,
-    /// Keeps the token's lane closed: a vote that the node gave it now would be taken away again.
+    /// Keeps the token's lane closed: the release would revoke a new vote.
     track: Option<Arc<Track>>,
 }
 
@@ -65,14 +64,13 @@ impl Owed {
         self.releases.insert(debt.claim.token, debt);
     }
 
-    /// The one that ends first.
     fn next(&self) -> Option<Debt> {
         self.releases.values().min_by_key(|debt| (debt.until, debt.claim.token)).cloned()
     }
 }
 
 impl Fleet {
-    /// Ends a hold at one node, by all means: if the node doesn't answer, it is owed the release.
+    /// Ends a hold at one node. Without a reply, the release becomes pending.
     pub(crate) async fn release_at(
         self: &Arc<Self>,
         at: usize,
@@ -86,8 +84,8 @@ impl Fleet {
         answer
     }
 
-    /// The same for a claim that may be asked for again. The release that wasn't answered may come
-    /// late, and so may end what the token holds by then; so what is owed is a tombstone.
+    /// Ends a claim that may be requested again. A late release could end a newer hold of the token, so a pending one
+    /// leaves a tombstone.
     pub(crate) async fn give_back_at(
         self: &Arc<Self>,
         at: usize,
@@ -111,7 +109,7 @@ impl Fleet {
     ) {
         let longest = match settle {
             Settle::Answered => claim.ttl,
-            // It may not have begun yet.
+            // The hold may not have begun yet.
             Settle::Unanswered => self.options.largest_ttl,
         };
         let until = self.now() + longest;
@@ -122,8 +120,7 @@ impl Fleet {
         }
     }
 
-    /// A token is asked for again that a node is owed a tombstone of. What was sent to the node may
-    /// come at any time, so that it mustn't vote for it before it has the tombstone.
+    /// Extends a pending tombstone when its token is requested again: an earlier request may take effect at any time.
     pub(crate) fn is_still_wanted(&self, at: usize, token: Token) {
         let until = self.now() + self.options.largest_ttl;
         if let Some(debt) = self.debts.of(at).releases.get_mut(&token) {
@@ -138,7 +135,6 @@ impl Fleet {
     }
 }
 
-/// Pays what is owed to one node, until nothing is.
 async fn pay(fleet: Arc<Fleet>, at: usize) {
     let mut pause = TRY_AGAIN.0;
     loop {

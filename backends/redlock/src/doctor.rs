@@ -1,4 +1,4 @@
-//! What is wrong with a fleet: what each node's own doctor finds, and what is about the quorum.
+//! Diagnosis of a fleet and of its nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::fleet::{Fleet, ask_all};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn examine(fleet: &Arc<Fleet>) -> Result<Vec<Finding>> {
-    // The seats as they are now, not as they were when somebody locked last.
+    // Refresh the nodes' statuses.
     let looks: Vec<_> = (0..fleet.nodes.len())
         .map(|at| {
             let fleet = Arc::clone(fleet);

@@ -1,4 +1,4 @@
-//! Releases: to all nodes at once, and for as long as it takes.
+//! Releases: to all nodes in parallel, retried until answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,13 @@ use tokio::time::{Instant, timeout_at};
 use crate::errors::NodeErrors;
 use crate::fleet::Fleet;
 
-/// The longest that the caller waits for a quorum of answers. The nodes' tasks go on.
+/// Limit on a caller's wait. The nodes' tasks continue.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Ends a claim on every node.
 pub(crate) async fn release(fleet: &Arc<Fleet>, claim: &Claim, settle: Settle) -> Result<Ended> {
     let begun = Instant::now();
     let node_timeout = fleet.options.patience(claim.ttl);
-    // Nothing depends on how long it takes: so a slow quorum is waited for for longer than a round
-    // would.
+    // Releases aren't urgent.
     let patience = (claim.ttl / 4).min(LONGEST_WAIT).max(node_timeout);
     let claim = Arc::new(claim.clone());
     let track = fleet.tracks.known(claim.token);
@@ -41,8 +39,7 @@ pub(crate) async fn release(fleet: &Arc<Fleet>, claim: &Claim, settle: Settle) -
             break;
         }
     }
-    // The others are just about to answer. Whoever ends its process after this leaves nothing
-    // behind on them; and one that hangs costs no more than this moment.
+    // Other replies are about to arrive, so a process that exits after this leaves nothing on those nodes.
     while let Ok(Some((at, answer))) = timeout_at(begun + node_timeout / 4, answers.recv()).await {
         count.add(fleet.address(at), answer);
     }
@@ -71,14 +68,14 @@ impl Count {
         }
     }
 
-    /// Whether no further answer changes anything.
+    /// Returns whether the result is final.
     fn is_certain(&self, fleet: &Fleet) -> bool {
         let answers = self.released + self.not_held + self.errors.iter().count();
         self.released.max(self.not_held) >= fleet.quorum || answers == fleet.nodes.len()
     }
 
     fn decided(&self, quorum: usize) -> Option<Ended> {
-        // What a minority still had was lost before.
+        // A hold on a minority was lost before.
         if self.not_held >= quorum {
             Some(Ended::NotHeld)
         } else if self.released + self.not_held >= quorum {

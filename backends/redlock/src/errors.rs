@@ -1,4 +1,4 @@
-//! The errors of a quorum, which keep those of its nodes.
+//! Errors of a quorum, which contain those of its nodes.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,22 +11,22 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend(PROFILE_NAME)
 }
 
-/// What became of a request at one node that is no answer.
+/// One node's error.
 #[derive(Debug)]
 pub struct NodeError {
     /// The node's address.
     pub address: String,
-    /// Its own error.
+    /// Its error.
     pub error: Error,
 }
 
-/// The errors of the nodes that kept a quorum from coming about: the
-/// [source](std::error::Error::source) of what a [`Redlock`](crate::Redlock) answers then.
+/// The errors of the nodes that prevented a quorum: the [source](std::error::Error::source) of a
+/// [`Redlock`](crate::Redlock)'s error.
 #[derive(Debug, Default)]
 pub struct NodeErrors(pub(crate) Vec<NodeError>);
 
 impl NodeErrors {
-    /// One after the other, in the order of the nodes.
+    /// Iterates in the order of the nodes.
     pub fn iter(&self) -> impl Iterator<Item = &NodeError> {
         self.0.iter()
     }
@@ -35,13 +35,12 @@ impl NodeErrors {
         self.0.push(NodeError { address: address.to_owned(), error });
     }
 
-    /// What they say, with their addresses.
     pub(crate) fn listed(&self) -> String {
         let texts = self.iter().map(|node| format!("{}: {}", node.address, node.error));
         texts.collect::<Vec<_>>().join("; ")
     }
 
-    /// The kind that so many nodes answered that asking again is of no use, if there is one.
+    /// Returns a permanent error's kind that at least `too_many` nodes reported.
     pub(crate) fn hopeless(&self, too_many: usize) -> Option<ErrorKind> {
         let kinds = self.0.iter().map(|node| node.error.kind());
         kinds.clone().find(|kind| {
@@ -56,7 +55,6 @@ impl NodeErrors {
         })
     }
 
-    /// The error of the quorum: what was wanted, and what each node said.
     pub(crate) fn into_error(self, kind: ErrorKind, what: &str) -> Error {
         if self.0.is_empty() {
             return error(kind, what);

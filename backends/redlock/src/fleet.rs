@@ -1,4 +1,4 @@
-//! The nodes of a quorum, and what their clients share.
+//! The nodes of a quorum, and their clients' shared state.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,11 +17,9 @@ use crate::random::Random;
 use crate::seat::{Next, Seat};
 use crate::tracks::Tracks;
 
-/// How long a node may take to show its certificate before it is given up. Longer than a round
-/// waits: a look that comes late is of use for the next one.
+/// Longer than a round: a late certificate serves the next round.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Independent nodes, and what is known of them.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     pub(crate) nodes: Vec<Arc<dyn Node>>,
@@ -37,7 +35,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// As many nodes as can fail without a quorum being lost.
+    /// Returns the number of nodes that may fail.
     pub(crate) fn spare(&self) -> usize {
         self.nodes.len() - self.quorum
     }
@@ -50,8 +48,8 @@ impl Fleet {
         self.options.clock.now()
     }
 
-    /// What a node that votes must show now. Looks at it first if need be, but begins nothing
-    /// after `until`. An error means that nothing was asked of the node that could count.
+    /// Returns a voting node's certificate. Checks the node if necessary, but sends nothing after `until`. After an
+    /// error, no request that counts was sent.
     pub(crate) async fn certificate(&self, at: usize, until: Instant) -> Result<Certificate> {
         let seat = &self.seats[at];
         match seat.next(self.now()) {
@@ -61,7 +59,6 @@ impl Fleet {
         }
         let too_late = || Error::unavailable("it did not answer in time whether it votes");
         let _looking = timeout_at(until, seat.looking.lock()).await.map_err(|_| too_late())?;
-        // Somebody else may have looked meanwhile.
         match seat.next(self.now()) {
             Next::Ask(certificate) => return Ok(certificate),
             Next::Leave(error) => return Err(error),
@@ -75,13 +72,12 @@ impl Fleet {
         }
     }
 
-    /// Looks at a node, whatever is known of it.
     pub(crate) async fn look(&self, at: usize) -> Result<()> {
         let looked = timeout(LOOK_PATIENCE, self.nodes[at].look()).await;
         self.take_in(at, looked.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
     }
 
-    /// Lets a node vote that showed `seen`.
+    /// Lets a node vote whose certificate was `seen`.
     pub(crate) async fn admit(&self, at: usize, seen: &Certificate) -> Result<()> {
         let admitted = timeout(LOOK_PATIENCE, self.nodes[at].admit(seen)).await;
         self.take_in(at, admitted.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
@@ -97,7 +93,7 @@ impl Fleet {
         match shown {
             Ok(certificate) => {
                 seat.spoke();
-                // One at a time: of two addresses of one server only one gets a seat.
+                // One at a time: of two addresses of one server only one may vote.
                 let _seating = self.seating.lock().unwrap_or_else(PoisonError::into_inner);
                 match self.why_refused(at, &certificate) {
                     Some(why) => seat.refuse(why),
@@ -112,14 +108,13 @@ impl Fleet {
         }
     }
 
-    /// For how long a node that is new here doesn't vote: until every hold that it may have
-    /// forgotten is over, also if its clock is a little slower than this one.
+    /// Returns how long a new node doesn't vote: until all lost holds are over, even with a slightly slow clock.
     fn wait(&self) -> Duration {
         let ttl = self.options.largest_ttl;
         ttl + ttl / 100 + Duration::from_millis(2)
     }
 
-    /// Not for good: whoever runs the fleet may mend it.
+    /// Returns an error that isn't permanent: the operator may correct the setting.
     fn why_of_another_fleet(&self, certificate: &Certificate) -> Option<Error> {
         (certificate.largest_ttl != self.options.largest_ttl).then(|| {
             error(
@@ -141,7 +136,7 @@ impl Fleet {
         if let Some((origin, _)) =
             others().find(|(_, seen)| seen.run != certificate.run && seen.data == certificate.data)
         {
-            // Nobody can tell which of them has its own data.
+            // Either may have lost data.
             let why = |other: usize| {
                 format!(
                     "its data and those of {} are copies of each other, so one of the two has \
@@ -159,7 +154,7 @@ impl Fleet {
         ))
     }
 
-    /// Whether a node's word counts at all.
+    /// Rejects a node that never counts.
     pub(crate) fn check_seat(&self, at: usize) -> Result<()> {
         match self.seats[at].refused() {
             Some(why) => Err(error(ErrorKind::InvalidConfig, why)),
@@ -167,29 +162,25 @@ impl Fleet {
         }
     }
 
-    /// Nothing that is done for `ttl` waits for longer than this, whoever waits for it.
+    /// Returns the limit on each request of a hold.
     pub(crate) fn longest_wait(ttl: Duration) -> Duration {
         ttl.max(Duration::from_secs(1))
     }
 }
 
-/// A node didn't answer in time, and what it was asked may have an effect.
 pub(crate) fn silent(limit: Duration) -> Error {
     Error::indeterminate(format!("it did not answer within {limit:?}"))
 }
 
-/// Whether an error says that the request certainly had no effect.
 pub(crate) fn had_no_effect(error: &Error) -> bool {
     error.kind() != ErrorKind::Indeterminate
 }
 
-/// A request that can't be right for any node.
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
     error(ErrorKind::InvalidInput, message)
 }
 
-/// Asks every node the same, and waits until `is_enough` or the time is up. What a node hasn't
-/// answered by then is an error.
+/// Asks every node, and waits until `is_enough` or `limit`. A missing reply is an error.
 pub(crate) async fn ask_all<T, F>(
     fleet: &Arc<Fleet>,
     limit: Duration,
@@ -204,7 +195,7 @@ where
     let (tells, mut told) = mpsc::unbounded_channel();
     for (at, node) in fleet.nodes.iter().enumerate() {
         let (answer, tells) = (ask(Arc::clone(node)), tells.clone());
-        // In tasks of their own, so that a node that hangs is noticed by its own watchdog.
+        // In tasks, so that the node's own time-out sees a hanging request.
         fleet.runtime.spawn(async move {
             let _ = tells.send((at, answer.await));
         });

@@ -10,47 +10,39 @@
 //! # }
 //! ```
 //!
-//! Three, five or another odd number of Redis servers that know nothing of each other, and no
-//! replicas. A lock is held by whoever more than half of them have it for, with the keys that
-//! [`lockwright_redis`] makes on one. So it outlives the loss of a minority, which no single server
-//! and no replica of one does.
+//! It uses an odd number of independent Redis servers (three, five, …) without replicas. A client holds a lock if
+//! more than half of them store it, with the keys of [`lockwright_redis`]. So a lock survives the loss of a minority.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - Mutual exclusion as long as each node's clock runs evenly, and no more than a minority loses its
-//!   data at a time. It survives clients that crash or are cut off, the loss of a minority for good,
-//!   and restarts with or without data: a node that may have forgotten holds doesn't vote for one
-//!   [largest TTL](Options::largest_ttl), until all of them are over. The nodes' *certificates*
-//!   tell such a node; see [`node`].
-//! - Fences that grow for ever, unless a majority loses its counters **and** the clients' clocks step
-//!   back. Write them beside what the lock protects: it is the fence that stops a holder that was
-//!   paused for longer than its TTL, here as with every lease.
-//! - No order among waiters. A release wakes them; they poll too. Votes that are split end by random
-//!   pauses.
+//! - Mutual exclusion holds while the nodes' clocks run evenly and at most a minority loses data at a time. It survives
+//!   client crashes, partitions, the permanent loss of a minority, and restarts with or without data. A node that may
+//!   have lost holds doesn't vote for one [largest TTL](Options::largest_ttl), until they are over. The nodes'
+//!   *certificates* identify such a node; see [`node`].
+//! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Store them with the
+//!   protected data: only the fence stops a holder that was paused for longer than its TTL.
+//! - Waiters are unordered. A release wakes them, and they poll. Random pauses resolve split votes.
 //!
-//! Not promised:
+//! Not guaranteed:
 //!
-//! - **A clock that jumps.** One node's that is set ahead ends its vote early, and a hold that had a
-//!   bare quorum has none then.
-//! - **Failover.** A replica that takes a node's place has forgotten the last writes. Replicas are
-//!   refused, and a promoted one is a new node.
-//! - Read locks, semaphores, hand-over: a semaphore by majority lets in too many, and no single node
-//!   can hand over what a quorum holds.
+//! - **A clock that jumps.** If a node's clock jumps ahead, a hold with a bare quorum loses it.
+//! - **Failover.** A replica that replaces a node lacks the last writes. Replicas are rejected, and a promoted replica
+//!   is a new node.
+//! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and no single node can hand over
+//!   a quorum's hold.
 //!
-//! A fleet that was just set up grants nothing for one largest TTL, as nobody can tell it from one
-//! that lost everything; [`Redlock::admit`] is for whoever can.
+//! A new fleet grants nothing for one largest TTL, because it looks like a fleet that lost its data. [`Redlock::admit`]
+//! is for operators who are sure that it is new.
 //!
-//! # The argument about Redlock
+//! # The controversy about Redlock
 //!
-//! The algorithm is Salvatore Sanfilippo's: ["Distributed Locks with
-//! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin Kleppmann
-//! objected in ["How to do distributed
-//! locking"](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that it has
-//! no fence, so that a paused client writes after the next one, and that it stands on clocks; to which
-//! the author replied in ["Is Redlock safe?"](http://antirez.com/news/101). Here it has a fence, by a
-//! protocol of its own that is checked as a model (`tests/model`), belief ends ahead of the TTL on a
-//! clock that runs on while the machine sleeps, the delayed restart of the original is enforced and
-//! not left to operators, and what still stands on clocks is said above and in the profile.
+//! The algorithm is by Salvatore Sanfilippo: ["Distributed Locks with
+//! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin Kleppmann objected in
+//! ["How to do distributed locking"](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that
+//! it has no fence against paused clients, and depends on clocks. The author replied in ["Is Redlock
+//! safe?"](http://antirez.com/news/101). This implementation adds fences, by a model-checked protocol (`tests/model`).
+//! A hold ends before its TTL, on a clock that also runs during sleep. The original's delayed restart is enforced. The
+//! guarantees above list the remaining dependence on clocks.
 //!
 //! # How it works
 //!
@@ -62,22 +54,19 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `config.rs`, `options.rs` | URLs and settings |
+//! | `config.rs`, `options.rs` | settings |
 //! | `backend.rs` | the trait |
-//! | `node.rs` | what is asked of one node |
-//! | `redis_node.rs` | a Redis server as a node |
-//! | `fleet.rs` | the nodes, and what their clients share |
-//! | `seat.rs`, `seating.rs` | which nodes vote |
-//! | `round.rs` | a round, its votes and its fence |
-//! | `round/refusal.rs` | what it answers without a quorum |
-//! | `ballot.rs` | one node's part in a round |
-//! | `tracks.rs` | what is known of tokens under way |
-//! | `names.rs` | what is remembered of names |
-//! | `renewal.rs` | renewing and topping up |
-//! | `ending.rs`, `debts.rs` | releases, and those that are owed |
-//! | `wakeup.rs` | what nodes tell unasked |
-//! | `operator.rs`, `doctor.rs` | looking, breaking, and what is wrong |
-//! | `errors.rs` | errors that keep those of the nodes |
+//! | `node.rs`, `redis_node.rs` | requests to one node |
+//! | `fleet.rs` | the nodes, and their clients' shared state |
+//! | `seat.rs`, `seating.rs` | voting status of nodes |
+//! | `round.rs`, `ballot.rs` | a round, and a node's part in it |
+//! | `round/refusal.rs` | results without a quorum |
+//! | `tracks.rs`, `names.rs` | state per token and per name |
+//! | `renewal.rs` | renewal and repair |
+//! | `ending.rs`, `debts.rs` | releases, and pending releases |
+//! | `wakeup.rs` | notifications by nodes |
+//! | `operator.rs`, `doctor.rs` | inspection, breaks, diagnosis |
+//! | `errors.rs` | errors that contain those of the nodes |
 //! | `random.rs` | jitter |
 #![forbid(unsafe_code)]
 
@@ -117,13 +106,12 @@ pub use seating::Standing;
 
 const PROFILE_NAME: &str = "redlock";
 
-/// The shortest TTL that can be asked for.
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 
-/// How often a waiter asks when nothing wakes it.
+/// Poll interval of a waiter without a wake-up.
 const SLOW_POLL: Duration = Duration::from_millis(500);
 
-/// What it promises with these options: what was shown by fault tests, and nothing else.
+/// Returns the guarantees with these options: only those that fault tests have shown.
 pub fn profile(options: &Options) -> Profile {
     let mut profile = Profile::new(PROFILE_NAME);
     profile.reach = Reach::Network;

@@ -1,12 +1,11 @@
-//! What a client remembers of names: the highest fence that it saw, and how often a vote was split.
+//! State per name: the highest fence seen, and the number of split votes in a row.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockwright_core::{Fence, LockName};
 
-/// Names that are remembered. Nothing is unsafe without: a candidate that is too low costs a
-/// write-back, and no more.
+/// Losing this state is safe: a candidate that is too low only costs a write-back.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -19,8 +18,8 @@ struct Memory {
 }
 
 impl Names {
-    /// What to ask the nodes for: above everything seen, and as high as the clock, so that nodes
-    /// that never heard of each other answer the same number.
+    /// Returns the candidate fence: above all fences seen, and at least the clock, so that unrelated nodes reply with
+    /// the same number.
     pub(crate) fn candidate(&self, name: &LockName, micros: u64) -> Fence {
         let highest = self.lock().get(name).map_or(0, |memory| memory.highest);
         Fence::new(micros.max(highest.saturating_add(1)))
@@ -30,7 +29,7 @@ impl Names {
         self.with(name, |memory| memory.highest = memory.highest.max(fence.get()));
     }
 
-    /// How often in a row a vote for this name was split, with this time.
+    /// Counts a split vote. Returns the number in a row.
     pub(crate) fn split(&self, name: &LockName) -> u32 {
         self.with(name, |memory| {
             memory.split_votes = memory.split_votes.saturating_add(1);

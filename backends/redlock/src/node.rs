@@ -1,23 +1,20 @@
-//! One of the independent nodes, as the quorum sees it.
+//! The quorum's interface to one independent node.
 //!
-//! A narrow trait of its own, so that the protocol is one piece of code for real servers and for
-//! simulated ones. It keeps the general trait free of candidates and certificates.
+//! A narrow trait, so that real and simulated servers share the protocol code.
 //!
 //! # Incarnations and certificates
 //!
-//! A node that lost its data must not vote before every hold that it forgot has ended: one largest
-//! TTL. What tells an incarnation of a node's data from the next one is the *certificate*: a value
-//! that stands on the node, under a key of its own, so that it goes when the data go. It names
+//! A node that lost its data must not vote for one largest TTL, until all lost holds have ended. A *certificate*
+//! identifies an incarnation of a node's data. It is a value on the node, so it is lost with the data. It contains
 //!
 //! - the run id of the server, which changes at each restart;
-//! - a random number, new whenever the certificate had gone or couldn't be carried over;
-//! - the largest TTL, which is a constant of the fleet;
-//! - whether the server kept every write when it was written;
+//! - a random number, new if the certificate was lost or couldn't be carried over;
+//! - the largest TTL, a constant of the fleet;
+//! - whether the server persisted every write when the certificate was written;
 //! - whether the node may vote yet ([`Certificate::votes`]).
 //!
-//! Every request that counts towards a quorum carries the certificate that its sender saw, and the
-//! node compares it in the same atomic step: a node that was flushed, or restarted behind a
-//! connection that came back, answers [`Vote::Stranger`] and not a vote.
+//! Every request that counts carries the certificate that the client read, and the node compares it in the same atomic
+//! step. A node that was flushed, or restarted behind an automatic reconnect, replies [`Vote::Stranger`].
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -29,67 +26,64 @@ use lockwright_core::{
 
 pub use lockwright_redis::node::Certificate;
 
-/// What a node says to a claim.
+/// A node's reply to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Vote {
-    /// The node holds the claim's token now, armed for the full TTL.
+    /// The token holds, for the full TTL.
     Yes(Yes),
     /// Another token holds.
     No(No),
-    /// The claim's token was released or broken before, and doesn't come back.
+    /// The token was released or broken before.
     Ended,
-    /// The node's certificate isn't the one that was sent. Nothing was done.
+    /// The certificate sent isn't the node's. Nothing was done.
     Stranger,
 }
 
 /// A vote for a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Yes {
-    /// `max(counter + 1, candidate)`, which is the counter now; or, for a repeat, what the node has
-    /// noted as this hold's fence.
+    /// `max(counter + 1, candidate)`, the new counter; for a repeat, the hold's recorded fence.
     pub fence: Fence,
-    /// Whether the node held the token already.
+    /// Set if the token held already.
     pub repeated: bool,
-    /// For how long the node keeps the hold, where that isn't the TTL asked for: for a broken one.
+    /// Time left of a broken hold.
     pub valid: Option<Duration>,
 }
 
 /// A vote against a claim.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct No {
-    /// When the present hold runs out if nobody renews it; `None` if never.
+    /// Time until the present hold expires; `None` if never.
     pub left: Option<Duration>,
-    /// Who holds.
+    /// The present holder.
     pub holder: Option<Box<Holder>>,
 }
 
 /// One of the independent nodes.
 ///
-/// As with [`DistributedLock`](lockwright_core::DistributedLock), every future may be dropped at
-/// any await point and the request may then still take effect; `Unavailable` means that it
-/// certainly had no effect and never will, and everything else is indeterminate. A node may take
-/// its own time to answer: the per-node time-out is the quorum's business.
+/// Every future may be dropped at any await point, and the request may then still take effect. `Indeterminate` means
+/// that the request may have an effect, now or later; after any other error it has none. The quorum applies a time
+/// limit per node.
 #[async_trait]
 pub trait Node: Debug + Send + Sync + 'static {
-    /// Its address, for people, without secrets.
+    /// Returns the address for display, without secrets.
     fn address(&self) -> &str;
 
-    /// Takes a channel for wake-ups and for breaks.
+    /// Attaches a channel for wake-ups and breaks.
     fn attach(&self, events: Events);
 
-    /// Looks at the server that is there now, and answers its certificate. One that has none, or
-    /// one that can't be carried over, gets a new one, which doesn't vote.
+    /// Returns the current certificate. If it is missing or can't be carried over, the node gets a new one, which
+    /// doesn't vote.
     ///
-    /// A certificate that votes is carried over a restart, and keeps voting, only if the server kept every write before and does so
-    /// now, and wasn't a replica in between.
+    /// It is carried over a restart only if the server persisted every write before and does so now, and wasn't a
+    /// replica in between.
     async fn look(&self) -> Result<Certificate>;
 
-    /// Lets a node vote whose certificate is `seen`, and answers the certificate that is there
-    /// afterwards: if it wasn't `seen` any more, nothing was done.
+    /// Lets the node vote if its certificate is `seen`. Returns the resulting certificate.
     async fn admit(&self, seen: &Certificate) -> Result<Certificate>;
 
-    /// Asks for a vote: one atomic step, idempotent by token. `waits` leaves a mark with the holder
-    /// that somebody is to be told when it goes.
+    /// Requests a vote, atomically and idempotent per token. `waits` marks the current hold, so that its release sends
+    /// a wake-up.
     async fn attempt(
         &self,
         certificate: &Certificate,
@@ -98,28 +92,26 @@ pub trait Node: Debug + Send + Sync + 'static {
         waits: bool,
     ) -> Result<Vote>;
 
-    /// Where the token still holds, and only there: notes `fence` as the hold's own, and raises the
-    /// counter to it. Answers whether it did.
+    /// Records `fence` for the hold and raises the counter to it, if the token still holds. Returns whether it did.
     async fn raise(&self, certificate: &Certificate, claim: &Claim, fence: Fence) -> Result<bool>;
 
-    /// Re-arms holds to their full TTL, each one that its token still has: one outcome for each, or
-    /// `None` if the certificate isn't the one that was sent.
+    /// Renews holds for their full TTL. Returns an outcome each, or `None` if the certificate differs.
     async fn renew(
         &self,
         certificate: &Certificate,
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>>;
 
-    /// Ends a hold, or an attempt that was never answered. Certificates don't matter here.
+    /// Ends a hold, or an attempt without a reply, with any certificate.
     async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended>;
 
-    /// Who holds `name` here.
+    /// Returns the holder of `name` on this node.
     async fn inspect(&self, name: &LockName) -> Result<Inspection>;
 
-    /// The names that are held here, page by page, in the order of their bytes.
+    /// Lists the names held on this node, in byte order.
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page>;
 
-    /// An operator's forced release here.
+    /// Releases a lock by force, on this node.
     async fn break_lock(
         &self,
         name: &LockName,
@@ -129,6 +121,6 @@ pub trait Node: Debug + Send + Sync + 'static {
         reason: &str,
     ) -> Result<Broken>;
 
-    /// What is wrong with this node.
+    /// Diagnoses this node.
     async fn doctor(&self) -> Result<Vec<Finding>>;
 }

@@ -1,7 +1,6 @@
-//! What an operator sees and does: what a quorum holds, and nothing less.
+//! Inspection and breaks by operators.
 //!
-//! While nodes don't answer, a hold that a quorum may still have is shown, so that a listing lacks
-//! none.
+//! A hold is shown if it has a quorum, or may have one with silent nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,13 +14,12 @@ use lockwright_core::{
 use crate::errors::{NodeErrors, error};
 use crate::fleet::{Fleet, ask_all};
 
-/// How long an operator waits for the nodes.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long an operator waits for a page of a listing, which is a walk over all keys of a node.
+/// A page of a listing walks all keys of a node.
 const LISTING_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a break of "whoever holds" looks again when the holder has changed meanwhile.
+/// Attempts to break a hold while the holder changes.
 const BREAK_TRIES: usize = 10;
 
 pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspection> {
@@ -35,7 +33,7 @@ pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspe
         let shown: Vec<&Inspection> =
             answers.iter().flatten().filter_map(|answer| answer.as_ref().ok()).collect();
         let free = shown.iter().filter(|shown| shown.holders.is_empty()).count();
-        // Then nobody else can have one.
+        // No other token can have a quorum.
         let has_quorum = |votes: &Votes| votes.nodes >= fleet.quorum;
         free >= fleet.quorum || votes(&shown).values().any(has_quorum)
     };
@@ -44,7 +42,6 @@ pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspe
     Ok(merge(fleet, name.clone(), &shown.iter().collect::<Vec<_>>()))
 }
 
-/// Those that answered, if they are a quorum.
 fn enough<T>(fleet: &Fleet, answers: Vec<Result<T>>, what: &str) -> Result<Vec<T>> {
     let mut errors = NodeErrors::default();
     let mut good = Vec::new();
@@ -67,12 +64,11 @@ fn enough<T>(fleet: &Fleet, answers: Vec<Result<T>>, what: &str) -> Result<Vec<T
     Err(errors.into_error(kind, &what))
 }
 
-/// What the nodes that answered show of one holder.
+/// Replies that show the same holder.
 #[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Votes {
-    /// The highest that one of them shows.
+    /// The highest among them.
     fence: Option<Fence>,
-    /// How many they are.
     nodes: usize,
 }
 
@@ -86,16 +82,14 @@ fn votes(shown: &[&Inspection]) -> HashMap<Option<Token>, Votes> {
     all
 }
 
-/// The one that has a quorum, or may have one with the nodes that didn't answer. Of several, that with the highest
-/// fence: nodes that missed a release still show a hold that is over, and there may be more of these than of those
-/// that answered for the next one, whose fence is above it.
+/// Returns the token that has a quorum, or may have one. Of several, the highest fence counts: nodes that missed a
+/// release still show an ended hold, perhaps more nodes than show its successor.
 fn holder(fleet: &Fleet, shown: &[&Inspection]) -> Option<Option<Token>> {
     let silent = fleet.nodes.len() - shown.len();
     let may_hold = votes(shown).into_iter().filter(|(_, it)| it.nodes + silent >= fleet.quorum);
     Some(may_hold.max_by(|(_, one), (_, other)| one.cmp(other))?.0)
 }
 
-/// What the nodes that answered show, as one.
 fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
     let mut merged = Inspection::free(name);
     merged.fence = shown.iter().filter_map(|shown| shown.fence).max();
@@ -105,7 +99,7 @@ fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
         .flat_map(|shown| &shown.holders)
         .filter(|holder| holder.token == token)
         .collect();
-    // A quorum has it until too few do.
+    // The quorum exists until too few nodes have it.
     holders.sort_by_key(|holder| std::cmp::Reverse(holder.remaining.unwrap_or(Duration::MAX)));
     let last = holders[fleet.quorum.min(holders.len()) - 1];
     let mut holder = last.clone();
@@ -115,7 +109,7 @@ fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
     merged
 }
 
-/// One page: all names up to the first name behind which a node has more than it showed.
+/// Lists all names up to the first page end of any node.
 pub(crate) async fn list(fleet: &Arc<Fleet>, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let limit = LISTING_PATIENCE;
     let prefix = prefix.to_owned();
@@ -156,7 +150,7 @@ pub(crate) async fn break_lock(
     for _ in 0..BREAK_TRIES {
         let target = match seen {
             Seen::Token(_) => seen,
-            // All nodes are to break the same one.
+            // All nodes must break the same hold.
             Seen::Any => match inspect(fleet, name).await?.holders.first() {
                 None => return Ok(Broken::NotHeld),
                 Some(holder) => holder.token.map_or(Seen::Any, Seen::Token),
@@ -187,7 +181,7 @@ async fn break_one(
     };
     let answers = ask_all(fleet, limit, ask, |_| false).await;
     let mut broken = Broken::NotHeld;
-    // A few nodes that don't answer can't keep it; too many can, and may break it yet.
+    // Few silent nodes can't keep the hold; too many can, and may still break it.
     let done = answers.iter().flatten().filter(|answer| **answer != Broken::NotHeld).count();
     let answers = enough(fleet, answers, "answered the break").map_err(|cause| {
         let kind = if cause.is_transient() { ErrorKind::Indeterminate } else { cause.kind() };
@@ -195,8 +189,7 @@ async fn break_one(
     })?;
     let silent = fleet.nodes.len() - answers.len();
     if done + silent < fleet.quorum {
-        // Votes that no quorum shares are no hold: those of a claim that failed, or what a release that is
-        // under way hasn't yet taken back.
+        // Votes of a failed claim, or of a release in progress.
         return Ok(Broken::NotHeld);
     }
     for answer in answers {

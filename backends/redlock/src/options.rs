@@ -1,5 +1,3 @@
-//! What can be set about a quorum.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,7 +6,7 @@ use lockwright_core::{Clock, Error, Result};
 
 use crate::{PROFILE_NAME, SHORTEST_TTL};
 
-/// What can be set about a quorum, beside its nodes.
+/// Options of a quorum.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(crate) node_timeout: Option<Duration>,
@@ -31,45 +29,42 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How long a round waits for a node. By default a two-hundredth of the TTL, at least 5 ms and
-    /// at most 50 ms: far below the TTL, so that a node that hangs costs little of it. Set it on
-    /// networks, or machines, where a round trip may take longer. No TTL can then be shorter than
-    /// twice as long.
+    /// Sets how long a round waits for a node. Default: TTL / 200, within 5 ms and 50 ms. Increase it if round trips
+    /// may take longer. TTLs must be at least twice this value.
     #[must_use]
     pub fn node_timeout(mut self, limit: Duration) -> Self {
         self.node_timeout = Some(limit);
         self
     }
 
-    /// The largest TTL that any client of these nodes may ask for; 60 s by default. It is a
-    /// constant of the fleet: every client must set the same, and it is noted on the nodes. A node
-    /// that lost its data doesn't vote for so long.
+    /// Sets the largest TTL of all clients; 60 s by default. It must be equal for all clients, and is recorded on the
+    /// nodes. A node that lost its data doesn't vote for so long.
     #[must_use]
     pub fn largest_ttl(mut self, ttl: Duration) -> Self {
         self.largest_ttl = ttl;
         self
     }
 
-    /// The clock by which a node that is new here is waited for. For tests.
+    /// Sets the clock for the wait of new nodes. For tests.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Where the jitter of retries begins, so that a simulation can be repeated. Random by default.
+    /// Sets the seed of the jitter, for repeatable simulations.
     #[must_use]
     pub fn jitter_seed(mut self, seed: u64) -> Self {
         self.jitter_seed = Some(seed);
         self
     }
 
-    /// The clock that candidates for fences are taken from, in microseconds. For simulations.
+    /// Sets the clock, in µs, for candidate fences. For simulations.
     #[doc(hidden)]
     #[must_use]
     pub fn wall_clock(mut self, micros: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
@@ -94,13 +89,11 @@ impl Options {
         Ok(())
     }
 
-    /// The shortest TTL that can be asked for: what is shorter could be over when its round is,
-    /// with the writing back of the fence.
+    /// Returns the shortest permitted TTL: the round and its write-back must not outlast it.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         self.node_timeout.map_or(SHORTEST_TTL, |limit| SHORTEST_TTL.max(limit.saturating_mul(2)))
     }
 
-    /// How long a request for a hold of `ttl` waits for a node.
     pub(crate) fn patience(&self, ttl: Duration) -> Duration {
         const SHORTEST: Duration = Duration::from_millis(5);
         const LONGEST: Duration = Duration::from_millis(50);

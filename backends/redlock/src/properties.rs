@@ -1,4 +1,4 @@
-//! Whatever stands in a URL, nothing panics, and errors are clear.
+//! Property tests: no URL causes a panic, and errors are clear.
 
 use lockwright_properties::{assert_clear, texts, urls_with_secrets};
 

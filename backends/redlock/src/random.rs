@@ -1,4 +1,4 @@
-//! Jitter that can be repeated: SplitMix64, by its published constants.
+//! Repeatable jitter: SplitMix64 with its published constants.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,7 +18,6 @@ impl Random {
         })))
     }
 
-    /// A random time below `limit`.
     pub(crate) fn below(&self, limit: Duration) -> Duration {
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
         let mut bits = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);

@@ -1,5 +1,3 @@
-//! A Redis server as a node: `lockwright_redis` does the work.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -18,12 +16,12 @@ pub struct RedisNode {
 }
 
 impl RedisNode {
-    /// The server that `config` leads to, of a fleet with this largest TTL. It is connected to in
-    /// the background: one that isn't there is no error.
+    /// Creates the node at `config`, in a fleet with this largest TTL. It connects in the background; an unreachable
+    /// node is no error.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the settings can't be right, or
-    /// there is no tokio runtime.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the settings are invalid, or there is no tokio
+    /// runtime.
     pub fn new(config: lockwright_redis::Config, largest_ttl: Duration) -> Result<Self> {
         let node = redis::Node::new(config, largest_ttl)?;
         let address = short(node.address());
@@ -31,8 +29,7 @@ impl RedisNode {
     }
 }
 
-/// Host and port of a URL, which is what tells the nodes of a fleet apart: a server with several
-/// databases has one vote only.
+/// Returns host and port, which identify a node: a server has one vote, whatever the database.
 fn short(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     if scheme.contains("unix") {

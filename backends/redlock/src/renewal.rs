@@ -1,5 +1,5 @@
-//! Renewals: one request per node for the whole batch. A hold that a quorum renewed is topped up on
-//! the nodes that lack it; one that less than a quorum has is not, as that would revive it.
+//! Renewals: one request per node for the whole batch. A hold that a quorum renewed is repaired on the other nodes.
+//! Without a quorum, a repair would revive a lost hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,6 @@ use crate::tracks::{Before, Nodes, Track};
 
 type Outcomes = Result<Vec<RenewalOutcome>>;
 
-/// Renews a batch.
 pub(crate) async fn renew(fleet: &Arc<Fleet>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let Some(shortest) = holds.iter().map(|hold| hold.claim.ttl).min() else {
         return Ok(Vec::new());
@@ -26,14 +25,13 @@ pub(crate) async fn renew(fleet: &Arc<Fleet>, holds: &[Renew<'_>]) -> Result<Vec
     let (tells, answer) = oneshot::channel();
     let limit = fleet.options.patience(shortest).min(Renew::time_to_answer(holds));
     let count = Count::begin(fleet, claims, limit);
-    // What is late is heard there: a node that lacks a hold is topped up whenever it says so.
+    // Continues after the reply: a late reply may show that a node lacks a hold.
     fleet.runtime.spawn(count.run(tells));
     answer
         .await
         .unwrap_or_else(|_| Err(error(ErrorKind::Indeterminate, "this client's runtime has gone")))
 }
 
-/// What the nodes say of a batch.
 struct Count {
     fleet: Arc<Fleet>,
     claims: Arc<Vec<Claim>>,
@@ -81,7 +79,7 @@ impl Count {
         let tracks: Vec<Option<Arc<Track>>> =
             (0..self.claims.len()).map(|hold| self.renewed(hold)).collect();
         let _ = tells.send(self.answer());
-        // Each node ends by itself, at the latest when it has been silent for long.
+        // Each node's task ends, at the latest by its time-out.
         for at in 0..self.fleet.nodes.len() {
             self.top_up(at, &tracks);
         }
@@ -91,7 +89,7 @@ impl Count {
         }
     }
 
-    /// Has a node hold what a quorum holds and it doesn't, in the background.
+    /// Repairs holds on a node, in the background.
     fn top_up(&self, at: usize, tracks: &[Option<Arc<Track>>]) {
         let holds = tracks.iter().zip(&self.tallies).zip(self.claims.iter());
         for ((track, tally), claim) in holds {
@@ -116,7 +114,7 @@ impl Count {
                 for ((claim, tally), outcome) in holds.zip(outcomes) {
                     let track = self.fleet.tracks.known(claim.token);
                     if track.is_some_and(|track| track.is_leaving(at)) {
-                        // A late vote for a round that failed, before the release that follows it.
+                        // A late vote of a failed round, before its release.
                         tally.add(at, RenewalOutcome::NotHeld(Reason::Gone));
                     } else {
                         tally.add(at, outcome);
@@ -127,7 +125,7 @@ impl Count {
         }
     }
 
-    /// Remembers that a hold goes on, if it does.
+    /// Keeps the track of a renewed hold.
     fn renewed(&self, hold: usize) -> Option<Arc<Track>> {
         let (fleet, claim) = (&self.fleet, &self.claims[hold]);
         let outcome = self.tallies[hold].outcome(fleet)?;
@@ -160,7 +158,6 @@ impl Count {
     }
 }
 
-/// What the nodes say of one hold.
 #[derive(Debug, Default)]
 struct Tally {
     renewed: Nodes,
@@ -182,14 +179,14 @@ impl Tally {
         }
     }
 
-    /// What became of the hold, as soon as that can't change any more.
+    /// Returns the hold's outcome once it is final.
     fn outcome(&self, fleet: &Fleet) -> Option<RenewalOutcome> {
         if self.renewed.count() >= fleet.quorum {
             return Some(RenewalOutcome::Renewed { valid: self.valid });
         }
         let (broken, gone) = (self.broken.count(), self.gone.count());
         (broken + gone > fleet.spare()).then(|| {
-            // It may have stood on few more nodes than those that were told to break it.
+            // The other nodes may have had it on few more than those that broke it.
             let reason = if broken > 0 { Reason::Broken } else { Reason::Gone };
             RenewalOutcome::NotHeld(reason)
         })
@@ -214,14 +211,13 @@ async fn renew_at(fleet: &Fleet, at: usize, claims: &[Claim], until: Instant) ->
     Err(Error::unavailable("it could not be asked in time"))
 }
 
-/// One hold that a node is to hold, too.
 struct TopUp {
     fleet: Arc<Fleet>,
     at: usize,
     claim: Claim,
     track: Arc<Track>,
     fence: Fence,
-    /// When the renewal that a quorum answered is over. Afterwards it would not be a top-up.
+    /// The end of the renewed hold. Later it would be a new hold.
     until: BootInstant,
 }
 
@@ -253,7 +249,7 @@ impl TopUp {
         if self.fleet.now() >= self.until {
             return Ok(Vote::Ended);
         }
-        // Not after its release, which wouldn't know of it.
+        // A release doesn't cover later requests.
         let before = track.send(self.at);
         if before == Before::Ended {
             return Ok(Vote::Ended);

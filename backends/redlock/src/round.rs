@@ -1,4 +1,4 @@
-//! One round of an acquire: every node is asked at once, and a quorum decides.
+//! One round of an acquire: all nodes are asked in parallel, and a quorum decides.
 //!
 //! ```text
 //! ask all --a quorum said yes, with one and the same fence----------------------> granted
@@ -6,22 +6,19 @@
 //!         --a quorum can't come about any more, or the nodes' time is up--------> given back
 //! ```
 //!
-//! There is never a second round inside one acquire: its deadline is reckoned from the instant at
-//! which the only one began.
+//! An acquire has only one round, because its deadline counts from the round's start.
 //!
-//! # What is given back
+//! # Releases after a failed round
 //!
-//! A round that fails ends its claim on every node that said yes or hasn't said: the latter with a
-//! tombstone, as the request may come yet. One that said no, or certainly did nothing, has nothing.
-//! What a node doesn't answer is owed to it (`debts.rs`).
+//! A failed round ends its claim on every node that said yes or didn't reply; the latter get a tombstone, because the
+//! request may still take effect. Unanswered releases become pending (`debts.rs`).
 //!
 //! # The fence
 //!
-//! A node answers `max(its counter + 1, candidate)`. If a quorum has one number, the next quorum has
-//! a node in common with it and so answers a larger one. Otherwise the highest is noted by those
-//! who answered less, as long as they still hold the token; and only when a quorum has it, it is
-//! believed. Where a quorum answers that it holds the token already, the number is theirs: a repeat
-//! is the same hold with the same fence.
+//! A node replies with `max(its counter + 1, candidate)`. If a quorum has the same number, the next quorum shares a
+//! node with it and gets a larger one. Otherwise nodes with smaller numbers record the highest one, if the token still
+//! holds there, and the fence is valid only when a quorum has it. If a quorum replies that the token held already, its
+//! number counts: a repeat has the same fence.
 
 mod refusal;
 
@@ -38,7 +35,6 @@ use crate::fleet::Fleet;
 use crate::node::{No, Vote, Yes};
 use crate::tracks::{Nodes, Track};
 
-/// Asks every node once.
 pub(crate) async fn acquire(fleet: &Arc<Fleet>, claim: &Claim, waits: bool) -> Result<Attempt> {
     let candidate = fleet.names.candidate(&claim.name, fleet.options.wall_clock.micros());
     if candidate > Fence::MAX {
@@ -64,7 +60,7 @@ pub(crate) async fn acquire(fleet: &Arc<Fleet>, claim: &Claim, waits: bool) -> R
     }
 }
 
-/// The nodes that have fallen silent, if there can be a quorum without them.
+/// Returns the silent nodes, unless a quorum needs them.
 fn not_waited_for(fleet: &Fleet) -> Nodes {
     let mut silent = Nodes::default();
     let all = 0..fleet.nodes.len();
@@ -80,17 +76,15 @@ fn exhausted() -> Error {
     )
 }
 
-/// What the votes say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Votes {
     /// A quorum has this fence.
     Agree(Fence),
-    /// A quorum said yes, with different fences.
+    /// A quorum with different fences.
     Differ,
     TooFew,
 }
 
-/// What is known of one node.
 #[derive(Debug)]
 enum Answer {
     Yes { yes: Yes, noted: Fence, given_back: bool },
@@ -111,10 +105,10 @@ struct Round<'f> {
     answers: Vec<Option<Answer>>,
     /// Errors of nodes that had voted.
     afterwards: NodeErrors,
-    /// Nodes that have answered that nothing of the claim is left on them.
+    /// Nodes that confirmed that nothing is left.
     given_back: Nodes,
     timed_out: bool,
-    /// Nodes that are asked, and not waited for.
+    /// Asked, but not waited for.
     silent: Nodes,
 }
 
@@ -157,7 +151,6 @@ impl<'f> Round<'f> {
         }
     }
 
-    /// Waits for votes, but not longer than they are of use.
     async fn votes(&mut self) -> Votes {
         let until = self.begun + self.limit;
         loop {
@@ -171,8 +164,6 @@ impl<'f> Round<'f> {
         }
     }
 
-    /// Takes one report: also one that has come just before the time was up. Answers whether there
-    /// was any.
     async fn hear(&mut self, until: Instant) -> bool {
         match timeout_at(until, self.reports.recv()).await {
             Ok(Some((at, report))) => {
@@ -244,13 +235,13 @@ impl<'f> Round<'f> {
         })
     }
 
-    /// Those that have not answered, and may yet in time.
+    /// Returns the nodes without a reply that are waited for.
     fn awaited(&self) -> impl Iterator<Item = usize> {
         let unanswered = self.answers.iter().enumerate().filter(|(_, answer)| answer.is_none());
         unanswered.map(|(at, _)| at).filter(|at| !self.silent.contains(*at))
     }
 
-    /// How many have noted the fence that most have, and which that is.
+    /// Returns the most frequent recorded fence, and its count.
     fn most_noted(&self) -> (usize, Option<Fence>) {
         let mut numbers: Vec<Fence> = self.yes().map(|(_, _, noted)| noted).collect();
         numbers.sort_unstable();
@@ -265,13 +256,13 @@ impl<'f> Round<'f> {
         match self.most_noted() {
             (most, Some(fence)) if most >= quorum => Some(Votes::Agree(fence)),
             _ if yes + to_come < quorum => Some(Votes::TooFew),
-            // No number can get a quorum any more by itself.
+            // Without a write-back, no number can get a quorum.
             (most, _) if yes >= quorum && most + to_come < quorum => Some(Votes::Differ),
             _ => None,
         }
     }
 
-    /// Has the fence noted by all who said yes. Answers it when a quorum has it.
+    /// Records the highest fence on all nodes that said yes. Returns it once a quorum has it.
     async fn write_back(&mut self) -> Option<Fence> {
         let quorum = self.fleet.quorum;
         let repeated = || self.yes().filter(|(_, yes, _)| yes.repeated);
@@ -306,13 +297,12 @@ impl<'f> Round<'f> {
         granted
     }
 
-    /// The claim holds since an earlier round, and is believed: what it has stays.
+    /// Returns whether the claim holds from an earlier round.
     fn is_a_repeat(&self) -> bool {
         self.track.fence().is_some()
     }
 
-    /// Gives back what it got, and waits until the nodes have taken it, if they do in time. What
-    /// hasn't been answered yet goes on in the nodes' tasks.
+    /// Gives back the votes, and waits briefly for confirmation. The nodes' tasks continue.
     async fn give_back(&mut self) {
         if self.is_a_repeat() {
             self.verdict.send_replace(Verdict::Abandoned);
@@ -321,7 +311,7 @@ impl<'f> Round<'f> {
         self.track.leave(self.left_behind());
         self.verdict.send_replace(Verdict::Failed);
         let until = Instant::now() + self.limit;
-        // Most of those that the round didn't wait for are just about to answer.
+        // Most of the other replies are about to arrive.
         let moment = Instant::now() + self.limit / 4;
         loop {
             let owing = self
@@ -341,7 +331,7 @@ impl<'f> Round<'f> {
         }
     }
 
-    /// The nodes at which the claim may hold now, or later.
+    /// Returns the nodes at which the claim may hold now or later.
     fn left_behind(&self) -> Nodes {
         let mut nodes = self.track.in_doubt();
         self.yes().for_each(|(at, ..)| nodes.add(at));

@@ -1,4 +1,4 @@
-//! Whether a node may vote, as far as this client knows.
+//! Voting status of a node, in this client's view.
 //!
 //! ```text
 //! unknown --look--> voting              its certificate says so
@@ -19,24 +19,22 @@ use lockwright_core::{BootInstant, Error, ErrorKind};
 use crate::errors::error;
 use crate::node::Certificate;
 
-/// How often a node that doesn't vote is looked at, at most.
+/// Minimum interval between checks of a non-voting node.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// One node's seat.
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     state: Mutex<Inner>,
-    /// Held by whoever looks at the node.
     pub(crate) looking: tokio::sync::Mutex<()>,
-    /// Whether a round waited for it in vain, and it has said nothing since.
+    /// A round timed out on it, and it hasn't replied since.
     is_silent: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The certificate that didn't vote when it was seen last, and when it was seen first. Kept
-    /// while the node can't be reached: it is the same incarnation as long as the text is.
+    /// The latest non-voting certificate, and when it was first seen. Kept while the node is unreachable: an equal text
+    /// is the same incarnation.
     first_seen: Option<(String, BootInstant)>,
 }
 
@@ -44,7 +42,7 @@ struct Inner {
 enum State {
     #[default]
     Unknown,
-    /// A look failed with what won't be otherwise soon.
+    /// The error won't disappear soon.
     Failed {
         kind: ErrorKind,
         why: String,
@@ -59,27 +57,21 @@ enum State {
     Refused(String),
 }
 
-/// What is to be done for a vote of a node.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Ask for it.
     Ask(Certificate),
-    /// Look at the node first.
     Look,
-    /// Let it vote: its time is over.
     Admit(Certificate),
-    /// Nothing: it doesn't vote.
     Leave(Error),
 }
 
 impl Seat {
-    /// A round waited for it in vain. The next one asks it too, but doesn't wait for it: so a node
-    /// that hangs costs its time-out once, and not in front of each refusal.
+    /// Records a time-out. The next round doesn't wait for the node, so that it costs one time-out, not one per
+    /// refusal.
     pub(crate) fn fell_silent(&self) {
         self.is_silent.store(true, Ordering::Relaxed);
     }
 
-    /// It answered something.
     pub(crate) fn spoke(&self) {
         self.is_silent.store(false, Ordering::Relaxed);
     }
@@ -105,7 +97,7 @@ impl Seat {
         }
     }
 
-    /// The node answered this certificate; `wait` is for how long a new one doesn't vote.
+    /// Records a certificate. `wait` is how long a new one doesn't vote.
     pub(crate) fn seen(&self, certificate: Certificate, now: BootInstant, wait: Duration) {
         let mut inner = self.inner();
         if matches!(inner.state, State::Refused(_)) {
@@ -126,7 +118,7 @@ impl Seat {
         inner.state = State::Waiting { certificate, until: since + wait, looked: now };
     }
 
-    /// A look failed. One that can be mended by nothing but a change isn't repeated at once.
+    /// Records a failed check. Permanent errors delay the next one.
     pub(crate) fn failed(&self, error: &Error, now: BootInstant) {
         let mut inner = self.inner();
         if matches!(inner.state, State::Refused(_)) {
@@ -139,7 +131,7 @@ impl Seat {
         };
     }
 
-    /// The certificate that was sent isn't there any more.
+    /// Records that this certificate isn't the node's any more.
     pub(crate) fn stranger(&self, sent: &Certificate) {
         let mut inner = self.inner();
         if matches!(&inner.state, State::Voting(present) if present.text == sent.text) {
@@ -147,12 +139,10 @@ impl Seat {
         }
     }
 
-    /// It gets no vote, ever.
     pub(crate) fn refuse(&self, why: impl Display) {
         self.inner().state = State::Refused(why.to_string());
     }
 
-    /// The certificate that is there, as far as is known.
     pub(crate) fn certificate(&self) -> Option<Certificate> {
         match &self.inner().state {
             State::Voting(certificate) | State::Waiting { certificate, .. } => {
@@ -162,7 +152,7 @@ impl Seat {
         }
     }
 
-    /// Why it gets no vote, if that is for good, or until somebody sets it up otherwise.
+    /// Returns why the node doesn't vote, if the operator must change that.
     pub(crate) fn refused(&self) -> Option<String> {
         match &self.inner().state {
             State::Refused(why) => Some(why.clone()),
@@ -177,7 +167,7 @@ impl Seat {
         matches!(self.inner().state, State::Voting(_))
     }
 
-    /// How long a node that waits has yet to.
+    /// Returns a waiting node's remaining wait.
     pub(crate) fn waits(&self, now: BootInstant) -> Option<Duration> {
         match &self.inner().state {
             State::Waiting { until, .. } => Some(until.saturating_since(now)),
@@ -225,7 +215,7 @@ mod tests {
         assert!(matches!(seat.next(START), Next::Look));
         seat.seen(certificate("a", false), START, WAIT);
         assert!(leaves(&seat.next(START)));
-        // It is looked at now and then, which doesn't begin the wait anew; nor does its absence.
+        // Neither checks nor unavailability restart the wait.
         assert!(matches!(seat.next(START + LOOK_AGAIN), Next::Look));
         seat.seen(certificate("a", false), START + WAIT / 2, WAIT);
         seat.failed(&Error::unavailable("down"), START + WAIT / 2);
@@ -241,7 +231,7 @@ mod tests {
         seat.seen(certificate("b", false), START + WAIT / 2, WAIT);
         assert!(!matches!(seat.next(START + WAIT), Next::Admit(_)));
         assert!(matches!(seat.next(START + WAIT * 3 / 2), Next::Admit(_)));
-        // Also the first one, if it comes back: another may have been voting in between.
+        // Another incarnation may have voted in between.
         seat.seen(certificate("a", false), START + WAIT, WAIT);
         assert!(!matches!(seat.next(START + WAIT * 3 / 2), Next::Admit(_)));
     }

@@ -1,4 +1,4 @@
-//! Looking at all nodes: when connecting, and for who sets up a fleet.
+//! Checks of all nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,44 +11,42 @@ use crate::Redlock;
 use crate::errors::{NodeErrors, error};
 use crate::fleet::Fleet;
 
-/// How long connecting waits for a quorum.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long connecting waits for the others once it has a quorum.
+/// Wait for further nodes after a quorum.
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// Whether a node votes.
+/// A node's voting status.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Standing {
-    /// It does.
+    /// It votes.
     Votes,
-    /// It is new here: it votes in this time, if nobody [admits](Redlock::admit) it before.
+    /// It is new: it votes after this time, or once [admitted](Redlock::admit).
     New(Duration),
-    /// It never will, and why.
+    /// It never votes, for this reason.
     Refused(String),
     /// It doesn't answer.
     Down(Error),
 }
 
 impl Redlock {
-    /// Connects to the nodes of a URL, and looks at them. The URL is as [`Config`](crate::Config)
-    /// has it. Nodes that don't answer are no error as long as a quorum does.
+    /// Connects to the nodes of a URL (see [`Config`](crate::Config)), and checks them. Unreachable nodes are no error
+    /// if a quorum answers.
     ///
     /// # Errors
-    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed; there are too few nodes
-    ///   or an even number of them; two are one server; one is a replica, or of a fleet with another
-    ///   largest TTL; or there is no tokio runtime.
-    /// - [`Denied`](ErrorKind::Denied): the nodes want a password, or refuse this one.
+    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed; there are too few nodes or an even number;
+    ///   two are one server; one is a replica, or has another largest TTL; or there is no tokio runtime.
+    /// - [`Denied`](ErrorKind::Denied): a password is missing or wrong.
     /// - [`Unavailable`](ErrorKind::Unavailable): less than a quorum answers.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing behind but certificates.
+    /// Dropping the future leaves nothing but certificates.
     pub async fn connect(url: &str) -> Result<Self> {
         crate::Config::new(url)?.connect().await
     }
 
-    /// Looks at each node: its address, and whether it votes.
+    /// Checks each node. Returns its address and status.
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -57,12 +55,11 @@ impl Redlock {
         self.standings_after(looked)
     }
 
-    /// Lets those nodes vote that are new here, and answers how all of them stand then. For a fleet
-    /// that was just set up, on which nobody can hold a lock: after a loss of data it lets a second
-    /// holder in.
+    /// Lets new nodes vote at once. Returns each address and status. Only for a new fleet: after a loss of data this
+    /// admits a second holder.
     ///
     /// # Cancel safety
-    /// May be dropped: some of the nodes may vote then, and others not.
+    /// Some nodes may vote then.
     pub async fn admit(&self) -> Vec<(String, Standing)> {
         let mut looked = look(&self.fleet, usize::MAX).await;
         for (at, looked) in looked.iter_mut().enumerate() {
@@ -74,11 +71,11 @@ impl Redlock {
         self.standings_after(looked)
     }
 
-    /// Waits until every node that can be reached votes, and answers how all of them stand then. For
-    /// who starts a fleet: only a client that stays for one largest TTL sees a new node's time out.
+    /// Waits until every reachable node votes. Returns each address and status. Only a client that runs for one largest
+    /// TTL sees the end of a new node's wait.
     ///
     /// # Cancel safety
-    /// May be dropped; what was waited is kept by this value.
+    /// This value keeps the elapsed wait.
     pub async fn wait_for_nodes(&self) -> Vec<(String, Standing)> {
         let fleet = &self.fleet;
         loop {
@@ -111,7 +108,6 @@ impl Redlock {
         looked.into_iter().enumerate().map(standing).collect()
     }
 
-    /// Looks at the nodes for the first time.
     pub(crate) async fn look_at_all(&self) -> Result<()> {
         let fleet = &self.fleet;
         let looked = look(fleet, fleet.quorum).await;
@@ -148,8 +144,7 @@ impl Redlock {
     }
 }
 
-/// Looks at all nodes at once. When so many as are `enough` could be looked at, the others have a
-/// moment yet.
+/// Checks all nodes. After `enough` successes, waits only briefly for the others.
 async fn look(fleet: &Arc<Fleet>, enough: usize) -> Vec<Result<()>> {
     let (tells, mut told) = mpsc::unbounded_channel();
     for at in 0..fleet.nodes.len() {

@@ -1,12 +1,10 @@
-//! What a client remembers of tokens while something of theirs is on its way.
+//! State of each token's requests in flight.
 //!
-//! A token may be asked for more than once: a waiter keeps its own until it is granted. Its
-//! requests to one node must not overtake each other there: a release of one round that came after
-//! the vote of the next would take away what the next counted. So each token has a *lane* to each
-//! node, which a round's business with that node keeps until it is over.
+//! A waiter may request a token several times. Its requests to one node must not overtake each other: a late release of
+//! one round would revoke the next round's vote. So each token has a *lane* (a lock) per node, which a round holds
+//! until it is done with that node.
 //!
-//! A request whose answer is missing leaves its node *in doubt*: it may still be carried out there,
-//! so the release goes there with a tombstone.
+//! A request without a reply leaves its node *in doubt*: it may still take effect, so the release has a tombstone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,12 +13,11 @@ use std::time::Duration;
 use lockwright_core::{BootInstant, Fence, Token};
 use tokio::sync::Mutex as AsyncMutex;
 
-/// Some nodes of a fleet, by their places.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Nodes(u64);
 
 impl Nodes {
-    /// As many as there can be in a fleet.
+    /// Maximum number of nodes in a fleet.
     pub(crate) const MOST: usize = 63;
 
     pub(crate) fn add(&mut self, at: usize) {
@@ -44,7 +41,6 @@ impl Nodes {
     }
 }
 
-/// One token's way through the fleet.
 #[derive(Debug)]
 pub(crate) struct Track {
     state: Mutex<State>,
@@ -55,26 +51,22 @@ pub(crate) struct Track {
 struct State {
     fence: Option<Fence>,
     in_doubt: Nodes,
-    /// Those that a failed round gave back, or has yet to, for all that is known here.
+    /// Nodes with a due release of a failed round.
     leaving: Nodes,
     ended: bool,
 }
 
-/// The way of a token to a node.
+/// A token's state on one node.
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
-    /// A release with a tombstone went there, or is owed: the token is of no more use there.
+    /// Set after a release with a tombstone, sent or pending.
     pub(crate) is_closed: bool,
 }
 
-/// What a request finds that is about to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// All earlier ones were answered.
     Clear,
-    /// An earlier one wasn't.
     InDoubt,
-    /// The token was released.
     Ended,
 }
 
@@ -87,8 +79,8 @@ impl Track {
         &self.lanes[at]
     }
 
-    /// A request that may make a hold is about to be sent. Not for a token that was released: its
-    /// release has already chosen where it leaves tombstones.
+    /// Registers a request that may create a hold. Rejects a released token: its release has decided where to leave
+    /// tombstones.
     pub(crate) fn send(&self, at: usize) -> Before {
         let mut state = self.state();
         if state.ended {
@@ -99,40 +91,37 @@ impl Track {
         before
     }
 
-    /// It was answered, or certainly had no effect.
+    /// Records a reply, or that there certainly was no effect.
     pub(crate) fn answered(&self, at: usize, before: Before) {
         if before == Before::Clear {
             self.state().in_doubt.remove(at);
         }
     }
 
-    /// The nodes at which a request may still be carried out.
+    /// Nodes at which a request may still take effect.
     pub(crate) fn in_doubt(&self) -> Nodes {
         self.state().in_doubt
     }
 
-    /// A round failed: what it may have at these nodes goes.
     pub(crate) fn leave(&self, nodes: Nodes) {
         nodes.iter().for_each(|at| self.leave_at(at));
     }
 
-    /// The same of one node.
     pub(crate) fn leave_at(&self, at: usize) {
         self.state().leaving.add(at);
     }
 
-    /// All business with a node is over, and no release is left on its way there.
+    /// Records that nothing to the node is in flight.
     pub(crate) fn may_stay(&self, at: usize) {
         self.state().leaving.remove(at);
     }
 
-    /// Whether what the token has at a node will be taken away: it doesn't count, even if a later
-    /// round of the same token was granted by others.
+    /// Returns whether a release is due at a node. A vote there doesn't count, even for a later granted round.
     pub(crate) fn is_leaving(&self, at: usize) -> bool {
         self.state().leaving.contains(at)
     }
 
-    /// Ends it, and answers where tombstones are due.
+    /// Ends the token. Returns the nodes that need tombstones.
     pub(crate) fn end(&self) -> Nodes {
         let mut state = self.state();
         state.ended = true;
@@ -143,7 +132,6 @@ impl Track {
         self.state().ended
     }
 
-    /// The fence of a hold.
     pub(crate) fn fence(&self) -> Option<Fence> {
         self.state().fence
     }
@@ -153,8 +141,7 @@ impl Track {
     }
 }
 
-/// The tokens that something is known of: those of live holds, and those that requests are on
-/// their way for.
+/// The tokens of live holds and of requests in flight.
 #[derive(Debug)]
 pub(crate) struct Tracks {
     nodes: usize,
@@ -165,7 +152,7 @@ pub(crate) struct Tracks {
 struct Inner {
     known: HashMap<Token, Weak<Track>>,
     held: HashMap<Token, Held>,
-    /// At how many those that are over are looked for.
+    /// Sizes at which obsolete entries are removed.
     sweep_known_at: usize,
     sweep_held_at: usize,
 }
@@ -183,7 +170,6 @@ impl Tracks {
         Self { nodes, inner: Mutex::default() }
     }
 
-    /// The track of a token that is about to be asked for.
     pub(crate) fn of(&self, token: Token) -> Arc<Track> {
         let mut inner = self.inner();
         let known = inner.known.get(&token).and_then(Weak::upgrade);
@@ -199,7 +185,6 @@ impl Tracks {
         track
     }
 
-    /// What is known of a token.
     pub(crate) fn known(&self, token: Token) -> Option<Arc<Track>> {
         let inner = self.inner();
         match inner.held.get(&token) {
@@ -208,8 +193,7 @@ impl Tracks {
         }
     }
 
-    /// It was granted or renewed, or a request wasn't answered that nobody gives back: it is kept
-    /// until it is released, or must have been over for long.
+    /// Keeps a track after a grant, a renewal or an unanswered request, until its release or long after its end.
     pub(crate) fn keep(
         &self,
         token: Token,
@@ -234,7 +218,6 @@ impl Tracks {
         inner.held.insert(token, Held { track: Arc::clone(track), until });
     }
 
-    /// It was released.
     pub(crate) fn forget(&self, token: Token) {
         let mut inner = self.inner();
         inner.held.remove(&token);
@@ -286,7 +269,7 @@ mod tests {
         }
         assert!(tracks.inner().known.len() < 1_000);
         assert!(tracks.inner().held.is_empty());
-        // Those whose holder never releases them are forgotten when they have been over for long.
+        // Without a release, entries are removed long after their end.
         let mut now = NOW;
         for _ in 0..10_000 {
             let token = Token::random();

@@ -1,10 +1,9 @@
-//! What the nodes tell unasked, as the clients of the quorum hear it.
+//! Notifications by the nodes, forwarded to the quorum's clients.
 //!
-//! - A name's wake-up goes on when a quorum has told it: then there is something to get. Messages
-//!   get lost, so one that fewer tell goes on too, a little later; and not for all clients at the
-//!   same time, because that one may come of a split vote.
-//! - A loss goes on when so many nodes have told it that no quorum is left. At the first, the hold
-//!   is at risk: its renewal says what is left.
+//! - A wake-up is forwarded when a quorum has sent it. Messages can be lost, so a minority's wake-up is forwarded
+//!   later, with jitter, because it may come from a split vote.
+//! - A loss is forwarded when no quorum is left. The first report puts the hold at risk, and its renewal shows the
+//!   rest.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,17 +17,17 @@ use crate::node::Node;
 use crate::random::Random;
 use crate::tracks::Nodes;
 
-/// Names and holds of which something was told lately. Beyond that, polls and renewals tell.
+/// Beyond this number, polls and renewals must suffice.
 const MOST: usize = 10_000;
 
-/// For how long nodes' words of one hold are counted together.
+/// Reports about one hold are counted within this time.
 const TOGETHER: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Wakeups {
     nodes: usize,
     quorum: usize,
-    /// How long the rest of a quorum may take to tell.
+    /// The wait for the rest of a quorum.
     moment: Duration,
     random: Random,
     runtime: Handle,
@@ -59,7 +58,6 @@ struct Loss {
 }
 
 impl Wakeups {
-    /// Listens to the nodes.
     pub(crate) fn attach_to(
         nodes: &[Arc<dyn Node>],
         quorum: usize,
@@ -103,7 +101,7 @@ impl Wakeups {
                     self.send(&Event::Lost(token, reason));
                 }
             }
-            // No node grants anything by itself, or knows of holds that aren't used.
+            // A single node grants nothing, and doesn't report unused holds.
             _ => {}
         }
     }
@@ -133,7 +131,7 @@ impl Wakeups {
         }
     }
 
-    /// What only some nodes have told by then goes on all the same.
+    /// Forwards a minority's wake-up.
     fn go_on_later(self: &Arc<Self>, name: LockName, number: u64) {
         let pause = self.moment + self.random.below(self.moment * 2);
         let this = Arc::downgrade(self);
@@ -153,7 +151,6 @@ impl Wakeups {
         });
     }
 
-    /// A hold has lost a node, or is about to.
     fn risk(&self, at: usize, token: Token, is_lost: bool) {
         let is_first = {
             let mut told = self.told();
@@ -180,7 +177,7 @@ impl Wakeups {
         }
     }
 
-    /// Whether no quorum is left of a hold. True once.
+    /// Returns whether the hold has lost its quorum, once.
     fn is_lost(&self, token: Token) -> bool {
         let spare = self.nodes - self.quorum;
         let mut told = self.told();
@@ -188,7 +185,7 @@ impl Wakeups {
         loss.by.count() > spare && !std::mem::replace(&mut loss.is_told, true)
     }
 
-    /// No lock of ours is held here: the clients may do as they like in their sinks.
+    /// Holds no lock: the clients' sinks may call back.
     fn send(&self, event: &Event) {
         let clients = Arc::clone(&self.clients());
         let is_gone = |client: &Events| !client.send(event.clone());
@@ -197,7 +194,7 @@ impl Wakeups {
             return;
         }
         let mut present = self.clients();
-        // Unless somebody else removed those that had gone, they still stand where they stood.
+        // The indices are valid, unless another task removed clients.
         if Arc::ptr_eq(&present, &clients) {
             drop(clients);
             let mut gone = gone.into_iter();

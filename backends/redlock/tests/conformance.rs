@@ -11,13 +11,12 @@ use lockwright_testbed::{self as testbed, Fleet};
 
 const NODES: usize = 5;
 
-/// As many as may lose their data at once.
 const MINORITY: usize = 2;
 
-/// All cases beside each other on one fleet, and a fleet of its own for each that harms it.
+/// All cases in parallel on one fleet; a separate one for each that damages it.
 struct Five(Fleet);
 
-/// Machines that run tests are busy: a node has more time than it would have by itself.
+/// Sets a longer time-out, for busy test machines.
 fn url(nodes: &[String]) -> String {
     format!("redlock:{}?node_timeout=240ms", nodes.join(","))
 }
@@ -29,7 +28,6 @@ fn to(url: String) -> Connect {
     })
 }
 
-/// Nobody can have held a lock on a fleet that was just started.
 async fn admit(url: &str) -> Result<()> {
     for (address, standing) in Redlock::connect(url).await?.admit().await {
         if !matches!(standing, lockwright_redlock::Standing::Votes) {
@@ -65,8 +63,7 @@ impl Factory for Five {
         &[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut]
     }
 
-    /// What the cases expect of a server that is frozen or cut off, or that restarts with its data,
-    /// is shown by all nodes at once; lost data by as many as may lose them.
+    /// Loses data of a minority; other faults affect all nodes at once.
     async fn fragile(&self) -> Result<Fragile> {
         let options = testbed::Redis::options().append_only("always");
         let fleet = options.start_fleet(NODES).map_err(problem)?;

@@ -1,5 +1,4 @@
-//! What is wrong with a Cluster, as far as locks are concerned: with each of its masters, and with
-//! how they hang together.
+//! Diagnosis of a Cluster and of each of its masters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +15,6 @@ pub(crate) async fn examine(cluster: &Arc<Cluster>) -> Result<Vec<Finding>> {
     cluster.look_up().await?;
     let mut findings = Vec::new();
     findings.extend(coverage(cluster));
-    // The same of a node may be said by all the others.
     let mut of_nodes = BTreeSet::new();
     let (mut nodes_denied, mut failing) = (false, false);
     for (at, link) in cluster.masters() {
@@ -100,7 +98,6 @@ fn unreachable(at: &Address, problem: &lockwright_core::Error) -> Finding {
     }
 }
 
-/// What `CLUSTER NODES` shows to be wrong.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Problem {
     Failing(String),
@@ -139,7 +136,7 @@ impl Problem {
     }
 }
 
-/// The lines of `CLUSTER NODES`: id, address, flags, master, ping, pong, epoch, link, slots.
+/// `CLUSTER NODES`: id, address, flags, master, ping, pong, epoch, link, slots.
 struct Nodes<'a>(Vec<Vec<&'a str>>);
 
 impl<'a> Nodes<'a> {
@@ -160,7 +157,7 @@ impl<'a> Nodes<'a> {
             if !slots.is_empty() && has_flag(fields, "master") && !has_replica() {
                 problems.push(Problem::WithoutReplica(node.to_owned()));
             }
-            // Only the node itself lists them: `[7->-id]` for one that leaves.
+            // Only the node itself lists leaving slots: `[7->-id]`.
             if slots.iter().any(|slot| slot.contains("->-")) {
                 problems.push(Problem::Moving(node.to_owned()));
             }
@@ -177,13 +174,12 @@ fn is_well(fields: &[&str]) -> bool {
     !fields[2].split(',').any(|flag| ["fail", "fail?", "noaddr"].contains(&flag))
 }
 
-/// What the node that was asked says of its own slots, those on the move marked.
+/// Returns the queried node's own slots, moving ones marked.
 pub(super) fn own_slots(nodes: &str) -> Option<String> {
     let nodes = Nodes::read(nodes);
     nodes.0.iter().find(|node| has_flag(node, "myself")).map(|own| own[8..].join(" "))
 }
 
-/// Whether one of a node's own slots is on its way from or to another node.
 pub(super) fn has_slots_on_the_move(own: &str) -> bool {
     own.contains("->-") || own.contains("-<-")
 }

@@ -1,9 +1,7 @@
-//! Looking up who serves what.
+//! Lookup of the slot map.
 //!
-//! Nodes learn of a change by gossip, so their views differ for a moment, and one that is cut off or
-//! has just been thawed goes on with its old one. So several are asked at once, and the view of more
-//! than half of them counts as soon as it is there; without one, the view of most of those that
-//! answer. A view may still be old: then a node redirects, and the next look finds it.
+//! Nodes learn of changes by gossip, and a node that was cut off or paused has an old view. So several nodes are asked
+//! at once. The first view of a majority counts, otherwise the most frequent one. An old view costs a redirection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,15 +15,14 @@ use super::{Address, Cluster, SlotMap};
 use crate::errors::{self, Effect, error};
 use crate::failure::Failure;
 
-/// How many nodes are asked at once. More would tell no more.
 const ASKED: usize = 9;
 
 impl Cluster {
-    /// Looks up who serves what, once for all who want to know at the same time.
+    /// Looks up the map once for all concurrent callers.
     pub(super) async fn look_up(self: &Arc<Self>) -> Result<()> {
         let looked = self.looked.load(Ordering::Acquire);
         let mut last = self.looking.lock().await;
-        // Those who waited for a look share its end: otherwise each would look in turn.
+        // Callers that waited share the result.
         if self.looked.load(Ordering::Acquire) == looked {
             *last = match self.ask_several().await {
                 Ok(map) => {
@@ -71,7 +68,7 @@ impl Cluster {
                         break;
                     }
                 }
-                // What is wrong with the settings says more than that one of them is dead.
+                // Prefer an error in the settings to a dead node's.
                 Ok(Err(other)) => {
                     let says_less = other.kind == ErrorKind::Unavailable && failure.is_some();
                     failure = if says_less { failure } else { Some(other) };
@@ -79,7 +76,7 @@ impl Cluster {
                 Err(_) => {}
             }
         }
-        // Of equals the first.
+        // `max_by_key` returns the last of equals.
         views.reverse();
         match views.into_iter().max_by_key(|(_, votes)| *votes) {
             Some((view, _)) => Ok(view),
@@ -107,7 +104,7 @@ impl Cluster {
             .ok_or_else(|| Failure::unavailable(format!("the node {at} knows of no slots")))
     }
 
-    /// Asks a node without keeping a connection to it: most are replicas.
+    /// Asks without keeping a connection: most nodes are replicas.
     async fn ask_stranger(&self, at: &Address, question: &Cmd) -> Result<Value, Failure> {
         let settings =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);

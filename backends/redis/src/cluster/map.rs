@@ -1,4 +1,4 @@
-//! Which node of a Cluster serves which slot, as the nodes say.
+//! The map from slots to the nodes of a Cluster.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,6 @@ use redis::{ConnectionAddr, FromRedisValue, Value};
 
 use crate::keys::SLOTS;
 
-/// Where a node is reached.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Address {
     pub(crate) host: String,
@@ -15,7 +14,6 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Where a connection leads that goes by TCP.
     pub(crate) fn of(address: &ConnectionAddr) -> Option<Self> {
         match address {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -25,15 +23,13 @@ impl Address {
         }
     }
 
-    /// What a redirection names: `host:port`, also of an IPv6 address, or `:port` for another port
-    /// of the one that was asked.
+    /// Parses `host:port` (IPv6 too), or `:port` on the host that was asked.
     pub(crate) fn redirected(named: &str, asked: &Self) -> Option<Self> {
         let (host, port) = named.rsplit_once(':')?;
         Some(asked.beside(host, port.parse().ok()?))
     }
 
-    /// What a node calls another one. A node that doesn't know its own address says nothing, or
-    /// `?`: it is where it was asked.
+    /// Replaces an empty host or `?` by the host that was asked.
     fn beside(&self, host: &str, port: u16) -> Self {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let host = if matches!(host, "" | "?") { &self.host } else { host };
@@ -47,17 +43,16 @@ impl fmt::Display for Address {
     }
 }
 
-/// Nobody serves the slot.
 const NOBODY: u16 = u16::MAX;
 
-/// Which master serves which slot. Two are equal if they say the same of that.
+/// The master of each slot. Replicas don't affect equality.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
-    /// In the order of their addresses, so that equal maps are equal.
+    /// Sorted, so that equal maps compare as equal.
     masters: Vec<Address>,
     /// For each slot the index of its master, or [`NOBODY`].
     owners: Box<[u16]>,
-    /// Who else can be asked who serves what. Nodes don't always agree on which of those are well.
+    /// Further nodes to ask. Nodes may disagree on which replicas are healthy.
     replicas: BTreeSet<Address>,
 }
 
@@ -66,9 +61,8 @@ impl SlotMap {
         Self { masters: Vec::new(), owners: vec![NOBODY; SLOTS].into(), replicas: BTreeSet::new() }
     }
 
-    /// Reads what the node at `asked` answers to `CLUSTER SLOTS`: for each range its first and last
-    /// slot, its master, its replicas. `None` for what is none, and for a node that knows of no
-    /// slots: it has just been made, or forgot everything.
+    /// Parses `CLUSTER SLOTS`: for each range its first and last slot, its master, its replicas. Returns `None` for a
+    /// node without slots (new, or reset).
     pub(crate) fn read(answer: Value, asked: &Address) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
         let mut ranges = Vec::with_capacity(entries.len());
@@ -91,28 +85,24 @@ impl SlotMap {
         (!map.masters.is_empty()).then_some(map)
     }
 
-    /// The master of a slot.
     pub(crate) fn owner(&self, slot: u16) -> Option<&Address> {
         self.masters.get(usize::from(*self.owners.get(usize::from(slot))?))
     }
 
-    /// All masters that serve a slot.
     pub(crate) fn masters(&self) -> &[Address] {
         &self.masters
     }
 
-    /// All nodes, masters first.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Address> {
         self.masters.iter().chain(&self.replicas)
     }
 
-    /// How many slots nobody serves.
+    /// Returns the number of slots without a master.
     pub(crate) fn uncovered(&self) -> usize {
         self.owners.iter().filter(|owner| **owner == NOBODY).count()
     }
 
-    /// Notes that a slot is served by another master than was thought. Until the whole map has been
-    /// looked up anew, the order of the masters is lost.
+    /// Records a slot's new master. Leaves the masters unsorted until the next lookup.
     pub(crate) fn moved(&mut self, slot: u16, to: &Address) {
         let index = self.masters.iter().position(|master| master == to).unwrap_or_else(|| {
             self.masters.push(to.clone());
@@ -134,7 +124,6 @@ impl PartialEq for SlotMap {
 
 impl Eq for SlotMap {}
 
-/// A node: its host, its port, its id, what else there is to say.
 fn read_node(node: Value, asked: &Address) -> Option<Address> {
     let Value::Array(parts) = node else { return None };
     let mut parts = parts.into_iter();

@@ -1,23 +1,18 @@
 //! A Redis Cluster: each request goes to the node that serves the slot of its keys.
 //!
-//! The routing is our own, over one [`Link`] for each master in use. The client library's Cluster
-//! client would do less than a lock needs and more than it may: it sends a request again up to
-//! sixteen times whatever became of it, so that nobody knows whether an earlier one still comes; it
-//! keeps the connection to a node that froze; and it can't send the renewals of many slots at once
-//! with an end for each. A link has the watchdog already, and sends nothing twice.
+//! Routing is implemented here, over one [`Link`] per master in use. The client library's Cluster client resends a
+//! request up to sixteen times whatever its outcome, so an earlier copy may still take effect. It also keeps the
+//! connection to a frozen node, and can't renew in many slots at once with a result each.
 //!
-//! What the nodes answer instead of an answer:
-//!
-//! | answer | means | so |
+//! | reply | meaning | reaction |
 //! |---|---|---|
-//! | `MOVED` | another node serves the slot; nothing was done | it goes there, and the map is looked up anew |
-//! | `ASK` | the slot is on the move, and the keys have left already | it goes there behind an `ASKING`, this once |
-//! | `TRYAGAIN` | the slot is on the move, and one of the keys is missing | see `moving.rs` |
-//! | `CLUSTERDOWN` | too many nodes are gone | unavailable; the map is looked up anew |
-//! | none | anything | indeterminate, and never sent again from here; the map is looked up anew |
+//! | `MOVED` | another node serves the slot; nothing was done | send it there, look up the map |
+//! | `ASK` | the slot is moving, the keys have left | send it there after `ASKING`, this once |
+//! | `TRYAGAIN` | the slot is moving, a key is missing | see `moving.rs` |
+//! | `CLUSTERDOWN` | too many nodes are gone | unavailable; look up the map |
+//! | none | unknown | indeterminate, never resent; look up the map |
 //!
-//! A node that can't be connected to was sent nothing: then the map is looked up, and if another
-//! node serves the slot by now, the request goes there.
+//! If connecting fails, nothing was sent. The request then goes to the slot's new node, if the map has changed.
 
 pub(crate) mod doctor;
 mod lookup;
@@ -50,56 +45,49 @@ use doctor::{has_slots_on_the_move, own_slots};
 
 pub(crate) use map::{Address, SlotMap};
 
-/// How many redirections are followed: nodes that don't agree would send a request round for ever.
+/// Nodes that disagree could redirect a request endlessly.
 const REDIRECTIONS: u32 = 8;
 
-/// How soon a slot on the move is tried again at first, and how soon at last. A few keys have moved
-/// within the first time; a slot with many takes longer than anybody waits.
+/// First and longest pause before a retry for a moving slot. A few keys move within the first.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
 
-/// The nodes of a Cluster.
 pub(crate) struct Cluster {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
-    /// What every node is reached with, but for its address.
+    /// Settings of every node, except the address.
     server: ConnectionInfo,
     seeds: Vec<Address>,
     current: Arc<Current>,
     links: Mutex<HashMap<Address, Arc<Link>>>,
-    /// Held by whoever looks the map up; inside, how that failed last, if it did.
+    /// Locked during a lookup; has the last failure.
     looking: tokio::sync::Mutex<Option<Failure>>,
-    /// How often it was looked up, with whatever success.
     looked: AtomicU64,
-    /// Whether a look in the background is to come.
     will_look: AtomicBool,
     runtime: Handle,
 }
 
-/// The map that is believed now. A wrong one costs a redirection, and nothing else: no node carries
-/// out what isn't its own.
+/// The current map. A wrong map costs only a redirection: a node rejects requests for other nodes' slots.
 #[derive(Debug)]
 pub(crate) struct Current(Mutex<Arc<SlotMap>>);
 
-/// What each master says of its own slots, or `None` where it may not be asked. The others hear of a
-/// move later, so that what they say may be the same before and after it.
+/// Each master's view of its own slots; `None` if the user may not ask. Other nodes notice a move late.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placement(BTreeMap<Address, Option<String>>);
 
 impl Placement {
-    /// Whether no slot is on the move, as far as anybody says.
+    /// Returns whether all masters answered without a moving slot.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.0.values().all(|own| own.as_deref().is_some_and(|own| !has_slots_on_the_move(own)))
     }
 }
 
-/// Something to be done where a slot is served.
 struct Request<'r> {
     slot: u16,
     what: What<'r>,
     effect: Effect,
-    /// What is to go right ahead of it.
+    /// Sent immediately before it.
     before: Option<&'r Cmd>,
 }
 
@@ -110,7 +98,6 @@ enum What<'r> {
 }
 
 impl Cluster {
-    /// Finds the nodes, and connects to one of them at least.
     pub(crate) async fn connect(config: Arc<Config>, wakeups: Arc<Wakeups>) -> Result<Arc<Self>> {
         let runtime = Handle::try_current().map_err(|_| {
             error(ErrorKind::InvalidConfig, "connecting needs a tokio runtime; there is none here")
@@ -162,20 +149,17 @@ impl Cluster {
         &self.runtime
     }
 
-    /// The map that is believed now.
     pub(crate) fn map(&self) -> Arc<SlotMap> {
         self.current.get()
     }
 
-    /// Each master that serves a slot.
     pub(crate) fn masters(&self) -> Vec<(Address, Arc<Link>)> {
         let map = self.map();
         let masters = map.masters().iter();
         masters.filter_map(|at| Some((at.clone(), self.link(at).ok()?))).collect()
     }
 
-    /// Runs a script where its keys are. While their slot is on the move it waits for that, within
-    /// the time that a server has for an answer.
+    /// Runs a script on the node of its keys. Retries while their slot moves, within the response time-out.
     pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
@@ -200,7 +184,7 @@ impl Cluster {
         }
     }
 
-    /// The same, but `None` when the slot is on the move and nobody has all the keys.
+    /// Runs a script, but returns `None` at once if no node has all keys.
     pub(crate) async fn try_run(
         self: &Arc<Self>,
         script: &Script,
@@ -213,8 +197,7 @@ impl Cluster {
         self.route(&Request { slot, what, effect, before: None }).await
     }
 
-    /// Sends a command about keys of one slot to where they are, right behind `before`. While the
-    /// slot is on the move, and nobody has all of them or can be prepared, the answer is nil.
+    /// Sends a command, immediately after `before`. Returns nil if the slot's move prevents that.
     pub(crate) async fn command(
         self: &Arc<Self>,
         key: &str,
@@ -264,7 +247,7 @@ impl Cluster {
             let to = cause.redirect_node().and_then(|(to, _)| Address::redirected(to, &at));
             match (cause.kind(), to) {
                 (redis::ErrorKind::Server(ServerErrorKind::TryAgain), _) => return Ok(None),
-                // What must go right ahead would be in the way of what lets it in.
+                // `before` and `ASKING` would both have to directly precede the command.
                 (redis::ErrorKind::Server(ServerErrorKind::Ask), _) if request.before.is_some() => {
                     return Ok(None);
                 }
@@ -287,7 +270,7 @@ impl Cluster {
             if begun.elapsed() >= self.config.response_timeout {
                 break;
             }
-            // The first one is the rule when a slot was moved. From the second on nodes disagree.
+            // One redirection is normal after a move; more mean that nodes disagree.
             if redirections > 0 {
                 sleep(Duration::from_millis(1 << redirections)).await;
             }
@@ -298,7 +281,6 @@ impl Cluster {
         ))
     }
 
-    /// Which node has which slot at this moment, for who wants to know later whether that changed.
     pub(crate) async fn placement(self: &Arc<Self>) -> Result<Placement> {
         self.look_up().await?;
         let mut nodes = redis::cmd("CLUSTER");
@@ -325,7 +307,7 @@ impl Cluster {
         if let Some(link) = links.get(at) {
             return Ok(Arc::clone(link));
         }
-        // On the runtime of the beginning, which the caller's may not outlive.
+        // The client's first runtime may outlive the caller's.
         let _entered = self.runtime.enter();
         let to = Whereabouts::at(self.server_at(at));
         let (config, wakeups) = (Arc::clone(&self.config), Arc::clone(&self.wakeups));
@@ -342,9 +324,9 @@ impl Cluster {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks the map up in the background, unless somebody is about to.
+    /// Looks up the map in the background, unless a lookup is pending.
     fn look_up_soon(self: &Arc<Self>) {
-        /// So that many failures together don't become many looks.
+        /// Limits lookups after many failures.
         const REST: Duration = Duration::from_millis(50);
 
         if self.will_look.swap(true, Ordering::AcqRel) {

@@ -1,16 +1,13 @@
-//! What goes on while a slot is moved to another node.
+//! Operations on holds while their slot moves to another node.
 //!
-//! Its keys leave one by one. Meanwhile a script runs nowhere unless all of its keys are on one node,
-//! and of ours that is seldom so: the tombstone of a token isn't there as a rule. Only a renewal names no
-//! others than a hold has, so that it goes on until the first of them leaves. (Redis 7.0 answers
-//! `TRYAGAIN` on the old node as long as some of a script's keys are there, and on the new one as
-//! long as some aren't; up to 6.2 the old one sends all such scripts on.) A slot takes as long as its
-//! keys do, and one whose move was broken off stays so until somebody mends it. So
+//! The slot's keys leave one by one. A script runs only if all its keys are on one node. That is rare, because a
+//! token's tombstone usually doesn't exist. Only renewals name existing keys only, so they work until the first key
+//! leaves. (Redis 7.0 replies `TRYAGAIN` on the old node while some keys are there, and on the new one while some
+//! aren't. Up to 6.2 the old node redirects all such scripts.) An aborted move needs an operator's repair. So:
 //!
-//! - nothing is granted or broken meanwhile: whoever asks waits;
-//! - holds go on: renewing, releasing and looking are done key by key here. Each key is always on
-//!   exactly one node, and the old one sends on what it hasn't any more, so the lock's own key, which
-//!   alone decides who holds, is asked and changed as atomically as ever.
+//! - nothing is granted or broken: callers wait;
+//! - holds are renewed, released and inspected key by key. Each key is on exactly one node, and the old node redirects.
+//!   So the lock's own key, which alone decides who holds, changes atomically.
 
 use std::sync::Arc;
 
@@ -23,7 +20,6 @@ use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 use crate::scripts::{self, IDLE_FENCE, Script};
 
-/// A hold whose slot is on the move.
 pub(crate) struct Hold<'h> {
     pub(crate) keys: &'h Keys,
     pub(crate) ended: &'h str,
@@ -32,9 +28,9 @@ pub(crate) struct Hold<'h> {
 }
 
 impl Hold<'_> {
-    /// Renews it: its lock first, and then what else should live as long.
+    /// Renews the lock, then the keys that describe the hold.
     ///
-    /// Who holds beside others has that in several keys: as long as they aren't all on one node, it waits.
+    /// Shared holds and permits have several keys, and wait until all are on one node.
     pub(crate) async fn renew(&self, cluster: &Arc<Cluster>, ttl: &str) -> Result<Renewal> {
         let Keys { lock, fence, hold, holders, about, .. } = self.keys;
         let answer = if self.mode == Mode::Exclusive {
@@ -58,8 +54,7 @@ impl Hold<'_> {
                 let idle = ttl.parse::<u128>().unwrap_or(0) + IDLE_FENCE.as_millis();
                 let mut keep_fence = redis::cmd("PEXPIRE");
                 keep_fence.arg(fence).arg(idle.to_string());
-                // The hold is renewed all the same, also if these are on a node that is silent: so
-                // nobody waits for them.
+                // Not awaited: these keys may be on a silent node, and the hold is renewed anyway.
                 let (runtime, cluster) = (cluster.runtime(), Arc::clone(cluster));
                 let [fence, hold, token, ttl] =
                     [fence, hold, self.token, ttl].map(|text: &str| text.to_owned());
@@ -78,9 +73,8 @@ impl Hold<'_> {
         }
     }
 
-    /// It waited, and doesn't any more: others may fit where it stood in their way. Nobody waits for that, as
-    /// it may be for a node that is silent. Who isn't told looks by itself, and what described it goes with
-    /// the queue.
+    /// Wakes waiters that this one may have blocked. Not awaited, because a node may be silent. Waiters also poll, and
+    /// the record expires with the queue.
     fn tell_of_room(&self, cluster: &Arc<Cluster>, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
         forget.arg(&self.keys.about).arg(self.token);
@@ -95,14 +89,13 @@ impl Hold<'_> {
         });
     }
 
-    /// Why it isn't held: that much is certain, also where nobody says why.
+    /// Returns why the hold was lost. The loss is certain, the reason may be unknown.
     pub(crate) async fn loss(&self, cluster: &Arc<Cluster>) -> Renewal {
         let note = cluster.command(self.ended, None, &get(self.ended), Effect::Reads).await;
         let is_broken = matches!(&note, Ok(Value::BulkString(note)) if note.starts_with(b"broken"));
         Renewal::not_held(if is_broken { Reason::Broken } else { Reason::Gone })
     }
 
-    /// Ends it, or what may come of a claim that was never answered.
     pub(crate) async fn end(
         &self,
         cluster: &Arc<Cluster>,
@@ -110,7 +103,7 @@ impl Hold<'_> {
         tombstone: u128,
     ) -> Result<Ended> {
         if tombstone > 0 {
-            // First, so that a late duplicate of the acquire is refused whatever may fail below.
+            // First, so that a late duplicate of the acquire is refused even if a later step fails.
             let mut bury = redis::cmd("SET");
             bury.arg(self.ended).arg("released").arg("PX").arg(tombstone.to_string());
             cluster.command(self.ended, None, &bury, Effect::Changes).await?;
@@ -138,14 +131,13 @@ impl Hold<'_> {
             Value::Int(0) => return Ok(Ended::NotHeld),
             other => return Err(odd_answer(Effect::Changes, other)),
         };
-        // It goes by itself otherwise.
+        // If this fails, the key expires.
         let (forget, hold) = (&scripts::MOVING_HOLD, &self.keys.hold);
         let _ = one_key(cluster, forget, hold, &[self.token, "0"], Effect::Changes).await;
         Ok(ended)
     }
 }
 
-/// Who holds a name whose slot is on the move.
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys) -> Result<Found> {
     let odd = |cause| odd_answer(Effect::Reads, cause);
     let answer = one_key(cluster, &scripts::MOVING_INSPECT, &keys.lock, &[], Effect::Reads).await?;
@@ -158,7 +150,7 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
     let about: Vec<Value> = FromRedisValue::from_redis_value(about).map_err(odd)?;
     let token: Option<String> =
         about.first().cloned().and_then(|token| String::from_redis_value(token).ok());
-    // As `inspect.lua` says it, but for how many wait.
+    // As `inspect.lua`, without the number of waiters.
     let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
     let state = |state| vec![text(state), fence, Value::Nil];
     let words = match (&value, token) {
@@ -180,7 +172,7 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
     answer::found(name, Value::Array(words))
 }
 
-/// Who holds beside others. For how long is in the server's time, which isn't asked for.
+/// Omits the time left, which would need the server's time.
 async fn beside(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
     let odd = |cause| odd_answer(Effect::Reads, cause);
     let mut all = redis::cmd("ZRANGE");
@@ -210,7 +202,7 @@ fn get(key: &str) -> Cmd {
     get
 }
 
-/// Runs a script of one key, which is always somewhere.
+/// Runs a script with one key, which is always on exactly one node.
 async fn one_key(
     cluster: &Arc<Cluster>,
     script: &Script,

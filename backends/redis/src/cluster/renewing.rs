@@ -1,4 +1,4 @@
-//! Renewing and inspecting many at once: slot by slot, and all slots at the same time.
+//! Renewal and inspection of many locks: one request per slot, in parallel.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,9 @@ use crate::renewing::Batch;
 use crate::scripts;
 
 impl Cluster {
-    /// Renews holds. A node that doesn't answer leaves its own indeterminate, and no others.
+    /// Renews holds. A silent node's holds are indeterminate, and no others.
     ///
-    /// The answer is given before whoever asks loses patience, with what is known by then; each request goes
-    /// on in a task of its own, whose time-out finds a node that is frozen.
+    /// Returns before the callers' limit. Requests continue in tasks, whose time-outs detect a frozen node.
     pub(crate) async fn renew(self: &Arc<Self>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let until = Instant::now() + Renew::time_to_answer(holds);
         let prefix = &self.config().key_prefix;
@@ -81,7 +80,6 @@ impl Cluster {
         Ok(renewals)
     }
 
-    /// What is there for each name, in their order.
     pub(crate) async fn inspect_all(self: &Arc<Self>, names: &[LockName]) -> Result<Vec<Found>> {
         let prefix = &self.config().key_prefix;
         let mut asking = Vec::new();
@@ -119,7 +117,6 @@ impl Cluster {
     }
 }
 
-/// The places of the names of each slot.
 fn by_slot<'n>(prefix: &str, names: impl Iterator<Item = &'n LockName>) -> Vec<Vec<usize>> {
     let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
     for (at, name) in names.enumerate() {

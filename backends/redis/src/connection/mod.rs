@@ -1,16 +1,14 @@
-//! The one connection of a client: requests and wake-ups share it, and it comes back by itself.
+//! A client's connection, shared by requests and wake-ups, which reconnects by itself.
 //!
-//! The connection carries every request at once (they are answered in order, and none of them
-//! blocks in the server) and, as RESP3 pushes, the wake-ups. It is replaced
+//! It pipelines all requests (none of them blocks in the server) and receives wake-ups as RESP3 pushes. It is replaced
+//! when
 //!
-//! - when it breaks, which its reader tells at once;
-//! - when an answer doesn't come in time: a frozen server leaves its connections open, so nothing
-//!   but a time-out tells;
-//! - when a caller drops an unanswered request, and the probe after it gets no answer either (`probe.rs`);
-//! - when the server says that it is a replica now.
+//! - it breaks;
+//! - a reply doesn't arrive in time: a frozen server keeps its connections open;
+//! - a caller drops an unanswered request, and the following probe times out (`probe.rs`);
+//! - the server is a replica now.
 //!
-//! Nothing is ever sent twice: after a request was handed to a connection, only its answer tells
-//! what became of it.
+//! Nothing is sent twice: once a connection has a request, only its reply shows the outcome.
 
 mod opening;
 mod probe;
@@ -38,43 +36,34 @@ use crate::sentinel::{Sentinels, watching};
 use crate::topology::Whereabouts;
 use crate::wakeup::Wakeups;
 
-/// The connection, present or to come.
 #[derive(Debug)]
 pub(crate) struct Link {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
     to: Whereabouts,
-    /// Another connection to the same server, for requests that wait for replicas: it has none of
-    /// its own, and no subscription.
+    /// A second connection for requests that wait for replicas, without a subscription.
     waiting: Option<Arc<Link>>,
-    /// Whether it is that other one.
+    /// Set on that second connection.
     is_waiting: bool,
     current: Mutex<Option<Live>>,
-    /// Held by whoever connects; inside, how that failed last.
+    /// Locked while connecting; has the last failure.
     connecting: tokio::sync::Mutex<Failure>,
-    /// How often it failed so far.
     failures: AtomicU64,
-    /// How many connections there were.
     opened: AtomicU64,
-    /// Tells the keeper that there is no connection.
+    /// Signals the reconnecting task.
     broken: UnboundedSender<()>,
-    /// The latest election that Sentinels told of.
     election: AtomicU64,
-    /// Listening to Sentinels.
     listening: Mutex<JoinSet<()>>,
     runtime: Handle,
 }
 
-/// One physical connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     alive: Arc<AtomicBool>,
-    /// Set while a probe waits for its answer.
     probed: Arc<AtomicBool>,
-    /// Where it leads.
     server: Arc<str>,
-    /// Another for each connection of its link.
+    /// Unique within its link.
     pub(crate) number: u64,
 }
 
@@ -85,7 +74,6 @@ impl Live {
 }
 
 impl Link {
-    /// Connects, and keeps the connection until the link is dropped.
     pub(crate) async fn connect(
         config: Arc<Config>,
         wakeups: Arc<Wakeups>,
@@ -103,7 +91,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Connects in the background, and goes on trying until the link is dropped.
+    /// Connects in the background, and retries until dropped.
     pub(crate) fn connect_later(
         config: Arc<Config>,
         wakeups: Arc<Wakeups>,
@@ -156,12 +144,10 @@ impl Link {
         link
     }
 
-    /// Whether there is a connection now.
     pub(crate) fn is_connected(&self) -> bool {
         self.usable().is_some()
     }
 
-    /// Whom to ask who is the master.
     pub(crate) fn sentinels(&self) -> Option<Sentinels<'_>> {
         Sentinels::of(&self.config, &self.election)
     }
@@ -178,7 +164,7 @@ impl Link {
         &self.runtime
     }
 
-    /// Runs a script, sending its text if the server doesn't know it.
+    /// Runs a script, and sends its text if the server lacks it.
     pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
@@ -190,7 +176,7 @@ impl Link {
         self.run_on(&live, script, keys, arguments, effect).await
     }
 
-    /// The same on this very connection, whatever became of it.
+    /// Runs a script on this connection only.
     pub(crate) async fn run_on(
         self: &Arc<Self>,
         live: &Live,
@@ -203,8 +189,8 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, effect))
     }
 
-    /// The same, where the server's own error may lead to another server. The outer error is for
-    /// what the server said nothing about. What `before` prepares goes right ahead of the script.
+    /// Runs a script directly after `before`. The inner error is the server's own, which may redirect the request; the
+    /// outer one means no reply.
     pub(crate) async fn try_run_on(
         self: &Arc<Self>,
         live: &Live,
@@ -218,8 +204,8 @@ impl Link {
             && replicas::are_waited_for(script)
         {
             let other = waiting.live().await?;
-            // After a failover one of the two may still lead to the old master, and what is granted
-            // by one could not be given back by the other.
+            // After a failover one of the two may lead to the old master. A grant by one could then not be released by
+            // the other.
             if other.server != live.server {
                 self.tell_broken(&live.alive);
                 waiting.tell_broken(&other.alive);
@@ -238,7 +224,7 @@ impl Link {
         self.ask_script(live, before, script, keys, arguments, effect).await
     }
 
-    /// Sends a script, and its text if the server doesn't know it.
+    /// Runs a script on this connection, and sends its text if the server lacks it.
     pub(crate) async fn ask_script(
         self: &Arc<Self>,
         live: &Live,
@@ -249,7 +235,7 @@ impl Link {
         effect: Effect,
     ) -> Result<Result<Value, RedisError>> {
         match self.ask(live, before, &script.by_hash(keys, arguments), effect).await? {
-            // It did nothing, so this isn't a second attempt.
+            // The server did nothing, so this isn't a second attempt.
             Err(cause) if errors::lacks_script(&cause) => {
                 self.ask(live, before, &script.by_text(keys, arguments), effect).await
             }
@@ -257,20 +243,18 @@ impl Link {
         }
     }
 
-    /// Sends a command that changes nothing.
     pub(crate) async fn read(self: &Arc<Self>, command: &Cmd) -> Result<Value> {
         let live = self.live().await?;
         self.read_on(&live, command).await
     }
 
-    /// The same on this very connection, whatever became of it.
+    /// Sends a command that changes nothing, on this connection only.
     pub(crate) async fn read_on(self: &Arc<Self>, live: &Live, command: &Cmd) -> Result<Value> {
         let answer = self.ask(live, None, command, Effect::Reads).await?;
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
 
-    /// Sends one command, right behind the one that prepares it, if there is one. The outer error
-    /// is for what the server said nothing about.
+    /// Sends a command, directly after `before`. The outer error means no reply.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         live: &Live,
@@ -288,7 +272,7 @@ impl Link {
         self.within(live, self.config.response_timeout, effect, asking).await
     }
 
-    /// Waits for an answer, and gives up a connection that gives none.
+    /// Waits for a reply, and gives up a silent connection.
     pub(crate) async fn within<T>(
         self: &Arc<Self>,
         live: &Live,
@@ -303,7 +287,7 @@ impl Link {
         }
         let unanswered = Unanswered::new(self, live, limit);
         let Ok(answer) = timeout(limit, asking).await else {
-            // Other requests on this connection keep waiting, up to their own limits.
+            // Other requests on this connection wait up to their own limits.
             unanswered.timed_out();
             return Err(effect.timed_out(limit));
         };
@@ -324,7 +308,7 @@ impl Link {
         self.current().as_ref().filter(|live| live.alive.load(Ordering::Acquire)).cloned()
     }
 
-    /// Gives the connection up if it leads elsewhere.
+    /// Gives up the connection if it leads to another server.
     pub(crate) fn leave_unless_at(&self, server: &str) {
         if let Some(live) = self.usable().filter(|live| *live.server != *server) {
             tracing::debug!(from = %live.server, to = server, "redis: another master");
@@ -336,13 +320,13 @@ impl Link {
     }
 
     fn tell_broken(&self, alive: &AtomicBool) {
-        // Only the first to notice tells: by then there may be a new connection already.
+        // Only the first caller signals: there may be a new connection by now.
         if alive.swap(false, Ordering::AcqRel) {
             let _ = self.broken.send(());
         }
     }
 
-    /// The connection, a new one if need be. An error means that nothing was sent.
+    /// Returns a working connection. An error means that nothing was sent.
     pub(crate) async fn live(self: &Arc<Self>) -> Result<Live> {
         if let Some(live) = self.usable() {
             return Ok(live);
@@ -352,10 +336,10 @@ impl Link {
         if let Some(live) = self.usable() {
             return Ok(live);
         }
-        // Those who waited for an attempt share its end: otherwise each would try in turn.
+        // Callers that waited share the result.
         if self.failures.load(Ordering::Acquire) == failures {
-            // In a task of its own, on the runtime of the beginning: neither the end of this
-            // caller nor of its runtime takes the connection away from the others.
+            // In a task on the client's first runtime, so that the caller's end doesn't take the connection from
+            // others.
             let link = Arc::clone(self);
             let opened = self.runtime.spawn(async move { link.open().await }).await;
             *failure = match opened {
@@ -373,8 +357,8 @@ impl Link {
     }
 }
 
-/// Sends two commands with none between them, and answers what the second one did: what that did is
-/// harmless, and of no use, if the first one was refused.
+/// Sends two commands with none between them. Returns the second reply; that command has no effect if the first was
+/// refused.
 async fn both(
     connection: &mut MultiplexedConnection,
     first: &Cmd,
@@ -390,7 +374,7 @@ async fn both(
     Ok(answer)
 }
 
-/// Connects again when the connection breaks, so that wake-ups arrive also when nobody asks.
+/// Reconnects, so that wake-ups arrive without requests.
 async fn keep_connected(link: Weak<Link>, mut breaks: UnboundedReceiver<()>) {
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);

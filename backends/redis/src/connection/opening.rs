@@ -1,5 +1,3 @@
-//! Opening the connection of a link.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,14 +13,12 @@ use crate::sentinel;
 use crate::topology::{Topology, Whereabouts};
 use crate::tracking;
 
-/// Requests that may stand between a caller and the socket. Beyond that callers wait, within
-/// their time-out.
+/// Requests buffered before the socket. Further callers wait.
 const BUFFERED_REQUESTS: usize = 1_000;
 
 impl Link {
-    /// Connects, subscribes, and makes that the current connection.
     pub(super) async fn open(self: &Arc<Self>) -> Result<Live, Failure> {
-        // Closed also when nothing takes its place for long.
+        // Even if connecting takes long.
         drop(self.current().take_if(|live| !live.alive.load(Ordering::Acquire)));
         let live = match &self.to {
             Whereabouts::At(server) => {
@@ -38,8 +34,7 @@ impl Link {
             },
         };
         *self.current() = Some(live.clone());
-        // Messages of the time between were lost. In a task of its own, as the caller's lock is
-        // held here, and events are never sent under one.
+        // Messages since then were lost. In a task: the caller's lock is held, and events are never sent under a lock.
         if !self.is_waiting {
             let link = Arc::clone(self);
             self.runtime.spawn(async move { link.wakeups.audience().wake_all() });
@@ -60,7 +55,7 @@ impl Link {
             let mut connection =
                 client.get_multiplexed_async_connection_with_config(&settings).await?;
             if self.is_waiting {
-                // Nothing: but who may not wait is told so now.
+                // A no-op that detects a missing permission now.
                 redis::cmd("WAIT").arg(0).arg(1).exec_async(&mut connection).await?;
             } else {
                 connection.subscribe(&self.wakeups.channels()).await?;
@@ -103,7 +98,6 @@ impl Link {
         }
     }
 
-    /// The server's name in errors.
     fn shown(&self, server: &ConnectionInfo) -> String {
         let Config { topology, shown, .. } = &*self.config;
         match topology {

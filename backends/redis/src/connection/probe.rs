@@ -1,4 +1,4 @@
-//! Detects silent connections by their unanswered requests.
+//! Detection of silent connections by their unanswered requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,12 +8,12 @@ use tokio::time::timeout;
 
 use super::{Link, Live};
 
-/// The silence after which a request's connection is replaced. Requests with very short TTLs time out
-/// earlier, perhaps only because the machine is busy; then a probe decides.
+/// Silence after which a connection is replaced. Very short TTLs time out earlier, perhaps only because the machine is
+/// busy; then a probe decides.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// A request in flight. If the request is dropped without an answer, its connection is probed. Otherwise a
-/// silent connection is never noticed by callers whose own limits are shorter than the request's.
+/// A request in flight. If it is dropped, its connection is probed. Otherwise callers with short limits would never
+/// detect a silent connection.
 #[must_use]
 pub(super) struct Unanswered<'r> {
     link: &'r Arc<Link>,
@@ -53,7 +53,6 @@ impl Drop for Unanswered<'_> {
 }
 
 impl Link {
-    /// Returns the silence after which this connection is replaced.
     fn silence(&self) -> Duration {
         let longest = self.config.response_timeout;
         let blocks = self.config.replicas.filter(|_| self.is_waiting);
@@ -62,7 +61,7 @@ impl Link {
         SILENCE.max(wait).min(longest)
     }
 
-    /// Sends a PING, and replaces the connection if no answer comes. A connection has one probe at a time.
+    /// Sends a PING, and replaces the connection if no reply arrives. One at a time.
     pub(super) fn probe(self: &Arc<Self>, live: &Live, limit: Duration) {
         if !live.alive.load(Ordering::Acquire) || live.probed.swap(true, Ordering::AcqRel) {
             return;
@@ -71,7 +70,7 @@ impl Link {
         let (link, live) = (Arc::downgrade(self), live.clone());
         self.runtime.spawn(async move {
             let (ping, mut connection) = (redis::cmd("PING"), live.connection());
-            // An error is an answer as well: the user may lack the permission for PING.
+            // An error is a reply: the user may lack permission for PING.
             let answer = timeout(limit, ping.query_async::<redis::Value>(&mut connection)).await;
             live.probed.store(false, Ordering::Release);
             if let (Err(_), Some(link)) = (answer, link.upgrade()) {

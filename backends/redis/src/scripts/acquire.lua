@@ -1,27 +1,26 @@
--- Asks for a lock: grants it, repeats an earlier grant, or says who holds it and queues the claim.
+-- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim.
 --
 -- KEYS  lock, fence, hold, tombstone of this token, queue, holders, about
--- ARGV  token, TTL in ms, fences wanted ('1' beside others), identity, for how long in ms the claim waits if it isn't
---       heard of again ('0' if it doesn't wait), mode, the client's channel, '1' if the receivers of
---       a message can be counted, channel for wake-ups, name
+-- ARGV  token, TTL in ms, fences ('1' if shared or permits), identity, how many ms it stays queued without a request
+--       ('0': doesn't wait), mode, client's channel, '1' if receivers can be counted, wake-up channel, name
 --
--- Answers
---   'granted', first fence, fences           armed for the full TTL
---   'again', first fence, fences             the same to a token that held already, or was offered it
---   'again', first fence, fences, ms left    a broken hold of this token: not armed again
---   'busy', ms left or -1, token, identity, fence, broken, mode    token is nil for a foreign holder
---   …, how many wait before it, TIME in µs   the same, and the claim is queued
---   'kind', 'lock' or a number               it is in use as a lock, or a semaphore of that size
---   'ended'                                  this token was released or broken before
---   'foreign'                                the lock's key isn't a string
+-- Returns
+--   'granted', first fence, fences           held for the full TTL
+--   'again', first fence, fences             the same, for a holder or after an offer
+--   'again', first fence, fences, ms left    a broken hold: not extended
+--   'busy', ms left or -1, token, identity, fence, broken, mode    no token: a foreign holder
+--   …, waiters before it, TIME in µs         the same, and queued
+--   'kind', 'lock' or a number               in use as a lock, or a semaphore of that size
+--   'ended'                                  released or broken before
+--   'foreign'                                not a string
 --   'exhausted'                              no fences are left
 
--- First of all, so that the fence isn't taken from a clock that ran on during the script.
+-- The fence must not be later than the script's start.
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local token, ttl, fences, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6]
--- MGET answers nil for what isn't a string; a lock of another type is noticed below.
+-- MGET returns nil for another type; its.look() detects it.
 local value, last, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4]))
 if ended then
   return { 'ended' }
@@ -32,7 +31,7 @@ if answer then
   return answer
 end
 
--- Where somebody deleted the description of a hold of this token, it gets a new fence and a new one.
+-- After deletion of its description, a hold gets a new fence and description.
 if value == token
   or mode == 'x' and not value and redis.call('EXISTS', KEYS[1], KEYS[5]) == 0 then
   local fence = next_fence(last, micros, fences)
@@ -64,7 +63,7 @@ end
 its.advance(token)
 first = its.grant(token, mode, ttl, fences, ARGV[4])
 if first then
-  -- The next waiter may hold concurrently. The grant stays if this fails.
+  -- The next waiter may hold concurrently. A failure doesn't affect the grant.
   pcall(its.advance)
 end
 if its.is_unfinished then

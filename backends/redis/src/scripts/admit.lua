@@ -1,9 +1,9 @@
--- Lets a node vote, if its certificate is still the one that was waited for.
+-- Lets a node vote, if its certificate is unchanged.
 --
 -- KEYS  certificate
--- ARGV  certificate that was seen
+-- ARGV  expected certificate
 --
--- Answers the certificate that is there now.
+-- Returns the current certificate.
 
 local certificate = redis.call('GET', KEYS[1])
 if certificate and certificate == ARGV[1] then

@@ -1,9 +1,9 @@
--- Offers the lock to the next if it is free: for when an offer may have lapsed.
+-- Offers a free lock to the next waiter, after an offer may have lapsed.
 --
 -- KEYS  lock, hold, fence, queue, holders, about
--- ARGV  '1' if the receivers of a message can be counted, channel for wake-ups, name
+-- ARGV  '1' if receivers can be counted, wake-up channel, name
 --
--- Answers how long an offer lives that was made, in ms, else 0.
+-- Returns the lifetime of a new offer in ms, else 0.
 
 if redis.call('EXISTS', KEYS[4]) == 0 then
   return 0

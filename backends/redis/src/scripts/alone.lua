@@ -1,25 +1,24 @@
--- What one who holds alone has: a fence that was counted for it, a description, and the lock itself, which
--- is its token. Stands at the head of the scripts that need it.
+-- Exclusive holds: a counted fence, a description, and the lock's key with the token.
 
--- An idle fence counter lives for another week: the clock is ahead of it by then.
+-- A week: by then the clock is ahead of an idle counter.
 local IDLE_FENCE = 604800000
 
 local function text(number)
   return string.format('%.0f', number)
 end
 
--- The next fence after the last one, and `least` at least, if so many may be counted from it on; else nil.
+-- The next fence, at least `least`; nil if too few are left.
 local function next_fence(last, least, fences)
   local first = least
   if last then
-    -- A counter that isn't a number compares as neither.
+    -- NaN fails each comparison.
     local number = tonumber(last) or -1
     if not (number >= 0) then
       return nil
     end
     first = math.max(number + 1, least)
   end
-  -- Reckoned from the largest number on down: above it, sums of doubles are rounded.
+  -- Above 2^53, sums of doubles are rounded.
   if first <= 9007199254740992 - fences then
     return first
   end
@@ -29,8 +28,7 @@ local function count_fences(key, first, fences, ttl)
   redis.call('SET', key, text(first + fences - 1), 'PX', text(ttl + IDLE_FENCE))
 end
 
--- The lock comes last: whatever may fail before it, no permission say, leaves nothing held, and a
--- lock that holds a token has a fence that was counted for it.
+-- The lock is set last: if an earlier command fails, nothing is held. So each hold has a counted fence.
 local function hold_alone(lock, hold, token, identity, first, fences, micros, life)
   redis.call('DEL', hold)
   redis.call('HSET', hold, 'token', token, 'identity', identity, 'fence', first, 'fences', fences,
@@ -39,8 +37,8 @@ local function hold_alone(lock, hold, token, identity, first, fences, micros, li
   redis.call('SET', lock, token, 'PX', text(life))
 end
 
--- The answer to a token that the lock has already, armed again unless it was broken. Nil if it doesn't
--- have it, or somebody deleted the description of its hold.
+-- The reply to a token that holds already, extended unless broken. Nil if it doesn't hold, or its description was
+-- deleted.
 local function again(lock, fence, hold, token, value, last, ttl)
   local broken = value == token .. ':broken'
   if value ~= token and not broken then

@@ -1,19 +1,16 @@
--- An operator's forced end of the hold that was seen.
+-- An operator's forced release of an observed hold.
 --
--- KEYS  lock, fence, hold, the tombstone of the token that was seen (or, if any will do, of the one
---       that the caller found), queue, holders, about
--- ARGV  token seen, '1' if whoever holds now will do, 'now' or 'run-out', who and why,
---       how long a tombstone lasts in ms, channel for wake-ups, name, channel for breaks, '1' if the
---       receivers of a message can be counted
+-- KEYS  lock, fence, hold, tombstone of the observed token, queue, holders, about
+-- ARGV  observed token, '1' if any holder will do, 'now' or 'run-out', operator and reason, lifetime of a tombstone in
+--       ms, wake-up channel, name, channel for breaks, '1' if receivers can be counted
 --
--- Answers
---   'free'             nobody holds, or not the one that was seen
---   'freed', ms        deleted; the holder may believe for so long (-1: it has no end)
---   'runs-out', ms     it can't be renewed
---   'retry'            another holder came in between: look again
---   'unbreakable'      it can't run out: a foreign holder, whose renewals nobody can stop, or one
---                      without an end
---   'foreign'          the lock's key isn't a string
+-- Returns
+--   'free'             not held, or not by the observed token
+--   'freed', ms        deleted; the time that the hold had left (-1: no end)
+--   'runs-out', ms     can't be renewed
+--   'retry'            the holder has changed
+--   'unbreakable'      can't run out: a foreign holder, which can renew, or no expiry
+--   'foreign'          not a string
 
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -21,10 +18,10 @@ local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local seen, any, how, note = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]
 local its = family(KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[9] == '1')
 
--- Everybody who waits is woken as well: whoever broke it may be gone before an offer has lapsed.
+-- Wakes all waiters: the operator's client may exit before an offer lapses.
 local function tell()
   redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
-  -- The hold is broken already, whatever fails here.
+  -- Broken already, even if this fails.
   pcall(its.advance)
   redis.pcall('PUBLISH', ARGV[6], ARGV[7])
 end
@@ -62,7 +59,7 @@ end
 
 local left = redis.call('PTTL', KEYS[1])
 if not ours and any then
-  -- What isn't ours counts no fences, and its holder renews by comparing its own value.
+  -- A foreign holder has no fences, and renews by its own value.
   if how == 'run-out' then
     return { 'unbreakable' }
   end
@@ -75,23 +72,23 @@ end
 if how == 'run-out' and left < 0 then
   return { 'unbreakable' }
 end
--- A hold in its last millisecond has 0 left, which SET would refuse.
+-- 0 in its last millisecond, which SET rejects.
 local life = math.max(left, 1)
--- Past the block that the holder may have reserved, which is what the counter stands at.
+-- The counter is at the end of the block of fences that the holder may have reserved.
 local last = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
 redis.call('SET', KEYS[2], text(math.max(last + 1, micros)),
            'PX', life + IDLE_FENCE)
 if how == 'run-out' then
-  -- First, so that no break is recorded if PEXPIRE isn't permitted.
+  -- No break is recorded if PEXPIRE isn't permitted.
   local described = redis.call('PEXPIRE', KEYS[3], life)
-  -- Who broke it first is who broke it.
+  -- Keep the first note.
   if value == seen or redis.call('HEXISTS', KEYS[3], 'broken') == 0 then
     redis.call('HSET', KEYS[3], 'broken', note)
   end
   if described == 0 then
     redis.call('PEXPIRE', KEYS[3], life)
   end
-  -- Another value than the token: no renewal matches it, and it keeps its end.
+  -- No renewal matches this value, and the expiry stays.
   redis.call('SET', KEYS[1], seen .. ':broken', 'PX', life)
   redis.pcall('PUBLISH', ARGV[8], 'run-out ' .. seen)
   return { 'runs-out', left }

@@ -1,8 +1,5 @@
--- The time by which those who hold beside each other expire. Stands at the head of the scripts that need it.
---
--- It is the server's, unless the key has come here from a server with another clock, as a slot of a
--- Cluster moves: by this one's they would be thought gone too soon, or too late. What comes along with a key
--- is how long it has to live, which is as long as whoever holds longest, and one more millisecond.
+-- The clock for the expiry of shared holds and permits: the server's, unless the key came from another server with a
+-- moved slot. Then the key's TTL gives the time: it is that of the longest hold, plus 1 ms.
 
 local function time_of(holders, now)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
@@ -11,11 +8,11 @@ local function time_of(holders, now)
     return now
   end
   local time = longest + 1 - left
-  -- Ahead by a little is only how it is rounded.
+  -- A small lead is due to rounding.
   return time > now and time <= now + 1000 and now or time
 end
 
--- Has the key live as long as whoever holds longest. Answers how long that is; nil if nobody does.
+-- Sets the key's TTL to the longest hold's. Returns it; nil without holders.
 local function live_as_long(holders, at)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
   if longest then
@@ -25,8 +22,8 @@ local function live_as_long(holders, at)
   end
 end
 
--- Makes a token expire `life` after `at`, and keeps the key for as long as the longest hold. The key's
--- expiry is extended first: a key that expires before a holder makes the clock seem to be ahead.
+-- Makes a token expire `life` after `at`. The key's expiry is extended first: a key that expires before a holder makes
+-- the clock appear to be ahead.
 local function expire_in(holders, token, life, at)
   local expires = at + 1 + life
   local longest, score = unpack(redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES'))

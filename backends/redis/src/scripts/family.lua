@@ -1,20 +1,18 @@
--- Those of one name: who waits for it, and who holds it beside others. Stands at the head of the
--- scripts that need it, after alone.lua and clock.lua; they make it only once they do.
+-- The queue and the holders of one lock. Needs alone.lua and clock.lua.
 --
--- A waiter is a token in the queue, by its arrival, and what it wants, in `about`:
+-- A waiter is a token in `queue`, by arrival, with a record in `about`:
 --   MODE LIVE-UNTIL TTL FENCES CHANNEL IDENTITY
--- A reader, or a holder of permits, is a token in `holders`, by its expiry, and in `about`:
+-- A shared holder or permit holder is a token in `holders`, by expiry, with a record in `about`:
 --   MODE FENCE SINCE IDENTITY
--- and, once it was broken, who did it and why in the field `broken:TOKEN`. While there is one of
--- them the lock holds a marker, which names what they share: the epoch of readers, or how many
--- permits there are. Without the marker they don't hold: somebody deleted their lock.
+-- and, once broken, operator and reason in the field `broken:TOKEN`. The lock then contains a marker with the epoch of
+-- the shared holders, or the number of permits. Without the marker they don't hold: it was deleted.
 --
 -- A mode is 'x' (exclusive), 's' (shared) or COUNT/OF (permits). Times are in ms.
 
 local function family(lock, fence, hold, queue, holders, about, micros, counted)
   local call, its = redis.call, {}
   local now = math.floor(micros / 1000)
-  -- By which holders expire.
+  -- The clock by which holders expire.
   local at = now
 
   local function keep(key, life)
@@ -23,7 +21,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     end
   end
 
-  -- What a marker says: 'shared' and the epoch, or 'permits' and how many there are.
+  -- Parses a marker: 'shared' and the epoch, or 'permits' and their number.
   local function marked(value)
     if value then
       return value:match('^lockwright:(%a+):(%d+)$')
@@ -35,7 +33,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     call('ZREM', holders, token)
   end
 
-  -- The next fence, and counts so many from it on; nil if none are left.
+  -- Counts fences. Returns the first; nil if none are left.
   local function count(fences, ttl)
     local first = next_fence(call('GET', fence), micros, fences)
     if first then
@@ -51,7 +49,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     end
   end
 
-  -- Whether a claim of this mode can hold beside those who do.
+  -- Returns whether the mode fits the present holders.
   local function fits(mode)
     if not its.value then
       return true
@@ -67,13 +65,13 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     local taken = tonumber(wanted)
     for _, token in ipairs(call('ZRANGE', holders, 0, -1)) do
       local held = call('HGET', about, token) or ''
-      -- A holder without a record may have all permits.
+      -- Without a record, it may have all permits.
       taken = taken + tonumber(held:match('^(%d+)/') or of)
     end
     return taken <= tonumber(of)
   end
 
-  -- The fence for one more holder: readers beside each other share theirs.
+  -- Concurrent shared holders have the same fence.
   local function fence_for(mode, fences, ttl)
     if mode == 's' and its.kind_of_marker == 'shared' then
       keep(fence, ttl + IDLE_FENCE)
@@ -82,8 +80,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     return count(fences, ttl)
   end
 
-  -- Makes a token a holder. The deciding write comes last: if an earlier command fails, for example
-  -- because a permission is missing, nothing is held.
+  -- Makes a token a holder. The deciding write is last: if an earlier command fails, nothing is held.
   local function write(token, mode, life, fences, identity, first)
     if mode == 'x' then
       hold_alone(lock, hold, token, identity, first, fences, micros, life)
@@ -104,7 +101,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     end
   end
 
-  -- Looks at the lock, and drops holders whose time is up. False if the key isn't a string.
+  -- Reads the lock, and removes expired holders. False if the key isn't a string.
   function its.look()
     local value = redis.pcall('GET', lock)
     if type(value) == 'table' then
@@ -129,8 +126,8 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     return true
   end
 
-  -- Describes a reader or a holder of permits: mode, fence, ms left, identity, who broke it and why. If
-  -- its record is missing, the mode comes from the marker, and the fence from the counter.
+  -- A shared or permit holder: mode, fence, ms left, identity, operator and reason of a break. Without a record, the
+  -- mode comes from the marker, and the fence from the counter.
   function its.holder(token)
     local expires = its.kind_of_marker and call('ZSCORE', holders, token)
     if expires then
@@ -144,16 +141,15 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     end
   end
 
-  -- Arms it again.
   function its.extend(token, ttl)
-    -- A full server refuses a script whose first write could take memory. This one can't.
+    -- A full server rejects a script whose first write could use memory. This one can't.
     call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
     keep(fence, ttl + IDLE_FENCE)
     keep(about, ttl + 2)
     expire_in(holders, token, ttl, at)
   end
 
-  -- Ends a hold. Returns true if there was one; it has then ended, whatever fails afterwards.
+  -- Ends a hold. Returns whether there was one; it has ended even if a later command fails.
   function its.leave(token)
     if not its.kind_of_marker or not call('ZSCORE', holders, token) then
       return false
@@ -162,7 +158,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     pcall(function()
       local left = live_as_long(holders, at)
       if left then
-        -- A foreign client needn't wait for the TTL of a holder that has left.
+        -- Foreign clients need not wait longer than the last holder.
         call('PEXPIRE', lock, text(left))
       else
         call('DEL', lock)
@@ -172,8 +168,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     return true
   end
 
-  -- Replaces a holder's token; the time left stays the same. If the old token can't be removed, it stays
-  -- until it expires.
+  -- Replaces a holder's token, and keeps the time left. If the old token can't be removed, it expires.
   function its.rename(from, to, mode, ttl, identity)
     local first = its.kind_of_marker == 'shared' and its.number or count(1, ttl)
     if first then
@@ -186,7 +181,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     return first
   end
 
-  -- Removes a token from the queue. Returns whether it was there. A leftover record has no effect.
+  -- Removes a token from the queue. Returns whether it was there. A leftover record is harmless.
   function its.withdraw(token)
     if call('ZREM', queue, token) == 0 then
       return false
@@ -195,7 +190,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     return true
   end
 
-  -- Takes back an offer that no client received.
+  -- Revokes an offer that no client received.
   local function take_back(token, mode)
     if mode == 'x' then
       call('DEL', lock, hold)
@@ -205,8 +200,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     end
   end
 
-  -- What the name is in use as for a token: 'lock', the size of a semaphore, or nil. Who waits and has
-  -- gone uses it no more.
+  -- The name's present use by others: 'lock', the size of a semaphore, or nil. Vanished waiters don't count.
   function its.kind(token)
     if its.value then
       return its.kind_of_marker == 'permits' and its.number or 'lock'
@@ -224,18 +218,15 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     end
   end
 
-  -- Whether the client of a waiter has gone that waits for those who hold beside each other, and so keeps out
-  -- all who could hold beside them: nobody hears an empty message, which says nothing to whoever does.
+  -- Returns whether a blocking waiter's client has gone: an empty message, which clients ignore, has no receivers.
   local function keeps_others_out_in_vain(channel)
     return counted and its.kind_of_marker
       and redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, '') == 0
   end
 
-  -- Offers the lock to those at the head of the queue that it can be given to, and drops those that
-  -- have gone. An offer is a hold with a short life until its client confirms it, so a stopped client is
-  -- passed over soon. An offer is written before it is published: a message is sent even if the script
-  -- fails afterwards. Stops at `token`, whose own request is running. Returns the longest lifetime of the
-  -- offers, or 0 if there are none.
+  -- Offers the lock to the first waiters that fit, and removes vanished ones. An offer is a hold with a short life
+  -- until its client confirms it. It is written before it is published, because a message is sent even if the script
+  -- fails later. Stops at `token`, the caller. Returns the longest lifetime of the offers, or 0.
   local function offer(token)
     local offers, gone, longest = 0, 0, 0
     while offers < 64 and gone < 16 do
@@ -263,7 +254,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
         local told = redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, table.concat(
           { first, fenced, fences, text(micros), text(life) }, ' '))
         if type(told) == 'table' then
-          -- The user has no permission to publish. The lock stays free until the next waiter asks.
+          -- The user may not publish. The lock stays free until the next waiter asks.
           take_back(first, mode)
           call('HSET', about, first, table.concat(
             { mode, live, ttl, fences, channel, identity }, ' '))
@@ -284,8 +275,8 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     return longest
   end
 
-  -- Makes offers, and sends their lifetime to the next two waiters. If an offer isn't taken, and the
-  -- client that made it has died, these waiters ask when it has lapsed.
+  -- Makes offers, and sends their lifetime to the next two waiters. They ask if an offer has lapsed and its client has
+  -- died.
   function its.advance(token)
     local longest = offer(token)
     if longest > 0 then
@@ -300,8 +291,8 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     return longest
   end
 
-  -- Grants, unless others are before it. Readers that wait are overtaken by readers only. Answers the
-  -- first fence; false if no fences are left; nil if it has to wait.
+  -- Grants the lock unless others are first or the mode doesn't fit. Returns the first fence; false if none are left;
+  -- nil if it must wait.
   function its.grant(token, mode, ttl, fences, identity)
     if not fits(mode) then
       return nil
@@ -319,7 +310,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     return fenced
   end
 
-  -- Lets it wait, or go on waiting. Answers how many are before it.
+  -- Queues a claim, or extends its stay. Returns the number of waiters before it.
   function its.wait(token, mode, patience, ttl, fences, channel, identity)
     local before, place = call('ZRANK', queue, token), nil
     if not before then
@@ -327,8 +318,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
       before = last and call('ZRANK', queue, last) + 1 or 0
       place = text(math.max((tonumber(score) or 0) + 1, micros))
       if not last and not its.kind_of_marker then
-        -- Nobody else waits, and nobody holds beside others: so what is there is of readers that died, the last
-        -- of which took the list of them along.
+        -- These records belong to dead holders, whose list has expired.
         call('DEL', about)
       end
     end
@@ -338,13 +328,13 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     if place then
       call('ZADD', queue, place, token)
     end
-    -- The claim is queued, whatever fails here.
+    -- Queued, even if this fails.
     pcall(keep, queue, patience)
     return before
   end
 
-  -- Who holds: ms until somebody else may at the latest, or -1; token, identity, fence, who broke it
-  -- and why, mode. The token is nil for a foreign one.
+  -- The holder: ms until the lock may be free, or -1; token (nil if foreign), identity, fence, operator and reason of a
+  -- break, mode.
   function its.describe()
     if its.kind_of_marker then
       local token = call('ZRANGE', holders, 0, 0)[1]

@@ -1,20 +1,20 @@
--- Ahead of a user's script: it runs only if no later holder has been here.
+-- Prepended to a user's script, which runs only if no later holder has written.
 --
 -- KEYS[1]  the key of the highest fence
 -- ARGV[1]  the fence, in decimal
 --
--- The user's own keys and arguments come behind these, and the script sees them alone.
+-- The user's keys and arguments follow; the script sees only those.
 do
     local highest = redis.call('GET', KEYS[1])
     if highest and not string.match(highest, '^%d+$') then
         return redis.error_reply('LOCKWRIGHTNOFENCE ' .. 'what stands there is none')
     end
-    -- Both are below 2^53, which doubles count up to.
+    -- Both are below 2^53, so doubles are exact.
     if highest and tonumber(highest) > tonumber(ARGV[1]) then
         return redis.error_reply('LOCKWRIGHTSUPERSEDED ' .. highest)
     end
-    -- First, as nothing that the user's script does is undone when it fails; and as the text that it is, as
-    -- Lua would write large numbers with an exponent.
+    -- First, because effects of the user's script remain if it fails. As text, because Lua formats large numbers with
+    -- an exponent.
     if highest ~= ARGV[1] then
         redis.call('SET', KEYS[1], ARGV[1])
     end

@@ -1,10 +1,9 @@
--- Describes names.
+-- Describes locks.
 --
 -- KEYS  for each name: lock, fence, hold, queue, holders, about
 --
--- Answers for each name: state, highest fence, how many wait; then for each holder ms left or -1,
--- token, identity, fence, broken, mode. The state is 'free', 'held' (by some of ours), 'foreign' (by
--- somebody else) or 'alien' (the key isn't a string; its type follows).
+-- Returns for each name: state, highest fence, waiters; then for each holder ms left or -1, token, identity, fence,
+-- broken, mode. The state is 'free', 'held', 'foreign' or 'alien' (not a string; its type follows).
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
@@ -31,7 +30,7 @@ local function beside(answer, value, holders, about)
     if left > 0 then
       local record = redis.call('HGET', about, token) or ''
       local mode, fence, identity = record:match('^(%S+) (%d+) %d+ (.*)$')
-      -- If its record is missing, only the mode is known, from the marker.
+      -- Without a record, the marker gives the mode.
       mode, fence, identity = mode or shape, fence or false, identity or false
       local by = redis.call('HGET', about, 'broken:' .. token)
       for _, word in ipairs({ left, token, identity, fence, by, mode }) do

@@ -1,14 +1,13 @@
--- The certificate of a node: what tells this incarnation of its data from the last and the next.
+-- Reads or creates a node's certificate, which identifies this incarnation of its data.
 --
 -- KEYS  certificate
--- ARGV  run id of the server, a random number, largest TTL in ms, '1' if every write is kept now,
---       '1' if the server was a replica since its data began
+-- ARGV  run id of the server, a random number, largest TTL in ms, '1' if every write is persisted now, '1' if the
+--       server was a replica since its data began
 --
--- A certificate is five words: 'votes' or 'new', the run id, the random number that came with its
--- data, the largest TTL, and '1' if every write was kept when it was written. Answers it.
+-- Returns five words: 'votes' or 'new', run id, random number of the data, largest TTL, '1' if every write was
+-- persisted when it was written.
 --
--- It goes when the data go. Across a restart it is carried over, with the data, only if nothing can
--- have been lost: otherwise there may be holds that the node has forgotten, and it is new.
+-- After a restart it is carried over only if no data can be lost. Otherwise holds may be lost, so it is 'new'.
 
 local run, number, longest, kept, was_replica = unpack(ARGV)
 local certificate = redis.call('GET', KEYS[1])
@@ -21,13 +20,12 @@ if its_run == run and (its_kept == kept or its_kept == '0') then
   return certificate
 end
 if its_run == run then
-  -- From here on writes may get lost. The other way round it would be too early to rely on it: what
-  -- was written before may not be on the disk yet.
+  -- Writes may be lost from now on. The opposite change doesn't count yet: earlier writes may not be on disk.
   number, longest = its_number, its_longest
 elseif state == 'votes' and its_kept == '1' and kept == '1' and was_replica ~= '1' then
   number, longest = its_number, its_longest
 else
-  -- The longest TTL that was in use here is what has to be waited for.
+  -- Wait for the longest TTL that was in use here.
   state, longest = 'new', its_longest or longest
 end
 certificate = table.concat({ state, run, number, longest, kept }, ' ')

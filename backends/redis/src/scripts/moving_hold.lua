@@ -1,5 +1,4 @@
--- Keeps or removes what describes a hold, if it is still this token's: the slot is on the move, and this is
--- sent after the lock was changed, or long after.
+-- Extends or removes the description of this token's hold while its slot moves.
 --
 -- KEYS  hold
 -- ARGV  token, TTL in ms, or 0 to remove it

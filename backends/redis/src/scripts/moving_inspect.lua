@@ -1,8 +1,8 @@
--- Describes a lock by its own key alone, as its slot is on the move.
+-- Describes a lock by its own key, while its slot moves.
 --
 -- KEYS  lock
 --
--- Answers value or nil, ms left or -1, type.
+-- Returns value or nil, ms left or -1, type.
 
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then

@@ -1,10 +1,9 @@
--- Arms a lock again for its full TTL if its token still has it: the lock alone, as its slot is on
--- the move and the other keys may be on another node.
+-- Renews by the lock's key only: its slot is moving.
 --
 -- KEYS  lock
 -- ARGV  token, TTL in ms
 --
--- Answers 'renewed', 'broken' or 'gone'.
+-- Returns 'renewed', 'broken' or 'gone'.
 
 local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] then

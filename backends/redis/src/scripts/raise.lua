@@ -1,10 +1,10 @@
--- Notes the fence that a quorum settled on, and raises the counter to it: only where the token still
--- holds. Without that check a late one could raise the counter of a later hold's past its fence.
+-- Records a quorum's fence, and raises the counter to it, if the token still holds. Otherwise a late request could
+-- raise the counter beyond the fence of a later hold.
 --
 -- KEYS  lock, fence, hold, certificate
--- ARGV  token, fence, certificate that its client saw, how long a counter lives in ms
+-- ARGV  token, fence, certificate that its client read, lifetime of a counter in ms
 --
--- Answers 'raised', 'gone' or 'stranger'.
+-- Returns 'raised', 'gone' or 'stranger'.
 
 if redis.call('GET', KEYS[4]) ~= ARGV[3] then
   return { 'stranger' }

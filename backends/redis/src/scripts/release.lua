@@ -1,14 +1,12 @@
--- Ends a hold if this token has it, takes it out of the queue, and offers the lock to the next.
+-- Ends this token's hold or its wait, and offers the lock to the next waiter.
 --
 -- KEYS  lock, hold, tombstone of this token, fence, queue, holders, about
--- ARGV  token, how long the tombstone lasts in ms ('0' for none), channel for wake-ups, name, '1' if
---       the receivers of a message can be counted
+-- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if receivers can be counted
 --
--- Answers 1 if it was held or waited, else 0; or, if it was and the next one was offered the lock, how
--- long that offer lives in ms.
+-- Returns 0 if it neither held nor waited; else 1, or the lifetime of a new offer in ms.
 
 local token = ARGV[1]
--- First, so that a late duplicate of the acquire is refused whatever may fail below.
+-- First, so that a late duplicate of the acquire is refused even if a later command fails.
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[3], 'released', 'PX', ARGV[2])
 end
@@ -35,7 +33,7 @@ if not ended then
   end
 end
 
--- The hold has ended, whatever fails from here on.
+-- Ended, even if a later command fails.
 local life = 0
 pcall(function()
   if not its and (redis.call('EXISTS', KEYS[5]) == 0 or not look()) then

@@ -1,14 +1,12 @@
--- Arms holds again for their full TTL: each one that its token still has.
+-- Renews each hold that its token still has, for its full TTL.
 --
--- KEYS  for each exclusive hold: lock, fence, hold, tombstone of the token; for each other one:
---       lock, fence, holders, tombstone, about; after them, for a node of a quorum: its certificate. In a
---       Cluster the fence once more instead of the tombstone, so that all of them are there
--- ARGV  for each hold: token, TTL in ms, 'x' if it is exclusive, else 's'; after them, for a node of
---       a quorum: the certificate that its client saw
+-- KEYS  for each exclusive hold: lock, fence, hold, tombstone; for each other: lock, fence, holders, tombstone, about;
+--       last, on a quorum's node: certificate. In a Cluster the fence replaces the tombstone, so that all keys exist
+-- ARGV  for each hold: token, TTL in ms, 'x' if exclusive, else 's'; last, on a quorum's node: certificate that its
+--       client read
 --
--- Answers for each hold 'renewed', 'broken' or 'gone'. What expired isn't there any more, or isn't
--- counted, so it can't be revived; what was broken holds another value, or is marked, so it isn't
--- armed again. Or only 'stranger', when the certificate isn't the one that its client saw.
+-- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the certificate differs. Expired holds
+-- aren't revived, and broken ones aren't renewed.
 
 if #ARGV % 3 == 1 and redis.call('GET', KEYS[#KEYS]) ~= ARGV[#ARGV] then
   return { 'stranger' }
@@ -22,7 +20,6 @@ local function keep(key, life)
   end
 end
 
--- A reader, or a holder of permits.
 local function renew(lock, fence, holders, about, token, ttl)
   if not now then
     local time = redis.call('TIME')
@@ -39,7 +36,7 @@ local function renew(lock, fence, holders, about, token, ttl)
   elseif redis.call('HEXISTS', about, 'broken:' .. token) == 1 then
     return 'broken'
   end
-  -- A full server refuses all of a script whose first write could take memory. This one can't.
+  -- A full server rejects a script whose first write could use memory. This one can't.
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl + 2))
   keep(fence, ttl + 604800000)
   keep(about, ttl + 2)
@@ -52,7 +49,7 @@ for i = 1, math.floor(#ARGV / 3) do
   local answer
   if ARGV[3 * i] == 'x' then
     local lock, fence, hold = unpack(KEYS, at, at + 2)
-    -- One key of a foreign type must not fail the whole batch.
+    -- One foreign type must not fail the whole batch.
     local value = redis.pcall('GET', lock)
     if value == token then
       -- A counter in use isn't idle.

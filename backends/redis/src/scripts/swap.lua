@@ -1,17 +1,17 @@
--- Gives a hold to another token, for a ticket.
+-- Transfers a hold to another token, for a ticket.
 --
--- KEYS  lock, fence, hold, tombstone of the new token, tombstone of the old one, queue, holders, about
--- ARGV  new token, TTL in ms, mode, identity, old token, how long its tombstone lasts in ms
+-- KEYS  lock, fence, hold, tombstones of the new and the old token, queue, holders, about
+-- ARGV  new token, TTL in ms, mode, identity, old token, lifetime of its tombstone in ms
 --
--- Answers
---   'granted', fence, '1'        armed for the full TTL
---   'again', fence, '1'          the same to a repeat
---   'again', fence, '1', ms left  a broken hold of the new token: not armed again
---   'busy', ms left or -1        the old token doesn't hold, or its hold was broken
---   'ended'                      the new token was released or broken before
---   'exhausted'                  no fences are left
+-- Returns
+--   'granted', fence, '1'         held for the full TTL
+--   'again', fence, '1'           the same, for a repeat
+--   'again', fence, '1', ms left  a broken hold: not extended
+--   'busy', ms left or -1         the old token doesn't hold, or was broken
+--   'ended'                       the new token was released or broken before
+--   'exhausted'                   no fences are left
 
--- First of all, so that the fence isn't taken from a clock that ran on during the script.
+-- The fence must not be later than the script's start.
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
@@ -56,7 +56,6 @@ if not fence then
   return { 'exhausted' }
 end
 
--- A late duplicate of the old token's acquire mustn't find the lock free some day.
 redis.call('SET', KEYS[5], 'released', 'PX', ARGV[6])
 count_fences(KEYS[2], fence, 1, ttl)
 local first = text(fence)

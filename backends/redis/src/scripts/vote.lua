@@ -1,19 +1,19 @@
--- Asks a node of a quorum for its vote: grants it, repeats an earlier grant, or says who holds. One
--- node can't grant a quorum, so it has no queue and offers nothing.
+-- Requests a node's vote: grants it, repeats an earlier grant, or reports the holder. A single node can't grant a
+-- quorum, so it has no queue.
 --
 -- KEYS  lock, fence, hold, tombstone of this token, certificate
--- ARGV  token, TTL in ms, fences wanted, identity, '1' if the client will wait, the certificate that
---       its client saw, the smallest fence that it may give
+-- ARGV  token, TTL in ms, fences, identity, '1' if the client will wait, certificate that its client read, smallest
+--       permitted fence
 --
--- Answers
---   'granted', first fence, fences           armed for the full TTL
---   'again', first fence, fences             the same to a token that held already
---   'again', first fence, fences, ms left    a broken hold of this token: not armed again
---   'stranger'                               the certificate isn't the one that its client saw
---   'busy', ms left or -1, token, identity, fence, broken    token is nil for a foreign holder
---   'ended'                                    this token was released or broken before
---   'foreign'                                  the lock's key isn't a string
---   'exhausted'                                no fences are left
+-- Returns
+--   'granted', first fence, fences           held for the full TTL
+--   'again', first fence, fences             the same, for a holder
+--   'again', first fence, fences, ms left    a broken hold: not extended
+--   'stranger'                               the certificate differs
+--   'busy', ms left or -1, token, identity, fence, broken    no token: a foreign holder
+--   'ended'                                  released or broken before
+--   'foreign'                                not a string
+--   'exhausted'                              no fences are left
 
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -23,7 +23,7 @@ if redis.call('GET', KEYS[5]) ~= ARGV[6] then
 end
 
 local token, ttl, fences = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
--- MGET answers nil for what isn't a string; a lock of another type is noticed below.
+-- MGET returns nil for another type; EXISTS detects it.
 local value, last, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4]))
 if ended then
   return { 'ended' }
@@ -39,7 +39,7 @@ elseif value and value ~= token then
   if hold[1] ~= value and (hold[1] or '') .. ':broken' ~= value then
     return { 'busy', left }
   end
-  -- The holder only learns that somebody waits.
+  -- A mark: the release sends a wake-up.
   if ARGV[5] == '1' and not hold[5] then
     redis.call('HSET', KEYS[3], 'waited', '1')
   end

@@ -1,4 +1,4 @@
-//! What is wrong with the Sentinels, as far as a failover is concerned.
+//! Diagnosis of the Sentinels.
 
 use std::sync::atomic::AtomicU64;
 
@@ -7,10 +7,9 @@ use lockwright_core::{Finding, Severity};
 use super::{Master, Refusal, Sentinels};
 use crate::config::Config;
 
-/// Fewer can't outvote one that is wrong or gone.
+/// Fewer can't outvote a wrong or missing one.
 const ENOUGH: u64 = 3;
 
-/// Looks at each Sentinel of the URL, if there are any.
 pub(crate) async fn examine(config: &Config) -> Vec<Finding> {
     let unknown = AtomicU64::new(0);
     let Some(sentinels) = Sentinels::of(config, &unknown) else { return Vec::new() };

@@ -1,8 +1,7 @@
-//! Finding the master by Sentinels.
+//! Discovery of the master through Sentinels.
 //!
-//! All of them are asked at once, and the answer that counts is the one of the latest election
-//! among those of a majority: so a Sentinel that is dead, frozen or behind costs nothing. The client
-//! library asks one after the other, with a patience of its own for each, and believes the first.
+//! All are asked at once, and the latest election in a majority's replies counts. So a dead, frozen or outdated
+//! Sentinel costs no time. The client library asks one by one, and accepts the first reply.
 
 pub(crate) mod doctor;
 pub(crate) mod watching;
@@ -25,28 +24,26 @@ use crate::errors;
 use crate::failure::Failure;
 use crate::topology::{Topology, moved_to};
 
-/// After what time they are asked again while the master doesn't answer, or isn't one.
+/// Interval between queries until a master answers.
 const ASKED_AGAIN: Duration = Duration::from_millis(250);
 
-/// The Sentinels of a URL.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sentinels<'c> {
     sentinels: &'c [ConnectionInfo],
     name: &'c str,
     server: &'c ConnectionInfo,
     limit: Duration,
-    /// The latest election that anybody told of.
+    /// The latest election reported so far.
     latest: &'c AtomicU64,
 }
 
-/// What a Sentinel says about the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Master {
     host: String,
     port: u16,
-    /// Which election made it one.
+    /// The election that made it master.
     epoch: u64,
-    /// How many replicas it has, and how many Sentinels watch over it.
+    /// Number of its replicas, and of the Sentinels that monitor it.
     replicas: u64,
     sentinels: u64,
 }
@@ -57,7 +54,6 @@ impl fmt::Display for Master {
     }
 }
 
-/// Why a Sentinel doesn't name it.
 #[derive(Debug)]
 enum Refusal {
     Unknown,
@@ -75,7 +71,7 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    /// Connects to the master, by `connect`, which makes sure that it is one.
+    /// Connects with `connect`, which must verify the role.
     pub(crate) async fn reach<T, F: Future<Output = Result<T, Failure>>>(
         self,
         connect: impl Fn(ConnectionInfo) -> F,
@@ -84,7 +80,7 @@ impl<'c> Sentinels<'c> {
         let searching = async {
             loop {
                 match self.once(&connect).await {
-                    // A failover takes some time, and a master that just died is still named.
+                    // A failover takes time, and a dead master is still named.
                     Err(failure) if failure.kind == ErrorKind::Unavailable => last = Some(failure),
                     end => return end,
                 }
@@ -106,7 +102,7 @@ impl<'c> Sentinels<'c> {
         let master = self.master().await?;
         tokio::select! {
             end = connect(moved_to(self.server, &master.host, master.port)) => end,
-            // One that is frozen would take all the time that there is.
+            // A frozen master would use up the time limit.
             () = self.another_than(&master) => Err(Failure::unavailable(format!(
                 "{master} isn't the master {:?} any more", self.name
             ))),
@@ -124,7 +120,7 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    /// Who is the master, by the majority of the Sentinels, or by as many of them as answer.
+    /// Asks for a majority's master, or that of all that answer.
     pub(crate) async fn master(self) -> Result<Master, Failure> {
         let mut asked = self.ask_all();
         let (mut named, mut refusals) = (Vec::new(), Vec::new());
@@ -143,7 +139,7 @@ impl<'c> Sentinels<'c> {
             return Err(self.unnamed(refusals));
         };
         if heard_enough {
-            // Several may ask at once, and the last to be done needn't have the latest answer.
+            // The last of concurrent calls needn't have the latest reply.
             self.latest.fetch_max(master.epoch, Ordering::AcqRel);
         } else {
             self.latest.store(master.epoch, Ordering::Release);
@@ -151,10 +147,9 @@ impl<'c> Sentinels<'c> {
         Ok(master)
     }
 
-    /// Asks each of them, by its address.
     fn ask_all(self) -> JoinSet<(String, Result<Master, Refusal>)> {
         let mut asked = JoinSet::new();
-        // So that there is time for another question.
+        // Leaves time for a second query.
         let limit = self.limit / 2;
         for sentinel in self.sentinels {
             let (sentinel, name) = (sentinel.clone(), self.name.to_owned());
@@ -197,7 +192,7 @@ impl<'c> Sentinels<'c> {
         let mut message = "no Sentinel names a master".to_owned();
         for (at, failure) in failures.enumerate() {
             let _ = write!(message, "{} {}", if at == 0 { ":" } else { ";" }, failure.message);
-            // What has to be put right comes before what may pass.
+            // An error that needs a fix has precedence.
             if kind == ErrorKind::Unavailable {
                 kind = failure.kind;
             }
@@ -206,9 +201,8 @@ impl<'c> Sentinels<'c> {
     }
 }
 
-/// Whether these answers tell who is the master: a majority's do, unless all of them are of before
-/// an election that is known of. If so, all who answer are heard: they may have been set up anew,
-/// and begin to count from nothing then.
+/// Returns whether a majority determines the master: not if all replies are older than a known election. Then all
+/// replies are used, because reset Sentinels count elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)
 }
@@ -259,7 +253,6 @@ fn refusal(cause: &RedisError, address: &str) -> Refusal {
     })
 }
 
-/// A server that was demoted, or never told that it is none, is not the master.
 pub(crate) async fn must_be_master(
     connection: &mut MultiplexedConnection,
     shown: &str,

@@ -1,9 +1,8 @@
-//! Hearing of a failover from the Sentinels.
+//! Notification of failovers by the Sentinels.
 //!
-//! A connection to a master that was replaced while it was frozen, or cut off from everything but
-//! its clients, stays open, and the server behind it goes on granting until it is told what it is
-//! now. So a client listens to each Sentinel and gives such a connection up. It is a hint: a failover
-//! whose message is lost is noticed as the end of a server is, by its silence or its refusal.
+//! A replaced master that was frozen or partitioned keeps its connections, and grants locks until it is demoted. So a
+//! client subscribes to each Sentinel and leaves such a master. Without the message, silence or refusals show the
+//! failover.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,15 +17,13 @@ use tokio::time::{sleep, timeout};
 use crate::connection::Link;
 use crate::topology::Topology;
 
-/// How long a Sentinel that can't be listened to is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// After so long without a word a Sentinel is asked whether it is still there.
 const SILENCE: Duration = Duration::from_secs(3);
 
 const CHANNEL: &str = "+switch-master";
 
-/// Listens to each Sentinel, until the set is dropped.
+/// Subscribes to each Sentinel, until the set is dropped.
 pub(crate) fn listen(link: &Arc<Link>) -> JoinSet<()> {
     let mut listening = JoinSet::new();
     if let Topology::Sentinel { sentinels, .. } = &link.config().topology {
@@ -38,14 +35,14 @@ pub(crate) fn listen(link: &Arc<Link>) -> JoinSet<()> {
 }
 
 async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
-    // The library knows pushes of RESP3 only.
+    // The library supports only RESP3 pushes.
     let settings = sentinel.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let sentinel = sentinel.set_redis_settings(settings);
     loop {
         let Some(limit) = link.upgrade().map(|link| link.config().connect_timeout) else { return };
         match timeout(limit, subscribe(sentinel.clone())).await {
             Ok(Ok((mut connection, mut pushes))) => {
-                // Something may have happened before.
+                // A failover may have happened before.
                 check(&link).await;
                 loop {
                     match timeout(SILENCE, pushes.recv()).await {
@@ -55,7 +52,7 @@ async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
                             _ => {}
                         },
                         Ok(None) => break,
-                        // A connection that a network forgot is silent, too.
+                        // A dropped connection is silent, too.
                         Err(_) => match timeout(limit, answers(&mut connection, &link)).await {
                             Ok(true) => {}
                             _ => break,
@@ -70,7 +67,7 @@ async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
     }
 }
 
-/// Whether the Sentinel is still there: asked what its user may ask anyway.
+/// Uses a query that its user needs anyway.
 async fn answers(connection: &mut redis::aio::MultiplexedConnection, link: &Weak<Link>) -> bool {
     let mut question = redis::cmd("SENTINEL");
     match link.upgrade().map(|link| link.config().topology.clone()) {
@@ -79,7 +76,7 @@ async fn answers(connection: &mut redis::aio::MultiplexedConnection, link: &Weak
     };
     match question.exec_async(connection).await {
         Ok(()) => true,
-        // A refusal is an answer, too.
+        // A refusal is a reply, too.
         Err(cause) => cause.code().is_some(),
     }
 }
@@ -98,8 +95,7 @@ async fn subscribe(
     Ok((connection, pushes))
 }
 
-/// Gives the connection up if the Sentinels name another master: most of them, as the one that told
-/// may be the first to know, or the last.
+/// Leaves a replaced master. All Sentinels are asked: the notifying one may be the first or the last to change.
 async fn check(link: &Weak<Link>) {
     let Some(link) = link.upgrade() else { return };
     let Some(sentinels) = link.sentinels() else { return };

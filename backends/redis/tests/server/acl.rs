@@ -10,7 +10,7 @@ use lockwright_testbed as testbed;
 use crate::connecting::{SECRET, refused};
 use crate::kit::{claim, connect, eventually, grant, name, patient};
 
-/// What the documentation says is enough, beside the keys.
+/// The documented permissions, except the keys.
 const NEEDED: [&str; 30] = [
     "+hello",
     "+subscribe",
@@ -49,7 +49,6 @@ fn rules(without: &str) -> String {
     format!("~orders/* ~lockwright:* &lockwright:* -@all {}", needed.join(" "))
 }
 
-/// Everything that a client asks for.
 async fn everything(url: &str) -> Result<()> {
     let redis = patient(Config::new(url)?).connect().await?;
     let (ours, theirs) = (claim("orders/42"), claim("orders/42"));
@@ -71,7 +70,7 @@ async fn everything(url: &str) -> Result<()> {
     let how = BreakHow::RunOut;
     redis.break_lock(&ours.name, Seen::Token(ours.token), how, "ops", "test").await?;
     redis.release(&ours, Settle::Unanswered).await?;
-    // A permission without which this is all that is missing is a finding.
+    // A missing permission may only be a finding.
     let findings = redis.doctor().await?;
     match findings.iter().find(|finding| finding.code.ends_with("denied")) {
         Some(finding) => Err(Error::new(ErrorKind::Denied, finding.fix.clone())),
@@ -89,7 +88,7 @@ async fn what_is_documented_is_enough_and_all_of_it_is_needed() {
         server.command::<()>(&command).unwrap();
         server.command::<()>(&["FLUSHALL"]).unwrap();
         server.command::<()>(&["HSET", "orders/alien", "what", "no lock"]).unwrap();
-        // It is loaded by whoever comes first.
+        // The next caller loads it.
         server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
     };
     let url = format!("redis://locks:{SECRET}@127.0.0.1:{}/", server.port());
@@ -114,13 +113,12 @@ async fn what_is_documented_is_enough_and_all_of_it_is_needed() {
     }
 }
 
-/// A log is loaded with the default user's rights.
 #[tokio::test]
 async fn a_restart_is_survived_only_where_the_log_is_loaded_with_enough_rights() {
     let all = "~* &* +@all";
     let with_dryrun = format!("{} +acl|dryrun", rules(""));
     for (rules, default, survives, says) in [
-        // The user of before ACLs, who may do everything.
+        // The default user of before ACLs.
         (with_dryrun.as_str(), "on nopass ~* &* +@all", true, None),
         (&with_dryrun, "off ~* &* +@all", true, None),
         (&with_dryrun, "off", false, Some("may not write")),

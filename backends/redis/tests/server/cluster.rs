@@ -1,5 +1,4 @@
-//! A Redis Cluster: names of all slots, masters that die, freeze and forget, and what a failover
-//! loses.
+//! A Redis Cluster: names in all slots, masters that die, freeze or lose data, and failovers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,16 +13,15 @@ use tokio::task::block_in_place;
 
 use crate::kit::{busy, claim, claim_for, connect, eventually, grant, name};
 
-/// Short enough to be waited for, long enough for a machine that is busy with other tests.
+/// Short for a test, long for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
-/// One whose requests don't wait long for a node that is dead or frozen.
 pub(crate) async fn impatient(url: &str) -> Redis {
     let config = Config::new(url).unwrap().response_timeout(QUICK).connect_timeout(QUICK);
     config.connect().await.unwrap()
 }
 
-/// A name for each of the first three nodes, in their order.
+/// Returns a name for each of the three masters, in their order.
 pub(crate) fn names_of_all_masters(cluster: &Cluster) -> [String; 3] {
     [0, 1, 2].map(|master| {
         let mut names = (0..).map(|i| format!("lock {i}"));
@@ -31,7 +29,7 @@ pub(crate) fn names_of_all_masters(cluster: &Cluster) -> [String; 3] {
     })
 }
 
-/// Waits until the replica of a master has what the master has of a lock.
+/// Waits until the master's replica has the lock.
 async fn replicated(cluster: &Cluster, master: usize, key: &str, token: &str) {
     let replica = &cluster.nodes[cluster.replica_of(master).unwrap()];
     eventually(|| async {
@@ -109,7 +107,7 @@ async fn what_is_no_cluster_is_refused_and_so_is_a_node_without_the_others() {
     assert!(error.to_string().contains("connect to it by redis:"), "{error}");
     assert_eq!(error.backend(), Some("redis-cluster"));
 
-    // In Cluster mode, and in no Cluster.
+    // A node in Cluster mode without a Cluster.
     let lonely = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
     let url = lonely.url().replace("redis://", "redis+cluster://");
     let error = Redis::connect(&url).await.unwrap_err();
@@ -129,7 +127,6 @@ async fn what_is_no_cluster_is_refused_and_so_is_a_node_without_the_others() {
 async fn one_node_is_enough_to_find_the_others_and_dead_ones_cost_nothing() {
     let mut cluster = block_in_place(Cluster::start).unwrap();
     let names = names_of_all_masters(&cluster);
-    // A replica, even.
     let replica = &cluster.nodes[cluster.replica_of(0).unwrap()];
     let redis = connect(&replica.url().replace("redis://", "redis+cluster://")).await;
     assert_eq!(redis.profile().backend, "redis-cluster");
@@ -154,7 +151,7 @@ async fn one_node_is_enough_to_find_the_others_and_dead_ones_cost_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_a_view_of_its_own_is_not_believed() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // It was thrown out long ago, say, and goes on as if it were the whole Cluster.
+    // Removed long ago, it serves the whole Cluster alone.
     let stray = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
     stray.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
     let names = names_of_all_masters(&cluster);
@@ -176,7 +173,7 @@ async fn a_node_with_a_view_of_its_own_is_not_believed() {
 async fn all_nodes_are_reached_as_the_first_ones_are() {
     let servers = testbed::Redis::options().tls().user("locks", "a/b", "~* &* +@all");
     let cluster = block_in_place(|| Cluster::options().servers(servers).start()).unwrap();
-    // One of them is named, and the others have the same login and the same authority.
+    // The other nodes have the same login and authority.
     let (node, authority) = (&cluster.nodes[0], cluster.nodes[0].authority());
     let url = node.url().replace("rediss://", "rediss+cluster://");
     let redis = connect(&format!("{url}?ca={}", authority.display())).await;
@@ -213,7 +210,7 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
     assert!(grant(&redis, &claim(&names[1])).await.fence > fences[1]);
 
     block_in_place(|| cluster.wait_for_failover(&names[0], 0)).unwrap();
-    // What was replicated is still held, and nobody needed to connect anew.
+    // Replicated holds survive, with the same client.
     let renewals = eventually(|| async { redis.renew(&batch[..1]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     busy(&redis, &claim(&names[0]), Wait::No).await;
@@ -224,7 +221,7 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_master_holds_up_no_renewals_of_others() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // Its time-outs are far too long for these holds.
+    // Default time-outs are too long for these holds.
     let redis = connect(&cluster.url()).await;
     let ttl = Duration::from_secs(10);
     let claims = names_of_all_masters(&cluster).map(|name| claim_for(&name, ttl));
@@ -235,11 +232,11 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
     let batch: Vec<_> = claims.iter().map(renew_of).collect();
     let begun = Instant::now();
     let renewals = redis.renew(&batch).await.unwrap();
-    // The keeper waits for a quarter of the TTL, and then takes all for indeterminate.
+    // The renewal task waits for at most a quarter of the TTL.
     assert!(begun.elapsed() < ttl / 4, "{:?}", begun.elapsed());
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
     assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
-    // And for less where less is left.
+    // The limit shrinks with the remaining time.
     let patience = ttl / 10;
     let batch: Vec<_> = batch.into_iter().map(|one| Renew { patience, ..one }).collect();
     let begun = Instant::now();
@@ -250,7 +247,7 @@ async fn a_frozen_master_holds_up_no_renewals_of_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_share_the_search_for_nodes_that_are_all_silent() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // Those who find no connection have time left for a search.
+    // Callers without a connection have time left for a search.
     let config = Config::new(&cluster.url()).unwrap();
     let config = config.response_timeout(5 * QUICK).connect_timeout(QUICK);
     let redis = Arc::new(config.connect().await.unwrap());
@@ -281,7 +278,7 @@ async fn a_client_keeps_its_holds_through_a_failover() {
     replicated(&cluster, 0, &name, &guard.token().to_string()).await;
     cluster.nodes[0].kill();
     let first = guard.deadline();
-    // Nobody asks for it: the keeper's own renewals find the new master.
+    // The renewal task finds the new master, without a request.
     eventually(|| async { (guard.deadline() > first).then_some(()) }).await;
     guard.check().unwrap();
     other.check().unwrap();
@@ -304,7 +301,7 @@ async fn a_loss_is_told_in_time_when_nobody_takes_over() {
     let signal = guard.signal();
     cluster.nodes[replica].kill();
     cluster.nodes[0].freeze();
-    // That some slots aren't served stops all others after a while, as it's set by default.
+    // By default, unserved slots stop all others after a while.
     other.renew().await.unwrap();
     let ended = tokio::time::timeout(2 * ttl, signal.ended()).await.unwrap();
     assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
@@ -319,7 +316,6 @@ async fn a_frozen_master_is_noticed_and_not_believed_when_it_thaws() {
     let cluster = block_in_place(Cluster::start).unwrap();
     let [name, elsewhere, _] = names_of_all_masters(&cluster);
     let redis = impatient(&cluster.url()).await;
-    // Goes to sleep with a map and a connection that will be out of date.
     let sleeper = impatient(&cluster.url()).await;
     let held = claim_for(&name, Duration::from_secs(120));
     let granted = grant(&redis, &held).await;
@@ -342,7 +338,7 @@ async fn a_frozen_master_is_noticed_and_not_believed_when_it_thaws() {
     let after = grant(&redis, &next).await;
     assert!(after.fence > granted.fence);
 
-    // The old master still has the old hold, and takes itself for the master for a moment.
+    // The old master acts as a master for a moment.
     cluster.nodes[0].thaw();
     let mut asked = 0;
     eventually(|| async {
@@ -378,7 +374,7 @@ async fn a_master_that_comes_back_empty_has_lost_its_locks_and_no_fences() {
     let guard = locks.mutex(&name).ttl(ttl).acquire().await.unwrap();
     let other = locks.mutex(&elsewhere).ttl(ttl).acquire().await.unwrap();
     let (signal, deadline) = (guard.signal(), guard.deadline());
-    // Its replica is gone too, or might take over with the data.
+    // Otherwise its replica might take over with the data.
     let replica = cluster.replica_of(0).unwrap();
     cluster.nodes[replica].kill();
     block_in_place(|| cluster.nodes[0].restart(false)).unwrap();
@@ -392,8 +388,7 @@ async fn a_master_that_comes_back_empty_has_lost_its_locks_and_no_fences() {
     other.check().unwrap();
 }
 
-/// Replication is asynchronous: a replica that takes over without the last grant gives the same lock
-/// to somebody else. That is why the profile claims no failover.
+/// Replication is asynchronous, so the profile excludes failovers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_can_lose_a_lock_and_the_fence_tells() {
     let mut cluster = block_in_place(Cluster::start).unwrap();
@@ -402,7 +397,7 @@ async fn a_failover_can_lose_a_lock_and_the_fence_tells() {
     let first = Locks::new(impatient(&cluster.url()).await).unwrap();
     let second = Locks::new(impatient(&cluster.url()).await).unwrap();
     cluster.nodes[replica].freeze();
-    // What was under way when it froze would still be in its socket.
+    // Discard data that are buffered in its socket.
     cluster.nodes[0].command::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
     let ttl = Duration::from_secs(120);
     let guard = first.mutex(&name).ttl(ttl).acquire().await.unwrap();
@@ -419,7 +414,6 @@ async fn a_failover_can_lose_a_lock_and_the_fence_tells() {
             .await;
     guard.check().expect("two believe at the same time: what is not promised");
     assert!(stolen.fence() > guard.fence(), "{} after {}", stolen.fence(), guard.fence());
-    // The first one hears of it by its next renewal.
     guard.renew().await.unwrap_err();
     assert!(guard.check().is_err());
     assert!(stolen.verify().await.unwrap());
@@ -434,7 +428,7 @@ async fn the_doctor_looks_at_every_master_and_at_how_they_hang_together() {
     let findings = redis.doctor().await.unwrap();
     let mut places = Vec::new();
     for finding in &findings {
-        // Each has a replica, which is nothing unusual here.
+        // Each has a replica, which is normal here.
         assert_eq!((finding.code, finding.severity), ("replicas", Severity::Note), "{finding:?}");
         places.push(finding.what.split(": ").next().unwrap().to_owned());
     }
@@ -480,7 +474,7 @@ async fn slots_that_nobody_serves_are_told() {
     let [name, ..] = names_of_all_masters(&cluster);
     let slot = cluster.slot_of(&name).unwrap().to_string();
     let error = eventually(|| async {
-        // Until none of them has heard the last of the others' gossip.
+        // Until the nodes have processed all gossip.
         for node in &cluster.nodes {
             let _ = node.command::<()>(&["CLUSTER", "DELSLOTS", &slot]);
         }
@@ -509,7 +503,6 @@ async fn what_the_documentation_permits_is_enough() {
     assert_eq!(redis.list("", None).await.unwrap().names.len(), 1);
     let codes: Vec<_> = redis.doctor().await.unwrap().iter().map(|f| f.code).collect();
     assert!(codes.iter().all(|code| !code.contains("denied")), "{codes:?}");
-    // On the move too.
     let from = cluster.master_of("s").unwrap();
     let moving = cluster.begin_move("s", (from + 1) % 3).unwrap();
     cluster.move_keys(&moving).unwrap();

@@ -1,4 +1,4 @@
-//! Bad URLs, wrong passwords, the wrong kind of server: a clear error each, and no secret in it.
+//! Bad URLs, wrong passwords, wrong servers: each has a clear error without secrets.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -12,7 +12,7 @@ use crate::kit::{claim, grant, name, patient};
 
 pub(crate) const SECRET: &str = "hush-hush";
 
-/// The error, whose text is checked for the secret by whoever gets it.
+/// Returns the error, after checking its texts for the secret.
 pub(crate) async fn refused(url: &str) -> Error {
     let error = match Config::new(url) {
         Ok(config) => patient(config).connect().await.unwrap_err(),
@@ -107,7 +107,7 @@ async fn a_user_without_a_permission_is_told_which() {
     let port = server.port();
     let user = |name: &str| format!("redis://{name}:{SECRET}@127.0.0.1:{port}/");
     let password = format!(">{SECRET}");
-    // A server's own default: no channels.
+    // A server's default: no channels.
     let make = |name: &str, rules: &[&str]| {
         let command = [&["ACL", "SETUSER", name, "on", &password], rules].concat();
         server.command::<()>(&command).unwrap();
@@ -122,14 +122,13 @@ async fn a_user_without_a_permission_is_told_which() {
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     assert!(error.to_string().contains("+select"), "{error}");
 
-    // It may do all but describe its hold: nothing must be held when the grant is refused.
+    // This user can't describe its hold, so nothing must be held.
     make("halfway", &["~*", "&lockwright:*", "+@all", "-hset"]);
     let redis = Redis::connect(&user("halfway")).await.unwrap();
     let error = redis.try_acquire(&claim("a")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
 
-    // What the documentation says is enough.
     make("enough", &["~orders/*", "~lockwright:*", "&lockwright:*", "-@all"]);
     let allowed = [
         "+eval",
@@ -175,7 +174,7 @@ async fn a_user_without_a_permission_is_told_which() {
 async fn what_is_not_a_redis_is_not_taken_for_one() {
     for (greeting, kind) in [
         (Some("HTTP/1.1 400 Bad Request\r\n\r\n"), ErrorKind::InvalidConfig),
-        // It hangs up, or says nothing at all.
+        // The server closes the connection, or sends nothing.
         (None, ErrorKind::Unavailable),
         (Some(""), ErrorKind::Unavailable),
     ] {
@@ -186,7 +185,6 @@ async fn what_is_not_a_redis_is_not_taken_for_one() {
             let Some(greeting) = greeting else { return };
             let _ = socket.read(&mut [0; 64]);
             let _ = socket.write_all(greeting.as_bytes());
-            // Until the other side hangs up.
             while matches!(socket.read(&mut [0; 64]), Ok(read) if read > 0) {}
         });
         let error = Config::new(&format!("redis://:{SECRET}@127.0.0.1:{port}/"))
@@ -232,7 +230,7 @@ async fn databases_and_prefixes_come_from_the_url() {
     let error = refused(&format!("{}99", server.url())).await;
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
     assert!(error.to_string().contains("no database"), "{error}");
-    // The same name elsewhere is another lock.
+    // In another database it is another lock.
     grant(&crate::kit::connect(&server.url()).await, &self::claim("a")).await;
 }
 

@@ -1,4 +1,4 @@
-//! What the doctor finds, each on a server that has it.
+//! The doctor's findings on servers with these problems.
 
 use lockwright_core::{DistributedLock, Finding, Severity};
 use lockwright_redis::Config;
@@ -52,7 +52,7 @@ async fn a_replica_is_an_error_and_replicas_are_a_note() {
     let master = sound().start().unwrap();
     let replica = sound().replica_of(&master).start().unwrap();
     assert_eq!(found(&replica).await, [("replica", Severity::Error)]);
-    // Also one that was a master when the client connected.
+    // Also for a former master.
     let redis = crate::kit::connect(&master.url()).await;
     crate::kit::eventually(|| async {
         let findings = redis.doctor().await.unwrap();
@@ -112,7 +112,7 @@ async fn what_can_not_be_looked_at_is_a_finding() {
         assert_eq!(codes, wanted, "{findings:?}");
         assert_eq!(findings[0].severity, Severity::Warning);
     }
-    // Some services rename it away.
+    // Some hosted services rename it.
     let server = sound().set("rename-command", "CONFIG hidden").start().unwrap();
     assert_eq!(found(&server).await, [("config-denied", Severity::Warning)]);
     let redis = crate::kit::connect(&server.url()).await;

@@ -1,4 +1,4 @@
-//! Lost answers, frozen servers, cut connections, restarts.
+//! Lost replies, frozen servers, broken connections, restarts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 
 use crate::kit::{busy, claim, eventually, grant, server_and_client};
 
-/// Short enough to be waited for, long enough for a machine that is busy with other tests.
+/// Short for a test, long for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
 async fn impatient(url: &str) -> Redis {
@@ -20,7 +20,6 @@ async fn impatient(url: &str) -> Redis {
     config.connect().await.unwrap()
 }
 
-/// A client behind a proxy, with a short time-out.
 async fn behind_proxy() -> (testbed::Redis, Proxy, Redis) {
     let server = testbed::Redis::start().unwrap();
     let proxy = Proxy::start(server.address()).unwrap();
@@ -32,7 +31,7 @@ async fn behind_proxy() -> (testbed::Redis, Proxy, Redis) {
 async fn a_lost_answer_is_indeterminate_and_the_same_token_finds_its_hold() {
     let (server, proxy, redis) = behind_proxy().await;
     let claim = claim("a");
-    // The server knows the scripts, so that the lost answer is that of the attempt itself.
+    // The script is cached, so the lost reply is the attempt's own.
     let before = self::claim("before");
     grant(&redis, &before).await;
     redis.release(&before, Settle::Answered).await.unwrap();
@@ -77,9 +76,9 @@ async fn the_connection_is_replaced_after_a_time_out() {
     assert_eq!(proxy.accepted(), 1);
     proxy.set(Traffic::SwallowAll);
     redis.try_acquire(&claim).await.unwrap_err();
-    // The old connection is lost for good, but nothing closes it: only replacing it helps.
+    // The old connection is silent but open.
     proxy.set(Traffic::Forward);
-    // By itself, without anybody asking.
+    // The client reconnects without a request.
     eventually(|| async { (proxy.accepted() >= 2).then_some(()) }).await;
     let granted = eventually(|| async { redis.try_acquire(&claim).await.ok() }).await;
     assert!(matches!(granted, Attempt::Granted(_)));
@@ -91,7 +90,6 @@ async fn a_refused_connection_is_unavailable_and_comes_back() {
     let claim = claim("a");
     grant(&redis, &claim).await;
     proxy.cut();
-    // The first may still find the connection as it breaks.
     let refused = eventually(|| async {
         let error = redis.try_acquire(&claim).await.unwrap_err();
         (error.kind() == ErrorKind::Unavailable).then_some(error)
@@ -123,7 +121,6 @@ async fn many_callers_share_one_attempt_to_connect() {
     assert!(started.elapsed() < 5 * QUICK, "not one after the other: {:?}", started.elapsed());
 }
 
-/// How many scripts the server has run.
 fn scripts_run(server: &testbed::Redis) -> u32 {
     let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
     stats
@@ -137,7 +134,7 @@ fn scripts_run(server: &testbed::Redis) -> u32 {
 async fn an_acquire_that_arrives_after_its_release_is_defeated_by_the_tombstone() {
     let (server, proxy, redis) = behind_proxy().await;
     let settling = crate::kit::connect(&server.url()).await;
-    // The server knows the script, so that the late request is complete by itself.
+    // The script is cached, so the late request is complete.
     let before = claim("before");
     grant(&redis, &before).await;
 
@@ -164,7 +161,7 @@ async fn a_frozen_server_that_thaws_leaves_nothing_that_its_release_did_not_end(
     let lost = redis.try_acquire(&claim).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::Indeterminate);
     server.thaw();
-    // The acquire of before the thaw runs now, before this release or after it.
+    // The earlier acquire runs before or after this release.
     eventually(|| async { redis.release(&claim, Settle::Unanswered).await.ok() }).await;
     eventually(|| async { (scripts_run(&server) >= run + 2).then_some(()) }).await;
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "it did not come back");
@@ -237,7 +234,7 @@ async fn a_full_server_refuses_and_grants_nothing() {
     assert_eq!(redis.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
 }
 
-/// Some of its writes add to a set, which a full server refuses to a script that has written nothing yet.
+/// A full server rejects a write to a set, if it is the script's first.
 #[tokio::test]
 async fn readers_and_permits_go_on_on_a_full_server() {
     let (server, redis) = server_and_client().await;
@@ -260,7 +257,7 @@ async fn readers_and_permits_go_on_on_a_full_server() {
         let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
         assert!(seen.remaining > Some(holders[0].ttl), "{}: {seen:?}", holder.mode);
     }
-    // In one batch, whichever comes first; and by asking again.
+    // In any order; and by a repeated acquire.
     let batch: Vec<_> = holders.iter().rev().map(Renew::of).collect();
     assert_eq!(redis.renew(&batch).await.unwrap(), [Renewal::RENEWED; 3]);
     for holder in &longer {
@@ -278,7 +275,7 @@ async fn a_dropped_acquire_leaves_at_most_a_hold_that_its_token_releases() {
         let claim = claim("a");
         {
             let mut acquire = std::pin::pin!(redis.acquire(&claim, Wait::No));
-            // Polled so far, and not further: sent or not, nobody reads the answer.
+            // Perhaps it was sent, and its reply isn't read.
             for _ in 0..i % 5 {
                 let once = std::future::poll_fn(|cx| {
                     std::task::Poll::Ready(acquire.as_mut().poll(cx).is_ready())
@@ -291,7 +288,7 @@ async fn a_dropped_acquire_leaves_at_most_a_hold_that_its_token_releases() {
         }
         redis.release(&claim, Settle::Unanswered).await.unwrap();
         assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "round {i}");
-        // Whatever was sent before was answered before: one connection keeps the order.
+        // One connection keeps the order.
         let next = self::claim("a");
         grant(&redis, &next).await;
         redis.release(&next, Settle::Answered).await.unwrap();

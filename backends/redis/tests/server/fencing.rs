@@ -1,4 +1,4 @@
-//! Late writes to Redis are refused.
+//! Rejection of late writes to Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,6 @@ async fn server() -> (testbed::Redis, MultiplexedConnection) {
 }
 
 async fn put(to: &mut MultiplexedConnection, fence: &Fenced, text: &str) -> Result<Vec<String>> {
-    // What the script sees is its own alone.
     let write = FencedScript::new(
         "redis.call('SET', KEYS[1], ARGV[1]) \
          return {KEYS[1], ARGV[1], tostring(#KEYS), tostring(#ARGV)}",
@@ -45,7 +44,7 @@ fn refused<T>(answer: Result<T>, kind: ErrorKind) {
     assert_eq!(answer.err().map(|error| error.kind()), Some(kind));
 }
 
-/// The holder's way to its locks is held up, as if its machine were, and it doesn't look at the clock.
+/// The holder's connection is blocked, as if its machine were paused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_write_of_a_stopped_holder_is_refused() {
     let (server, mut connection) = server().await;
@@ -102,7 +101,7 @@ async fn what_cant_be_right_is_refused_and_changes_nothing() {
     assert!(!is_there);
 }
 
-/// What a script that fails has done stands, so the fence was noted before it.
+/// Its effects remain, so its fence is recorded first.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_fails_has_noted_its_fence() {
     let (_server, mut connection) = server().await;

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Shared fixtures.
 
 pub(crate) use lockwright_conformance::kit::{
     LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
@@ -8,7 +8,7 @@ use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// A client whose time-outs no busy machine reaches.
+/// Connects with time-outs that a busy machine doesn't reach.
 pub(crate) async fn connect(url: &str) -> Redis {
     patient(Config::new(url).unwrap()).connect().await.unwrap()
 }
@@ -17,7 +17,6 @@ pub(crate) fn patient(config: Config) -> Config {
     config.response_timeout(LIMIT).connect_timeout(LIMIT)
 }
 
-/// The next event, which is a hand-over: to which token, and what.
 pub(crate) async fn handed(events: &mut UnboundedReceiver<Event>) -> (Token, Granted) {
     match next(events).await {
         Event::Handed(token, granted) => (token, granted),

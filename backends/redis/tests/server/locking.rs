@@ -80,7 +80,7 @@ async fn another_token_releases_and_renews_nothing() {
 #[tokio::test]
 async fn a_batch_is_renewed_hold_by_hold() {
     let (server, redis) = server_and_client().await;
-    // Names of many hash slots, with a foreign key among them.
+    // Names in many hash slots, with a foreign key among them.
     let claims: Vec<_> = (0..100).map(|i| claim(&format!("lock {i}"))).collect();
     for claim in &claims {
         grant(&redis, claim).await;
@@ -90,7 +90,7 @@ async fn a_batch_is_renewed_hold_by_hold() {
     server.command::<()>(&["SET", "lock 5", "somebody else's"]).unwrap();
     server.command::<()>(&["DEL", "lock 7"]).unwrap();
     server.command::<()>(&["LPUSH", "lock 7", "no lock"]).unwrap();
-    // A counter in use isn't idle, however long its hold lasts.
+    // A counter in use isn't idle.
     server.command::<()>(&["PEXPIRE", "lockwright:{lock 0}:fence", "9000"]).unwrap();
     let batch: Vec<_> = claims.iter().map(renew_of).collect();
     let renewals = redis.renew(&batch).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_batch_is_renewed_hold_by_hold() {
 #[tokio::test]
 async fn a_ttl_below_a_millisecond_more_is_rounded_up() {
     let (server, redis) = server_and_client().await;
-    // Whole days, so that the milliseconds since don't blur what was rounded.
+    // Days, so that elapsed milliseconds don't hide the rounding.
     let day = Duration::from_secs(24 * 60 * 60);
     let claim = claim_for("a", day + Duration::from_nanos(1));
     server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
@@ -157,7 +157,6 @@ async fn fences_grow_through_release_expiry_and_reserved_blocks() {
         highest = Fence::new(granted.fence.get() + u64::from(granted.fences) - 1);
         let stored: u64 = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
         assert_eq!(stored, highest.get(), "the whole block is used up");
-        // Every other one is left to run out.
         if round % 2 == 0 {
             redis.release(&claim, Settle::Answered).await.unwrap();
         }
@@ -168,7 +167,7 @@ async fn fences_grow_through_release_expiry_and_reserved_blocks() {
 #[tokio::test]
 async fn fences_are_exact_up_to_the_largest() {
     let (server, redis) = server_and_client().await;
-    // Where Lua's own text would be 9.007199254741e+15.
+    // Lua would format it as 9.007199254741e+15.
     let max = Fence::MAX.get();
     for last in [1_795_000_000_000_001, max - 1_001, max - 3] {
         server.command::<()>(&["SET", "lockwright:{a}:fence", &last.to_string()]).unwrap();
@@ -205,7 +204,7 @@ async fn fences_are_exact_up_to_the_largest() {
 #[tokio::test]
 async fn a_fence_outlives_a_clock_that_steps_back() {
     let (server, redis) = server_and_client().await;
-    // A server whose clock was an hour ahead left this behind.
+    // Left by a server whose clock was an hour ahead.
     let ahead: u64 = server.command::<(u64, u64)>(&["TIME"]).unwrap().0 * 1_000_000 + 3_600_000_000;
     server.command::<()>(&["SET", "lockwright:{a}:fence", &ahead.to_string()]).unwrap();
     assert_eq!(grant(&redis, &claim("a")).await.fence.get(), ahead + 1);
@@ -262,7 +261,7 @@ async fn a_key_of_another_type_is_a_conflict_and_stays_as_it_is() {
 #[tokio::test]
 async fn a_foreign_holder_keeps_us_out_and_counts_no_fence() {
     let (server, redis) = server_and_client().await;
-    // redis-py's tokens look exactly like ours.
+    // redis-py's tokens have the same format.
     let theirs = "0123456789abcdef0123456789abcdef";
     server.command::<()>(&["SET", "a", theirs, "NX", "PX", "20000"]).unwrap();
     let claim = claim("a");
@@ -283,7 +282,7 @@ async fn what_is_left_of_a_hold_does_not_describe_the_next_holder() {
     let (server, redis) = server_and_client().await;
     let ours = claim("a");
     grant(&redis, &ours).await;
-    // Somebody deleted our lock, and somebody else got it.
+    // A foreign client acquires a deleted lock.
     server.command::<()>(&["DEL", "a"]).unwrap();
     server.command::<()>(&["SET", "a", "theirs", "NX", "PX", "20000"]).unwrap();
     let busy = busy(&redis, &claim("a"), Wait::Until(BootInstant::FAR_FUTURE)).await;
@@ -292,7 +291,7 @@ async fn what_is_left_of_a_hold_does_not_describe_the_next_holder() {
     assert_eq!(found.holders[0].token, None);
     assert_eq!(found.holders[0].identity, None);
 
-    // Ours was broken and then deleted: the next hold of ours isn't broken, and nobody waits.
+    // After a broken hold's deletion, the next hold isn't broken.
     let (broken, next) = (claim("b"), claim("b"));
     grant(&redis, &broken).await;
     redis.break_lock(&broken.name, Seen::Any, BreakHow::RunOut, "anna", "stuck").await.unwrap();
@@ -314,7 +313,6 @@ async fn scripts_are_sent_again_after_the_server_forgot_them() {
         server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
         assert_eq!(redis.release(&claim, Settle::Answered).await.unwrap(), Ended::Released);
     }
-    // By hash once the server knows them.
     grant(&redis, &claim).await;
     server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
     grant(&redis, &claim).await;
@@ -325,7 +323,7 @@ async fn scripts_are_sent_again_after_the_server_forgot_them() {
 
 #[tokio::test]
 async fn names_with_braces_and_prefixes_work_on_a_cluster_too() {
-    // A Cluster of one node refuses scripts whose keys are of several slots.
+    // A Cluster of one node rejects keys of several slots.
     let server = lockwright_testbed::Redis::options()
         .set("cluster-enabled", "yes")
         .set("cluster-require-full-coverage", "no")

@@ -1,4 +1,4 @@
-//! The Redis backend against real servers: what is Redis's own, beside the conformance suite.
+//! Tests of the Redis backend on real servers, in addition to the conformance suite.
 
 mod acl;
 mod cluster;

@@ -1,4 +1,4 @@
-//! One of the servers of a quorum: which incarnation of it is spoken to.
+//! Incarnations of a quorum's node.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn node(server: &testbed::Redis) -> Node {
     Node::new(patient(Config::new(&server.url()).unwrap()), LARGEST).unwrap()
 }
 
-/// The certificate, once the node has noticed that its connection is gone.
+/// Returns the certificate, after a lost connection.
 async fn looked(node: &Node) -> Certificate {
     eventually(async || node.look().await.ok()).await
 }
@@ -86,7 +86,7 @@ async fn a_counter_is_raised_only_where_the_token_holds() {
     assert_eq!(granted.fence, Fence::new(10), "neither lowered nor raised by who doesn't hold");
 }
 
-/// Nothing counts that is asked of the incarnation before.
+/// Asserts that requests to the former incarnation don't count.
 async fn is_a_stranger(node: &Node, former: &Certificate) {
     let held = claim("y");
     let vote = node.attempt(former, &held, Fence::new(1), false).await.unwrap();
@@ -106,7 +106,7 @@ async fn a_flushed_node_is_a_stranger() {
     is_a_stranger(&node, &former).await;
     let new = looked(&node).await;
     assert!(!new.votes && new.text != former.text && new.run == former.run, "{new:?}");
-    // A flush while it is waited for begins the wait anew.
+    // A flush during the wait restarts it.
     server.command::<()>(&["FLUSHALL"]).unwrap();
     let newer = node.admit(&new).await.unwrap();
     assert!(!newer.votes && newer.text != new.text, "{newer:?}");
@@ -147,7 +147,7 @@ async fn a_node_that_may_have_lost_writes_is_new() {
     }
 }
 
-/// Redis drops from its log what the default user may not write: the holds, but not the certificate.
+/// Redis drops the holds from its log, but not the certificate.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_loads_its_log_without_rights_is_new() {
     let options = testbed::Redis::options().append_only("always");
@@ -161,7 +161,7 @@ async fn a_node_that_loads_its_log_without_rights_is_new() {
     assert!(!new.votes && new.run != former.run, "{new:?}");
 }
 
-/// It was told to keep every write only for a while, and nobody looked when it restarted.
+/// It persisted every write only for a while, and no client saw the change.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stopped_keeping_every_write_is_known_for_it() {
     let mut server = testbed::Redis::options().append_only("always").start().unwrap();
@@ -195,7 +195,7 @@ async fn a_replica_is_refused_and_one_that_was_promoted_is_new() {
     assert!(!looked(&node).await.votes, "it follows late, so it may lack what its master had");
 }
 
-/// So that a client that is set up otherwise is noticed.
+/// Detects a client with another setting.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_ttl_of_the_fleet_stays_the_one_that_was_noted() {
     let mut server = testbed::Redis::options().append_only("everysec").start().unwrap();

@@ -1,4 +1,4 @@
-//! What an operator sees and does.
+//! Inspection and breaks by operators.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -53,7 +53,6 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
     assert_eq!(seen.broken.as_deref(), Some("anna: stuck"));
     assert_eq!(list(&redis, "").await, ["a"]);
 
-    // It runs out by itself.
     server.command::<()>(&["PEXPIRE", "a", "1"]).unwrap();
     server.command::<()>(&["PEXPIRE", "lockwright:{a}:hold", "1"]).unwrap();
     let after = crate::kit::eventually(|| async {
@@ -83,7 +82,7 @@ async fn who_broke_a_hold_first_is_who_broke_it() {
     }
 }
 
-/// Whoever resumes a ticket asks again where no answer came, and the hold may have been broken by then.
+/// A repeat after a lost reply, when the hold may have been broken.
 #[tokio::test]
 async fn a_share_that_moved_and_was_broken_is_not_armed_again_by_a_repeat() {
     let (_server, redis) = server_and_client().await;
@@ -138,13 +137,12 @@ async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
     let successor = claim("a");
     let after = grant(&redis, &successor).await;
     assert!(after.fence.get() > granted.fence.get() + 2, "past the reserved block");
-    // The holder learns it although somebody else holds by now.
+    // The holder is notified although another token holds by now.
     let renewal = Renew::of(&holder);
     assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
     assert_eq!(redis.release(&holder, Settle::Answered).await.unwrap(), Ended::NotHeld);
     let late = redis.try_acquire(&holder).await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone));
-    // What was seen before isn't broken now.
     let broken = redis.break_lock(&holder.name, seen, BreakHow::Now, "anna", "stuck").await;
     assert_eq!(broken.unwrap(), Broken::NotHeld);
     let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
@@ -154,7 +152,7 @@ async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
 #[tokio::test]
 async fn a_break_moves_the_fence_even_if_the_clock_stands_still() {
     let (server, redis) = server_and_client().await;
-    // A counter far ahead of the clock, so that only counting can move it.
+    // Far ahead of the clock, so that only counting moves it.
     let ahead = 3_000_000_000_000_000_u64;
     server.command::<()>(&["SET", "lockwright:{a}:fence", &ahead.to_string()]).unwrap();
     let mut holder = claim("a");
@@ -180,7 +178,7 @@ async fn whoever_holds_can_be_broken_without_naming_a_token() {
     let broken = redis.break_lock(&name, Seen::Any, BreakHow::Now, "anna", "stuck").await;
     assert!(matches!(broken.unwrap(), Broken::Freed(_)));
 
-    // Somebody else's: it renews itself, so it can only be freed.
+    // Its foreign holder renews, so it can only be freed.
     server.command::<()>(&["SET", "a", "theirs", "PX", "20000"]).unwrap();
     let seen = Seen::Token(Token::random());
     let broken = redis.break_lock(&name, seen, BreakHow::Now, "anna", "stuck").await;
@@ -220,7 +218,7 @@ async fn a_listing_has_what_is_held_and_nothing_else() {
     let released = claim("orders/3");
     grant(&redis, &released).await;
     redis.release(&released, Settle::Unanswered).await.unwrap();
-    // Somebody else's, and what is left of a hold whose key somebody deleted.
+    // A foreign lock, and the remains of a deleted one.
     server.command::<()>(&["SET", "orders/4", "theirs"]).unwrap();
     server.command::<()>(&["DEL", "other"]).unwrap();
     server.command::<()>(&["SET", "lockwright:{x}:hold", "no hash"]).unwrap();
@@ -247,7 +245,7 @@ async fn what_is_held_all_the_time_is_listed_exactly_once_whatever_changes_aroun
         grant(&redis, &claim_for(&held, Duration::from_secs(600))).await;
         steady.insert(held);
     }
-    // Growth makes the server rehash in the middle of a walk, which is when it repeats itself.
+    // Growth causes a rehash during the walk, so that `SCAN` repeats keys.
     let churning = std::sync::Arc::clone(&redis);
     let churn = tokio::spawn(async move {
         for i in 0.. {

@@ -1,5 +1,4 @@
-//! Each script with each of its commands forbidden: a script that fails half-way leaves no second holder,
-//! and its error is accurate.
+//! Each script without one of its commands: if it fails midway, there is no second holder, and its error is accurate.
 
 use std::time::Duration;
 
@@ -16,7 +15,6 @@ use crate::kit::{busy, claim, connect, events, eventually, grant, name, patient}
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// The commands that the scripts use.
 const COMMANDS: [&str; 20] = [
     "time",
     "get",
@@ -53,7 +51,6 @@ enum Request {
     Renew,
 }
 
-/// The holders and waiters of a lock, and the request.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     request: Request,
@@ -116,10 +113,9 @@ impl Setting {
         Self { server, strong, weak, waiter, told }
     }
 
-    /// Each holder, and whether it was broken.
     async fn holders(&self) -> Vec<(Token, bool)> {
         let seen = self.strong.inspect(&name("a")).await.unwrap();
-        // Only the lock's key counts: the description of a hold may be missing.
+        // The description may be missing; the lock's key counts.
         let value = || self.server.command::<String>(&["GET", "a"]).unwrap().parse().unwrap();
         let holders = seen.holders.iter();
         holders.map(|it| (it.token.unwrap_or_else(value), it.broken.is_some())).collect()
@@ -207,7 +203,7 @@ impl Setting {
                 }
             }
         }
-        // Messages arrive in order: after this one, the offers have arrived.
+        // Messages arrive in order.
         let marker = claim("marker").token;
         let broken = format!("now {marker}");
         let arrived = self.server.command::<i64>(&["PUBLISH", "lockwright:broken:0:", &broken]);

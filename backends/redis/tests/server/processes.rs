@@ -1,4 +1,4 @@
-//! Many who wait, in several processes.
+//! Many waiters in several processes.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -17,7 +17,7 @@ const WAITERS: usize = 25;
 const URL: &str = "LOCKWRIGHT_TEST_URL";
 const SECONDS: &str = "LOCKWRIGHT_TEST_TTL";
 
-/// The part that a process plays: so many wait for the lock in it, and each has it once.
+/// The child process: each waiter acquires the lock once.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a part of other tests, played in a process of its own"]
 async fn part() {
@@ -43,7 +43,7 @@ async fn part() {
     println!("> {} were served", served.load(Ordering::SeqCst));
 }
 
-/// Another process: this test binary. Killed when dropped.
+/// A child process, killed when dropped.
 struct Process {
     child: Child,
     input: ChildStdin,
@@ -70,13 +70,12 @@ impl Process {
         self.child.wait().unwrap();
     }
 
-    /// Stops the process with `SIGSTOP`.
     fn stop(&self) {
         let stopped = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
         assert!(stopped.unwrap().success());
     }
 
-    /// What it says next, past what the test harness prints.
+    /// Returns its next line.
     fn hear(&mut self) -> String {
         loop {
             let line = self.said.next().expect("the process ended before its time").unwrap();
@@ -94,7 +93,7 @@ impl Drop for Process {
     }
 }
 
-/// What clients asked of the server, without what scripts did for that.
+/// Returns the number of clients' requests.
 fn requests(server: &testbed::Redis) -> u64 {
     let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
     let asked =
@@ -110,7 +109,7 @@ fn requests(server: &testbed::Redis) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_waiters_in_four_processes_ask_next_to_nothing() {
     let (server, holder) = server_and_client().await;
-    // So long that nobody renews it meanwhile.
+    // No renewal is due for so long.
     let held = claim_for("a", Duration::from_secs(600));
     grant(&holder, &held).await;
     let mut processes: Vec<Process> =
@@ -118,7 +117,7 @@ async fn a_hundred_waiters_in_four_processes_ask_next_to_nothing() {
     for process in &mut processes {
         assert_eq!(process.hear(), "all wait");
     }
-    // Of each process, the first stands in the server's queue for the others.
+    // Only the first waiter of each process is in the server's queue.
     eventually(|| async {
         let seen = holder.inspect(&name("a")).await.unwrap();
         (seen.waiters == Some(PROCESSES as u64)).then_some(())
@@ -135,10 +134,9 @@ async fn a_hundred_waiters_in_four_processes_ask_next_to_nothing() {
     }
 }
 
-/// The TTL of each hold here, and the lifetime of each offer.
 const TTL: Duration = Duration::from_secs(1);
 
-/// A client that acquires the lock, holds it until it is signalled, and then releases it.
+/// Acquires the lock and holds it until a signal.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a part of other tests, played in a process of its own"]
 async fn contender() {
@@ -174,19 +172,18 @@ async fn contenders(url: &str, waiters: u64, ttl: Duration) -> (Process, Vec<Pro
         .await;
     }
     if ttl == TTL {
-        // Each waiter asks again when the holder's TTL seems to be over.
+        // Waiters ask again when the holder's TTL seems over.
         tokio::time::sleep(TTL * 3).await;
     }
     (holder, queue)
 }
 
-/// The required bound: the dead holder's TTL, one offer for each dead waiter ahead, and one second.
+/// Allows the dead holder's TTL, one offer for each dead waiter ahead, and one second.
 fn bound(dead_waiters: u32) -> Duration {
     TTL + TTL * dead_waiters + Duration::from_secs(1)
 }
 
-/// Kills the first of three waiters, stops the two behind it, and then kills the holder: the fourth waiter
-/// gets the lock within the bound.
+/// Kills the first of four waiters, stops the next two, and kills the holder. The last waiter gets the lock.
 async fn dead_holder_and_dead_waiters_are_passed_over(url: &str) {
     let (mut holder, mut queue) = contenders(url, 4, TTL).await;
     queue[0].kill();
@@ -198,8 +195,7 @@ async fn dead_holder_and_dead_waiters_are_passed_over(url: &str) {
     assert!(died.elapsed() <= bound(3), "{:?}", died.elapsed());
 }
 
-/// Stops the first of two waiters, and kills the holder as soon as it has released. The client that made the
-/// offer to the stopped waiter is dead then.
+/// Stops the first waiter, and kills the holder right after its release: the client that made the offer is dead.
 async fn dead_releaser_is_recovered_from(url: &str) {
     let (mut holder, mut queue) = contenders(url, 2, TTL).await;
     queue[0].stop();
@@ -231,7 +227,6 @@ async fn next_live_waiter_holds_within_the_bound_in_a_cluster() {
     dead_holder_and_dead_waiters_are_passed_over(&cluster.url()).await;
 }
 
-/// Waiters die one after the other, each while it holds an offer.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_that_die_in_a_row_cost_one_offer_each() {
     let server = testbed::Redis::start().unwrap();
@@ -244,7 +239,7 @@ async fn waiters_that_die_in_a_row_cost_one_offer_each() {
     assert!(died.elapsed() <= bound(7), "{:?}", died.elapsed());
 }
 
-/// The waiters saw only the old hold, which had most of its long TTL left.
+/// The waiters saw only the old hold, with most of its long TTL left.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_releaser_of_a_long_hold_costs_one_offer() {
     const OFFER: Duration = Duration::from_secs(2);

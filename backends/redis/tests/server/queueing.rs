@@ -1,4 +1,4 @@
-//! The queue, and handing over.
+//! The queue, and offers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,10 +14,9 @@ use crate::kit::{
 };
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
-/// How long an offer lives.
 const OFFER: Duration = Duration::from_secs(2);
 
-/// How many clients hear of anything.
+/// Returns the number of subscribed clients.
 fn subscribed(server: &testbed::Redis) -> usize {
     let clients: String = server.command(&["CLIENT", "LIST", "TYPE", "PUBSUB"]).unwrap();
     clients.lines().count()
@@ -41,10 +40,9 @@ async fn a_hold_that_is_handed_over_ends_no_later_than_the_server_says() {
     let (start, life) = (granted.start.unwrap(), granted.valid.unwrap());
     assert_eq!(life, OFFER);
     assert!(start >= queued, "it was told to have begun before it was asked for");
-    // Not when the claim was queued: then nothing would be left of an offer after a long wait.
+    // Not when the claim was queued: nothing would be left of the offer.
     assert!(start + Duration::from_millis(100) >= released);
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), token.to_string());
-    // Nobody confirms it.
     while server.command::<i64>(&["EXISTS", "a"]).unwrap() == 1 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -93,7 +91,7 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     let begun = Instant::now();
     let mut fence = None;
     for claim in &waiting {
-        // Nobody asks anything: whoever released looks after it.
+        // The releasing client checks the offers.
         let (token, granted) = handed(&mut told).await;
         assert_eq!(token, claim.token);
         assert!(Some(granted.fence) > fence);
@@ -101,19 +99,18 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     }
     let took = begun.elapsed();
     assert!(took >= OFFER * 2 - Duration::from_millis(50), "the third was told after {took:?}");
-    // Who let it lapse has lost its place.
     assert!(busy(&waiter, &waiting[0], WAIT).await.queued);
     assert_eq!(waiter.inspect(&name("a")).await.unwrap().waiters, Some(1));
 }
 
-/// Whoever released has had its runtime end right after that.
+/// The releasing call's runtime ends right afterwards.
 #[tokio::test]
 async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
     let (server, holder) = server_and_client().await;
     let holder = Arc::new(holder);
     let waiter = connect(&server.url()).await;
     let mut told = events(&waiter);
-    // For the second time, whoever looked after the first offers isn't in the way.
+    // In the second round, the first round's task must not interfere.
     for _ in 0..2 {
         let held = claim("a");
         grant(&holder, &held).await;
@@ -129,7 +126,6 @@ async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
         };
         assert_eq!(tokio::task::spawn_blocking(release).await.unwrap(), Ended::Released);
         for claim in &waiting {
-            // The first lets its offer lapse.
             assert_eq!(handed(&mut told).await.0, claim.token);
         }
         waiter.release(&waiting[1], Settle::Answered).await.unwrap();
@@ -150,7 +146,7 @@ async fn a_waiter_that_has_gone_is_passed_over_at_once() {
     drop(gone);
     eventually(|| async { (subscribed(&server) == 2).then_some(()) }).await;
     holder.release(&held, Settle::Answered).await.unwrap();
-    // In the same step: so it has it already, and no offer to another had to lapse.
+    // Offered in the same step, without a lapsed offer.
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), waits.token.to_string());
     assert_eq!(handed(&mut told).await.0, waits.token);
     assert_eq!(server.command::<i64>(&["EXISTS", "lockwright:{a}:queue"]).unwrap(), 0);
@@ -169,7 +165,7 @@ async fn a_writer_that_has_gone_keeps_no_readers_out() {
         grant(&redis, &of(mode)).await;
         let waits = Claim { mode: waits_as, ..of(mode) };
         assert!(busy(&writer, &waits, WAIT).await.queued);
-        // As long as it is there, it is not overtaken.
+        // While it is connected, it isn't overtaken.
         for _ in 0..3 {
             busy(&redis, &of(mode), Wait::No).await;
         }
@@ -195,13 +191,12 @@ async fn nobody_overtakes_who_waits() {
     busy(&redis, &second, WAIT).await;
     eventually(|| async { (server.command::<i64>(&["EXISTS", "a"]).unwrap() == 0).then_some(()) })
         .await;
-    // It is free, and yet it isn't the newcomer's: it is offered to whom it belongs to.
+    // It is offered to the first waiter.
     assert!(!busy(&newcomer, &claim("a"), Wait::No).await.queued);
     assert_eq!(handed(&mut told).await.0, first.token);
     redis.release(&first, Settle::Answered).await.unwrap();
     busy(&newcomer, &claim("a"), Wait::No).await;
     assert_eq!(handed(&mut told).await.0, second.token);
-    // What asks by itself needs no message.
     let (third, held) = (claim("a"), second);
     busy(&redis, &third, WAIT).await;
     server.command::<()>(&["DEL", "a"]).unwrap();
@@ -227,8 +222,7 @@ async fn a_limit_ends_a_waiters_place_too() {
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
 }
 
-/// Whoever waits in the same process may inherit it: from a waiter without a limit to one with a short limit,
-/// and from that one to the next.
+/// Another waiter of the process may inherit the place: first one with a short limit, then the next.
 #[tokio::test]
 async fn a_place_outlives_the_limit_a_little() {
     let (server, redis) = server_and_client().await;
@@ -242,7 +236,7 @@ async fn a_place_outlives_the_limit_a_little() {
     let record: String = server.command(&["HGET", "lockwright:{a}:about", &token]).unwrap();
     let live: u64 = record.split(' ').nth(1).unwrap().parse().unwrap();
     let asked = Duration::from_secs(seconds) + Duration::from_micros(micros);
-    // A millisecond for how both are rounded, and another for two clocks.
+    // One millisecond for rounding, one for the two clocks.
     let least = asked + limit + OFFER - Duration::from_millis(2);
     assert!(Duration::from_millis(live) >= least, "{live} is before {least:?}");
 }
@@ -283,7 +277,7 @@ async fn strangers_stay_out_while_readers_hold() {
         grant(&redis, &one).await;
         grant(&redis, &two).await;
         assert_eq!(set(), None);
-        // The marker lasts no longer than who still holds.
+        // The marker lasts as long as the remaining holder.
         redis.release(&two, Settle::Answered).await.unwrap();
         assert!(server.command::<i64>(&["PTTL", "a"]).unwrap() <= 30_002);
         redis.release(&one, Settle::Answered).await.unwrap();
@@ -300,8 +294,7 @@ async fn strangers_stay_out_while_readers_hold() {
     }
 }
 
-/// A slot of a Cluster that moves brings along by when its readers expire, by the clock of the server it comes
-/// from, and for how long the key has to live.
+/// A moved slot keeps its readers' expiry by the old server's clock, and the key's TTL.
 #[tokio::test]
 async fn readers_keep_their_time_where_the_clock_is_another() {
     let (server, redis) = server_and_client().await;
@@ -323,7 +316,7 @@ async fn readers_keep_their_time_where_the_clock_is_another() {
         for holder in redis.inspect(&name("a")).await.unwrap().holders {
             assert!(holder.remaining.unwrap() <= Duration::from_secs(31), "{holder:?}");
         }
-        // Those that are left aren't renewed any more, and keep a writer out for their TTL.
+        // The remaining readers block a writer for their TTL.
         redis.release(&one, Settle::Answered).await.unwrap();
         let begun = Instant::now();
         let writer = claim("a");
@@ -355,7 +348,7 @@ async fn readers_whose_marker_was_deleted_do_not_hold() {
     assert_eq!(redis.inspect(&name("a")).await.unwrap().holders.len(), 1);
 }
 
-/// Who waits keeps the key alive in which the holders are described too.
+/// A waiter keeps alive the key that also describes the holders.
 #[tokio::test]
 async fn nothing_is_left_of_readers_that_died() {
     let (server, redis) = server_and_client().await;
@@ -372,7 +365,6 @@ async fn nothing_is_left_of_readers_that_died() {
     busy(&redis, &waits, WAIT).await;
     let left: Vec<String> = server.command(&["HKEYS", about]).unwrap();
     assert_eq!(left, [waits.token.to_string()]);
-    // What belongs to readers that live stays.
     redis.release(&waits, Settle::Answered).await.unwrap();
     redis.release(&held, Settle::Answered).await.unwrap();
     let lives = Claim { mode: Mode::Shared, ..claim("a") };

@@ -15,7 +15,7 @@ use crate::kit::{LIMIT, busy, claim, eventually, grant, name, patient};
 
 /// Longer than a busy machine takes to replicate.
 const LONG: Duration = Duration::from_secs(5);
-/// Short enough to be waited for in vain.
+/// Short enough for a wait that times out.
 const SHORT: Duration = Duration::from_millis(200);
 
 async fn pair() -> (testbed::Redis, testbed::Redis) {
@@ -25,11 +25,11 @@ async fn pair() -> (testbed::Redis, testbed::Redis) {
     (master, replica)
 }
 
-/// Until then the replica may be connected, and what it acknowledges doesn't count yet.
+/// Waits until the replica's acknowledgements count.
 async fn acknowledges(master: &testbed::Redis) {
     let mut connection = master.connection().unwrap();
     eventually(|| {
-        // Something to acknowledge that leaves no data.
+        // A write that leaves no data.
         redis::cmd("PUBLISH").arg("somewhere").arg("something").exec(&mut connection).unwrap();
         let count: u32 = redis::cmd("WAIT").arg(1).arg(100).query(&mut connection).unwrap();
         std::future::ready((count == 1).then_some(()))
@@ -43,7 +43,7 @@ fn calls_of_wait(server: &testbed::Redis) -> u64 {
     line.and_then(|line| line.split(',').next()).map_or(0, |count| count.parse().unwrap())
 }
 
-/// An address that leads to one server now, and to another later.
+/// An address that can lead to another server.
 struct Address {
     folder: tempfile::TempDir,
 }
@@ -53,7 +53,6 @@ impl Address {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    /// A server that listens here too.
     fn server(&self, name: &str) -> testbed::Redis {
         let socket = self.folder.path().join(name).to_str().unwrap().to_owned();
         testbed::Redis::options().set("unixsocket", socket).start().unwrap()
@@ -71,7 +70,7 @@ impl Address {
     }
 }
 
-/// Has the server close the connection that waits for replicas: the one without a subscription.
+/// Closes the connection without a subscription, which waits for replicas.
 pub(crate) fn kill_what_waits(server: &testbed::Redis, has: &str) {
     let clients: String = server.command(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
     let mut killed = 0;
@@ -109,7 +108,6 @@ async fn what_was_granted_and_renewed_is_on_the_replica_already() {
 async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() {
     let (master, replica) = pair().await;
     let redis = waiting(&master, SHORT).await;
-    // On a busy machine a replica may take its time.
     let held = eventually(|| async {
         let held = claim("held");
         let asked = redis.try_acquire(&held).await;
@@ -129,7 +127,6 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
     let renewals = redis.renew(&both).await.unwrap();
     assert_eq!(renewals[0], Renewal::not_held(Reason::Gone), "what is lost is told all the same");
     assert_eq!(renewals[1].outcome, RenewalOutcome::Indeterminate);
-    // What needs no replica goes on as ever.
     let waits = calls_of_wait(&master);
     busy(&redis, &claim("held"), Wait::No).await;
     let gone = redis.renew(&both[..1]).await.unwrap();
@@ -171,7 +168,7 @@ async fn what_was_not_found_to_be_given_back_may_still_be_held() {
     address.lead_to("old");
     let redis = address.waiting(SHORT).await;
     address.lead_to("new");
-    // From here on one connection leads to each, and nobody can see that.
+    // The two connections lead to different servers from now on.
     let listed = || old.command::<String>(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
     eventually(|| async { listed().contains("cmd=wait").then_some(()) }).await;
     kill_what_waits(&old, "cmd=wait");
@@ -187,18 +184,18 @@ async fn what_was_not_found_to_be_given_back_may_still_be_held() {
     assert_eq!(refused.kind(), ErrorKind::Indeterminate, "{refused}");
 }
 
-/// A client whose releases come late, and a replica that acknowledges nothing.
+/// A client with late releases, and a replica that doesn't acknowledge.
 struct Late {
     master: testbed::Redis,
     replica: testbed::Redis,
     proxy: Proxy,
     redis: Arc<Redis>,
-    /// What the server calls the connection by which they come.
+    /// The releases' connection, as the server names it.
     id: String,
 }
 
 impl Late {
-    /// Releases go by the connection that a client makes first.
+    /// Releases use the client's first connection.
     const FIRST: usize = 0;
 
     async fn start() -> (Self, Claim) {
@@ -207,7 +204,7 @@ impl Late {
         let config = Config::new(&master.url_through(proxy.port())).unwrap();
         let config = config.connect_timeout(LIMIT).response_timeout(Duration::from_secs(2));
         let redis = Arc::new(config.replicas(1, SHORT).connect().await.unwrap());
-        // The server knows the scripts, so that a late request is complete by itself.
+        // The scripts are cached, so each late request is complete.
         let held = eventually(|| async {
             let (held, released) = (claim("held"), claim("released"));
             redis.try_acquire(&released).await.ok()?;
@@ -228,7 +225,7 @@ impl Late {
         eventually(|| async { (self.proxy.kept_requests() > 0).then_some(()) }).await;
     }
 
-    /// What was sent late is carried out: after it the connection ends, as its client has given it up.
+    /// Delivers the late requests, and waits for the connection's end.
     async fn deliver(&self) {
         self.proxy.keep_requests_of(None);
         eventually(|| async {
@@ -250,7 +247,6 @@ async fn a_token_whose_release_may_still_come_is_never_granted_again() {
     late.replica.thaw();
     let refused = redis.try_acquire(&ours).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Lost(Reason::Gone), "{refused}");
-    // Its client settles it.
     let settled = eventually(|| async { redis.release(&ours, Settle::Answered).await.ok() }).await;
     assert_eq!(settled, Ended::Released);
     late.deliver().await;
@@ -308,7 +304,6 @@ async fn who_waits_for_replicas_holds_up_nobody_else() {
     let started = Instant::now();
     let asking = redis.try_acquire(&claim);
     let looking = async {
-        // As soon as it is being waited for.
         eventually(|| async {
             let found = redis.inspect(&name("a")).await.unwrap();
             (!found.holders.is_empty()).then_some(())

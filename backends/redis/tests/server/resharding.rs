@@ -1,4 +1,4 @@
-//! Slots that are moved while their locks are held, or waited for.
+//! Moves of slots whose locks are held or waited for.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -18,14 +18,13 @@ use crate::kit::{busy, claim, claim_for, connect, events, eventually, grant, han
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// The slot of `key` is on the move; its keys are still where they were.
+/// Begins to move the slot of `key`, without its keys.
 fn begin(cluster: &Cluster, key: &str) -> SlotMove {
     let from = cluster.master_of(key).unwrap();
     let to = (0..3).find(|master| *master != from).unwrap();
     cluster.begin_move(key, to).unwrap()
 }
 
-/// Moves some keys of a slot, and leaves the others.
 fn move_some(cluster: &Cluster, moving: &SlotMove, keys: &[&str]) {
     let port = cluster.nodes[moving.to].port().to_string();
     let command = [&["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"], keys].concat();
@@ -39,7 +38,6 @@ async fn listed(redis: &Redis) -> Vec<String> {
     page.names.into_iter().map(|found| String::from(found.name)).collect()
 }
 
-/// How often a node has sent somebody elsewhere.
 fn redirections(cluster: &Cluster, node: usize) -> u64 {
     let stats: String = cluster.nodes[node].command(&["INFO", "errorstats"]).unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix("errorstat_MOVED:count="));
@@ -50,7 +48,7 @@ fn redirections(cluster: &Cluster, node: usize) -> u64 {
 async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
     let cluster = block_in_place(Cluster::start).unwrap();
     let redis = impatient(&cluster.url()).await;
-    // One slot, and a hold for each step.
+    // All in one slot; one hold per step.
     let claims: Vec<_> = (0..5).map(|i| claim(&format!("{{s}}{i}"))).collect();
     let mut fences = Vec::new();
     for claim in &claims {
@@ -63,7 +61,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
         match step {
             0 => {}
             1 => moving = Some(begin(&cluster, "s")),
-            // The lock has left and its companions haven't, and the other way round.
+            // A lock without its companions, and the reverse.
             2 => {
                 let keys = [lock_of(2), &hold(3)];
                 move_some(&cluster, moving.as_ref().unwrap(), &keys);
@@ -74,7 +72,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
         let live = &claims[step..];
         for claim in live {
             for key in [claim.name.as_str().to_owned(), hold(fences.len() - 1)] {
-                // Otherwise nobody sees that it's renewed. It is on one of the two.
+                // A shorter TTL makes the renewal visible. The key is on one of the two nodes.
                 for node in &cluster.nodes[..3] {
                     let mut connection = node.connection().unwrap();
                     redis::cmd("ASKING").exec(&mut connection).unwrap();
@@ -93,7 +91,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
             let ended = redis.release(&stranger, Settle::Unanswered).await.unwrap();
             assert_eq!(ended, Ended::NotHeld, "step {step}");
         }
-        // All of them at once, as the keeper does it.
+        // All in one batch, as the renewal task does.
         let batch: Vec<_> = live.iter().map(Renew::of).collect();
         let renewals = redis.renew(&batch).await.unwrap();
         assert_eq!(renewals, vec![Renewal::RENEWED; live.len()], "step {step}");
@@ -111,7 +109,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
     }
 }
 
-/// Their keys are on one node for all of a move but the instant in which they leave.
+/// Their keys share a node, except while they move.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() {
     let cluster = block_in_place(Cluster::start).unwrap();
@@ -135,7 +133,7 @@ async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() 
     assert_eq!(redis.renew(&all).await.unwrap(), known);
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     assert_eq!(redis.renew(&all).await.unwrap(), known);
-    // Why something is gone stands in a key that a renewal doesn't name.
+    // The renewal doesn't name the tombstone.
     for holder in [&reader, &permits] {
         let seen = Seen::Token(holder.token);
         redis.break_lock(&holder.name, seen, BreakHow::Now, "anna", "stuck").await.unwrap();
@@ -144,7 +142,7 @@ async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() 
     assert_eq!(redis.renew(&all).await.unwrap(), [broken.clone(), broken, gone]);
 }
 
-/// The lock itself is on a node in good health, and what describes the hold isn't.
+/// The lock's node is healthy, and the other one silent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_does_not_wait_for_a_silent_node_that_has_its_description() {
     const PATIENCE: Duration = Duration::from_secs(6);
@@ -163,7 +161,7 @@ async fn a_hold_does_not_wait_for_a_silent_node_that_has_its_description() {
     assert!(started.elapsed() < PATIENCE / 2, "{:?}", started.elapsed());
 }
 
-/// What a renewal sends after the lock's own may come when another one holds it.
+/// A renewal's later part may arrive when another token holds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_leaves_the_description_of_another_hold_alone() {
     let cluster = block_in_place(Cluster::start).unwrap();
@@ -233,7 +231,7 @@ async fn nothing_is_granted_or_broken_by_halves() {
         let broken = redis.break_lock(&held.name, Seen::Any, BreakHow::Now, "anna", "x").await;
         assert_eq!(broken.unwrap_err().kind(), ErrorKind::Unavailable);
     }
-    // What is settled meanwhile stays settled: a late duplicate finds the tombstone.
+    // A late duplicate finds the tombstone.
     let settled = claim("s");
     assert_eq!(redis.release(&settled, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
     let refused = redis.try_acquire(&claim("s")).await.unwrap_err();
@@ -263,7 +261,7 @@ async fn whoever_waits_while_the_slot_is_moved_gets_in_when_it_is_done() {
     move_some(&cluster, &moving, &["s"]);
     guard.renew().await.unwrap();
     guard.release().await.unwrap();
-    // The counter of fences is on one node and the lock belongs on the other.
+    // The fence counter hasn't moved yet.
     assert!(!waiting.is_finished());
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     let granted = waiting.await.unwrap().unwrap();
@@ -294,7 +292,7 @@ async fn a_release_wakes_once_also_on_another_node() {
     let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     let held = claim("s");
     grant(&holder, &held).await;
-    // Connected to all masters, each of which passes each message on.
+    // Connect to all masters, which forward each message.
     for name in names_of_all_masters(&cluster) {
         grant(&waiter, &claim(&name)).await;
     }
@@ -307,7 +305,7 @@ async fn a_release_wakes_once_also_on_another_node() {
     assert_eq!(handed(&mut woken).await.0, first.token);
     waiter.release(&first, Settle::Answered).await.unwrap();
     assert_eq!(handed(&mut woken).await.0, second.token);
-    // The time in which more would come, by the other connections.
+    // Time for duplicates by other connections.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(woken.try_recv().ok(), None, "woken once by each release");
 }
@@ -349,7 +347,7 @@ async fn a_name_that_moves_behind_a_listing_is_in_it() {
 async fn a_name_is_listed_that_moved_before_most_nodes_heard_of_it() {
     const PONG: &str = "1";
     listed_while_it_moves_behind(Duration::from_millis(150), |cluster, moving| {
-        // It tells them at once, in one of these; they hear it from a ping later.
+        // One of these packets informs them; otherwise a later ping.
         for (node, server) in cluster.nodes.iter().enumerate() {
             if ![moving.from, moving.to].contains(&node) {
                 let deaf = ["DEBUG", "DROP-CLUSTER-PACKET-FILTER", PONG];
@@ -361,10 +359,9 @@ async fn a_name_is_listed_that_moved_before_most_nodes_heard_of_it() {
     .await;
 }
 
-/// A listing that has looked at one master moves on to one that is slow, from which meanwhile the
-/// only name is moved to the first.
+/// Lists after visiting the first master, while the name of the slow last one moves to the first.
 async fn listed_while_it_moves_behind(slow: Duration, finish: impl FnOnce(&Cluster, SlotMove)) {
-    // The way to the nodes leads through proxies: see the conformance suite's.
+    // Clients use proxies, as in the conformance suite.
     let servers = testbed::Redis::options()
         .set("cluster-preferred-endpoint-type", "unknown-endpoint")
         .set("enable-debug-command", "local");
@@ -376,7 +373,7 @@ async fn listed_while_it_moves_behind(slow: Duration, finish: impl FnOnce(&Clust
         proxies.push(Proxy::start_at(at, node.address()).unwrap());
     }
     let redis = connect(&cluster.url().replace("127.0.0.1", &elsewhere.to_string())).await;
-    // The masters are walked in the order of their ports.
+    // The walk visits the masters in this order.
     let mut order = [0, 1, 2];
     order.sort_by_key(|master| cluster.nodes[*master].port());
     let [first, _, last] = order;

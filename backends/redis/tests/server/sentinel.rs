@@ -1,4 +1,4 @@
-//! A master that Sentinels choose: finding it, and what becomes of holds when another takes over.
+//! Discovery of the master by Sentinels, and holds over a failover.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,16 +15,14 @@ use crate::connecting::{SECRET, refused};
 use crate::kit::{busy, claim, claim_for, connect, events, eventually, grant, handed, name};
 use crate::replicas::kill_what_waits;
 
-/// Short enough to be waited for, long enough for a machine that is busy with other tests.
+/// Short for a test, long for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
 
-/// One whose requests don't wait long for a master that is dead or frozen.
 async fn impatient(set: &Sentinels) -> Redis {
     let config = Config::new(&set.url()).unwrap().response_timeout(QUICK);
     config.connect().await.unwrap()
 }
 
-/// Waits until the server has a key with this value.
 async fn wait_for(server: &testbed::Redis, key: &str, value: &str) {
     eventually(|| async {
         let found: Option<String> = server.command(&["GET", key]).unwrap();
@@ -33,7 +31,7 @@ async fn wait_for(server: &testbed::Redis, key: &str, value: &str) {
     .await;
 }
 
-/// Whether a client of ours listens to each Sentinel: they themselves speak RESP2.
+/// Returns whether a client is subscribed to each Sentinel (they use RESP2).
 fn all_are_listened_to(set: &Sentinels) -> bool {
     set.sentinels.iter().all(|sentinel| {
         let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();
@@ -53,14 +51,13 @@ async fn off_the_runtime<T: Send + 'static>(
     tokio::task::spawn_blocking(job).await.unwrap()
 }
 
-/// From here on nothing that the master is told reaches the replica. What was under way when it was
-/// frozen would still be in its socket, so the master closes that one.
+/// Stops replication, and discards data in the replica's socket.
 fn cut_replication(set: &Sentinels) {
     set.servers[1].freeze();
     set.servers[0].command::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
 }
 
-/// The master dies, and the replica, which may have been frozen, takes over.
+/// Kills the master, and waits for the failover.
 async fn fail_over(set: Sentinels) -> Sentinels {
     let (set, ()) = off_the_runtime(set, |set| {
         set.servers[0].kill();
@@ -84,7 +81,7 @@ async fn the_master_is_found_and_the_next_one_too() {
     wait_for(&set.servers[1], "a", &ours.token.to_string()).await;
 
     let set = fail_over(set).await;
-    // What was replicated is still there, and nobody needed to connect anew.
+    // Replicated holds survive, with the same client.
     let renewals = eventually(|| async { redis.renew(&[Renew::of(&ours)]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     busy(&redis, &claim("a"), Wait::No).await;
@@ -94,7 +91,7 @@ async fn the_master_is_found_and_the_next_one_too() {
     assert_eq!(set.servers[1].command::<i64>(&["EXISTS", "a"]).unwrap(), 1);
 }
 
-/// Another server may have taken over between the queueing and the offer, with another clock.
+/// The offer may come from another server and clock.
 #[tokio::test]
 async fn what_is_handed_over_is_asked_for_again() {
     let set = Sentinels::start().unwrap();
@@ -115,7 +112,7 @@ async fn sentinels_that_are_frozen_or_dead_cost_little() {
     set.sentinels[0].freeze();
     let started = Instant::now();
     connect(&set.url()).await;
-    // It has half of 20 s, and the other two don't need it.
+    // The frozen one has half of 20 s, and two suffice.
     assert!(started.elapsed() < 5 * QUICK, "{:?}", started.elapsed());
 
     set.sentinels[1].kill();
@@ -172,7 +169,7 @@ async fn logins_of_the_servers_and_of_the_sentinels_are_told_apart() {
 async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
     let set = Sentinels::start().unwrap();
     let (asking, idle) = (impatient(&set).await, impatient(&set).await);
-    // So short that the old master has forgotten it when it thaws.
+    // It expires while the master is frozen.
     let ttl = Duration::from_secs(8);
     let ours = claim_for("a", ttl);
     grant(&asking, &ours).await;
@@ -181,7 +178,7 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
 
     set.servers[0].freeze();
     let renewing = async {
-        // A renewal as the client does it: again and again, through the errors.
+        // Repeatedly, despite errors, as the client renews.
         let mut renewed = 0;
         loop {
             match asking.renew(&[Renew::of(&ours)]).await {
@@ -198,13 +195,13 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
     let watching = async {
         let (set, master) = off_the_runtime(set, |set| set.wait_for_failover(0).unwrap()).await;
         assert_eq!(master, 1);
-        // The old one thaws only after it would have let the hold run out.
+        // After the old master's hold has expired.
         tokio::time::sleep((ttl + QUICK).saturating_sub(frozen.elapsed())).await;
         set.servers[0].thaw();
         let thawed = Instant::now();
         let mut asked = 0;
         while thawed.elapsed() < 2 * QUICK {
-            // A client that asked for nothing since before the freeze has a connection to it.
+            // An idle client still has a connection to it.
             match idle.try_acquire(&claim("a")).await {
                 Ok(Attempt::Granted(granted)) => panic!("by the old master: {granted:?}"),
                 Ok(Attempt::Busy(_)) => asked += 1,
@@ -220,7 +217,7 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
     }
 }
 
-/// The ways to the Sentinels break in such a way that nobody is told of it, and meanwhile they choose.
+/// The Sentinels' connections break silently during an election.
 #[tokio::test]
 async fn a_master_is_not_believed_because_nobody_can_say_otherwise() {
     let set = Sentinels::start().unwrap();
@@ -239,10 +236,9 @@ async fn a_master_is_not_believed_because_nobody_can_say_otherwise() {
     assert_eq!(master, 1);
     for proxy in &proxies {
         assert!(proxy.wait_for_swallowed_answer(), "the news of it");
-        // New connections get through; those that lost something stay silent.
         proxy.set(Traffic::Forward);
     }
-    // As operators do it. From here on nobody tells the old master what it is.
+    // After this reset, the old master isn't demoted.
     for sentinel in &set.sentinels {
         sentinel.command::<i64>(&["SENTINEL", "RESET", set.master_name()]).unwrap();
     }
@@ -262,8 +258,7 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
     let other = testbed::Redis::start().unwrap();
     let url = format!("{}?replicas=1", set.url());
     let redis = connect(&url).await;
-    // Whoever begins to listen looks once who is the master. Should it be late, both connections lead
-    // to the new one below, and what is asserted is true all the same.
+    // A new subscriber queries the master once. If that is late, the assertions still hold.
     eventually(|| async { all_are_listened_to(&set).then_some(()) }).await;
     let is_asked = |sentinel: &testbed::redis::Sentinel| {
         let clients: String = sentinel.command(&["CLIENT", "LIST"]).unwrap();
@@ -275,7 +270,7 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
         std::future::ready((quiet > 20).then_some(()))
     })
     .await;
-    // Nobody announces this, so the client hears of it only when it connects.
+    // Without an announcement, the client must reconnect to see it.
     let port = other.port().to_string();
     for sentinel in &set.sentinels {
         let name = set.master_name();
@@ -293,7 +288,6 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
     for server in [&set.servers[0], &other] {
         assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "{refused}");
     }
-    // Afterwards both lead to the new one, which has no replica.
     eventually(|| async {
         let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
         refused.to_string().contains("0 of 1 replicas").then_some(())
@@ -319,13 +313,13 @@ async fn a_master_that_comes_back_empty_tells_its_holders_before_their_deadline(
     drop(set);
 }
 
-/// Replication is asynchronous: that is why the profile doesn't claim a failover.
+/// Replication is asynchronous, so the profile excludes failovers.
 #[tokio::test]
 async fn a_failover_can_lose_a_lock_and_its_holder_is_told() {
     let set = Sentinels::start().unwrap();
     let ttl = Duration::from_secs(12);
     let (redis, rival) = (Arc::new(impatient(&set).await), impatient(&set).await);
-    // The replica knows the name's fence, and an older one only.
+    // The replica has an older fence.
     let before = claim("a");
     let earliest = grant(&redis, &before).await;
     wait_for(&set.servers[1], "a", &before.token.to_string()).await;
@@ -347,7 +341,7 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_told() {
     let Attempt::Granted(granted) = granted else { panic!("it was lost: {granted:?}") };
     let deadline = signal.deadline();
     assert!(deadline > lockwright_core::Clock::boot().now(), "two believed at the same time");
-    // What protects the data then.
+    // The fence protects the data.
     assert!(granted.fence > guard.fence(), "{granted:?} after {:?}", guard.fence());
     assert!(guard.fence() > earliest.fence);
 
@@ -376,7 +370,7 @@ async fn a_grant_that_a_replica_acknowledged_survives_its_taking_over() {
     let set = fail_over(set).await;
     let theirs = eventually(|| async { rival.try_acquire(&claim("a")).await.ok() }).await;
     assert!(matches!(theirs, Attempt::Busy(_)), "{theirs:?}");
-    // There is no replica left, so a renewal can't be sure; and the hold is still released.
+    // Without a replica, renewals are indeterminate; releases work.
     let ended = eventually(|| async { redis.release(&ours, Settle::Answered).await.ok() }).await;
     assert_eq!(ended, Ended::Released);
     drop(set);

@@ -14,7 +14,7 @@ const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
 /// The required limit for acquiring a free lock.
 const SOON: Duration = Duration::from_secs(2);
 
-/// For each TTL: silences the connections of a new client, which then acquires a free lock.
+/// Acquires a free lock for each TTL, after the client's connections went silent.
 async fn free_lock_is_acquired_soon(url: &str, proxies: &[Proxy], name: &str) {
     for ttl in TTLS {
         let locks = Locks::new(Redis::connect(url).await.unwrap()).unwrap();
@@ -30,8 +30,7 @@ async fn free_lock_is_acquired_soon(url: &str, proxies: &[Proxy], name: &str) {
     }
 }
 
-/// For each TTL, with a new client: silences the connections right after a grant. The hold is then renewed
-/// on a new connection and isn't lost.
+/// Renews a hold for each TTL, after the client's connections went silent.
 async fn hold_survives(url: &str, proxies: &[Proxy], name: &str) {
     let mut holds = Vec::new();
     for ttl in TTLS {
@@ -95,7 +94,7 @@ async fn silent_connection_to_a_master_of_sentinels_is_replaced() {
     for sentinel in &set.sentinels {
         let monitor = ["SENTINEL", "MONITOR", "through-proxy", "127.0.0.1", &port, "2"];
         sentinel.command::<()>(&monitor).unwrap();
-        // The Sentinels' own connections go silent as well.
+        // They go silent as well.
         let patient = ["SENTINEL", "SET", "through-proxy", "down-after-milliseconds", "60000"];
         sentinel.command::<()>(&patient).unwrap();
     }
@@ -130,8 +129,7 @@ async fn dropped_requests_find_a_silent_connection() {
     locks.mutex("before").acquire().await.unwrap().release().await.unwrap();
     proxy.silence_present();
     let (started, ttl) = (Instant::now(), Duration::from_secs(1));
-    // Each request is dropped long before its limit. Each has another name, because a dropped request is
-    // released first.
+    // Dropped long before its limit. Each has another name, because a dropped request is released first.
     let mut tries = 0..;
     let guard = eventually(|| {
         let request = locks.mutex(format!("lock {}", tries.next().unwrap())).ttl(ttl);

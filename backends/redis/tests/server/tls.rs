@@ -1,4 +1,4 @@
-//! TLS: whom a client trusts, what it shows, and what is said when either isn't enough.
+//! TLS: trusted certificates, client certificates, and the errors.
 
 use std::path::Path;
 use std::process::Command;
@@ -35,7 +35,7 @@ async fn a_server_is_trusted_when_the_authority_that_is_named_signed_for_it() {
     let by_name = server.url().replace("127.0.0.1", "localhost");
     grant(&connect(&with(&by_name, &[("ca", &server.authority())])).await, &claim).await;
 
-    // The system's authorities don't know ours.
+    // The system doesn't trust the test's authority.
     let says = "ca=PATH";
     wrong(&server.url(), ErrorKind::InvalidConfig, says).await;
     let other = Certificates::new().unwrap();
@@ -66,7 +66,6 @@ async fn a_certificate_is_for_its_host_and_its_time_only() {
         "req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost \
          -keyout {key} -out {request}"
     ));
-    // It ends as soon as it begins.
     openssl(format!(
         "x509 -req -in {request} -signkey {key} -days 0 -extfile {extensions} -out {certificate}"
     ));
@@ -100,7 +99,7 @@ async fn a_client_shows_its_certificate_where_one_is_wanted() {
     let (certificate, key) = (other.certificate(), other.key());
     let strangers = [all[0], ("cert", certificate.as_path()), ("key", &key)];
     wrong(&with(&server.url(), &strangers), ErrorKind::Denied, "client's certificate").await;
-    // A key that isn't the certificate's.
+    // A key of another certificate.
     let mixed = [all[0], all[1], ("key", key.as_path())];
     wrong(&with(&server.url(), &mixed), ErrorKind::InvalidConfig, "TLS can't be used").await;
 }

@@ -1,4 +1,4 @@
-//! Hearing of what others do to our keys: foreign holders that go, and holds that are taken away.
+//! Notification of changes by other clients.
 
 use std::time::Duration;
 
@@ -17,13 +17,12 @@ use crate::kit::{
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// Nothing is due for so long that whatever is told is told by the server.
+/// Each event must come from the server, not from a timer.
 const LONG: Duration = Duration::from_secs(60 * 60);
 
-/// As redis-py has it.
+/// In redis-py's format.
 const THEIRS: &str = "0123456789abcdef0123456789abcdef";
 
-/// How many keys the server watches for somebody.
 fn tracked(server: &testbed::Redis) -> u64 {
     let info: String = server.command(&["INFO", "stats"]).unwrap();
     let line = info.lines().find_map(|line| line.strip_prefix("tracking_total_keys:"));
@@ -34,7 +33,7 @@ async fn until_tracked(server: &testbed::Redis, keys: u64) {
     eventually(|| async { (tracked(server) == keys).then_some(()) }).await;
 }
 
-/// A hold that was renewed once, and that the server watches.
+/// Creates a renewed, tracked hold.
 async fn held(server: &testbed::Redis, redis: &Redis, locked: &str) -> lockwright_core::Claim {
     let before = tracked(server);
     let claim = claim_for(locked, LONG);
@@ -56,10 +55,9 @@ async fn whoever_waits_for_a_foreign_holder_is_woken_when_it_goes() {
     for (going, left) in [
         (&["DEL", "a"][..], LONG),
         (&["UNLINK", "a"], LONG),
-        // It changes hands.
         (&["SET", "a", "another's", "PX", "60000"], LONG),
         (&["FLUSHALL"], LONG),
-        // It expires, and the server finds out by itself.
+        // The server detects its expiry by itself.
         (&["PING"], Duration::from_millis(500)),
     ] {
         let left = left.as_millis().to_string();
@@ -73,7 +71,7 @@ async fn whoever_waits_for_a_foreign_holder_is_woken_when_it_goes() {
         server.command::<redis::Value>(going).unwrap();
         assert_eq!(next(&mut woken).await, Event::Wake(name("a")), "{going:?}");
     }
-    // Without a limit in sight, it is asked slowly.
+    // Without an expiry, it is polled slowly.
     server.command::<()>(&["SET", "b", THEIRS]).unwrap();
     let busy = busy(&redis, &claim("b"), WAIT).await;
     assert_eq!(busy.retry_after, None);
@@ -104,7 +102,7 @@ async fn a_waiter_asks_seldom_and_is_let_in_all_the_same() {
         tokio::spawn(async move { locks.mutex("a").wait_for(LIMIT).acquire().await.map(drop) });
     until_tracked(&server, 1).await;
     server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
-    // Asking each 100 ms, which it would have to do otherwise, is a dozen times.
+    // Polls every 100 ms would be a dozen requests.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
     let asked = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
@@ -164,7 +162,7 @@ async fn what_takes_nothing_away_is_no_risk() {
         assert_eq!(renewals, [Renewal::RENEWED]);
         until_tracked(&server, 1).await;
     };
-    // Our own renewals, another TTL, the same value once more, a table that is full.
+    // Own renewals, another TTL, the same value, and a full table.
     renew().await;
     for harmless in [
         &["PEXPIRE", "a", "3000000"][..],
@@ -177,7 +175,7 @@ async fn what_takes_nothing_away_is_no_risk() {
     server.command::<()>(&["CONFIG", "SET", "tracking-table-max-keys", "1000000"]).unwrap();
     renew().await;
     is_quiet(&mut told);
-    // A release of ours either: the next event is of the next hold.
+    // Nor does the client's own release cause one: the next event is of the next hold.
     redis.release(&claim, Settle::Answered).await.unwrap();
     let next_one = held(&server, &redis, "b").await;
     server.command::<()>(&["DEL", "b"]).unwrap();
@@ -214,7 +212,6 @@ async fn it_goes_on_after_the_connection_broke() {
     server.command::<()>(&["DEL", "b", "c"]).unwrap();
     is_quiet(&mut told);
     proxy.mend();
-    // Nobody asks anything.
     let mut events = [next(&mut told).await, next(&mut told).await];
     events.sort_by_key(|event| format!("{event:?}"));
     assert_eq!(events, [Event::AtRisk(gone.token), Event::Wake(name("c"))]);
@@ -237,8 +234,7 @@ async fn it_works_in_a_cluster_and_when_slots_are_moved() {
     cluster.nodes[2].command::<()>(&["FLUSHALL"]).unwrap();
     assert_eq!(next(&mut told).await, Event::AtRisk(claims[2].token));
 
-    // The key leaves its node, which tells of it, and is still ours. While the slot is on the move
-    // it can't be tracked.
+    // The old node reports the move, and the hold continues. It isn't tracked during the move.
     let to = 1;
     let before = tracked(&cluster.nodes[to]);
     let moving = cluster.begin_move(&names[0], to).unwrap();

@@ -1,4 +1,4 @@
-//! URLs of several servers: what they may say, and what is said of those that can't be right.
+//! URLs of several servers, and the errors for invalid ones.
 
 use lockwright_core::ErrorKind;
 use lockwright_redis::Config;
@@ -72,7 +72,7 @@ fn what_is_wrong_with_one_is_said_and_no_secret_is() {
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}: {error}");
         let text = error.to_string();
         assert!(text.contains(says), "{url}: {text}");
-        // A name of a parameter is no secret.
+        // A parameter's name isn't a secret.
         assert!(!text.contains(SECRET) || url.contains(&format!("?{SECRET}=")), "{url}: {text}");
         let form = if url.starts_with("redis+sentinel") { "MASTER" } else { "redis" };
         assert!(text.contains(form), "{url}: {text}");

@@ -1,4 +1,4 @@
-//! Who is woken, and who isn't disturbed.
+//! Which clients are woken, and which aren't.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn a_release_wakes_those_who_wait_and_nobody_else() {
 
     let quiet = claim("nobody waits");
     grant(&holder, &quiet).await;
-    // Who only tries doesn't wait.
+    // A single try doesn't wait.
     busy(&waiter, &claim("nobody waits"), Wait::No).await;
     let (wanted, waits) = (claim("orders/42"), claim("orders/42"));
     grant(&holder, &wanted).await;
@@ -30,7 +30,6 @@ async fn a_release_wakes_those_who_wait_and_nobody_else() {
     holder.release(&wanted, Settle::Answered).await.unwrap();
     assert_eq!(handed(&mut woken).await.0, waits.token, "the only one");
     waiter.release(&waits, Settle::Answered).await.unwrap();
-    // The next holder's release is another matter: nobody waits for it.
     let next_claim = claim("orders/42");
     grant(&holder, &next_claim).await;
     holder.release(&next_claim, Settle::Answered).await.unwrap();
@@ -60,7 +59,7 @@ async fn there_is_one_connection_for_everything() {
     let count = || {
         let clients: String = server.command(&["CLIENT", "LIST", "TYPE", "PUBSUB"]).unwrap();
         let all: String = server.command(&["CLIENT", "LIST"]).unwrap();
-        // The one that asks is not counted.
+        // The requesting connection isn't counted.
         (clients.lines().count(), all.lines().count() - 1)
     };
     for i in 0..50 {
@@ -85,15 +84,13 @@ async fn the_subscription_comes_back_and_everybody_who_waited_is_woken() {
     let held = claim("c");
     grant(&holder, &held).await;
     server.restart(true).unwrap();
-    // Nobody asks anything: the connection comes back by itself.
+    // The client reconnects by itself.
     let mut names = [next(&mut woken).await, next(&mut woken).await];
     names.sort_by_key(|event| format!("{event:?}"));
     assert_eq!(names, [Event::Wake(name("a")), Event::Wake(name("b"))]);
 
-    // And it is subscribed again.
     let waits = claim("c");
     busy(&waiter, &waits, WAIT).await;
-    // The holder's own connection may still be the old one when it is first asked.
     eventually(|| async { holder.release(&held, Settle::Answered).await.ok() }).await;
     assert_eq!(handed(&mut woken).await.0, waits.token);
 }
@@ -110,7 +107,7 @@ async fn a_client_that_has_gone_is_forgotten() {
         assert_eq!(receivers, 1);
         assert_eq!(next(&mut stays).await, Event::Wake(name("a")));
     }
-    // What isn't a message of ours is nobody's business.
+    // Foreign messages are ignored.
     for (channel, text) in [
         ("lockwright:released:0:", ""),
         ("lockwright:broken:0:", "doctor"),

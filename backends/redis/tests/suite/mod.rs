@@ -1,4 +1,4 @@
-//! The suite on one server, however that is set up.
+//! The suite on one server with any settings.
 
 mod shelf;
 
@@ -14,14 +14,14 @@ use lockwright_redis::Redis;
 use lockwright_testbed::redis::Options;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// All cases beside each other on one server, and a server of its own for each that harms it.
+/// All cases in parallel on one server; a separate one for each that damages it.
 struct Server {
     server: testbed::Redis,
     options: Options,
     label: Option<&'static str>,
 }
 
-/// The `main` of a suite. The label is for tables, where the backend's name doesn't say what it is.
+/// Runs a suite, with a label for tables.
 pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
     if let Some(code) = child::main(|url| async move { Redis::connect(&url).await }) {
         return code;
@@ -35,7 +35,6 @@ pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
     }
 }
 
-/// How to connect, through a proxy if there is one.
 fn url(server: &testbed::Redis, proxy: Option<&Proxy>) -> String {
     let url = server.url_through(proxy.map_or(server.port(), Proxy::port));
     if url.starts_with("rediss:") {
@@ -67,7 +66,7 @@ impl Factory for Server {
     }
 
     fn ttl(&self) -> Duration {
-        // Handshakes are slow as the tests build them.
+        // TLS handshakes are slow in debug builds.
         Duration::from_secs(if self.server.url().starts_with("rediss:") { 2 } else { 1 })
     }
 
@@ -76,7 +75,7 @@ impl Factory for Server {
     }
 
     fn protected(&self) -> Option<Protect> {
-        // The application's own connection, whose certificates are no concern of the locks'.
+        // The application's connection has no TLS settings.
         let is_plain = self.server.url().starts_with("redis:");
         is_plain.then(|| shelf::shelf(vec![self.server.url()]))
     }
@@ -86,7 +85,7 @@ impl Factory for Server {
     }
 
     async fn fragile(&self) -> Result<Fragile> {
-        // Keeps every write, so that a restart is promised to end no hold.
+        // A restart must then end no hold.
         let server = self.options.clone().append_only("always").start().map_err(problem)?;
         let proxy = Proxy::start(server.address()).map_err(problem)?;
         let (connect, cut_off) = (to(url(&server, None)), to(url(&server, Some(&proxy))));

@@ -1,4 +1,4 @@
-//! What locks protect in a Redis.
+//! Lock-protected data in a Redis.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ struct Shelf {
     fence: String,
 }
 
-/// On one of the servers of these URLs: the one that has the name's slot, if they are a Cluster.
+/// Stores it on the server, or the Cluster node, of the name.
 pub(crate) fn shelf(urls: Vec<String>) -> Protect {
     protect(move |name| Shelf::open(urls.clone(), name))
 }

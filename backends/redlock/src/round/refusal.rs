@@ -1,4 +1,4 @@
-//! What a round that didn't get a quorum answers.
+//! Results of a round without a quorum.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,17 +11,16 @@ use crate::errors::{NodeErrors, error};
 use crate::fleet::silent;
 use crate::node::No;
 
-/// How many rounds' time a split vote is spread over at most.
+/// Maximum number of rounds over which retries are spread.
 const MOST_SPREAD: u32 = 32;
 
-/// The least that a round is taken to last: within it, clients that began together meet again.
+/// Clients that started together within this time collide again.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
-/// How often a waiter asks about a holder that isn't one of ours, and tells nobody when it goes.
+/// Poll interval for a foreign holder, which sends no wake-up.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 impl Round<'_> {
-    /// The answer of a round that failed.
     pub(super) fn failed(self) -> Result<Attempt> {
         let (quorum, spare) = (self.fleet.quorum, self.fleet.spare());
         let (yes, no) = (self.yes().count(), self.no().count());
@@ -29,7 +28,7 @@ impl Round<'_> {
         let indeterminate = self.is_a_repeat() || self.left_behind().count() >= quorum;
         let errors = (0..self.answers.len()).filter(|at| self.is_in_vain(*at)).count();
         if !indeterminate && errors <= spare && self.afterwards.iter().next().is_none() {
-            // Where a fresh token could get a quorum and this one can't.
+            // A new token could get a quorum.
             if ended > 0 && no + errors <= spare {
                 return Err(error(
                     ErrorKind::Lost(Reason::Gone),
@@ -37,7 +36,7 @@ impl Round<'_> {
                      ask with a new token",
                 ));
             }
-            // If no node names a holder, the votes came too late: the name may be free.
+            // Without a named holder, the votes came too late: the name may be free.
             if no > 0 {
                 return Ok(Attempt::Busy(self.busy(yes)));
             }
@@ -56,7 +55,7 @@ impl Round<'_> {
         Err(errors.into_error(kind, &what))
     }
 
-    /// Whether a node was asked and gave no answer.
+    /// Returns whether a node was asked and didn't reply.
     fn is_in_vain(&self, at: usize) -> bool {
         match &self.answers[at] {
             Some(Answer::Failed(_)) => true,
@@ -83,14 +82,13 @@ impl Round<'_> {
         errors
     }
 
-    /// Who holds it, and when to ask again.
     fn busy(&self, yes: usize) -> Busy {
         let quorum = self.fleet.quorum;
         let names = &self.fleet.names;
         let holder = self.holder();
         if let Some(holder) = holder.filter(|(_, nodes)| *nodes >= quorum).map(|(no, _)| no) {
             names.decided(&self.claim.name);
-            // When so many of them have run out that a quorum can come about.
+            // The time until enough holds expire.
             let mut left: Vec<Duration> =
                 self.no().map(|no| no.left.unwrap_or(Duration::MAX)).collect();
             left.sort_unstable();
@@ -105,7 +103,7 @@ impl Round<'_> {
                 queued: false,
             };
         }
-        // Nobody has it: whoever tries next should not do so just when the others do.
+        // After a split vote, random pauses prevent another collision.
         let spread = names.split(&self.claim.name).min(MOST_SPREAD);
         let round = self.begun.elapsed().max(SHORTEST_ROUND);
         Busy {
@@ -115,14 +113,14 @@ impl Round<'_> {
         }
     }
 
-    /// Whoever most nodes say holds it, what one of them says, and how many they are.
+    /// Returns the holder that most nodes report, and their number.
     fn holder(&self) -> Option<(&No, usize)> {
         let mut holders: HashMap<Option<Token>, (&No, usize)> = HashMap::new();
         for no in self.no() {
             let token = no.holder.as_deref().and_then(|holder: &Holder| holder.token);
             holders.entry(token).or_insert((no, 0)).1 += 1;
         }
-        // One of ours before a foreign one, if both have as many.
+        // Prefer Lockwright's holders to foreign ones.
         let most = |(token, (_, nodes)): &(Option<Token>, (&No, usize))| {
             (*nodes, token.is_some(), Reverse(*token))
         };

@@ -1,4 +1,4 @@
-//! With all of its rules the protocol keeps every promise, whatever happens in whatever order.
+//! With all rules, the protocol keeps every promise.
 
 use std::time::Instant;
 
@@ -7,15 +7,14 @@ use crate::protocol::Redlock;
 use crate::rules::{Bounds, Note, Rules};
 use lockwright_conformance::explorer::explore;
 
-/// More states than this are more than was meant.
+/// Guards against an unintended growth of the model.
 const LIMIT: usize = 200_000_000;
 
-/// Explores it all, and compares the figures with those of the page.
+/// Compares the explored figures with the page's.
 fn holds<const N: usize>(title: &str, bounds: Bounds) {
     page::has(&explored::<N>(title, Rules::default(), bounds));
 }
 
-/// The row of the page's table.
 fn explored<const N: usize>(title: &str, rules: Rules, bounds: Bounds) -> String {
     let begun = Instant::now();
     let explored = explore(&Redlock::<N> { rules, bounds }, LIMIT, |_| true);
@@ -104,6 +103,6 @@ fn larger_bounds() {
         rules,
         four,
     ));
-    // All at the end: one that differs isn't a reason not to have the others.
+    // Compared last, so that all results are printed.
     rows.iter().for_each(|row| page::has(row));
 }

@@ -1,8 +1,7 @@
-//! The Redlock protocol with its fence as a model, every interleaving of it within bounds; and, for
-//! each of its rules, what happens without it.
+//! A model of the Redlock protocol with its fence. It explores every interleaving within bounds, and the consequences
+//! of omitting each rule.
 //!
-//! What is modelled, and how, says `docs/src/redlock-model.md`. The figures and the traces there are
-//! compared with what comes out here.
+//! See `docs/src/redlock-model.md`, whose figures and traces are compared with the results.
 #![forbid(unsafe_code)]
 
 mod holds;

@@ -1,5 +1,4 @@
-//! Without one of its rules the protocol breaks a promise: the shortest way to it is found, and
-//! stands on the page.
+//! Mutants: without a rule the protocol breaks a promise. The shortest trace must be on the page.
 
 use crate::page;
 use crate::protocol::Redlock;
@@ -13,7 +12,7 @@ fn refuted(title: &str, rules: Rules, bounds: Bounds) {
     refuted_as(title, rules, bounds, |_| true);
 }
 
-/// Finds the shortest way to break one of the `wanted` promises, and compares it with the page's.
+/// Compares the shortest trace to a broken promise with the page's.
 fn refuted_as(title: &str, rules: Rules, bounds: Bounds, wanted: impl Fn(Promise) -> bool) {
     let explored = explore(&Redlock::<3> { rules, bounds }, LIMIT, wanted);
     let Some((promise, trace)) = explored.broken else {
@@ -148,7 +147,7 @@ fn a_clock_that_jumps_and_the_fence() {
     refuted_as("A node's clock jumps forward, and the fence", RULES(), bounds, differ);
 }
 
-/// A late request and a late write-back together do harm, in four rounds.
+/// A late request and a late write-back, in four rounds.
 const LATE_NOTE: &str = "Asked again while a request is unanswered";
 
 fn late_note() -> Redlock<3> {
@@ -157,7 +156,7 @@ fn late_note() -> Redlock<3> {
     Redlock { rules, bounds }
 }
 
-/// Its shortest trace is too far to be looked for in every run, so the page's is walked.
+/// The search takes too long for every run, so the page's trace is walked.
 #[test]
 fn asked_again_while_a_request_is_unanswered() {
     let trace = page::trace_of(LATE_NOTE);
@@ -176,7 +175,7 @@ fn asked_again_by_the_shortest_way() {
     refuted(LATE_NOTE, rules, bounds);
 }
 
-/// Takes the steps of a trace, and answers what the last one breaks.
+/// Walks a trace. Returns the promise that its last step breaks.
 fn walk(protocol: &Redlock<3>, trace: &str) -> Result<Option<Promise>, String> {
     let mut state = protocol.initial();
     let mut broken = None;
@@ -197,8 +196,7 @@ fn walk(protocol: &Redlock<3>, trace: &str) -> Result<Option<Promise>, String> {
     Ok(broken)
 }
 
-/// Not a mutant that is refuted: as long as belief lasts this rule isn't needed for exclusion. The
-/// page says what it is good for.
+/// Not refuted: while the hold is valid, exclusion doesn't need this rule.
 #[test]
 fn topping_up_to_a_quorum_is_safe_as_long_as_belief_lasts() {
     let rules = Rules { renewal: Renewal::TopsUpToQuorum, ..RULES() };

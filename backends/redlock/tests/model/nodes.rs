@@ -1,13 +1,12 @@
-//! What nodes do: answer, and lose things.
+//! The nodes' steps.
 
 use crate::protocol::{Action, Redlock, Steps, push};
 use crate::rules::{Note, Renewal};
 use crate::state::{Mail, Phase, Rounds, State};
 
 impl<const N: usize> Redlock<N> {
-    /// The request of `round` reaches a node. A "no" is a step only where it makes a difference that
-    /// the request isn't on its way any more: for asking again. Else the client can't tell it from
-    /// silence in any way that matters, and whatever can happen after it can happen without it.
+    /// Delivers the request of `round` to a node. A "no" is a separate step only if a repeat depends on its arrival.
+    /// Otherwise it is equivalent to silence.
     pub(crate) fn vote(&self, state: &State<N>, at: usize, round: usize, steps: &mut Steps<N>) {
         let mut next = *state;
         let node = &mut next.nodes[at];
@@ -45,7 +44,7 @@ impl<const N: usize> Redlock<N> {
         match rounds.phase(round) {
             Phase::Asking if rounds.is_renewal(round) => node.set_answer(round, 1),
             Phase::Asking => node.set_answer(round, fence),
-            // It comes late, but it has what the round wants.
+            // The reply is late, but has the round's fence.
             Phase::Noting if fence == rounds.fence(round) => node.set(round, Mail::Has, true),
             Phase::Noting | Phase::Believing if !rounds.is_renewal(round) => {
                 self.send_raise(node, round, fence != rounds.fence(round));
@@ -93,7 +92,7 @@ impl<const N: usize> Redlock<N> {
         push(steps, Action::Release(at, token), next);
     }
 
-    /// What happens to a node without anybody's request.
+    /// Adds a node's steps that need no request.
     pub(crate) fn of_itself(&self, state: &State<N>, at: usize, steps: &mut Steps<N>) {
         let node = state.nodes[at];
         if let Some(token) = node.holder() {
@@ -122,8 +121,8 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Whether every round is over that may have armed a hold: it was released, or every deadline
-    /// that was reckoned from one of them has passed, and a node keeps a hold no shorter than that.
+    /// Returns whether every round that may have armed a hold is released or past its deadline. A node's hold lasts at
+    /// least as long.
     fn is_over(&self, rounds: Rounds, token: usize, last: usize) -> bool {
         (token..=last)
             .filter(|round| rounds.token(*round) == token)
@@ -137,7 +136,7 @@ impl<const N: usize> Redlock<N> {
         node.empty();
         let mut forgot = 0;
         for round in 0..self.bounds.rounds {
-            // Those that failed left nothing that could be believed.
+            // Failed rounds left no valid hold.
             if !matches!(state.rounds.phase(round), Phase::Unstarted | Phase::Failed) {
                 forgot |= 1 << round;
             }

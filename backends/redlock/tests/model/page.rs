@@ -1,4 +1,4 @@
-//! The page that shows what came out.
+//! The page with the results.
 
 use std::path::Path;
 
@@ -10,22 +10,19 @@ fn page() -> Page {
     Page::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/redlock-model.md"))
 }
 
-/// Asserts that the page has this, word for word.
+/// Asserts that the page contains this text.
 pub(crate) fn has(expected: &str) {
     page().has(expected);
 }
 
-/// A row of the table of what was explored.
 pub(crate) fn row(title: &str, explored: &Explored<Promise>) -> String {
     Page::row(title, explored)
 }
 
-/// A heading, what is broken, and how.
 pub(crate) fn refutation(title: &str, promise: Promise, trace: &str) -> String {
     Page::refutation(title, broken(promise), trace)
 }
 
-/// The trace below a heading.
 pub(crate) fn trace_of(title: &str) -> String {
     page().trace_of(title)
 }

@@ -1,18 +1,17 @@
-//! The protocol: every step that is possible in a state, and those of the clients.
+//! The protocol and the clients' steps.
 
 use crate::rules::{Bounds, Promise, Rules};
 use crate::state::{MOST_ROUNDS, Mail, Node, Phase, Rounds, State};
 use crate::story;
 use lockwright_conformance::explorer::{self, Protocol};
 
-/// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Ask(usize),
     Renew(usize),
     Vote(usize, usize),
     Refuse(usize, usize),
-    /// The same, and the request will arrive once more.
+    /// As `Vote`, but the request arrives a second time.
     Duplicate(usize, usize),
     Choose(usize),
     Raise(usize, usize),
@@ -26,7 +25,6 @@ pub(crate) enum Action {
     Jump(usize),
 }
 
-/// The protocol with `N` nodes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Redlock<const N: usize> {
     pub(crate) rules: Rules,
@@ -53,7 +51,7 @@ impl<const N: usize> Protocol for Redlock<N> {
             match rounds.phase(round) {
                 Phase::Unstarted => {
                     self.begin(state, round, steps);
-                    // They begin in the order of their numbers.
+                    // Rounds start in the order of their numbers.
                     break;
                 }
                 Phase::Asking if rounds.is_renewal(round) => self.renewed(state, round, steps),
@@ -94,7 +92,7 @@ impl<const N: usize> Protocol for Redlock<N> {
         (last && !self.next_is_granted(state)).then_some(Promise::TheNextIsGranted)
     }
 
-    /// Nodes differ in their names only.
+    /// Sorts the nodes, which are interchangeable.
     fn canonical(&self, state: &State<N>) -> State<N> {
         let mut state = *state;
         let mut sorted = 1;
@@ -133,7 +131,7 @@ impl<const N: usize> Redlock<N> {
         if self.rules.majority { N / 2 + 1 } else { N / 2 }
     }
 
-    /// A round begins: a fresh claim's, one more of a claim that has failed, or a hold's renewal.
+    /// Starts a round: of a new claim, a repeat, or a renewal.
     fn begin(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         if (0..round).filter(|it| state.rounds.token(*it) == *it).count() < self.bounds.claims {
             self.ask(state, round, round, steps);
@@ -190,8 +188,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// The highest fence of those that are certainly a largest TTL old: of the rounds that a node
-    /// forgot which votes again.
+    /// Returns the highest fence that is certainly a largest TTL old, of rounds lost by a node that votes again.
     fn certainly_older(&self, state: &State<N>) -> u64 {
         let mut highest = 0;
         if self.rules.clocks_are_near {
@@ -223,7 +220,7 @@ impl<const N: usize> Redlock<N> {
         })
     }
 
-    /// The client makes up its mind, on the strength of any quorum of the answers that are there.
+    /// Decides by any quorum of the present replies.
     fn choose(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         let mut at = 0;
         while at < N {
@@ -249,7 +246,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Sends the fence that was chosen to a node that answered another one.
+    /// Sends the chosen fence to a node with a different one.
     pub(crate) fn send_raise(&self, node: &mut Node, round: usize, differs: bool) {
         if differs && self.rules.write_back {
             node.set(round, Mail::Raising, true);
@@ -262,7 +259,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// A renewal counts when a quorum has answered it; then the other nodes are topped up.
+    /// Counts a quorum's renewal, and repairs the other nodes.
     fn renewed(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         if state.nodes.iter().filter(|node| node.answer(round) != 0).count() < self.quorum() {
             return;
@@ -283,7 +280,6 @@ impl<const N: usize> Redlock<N> {
         self.grant(state, next, round, steps);
     }
 
-    /// From here on it is believed.
     fn grant(&self, state: &State<N>, mut next: State<N>, round: usize, steps: &mut Steps<N>) {
         let rounds = state.rounds;
         let (token, fence) = (rounds.token(round), rounds.fence(round));
@@ -311,12 +307,11 @@ impl<const N: usize> Redlock<N> {
         steps.push(explorer::Step { action: Action::Believe(round), next, broken });
     }
 
-    /// A round is over, or a belief: released, given up, crashed, or its deadline has come.
+    /// Ends a round or a hold, for any reason.
     fn end(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         let believed = state.rounds.phase(round) == Phase::Believing;
         let mut next = *state;
         self.finish(&mut next, round);
-        // With the hold its renewal is over.
         for later in round + 1..self.bounds.rounds {
             if believed
                 && state.rounds.is_live(later)
@@ -332,7 +327,7 @@ impl<const N: usize> Redlock<N> {
             }
         }
         push(steps, Action::GiveUp(round), next);
-        // Where that has no effect on the client.
+        // The deadline may pass without effect on the client.
         let is_ignored =
             if believed { !self.rules.anchored_at_start } else { !self.rules.abandons_late };
         if is_ignored && !state.rounds.is_overdue(round) {
@@ -352,7 +347,7 @@ impl<const N: usize> Redlock<N> {
         self.tidy(next, round);
     }
 
-    /// Forgets what can't matter any more, so that states which differ in nothing else are one.
+    /// Clears irrelevant data, so that equivalent states are equal.
     pub(crate) fn tidy(&self, next: &mut State<N>, round: usize) {
         let rounds = next.rounds;
         if !rounds.is_live(round) && !next.nodes.iter().any(|node| node.has(round, Mail::Asked)) {
@@ -369,8 +364,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Whether a node has the token of a claim that is over, though it was released there and
-    /// nothing of it is on its way.
+    /// Returns whether a node has an ended claim's token after its release, with no message in flight.
     fn is_left(&self, state: &State<N>, node: Node) -> bool {
         let Some(token) = node.holder() else { return false };
         let mut of_token =
@@ -379,7 +373,7 @@ impl<const N: usize> Redlock<N> {
             && of_token.all(|round| !state.rounds.is_live(round) && !node.has(round, Mail::Asked))
     }
 
-    /// When nothing can happen any more, a claim that is alone is granted, with a fence above all.
+    /// Returns whether finally a single claim is granted, with the highest fence.
     fn next_is_granted(&self, state: &State<N>) -> bool {
         let quiet = state.nodes.iter().all(|node| node.is_free() && !node.waits());
         let over = (0..self.bounds.rounds).all(|round| !state.rounds.is_live(round));

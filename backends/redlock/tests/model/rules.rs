@@ -1,70 +1,66 @@
-//! The promises, the rules that can be left out, and the bounds.
+//! The promises, the rules, and the bounds.
 
 use crate::state::MOST_ROUNDS;
 
-/// What is promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Promise {
-    /// No two believe at the same time.
+    /// No two tokens hold at the same time.
     OneBelieves,
     /// No two grants have the same fence.
     FencesDiffer,
     /// A later grant has a larger fence.
     FencesGrow,
-    /// A token that was released everywhere is held nowhere.
     NothingIsLeft,
-    /// When all is over, the next who asks is granted.
+    /// In the end, the next claim is granted.
     TheNextIsGranted,
 }
 
-/// When a renewal counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// When a quorum still has the token. Only then the others are topped up.
+    /// Only a quorum's hold is repaired.
     KeptByQuorum,
-    /// When a quorum has the token afterwards: nodes that lost it take it anew, and count.
+    /// Nodes that lost the token acquire it again, and count.
     TopsUpToQuorum,
 }
 
-/// What the fence that a quorum settled on does to the one that a node has noted as the hold's own.
+/// The effect of a quorum's fence on a hold's recorded fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// Replaces it.
     Replaces,
     /// Replaces it if it is smaller.
     Raises,
 }
 
-/// The rules that can be broken, each as it ought to be in [`Rules::default`].
+/// Rules that can be broken; [`Rules::default`] is correct.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
-    /// More than half of the nodes have to say yes; else half.
+    /// A quorum is more than half of the nodes; else half.
     pub(crate) majority: bool,
     pub(crate) write_back: bool,
-    /// What is written back goes to those only that said yes; else to all.
+    /// The write-back goes only to nodes that said yes; else to all.
     pub(crate) writes_to_voters: bool,
     pub(crate) raise_checks_token: bool,
     pub(crate) note: Note,
-    /// A round whose deadline has passed is given up.
+    /// A round past its deadline is given up.
     pub(crate) abandons_late: bool,
-    /// The deadline is reckoned from the round's start; else from its last answer.
+    /// A deadline counts from the round's start; else from its last reply.
     pub(crate) anchored_at_start: bool,
-    /// A node that lost its data doesn't vote until what it forgot is over.
+    /// A node that lost its data doesn't vote until the lost holds are over.
     pub(crate) quarantine: bool,
-    /// A request names the incarnation of the data that it is meant for.
+    /// A request names the expected incarnation.
     pub(crate) compares_certificate: bool,
-    /// The candidate is chosen after the certificates were seen.
+    /// Candidates are chosen after reading the certificates.
     pub(crate) looks_before_candidate: bool,
-    /// A candidate is above the fences of a whole hold ago.
+    /// Candidates are above all fences that are one hold old.
     pub(crate) clocks_are_near: bool,
     pub(crate) release_checks_token: bool,
-    /// A token isn't asked for again where a release of it is on its way.
+    /// A token isn't requested where a release of it is in flight.
     pub(crate) release_before_repeat: bool,
-    /// Nor where a request of it is on its way.
+    /// A token isn't requested where a request of it is in flight.
     pub(crate) answer_before_repeat: bool,
     pub(crate) tombstones: bool,
     pub(crate) renewal: Renewal,
-    /// A renewal is of no use once the belief has ended.
+    /// A renewal ends with its hold.
     pub(crate) renewal_ends_with_belief: bool,
 }
 
@@ -92,26 +88,22 @@ impl Default for Rules {
     }
 }
 
-/// What is explored, and how far.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Rounds in all: those of claims, repeats and renewals.
+    /// Rounds of claims, repeats and renewals.
     pub(crate) rounds: usize,
-    /// Tokens in all.
     pub(crate) claims: usize,
-    /// Candidates are 1 to this.
+    /// The largest candidate; the smallest is 1.
     pub(crate) candidates: u64,
-    /// How often a node loses all its data.
     pub(crate) losses: u64,
-    /// How often a node's clock jumps forward.
     pub(crate) jumps: u64,
-    /// Whether a token is asked for again after a round that failed.
+    /// Tokens may be requested again after a failed round.
     pub(crate) repeats: bool,
     pub(crate) renewals: bool,
-    /// How often a request is carried out once more.
+    /// Requests that are executed twice.
     pub(crate) duplicates: u64,
-    /// Whether releases are messages of their own. Otherwise a token may go at any time from every
-    /// node once its rounds are over, which covers them and more.
+    /// Releases are separate messages. Otherwise, after its rounds, a token may vanish from any node, which covers
+    /// them.
     pub(crate) releases: bool,
 }
 

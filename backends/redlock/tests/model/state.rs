@@ -1,10 +1,8 @@
-//! A state of the protocol, packed into one word for each node and one for the rounds: few bytes, so
-//! that millions fit into memory, and cheap to compare in a build without optimisation.
+//! A state, packed into one word per node and one for the rounds: small, and cheap to compare in a debug build.
 
-/// Rounds that a state has room for: a claim's, a repeat's or a renewal's.
+/// Maximum number of rounds: of claims, repeats and renewals.
 pub(crate) const MOST_ROUNDS: usize = 4;
 
-/// The largest fence that there is room for.
 pub(crate) const HIGHEST: u64 = 15;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +11,7 @@ pub(crate) struct State<const N: usize> {
     pub(crate) rounds: Rounds,
 }
 
-/// What a node has, and what is on its way to it or from it.
+/// A node's data, and the messages in flight to and from it.
 ///
 /// ```text
 ///  0 ..  4  its fence counter
@@ -27,18 +25,16 @@ pub(crate) struct State<const N: usize> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Node(pub(crate) u64);
 
-/// What is between a round and a node: the bit where it stands within the round's 9.
+/// A bit of a round at a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mail {
-    /// The request is on its way.
     Asked = 0,
-    /// The request to raise the counter is on its way.
     Raising = 5,
     /// The node is known to have the round's fence.
     Has = 6,
-    /// A release of the token is on its way. Only with the token's first round.
+    /// Only with the token's first round.
     Releasing = 7,
-    /// The node refuses the token for good. Only with the token's first round.
+    /// Only with the token's first round.
     Tombstone = 8,
 }
 
@@ -77,7 +73,6 @@ impl Node {
         self.0 = with(self.0, 4, 4, fence);
     }
 
-    /// Whose token holds.
     pub(crate) fn holder(self) -> Option<usize> {
         (bits(self.0, 8, 3) as usize).checked_sub(1)
     }
@@ -86,7 +81,7 @@ impl Node {
         bits(self.0, 8, 3) == 0
     }
 
-    /// `round` armed the hold of `token`, or armed it again: for longer, never for less.
+    /// Arms or extends the hold of `token`; never shortens it.
     pub(crate) fn arm(&mut self, token: usize, round: usize) {
         let round = if self.is_free() { round } else { round.max(self.armed_by()) };
         self.0 = with(with(self.0, 8, 3, token as u64 + 1), 11, 2, round as u64);
@@ -96,7 +91,6 @@ impl Node {
         bits(self.0, 11, 2) as usize
     }
 
-    /// The hold isn't there any more.
     pub(crate) fn free(&mut self) {
         self.0 = with(self.0, 4, 9, 0);
     }
@@ -109,7 +103,7 @@ impl Node {
         self.0 = with(self.0, 13, 1, u64::from(waits));
     }
 
-    /// The rounds that it may have forgotten, a bit for each.
+    /// Returns the rounds that the node may have lost, one bit each.
     pub(crate) fn forgot(self) -> u64 {
         bits(self.0, 14, 4)
     }
@@ -126,7 +120,6 @@ impl Node {
         self.0 = with(self.0, mail(round) + what as u32, 1, u64::from(is));
     }
 
-    /// The fence with which it said yes; 0 if it didn't.
     pub(crate) fn answer(self, round: usize) -> u64 {
         bits(self.0, mail(round) + 1, 4)
     }
@@ -135,7 +128,7 @@ impl Node {
         self.0 = with(self.0, mail(round) + 1, 4, fence);
     }
 
-    /// All data are lost. What is on its way remains.
+    /// Loses all data, except messages in flight.
     pub(crate) fn empty(&mut self) {
         self.0 = with(self.0, 0, MAIL, 0);
         for round in 0..MOST_ROUNDS {
@@ -144,22 +137,20 @@ impl Node {
     }
 }
 
-/// How far a round is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Unstarted = 0,
     Asking = 1,
-    /// It has chosen a fence, and waits until a quorum has it.
+    /// Waits until a quorum has its fence.
     Noting = 2,
-    /// The client believes that it holds, on the strength of this round.
     Believing = 3,
-    /// Over without ever having been believed.
+    /// It ended without a grant.
     Failed = 4,
-    /// It was believed, and isn't any more.
+    /// It was granted, and has ended.
     Ended = 5,
 }
 
-/// All rounds, in the order in which they began; for each 15 bits:
+/// All rounds in the order of their start, 15 bits each:
 ///
 /// ```text
 ///  0 ..  3  phase
@@ -170,8 +161,7 @@ pub(crate) enum Phase {
 /// 14        its deadline has passed (only for mutants that don't look at it)
 /// ```
 ///
-/// and at the end how many faults there may yet be: 2 bits for lost data, 1 for a clock,
-/// 1 for a duplicate.
+/// and then the remaining faults: 2 bits for losses of data, 1 for a clock jump, 1 for a duplicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rounds(pub(crate) u64);
 
@@ -209,12 +199,10 @@ impl Rounds {
         self.put(round, 0, 3, phase as u64);
     }
 
-    /// It is under way, or believed.
     pub(crate) fn is_live(self, round: usize) -> bool {
         matches!(self.get(round, 0, 3), 1..=3)
     }
 
-    /// It is, or was, believed.
     pub(crate) fn was_granted(self, round: usize) -> bool {
         matches!(self.phase(round), Phase::Believing | Phase::Ended)
     }

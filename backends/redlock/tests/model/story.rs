@@ -1,11 +1,11 @@
-//! A step in words, and what the nodes have after it.
+//! A step in words, and the nodes after it.
 
 use std::fmt::{self, Write};
 
 use crate::protocol::Action;
 use crate::state::{Phase, State};
 
-/// Where the picture of the nodes begins.
+/// Column of the nodes' picture.
 const MARGIN: usize = 54;
 
 pub(crate) fn tell<const N: usize>(
@@ -26,7 +26,6 @@ pub(crate) fn tell<const N: usize>(
     text.truncate(text.trim_end().len());
 }
 
-/// How a token is called.
 fn letter(token: usize) -> char {
     char::from(b'A' + token as u8)
 }

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Shared fixtures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,6 @@ pub(crate) const TTL: Duration = Duration::from_secs(10);
 pub(crate) const LARGEST_TTL: Duration = Duration::from_secs(60);
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Five nodes and a client of theirs.
 pub(crate) struct Five {
     pub(crate) nodes: Vec<Arc<TestNode>>,
     pub(crate) redlock: Redlock,
@@ -50,7 +49,6 @@ pub(crate) fn five() -> Five {
 }
 
 impl Five {
-    /// One more client of the same nodes.
     pub(crate) fn another(&self) -> Redlock {
         redlock(&self.nodes, options(&self.clock)).unwrap()
     }
@@ -59,7 +57,6 @@ impl Five {
         self.nodes.iter().filter(|node| node.holder(&claim.name) == Some(claim.token)).count()
     }
 
-    /// Waits until nothing of the claim is on any node.
     pub(crate) async fn nothing_is_left_of(&self, claim: &Claim) {
         wait_until("nothing of it is left", || self.holders(claim) == 0).await;
     }

@@ -1,4 +1,4 @@
-//! The quorum over nodes in memory: what a round, a renewal and a release make of their answers.
+//! The quorum over nodes in memory.
 #![forbid(unsafe_code)]
 
 mod kit;

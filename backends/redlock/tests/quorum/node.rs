@@ -1,4 +1,4 @@
-//! A node in memory whose answers can be had late, lost or not at all.
+//! A node in memory whose replies can be late or lost.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,17 +12,15 @@ use lockwright_core::{
 use lockwright_redlock::node::{Certificate, No, Node, Vote, Yes};
 use tokio::time::{Instant, sleep};
 
-/// What becomes of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Answered,
-    /// Nobody is there.
     Down,
-    /// It is carried out and never answered.
+    /// It is executed, and never answered.
     Unanswered,
-    /// It is carried out, and the connection breaks before the answer.
+    /// It is executed, and the connection breaks before the reply.
     Broken,
-    /// It isn't carried out before this is over.
+    /// It is executed after this delay.
     Late(Duration),
 }
 
@@ -36,7 +34,7 @@ pub(crate) struct TestNode {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) fate: Fate,
-    /// Of these, if that is another.
+    /// The fate of releases, if different.
     pub(crate) releases: Fate,
     pub(crate) raises: Fate,
     pub(crate) attempts: Fate,
@@ -92,7 +90,6 @@ impl TestNode {
         self.state().fate = fate;
     }
 
-    /// Restarts it, with nothing kept.
     pub(crate) fn forget(&self) {
         let mut state = self.state();
         state.run += 1_000;
@@ -103,7 +100,6 @@ impl TestNode {
         state.tombstones.clear();
     }
 
-    /// Restarts it, with everything kept.
     pub(crate) fn carry_over(&self) {
         let mut state = self.state();
         state.run += 1_000;
@@ -122,7 +118,7 @@ impl TestNode {
         self.state().holds.get(name).map(|hold| hold.token)
     }
 
-    /// Has it hold a claim that never asked for it.
+    /// Stores a hold without a request.
     pub(crate) fn hold(&self, claim: &Claim) {
         let hold = Hold {
             token: claim.token,

@@ -1,4 +1,4 @@
-//! Releases, and what is owed to nodes that don't answer.
+//! Releases and pending releases.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
     five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
     take(&five.redlock, &held).await;
     five.nodes[0].fate(Fate::Answered);
-    // Nobody but the quorum itself knows that an answer is missing.
+    // Only the quorum's own state shows that a reply is missing.
     five.redlock.release(&held, Settle::Answered).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 0, "it came late, and holds");
@@ -86,7 +86,7 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
-    // Its release was not answered, and so may come after the vote and take it away.
+    // Its unanswered release may arrive after the vote.
     let five = five();
     take(&five.redlock, &claim("seen before")).await;
     let waiting = claim("x");
@@ -109,7 +109,7 @@ async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
     assert!(five.nodes[0].state().tombstones.contains_key(&waiting.token));
 }
 
-/// Whatever order the nodes answer in: who held it must hear that it was lost.
+/// For every order of replies.
 #[tokio::test(start_paused = true)]
 async fn what_only_a_minority_still_had_was_lost_before() {
     for lost in [[0, 1, 2], [2, 3, 4], [0, 2, 4]] {
@@ -123,7 +123,7 @@ async fn what_only_a_minority_still_had_was_lost_before() {
         let ended = five.redlock.release(&held, Settle::Answered).await.unwrap();
         assert_eq!(ended, Ended::NotHeld, "{lost:?}");
     }
-    // A bare majority is enough, though the first answers may be of the others.
+    // Even if the first replies come from the other nodes.
     let five = five();
     let held = claim("x");
     take(&five.redlock, &held).await;

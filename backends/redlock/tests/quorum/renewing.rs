@@ -1,4 +1,4 @@
-//! Renewals, and topping up.
+//! Renewals and repairs.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn a_quorum_renews() {
         assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
         assert!(begun.elapsed() < NODE_TIMEOUT, "{:?}", begun.elapsed());
     }
-    // The silent one does what it is asked, and the other lost it long ago.
+    // The silent node renews, and the other lost the hold long ago.
     assert_eq!(five.holders(&held), 4);
 }
 
@@ -66,7 +66,7 @@ async fn what_a_quorum_has_is_topped_up_with_its_own_fence() {
     for node in &five.nodes[..2] {
         node.state().holds.clear();
     }
-    // One of them has counted on meanwhile.
+    // One counter has increased.
     five.nodes[0].state().counters.insert(held.name.clone(), 90_000);
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
     wait_until("it is topped up", || five.holders(&held) == 5).await;
@@ -87,7 +87,7 @@ async fn less_than_a_quorum_is_not_topped_up() {
     assert_eq!(outcomes, [RenewalOutcome::NotHeld(Reason::Gone)]);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 2);
-    // Nor while it isn't known whether a quorum has it.
+    // Nor is it repaired if it is unknown whether a quorum has it.
     five.nodes[4].fate(Fate::Down);
     five.nodes[3].fate(Fate::Down);
     let _ = renew(&five.redlock, &[&held]).await;
@@ -102,7 +102,7 @@ async fn nothing_is_topped_up_after_its_release() {
     take(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     five.nodes[0].state().holds.clear();
-    // The answer that it is gone there comes after the release.
+    // That reply arrives after the release.
     five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
     five.nodes[0].fate(Fate::Answered);
@@ -153,7 +153,7 @@ async fn a_broken_hold_is_told_as_such() {
     five.nodes[0].fate(Fate::Answered);
     let outcomes = renew(&five.redlock, &[&held]).await.unwrap();
     assert_eq!(outcomes, [RenewalOutcome::NotHeld(Reason::Broken)]);
-    // The node that wasn't told must not bring it back.
+    // The node without the break must not revive it.
     sleep(Duration::from_secs(1)).await;
     let shown = another.inspect(&held.name).await.unwrap();
     assert_eq!(shown.holders[0].broken.as_deref(), Some("ada: stuck"));
@@ -178,8 +178,7 @@ async fn a_repeat_that_fails_takes_nothing_away() {
 async fn a_late_vote_for_a_round_that_failed_does_not_count() {
     let five = five();
     let (held, other) = (claim("x"), claim("x"));
-    // The node answers the first round when that has long failed, and the release that follows it
-    // comes later still.
+    // The node answers the first round late, and its release even later.
     five.nodes[0].state().attempts = Fate::Late(Duration::from_millis(500));
     five.nodes[0].state().releases = Fate::Late(Duration::from_secs(2));
     five.nodes[1..].iter().for_each(|node| node.hold(&other));

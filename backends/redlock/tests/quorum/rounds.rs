@@ -1,4 +1,4 @@
-//! What a round makes of the nodes' answers.
+//! Results of rounds for the nodes' replies.
 
 use std::pin::Pin;
 use std::task::Poll;
@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use crate::kit::{LARGEST_TTL, NODE_TIMEOUT, claim, fails, five, refused, take, wait_until};
 use crate::node::Fate;
 
-/// Whether it is ready.
 async fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
     let mut future = Pin::new(future);
     std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
@@ -85,7 +84,7 @@ async fn a_node_that_hangs_is_waited_for_once() {
     five.nodes[3].fate(Fate::Down);
     let error = fails(&five.redlock, &claim("x")).await.to_string();
     assert!(error.contains("node:0: it has answered nothing lately"), "{error}");
-    // More than may fail are waited for: else they would never be asked again.
+    // Too many silent nodes are waited for: else they would never be asked.
     five.nodes[2].fate(Fate::Unanswered);
     five.nodes[3].fate(Fate::Answered);
     fails(&five.redlock, &claim("x")).await;
@@ -121,7 +120,7 @@ async fn a_node_that_speaks_again_is_waited_for_again() {
     }
     take(&five.redlock, &claim("y")).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // Now its vote is needed, and comes late.
+    // Now its vote is needed, and late.
     for (node, fate) in five.nodes.iter().zip([
         Fate::Late(NODE_TIMEOUT / 2),
         Fate::Late(NODE_TIMEOUT / 2),
@@ -156,7 +155,6 @@ async fn the_highest_fence_is_noted_by_a_quorum() {
         five.nodes.iter().all(|node| node.state().holds[&held.name].fence == 7_001)
     })
     .await;
-    // A repeat has the same one.
     assert_eq!(take(&five.redlock, &held).await.fence.get(), 7_001);
     five.redlock.release(&held, Settle::Answered).await.unwrap();
     assert_eq!(take(&five.another(), &claim("x")).await.fence.get(), 7_002);
@@ -169,7 +167,7 @@ async fn without_a_quorum_for_its_fence_nothing_is_granted() {
     for (node, counter) in five.nodes.iter().zip([5_000, 6_000, 7_000, 8_000, 9_000]) {
         node.state().counters.insert(held.name.clone(), counter);
     }
-    // They answer the attempt, and then no more.
+    // They answer only the attempt.
     for node in &five.nodes[..3] {
         node.state().raises = Fate::Unanswered;
     }
@@ -183,7 +181,7 @@ async fn a_failed_round_leaves_nothing() {
     let five = five();
     let other = claim("x");
     take(&five.redlock, &other).await;
-    // Two of the nodes lose the hold, so that the next one gets their votes.
+    // Two nodes lose the hold, and would vote for the next claim.
     for node in &five.nodes[..2] {
         node.state().holds.clear();
     }
@@ -218,10 +216,10 @@ async fn a_vote_whose_answer_was_lost_is_given_back() {
         node.state().attempts = Fate::Broken;
     }
     let error = fails(&five.redlock, &lost).await;
-    // They answered that they gave it back, and so can't make a quorum any more.
+    // They confirmed, so they can't be a quorum any more.
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(five.holders(&lost), 0);
-    // A late duplicate doesn't bring it back, and whoever asks is told to take a new token.
+    // The token has a tombstone.
     for node in &five.nodes[..3] {
         node.state().attempts = Fate::Answered;
     }
@@ -280,7 +278,7 @@ async fn what_an_unanswered_request_may_do_is_kept_out_when_a_later_vote_is_give
     for node in &five.nodes[1..] {
         node.hold(&claim("x"));
     }
-    // The first round is dropped, and nobody knows what becomes of its request.
+    // The outcome of the dropped request is unknown.
     five.nodes[0].state().attempts = Fate::Broken;
     poll_once(&mut five.redlock.acquire(&waiting, Wait::No)).await;
     wait_until("it was asked", || five.nodes[0].asked("attempt") == 2).await;
@@ -293,7 +291,7 @@ async fn what_an_unanswered_request_may_do_is_kept_out_when_a_later_vote_is_give
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_is_ended_by_its_release() {
-    // Dropped after each number of polls that there may be.
+    // Dropped after each possible number of polls.
     for polls in 0..20 {
         let five = five();
         for (at, node) in five.nodes.iter().enumerate() {
@@ -318,7 +316,7 @@ async fn a_dropped_acquire_is_ended_by_its_release() {
 
 #[tokio::test(start_paused = true)]
 async fn a_repeat_never_counts_a_vote_that_is_being_given_back() {
-    // The first round fails with votes of two nodes that take their time to give them back.
+    // The first round fails, and two voters are slow to release.
     let five = five();
     let other = claim("x");
     take(&five.redlock, &other).await;
@@ -328,7 +326,7 @@ async fn a_repeat_never_counts_a_vote_that_is_being_given_back() {
     }
     let (client, waiting) = (five.another(), claim("x"));
     refused(&client, &waiting).await;
-    // Now it is free, and the same token asks again.
+    // The lock is free now, for the same token.
     for node in &five.nodes[2..] {
         node.state().holds.clear();
     }
@@ -349,7 +347,7 @@ async fn a_repeat_never_counts_a_vote_that_is_being_given_back() {
 async fn split_votes_end() {
     let five = five();
     let (left, right) = (claim("x"), claim("x"));
-    // Two and two have votes, and nobody the fifth.
+    // Two votes each, and none from the fifth node.
     five.nodes[4].fate(Fate::Down);
     let clients = [five.another(), five.another()];
     let hold = |at: usize, claim: &lockwright_core::Claim| five.nodes[at].hold(claim);
@@ -383,7 +381,7 @@ async fn a_ttl_beyond_the_largest_is_refused() {
     assert_eq!(fails(&five.redlock, &long).await.kind(), ErrorKind::InvalidInput);
 }
 
-/// What was sent to it may lie in a socket for longer than any TTL.
+/// A request may remain in a socket for longer than any TTL.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
     let five = five();
@@ -397,17 +395,16 @@ async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
         refused(&five.redlock, &waiting).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    // Now its vote would make a quorum, and the release would take it away.
+    // Now its vote would make a quorum, and the release would revoke it.
     five.nodes[4].state().attempts = Fate::Answered;
     five.nodes[..2].iter().for_each(|node| node.fate(Fate::Down));
     five.nodes[2..].iter().for_each(|node| node.state().holds.clear());
     let asked = five.redlock.acquire(&waiting, Wait::No).await;
     assert!(!matches!(asked, Ok(lockwright_core::Attempt::Granted(_))), "{asked:?}");
-    // Another token has nothing to fear.
     take(&five.redlock, &claim("x")).await;
 }
 
-/// A late one would have the next round of the same token believe an old fence.
+/// A late note would give the next round an old fence.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_owes_the_answer_to_a_note_is_not_asked_again() {
     let five = five();

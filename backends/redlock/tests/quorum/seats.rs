@@ -1,4 +1,4 @@
-//! Which nodes vote, and when.
+//! Voting status of nodes.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn a_node_that_forgot_lets_no_second_holder_in() {
     let five = five();
     let mut held = claim("x");
     held.ttl = LARGEST_TTL;
-    // A bare quorum, of which one forgets.
+    // One node of a bare quorum loses its data.
     five.nodes[3].fate(Fate::Down);
     five.nodes[4].fate(Fate::Down);
     take(&five.redlock, &held).await;
@@ -69,7 +69,7 @@ async fn a_fresh_fleet_can_be_admitted() {
     let after = five.redlock.admit().await;
     assert!(after[..4].iter().all(|(_, seat)| matches!(seat, Standing::Votes)), "{after:?}");
     take(&five.redlock, &claim("x")).await;
-    // The others see it soon: they look again, though not in front of each round.
+    // They check again soon, but not before each round.
     let looks = five.nodes[0].asked("look");
     fails(&other, &claim("y")).await;
     fails(&other, &claim("y")).await;
@@ -98,7 +98,7 @@ async fn one_server_has_one_vote() {
     let run = five.nodes[0].run();
     five.nodes[1].be_run(run);
     five.nodes[2].be_run(run);
-    // Three servers under five addresses, and one of them is away.
+    // Three servers under five addresses; one is down.
     five.nodes[4].fate(Fate::Down);
     let error = fails(&five.redlock, &claim("x")).await;
     let text = error.to_string();

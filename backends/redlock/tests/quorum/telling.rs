@@ -1,4 +1,4 @@
-//! What clients hear unasked, and what operators see.
+//! Notifications of clients, and inspection by operators.
 
 use std::time::Duration;
 
@@ -120,10 +120,9 @@ async fn what_a_quorum_may_have_is_shown_while_nodes_are_away() {
     assert!(error.to_string().contains("node:1: nobody answers"), "{error}");
 }
 
-/// Nodes that didn't hear of a release still have the hold that is over.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
-    // As many nodes show one as the other; by chance it would be right once in a while.
+    // Equally many nodes show each; chance must not decide.
     for _ in 0..10 {
         let five = five();
         let (left, held) = (claim("x"), claim("x"));
@@ -137,7 +136,7 @@ async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
         five.nodes[2].fate(Fate::Answered);
         shows(&five.redlock, &held).await;
     }
-    // More nodes show what is left than answer for the present one.
+    // More nodes show the ended hold than the present one.
     let (clock, seven) = (Clock::tokio(), nodes(7));
     let redlock = redlock(&seven, options(&clock)).unwrap();
     let (left, held) = (claim("x"), claim("x"));
@@ -152,7 +151,7 @@ async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
     let broken = redlock.break_lock(&held.name, Seen::Any, BreakHow::Now, "ada", "stuck").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     assert!(seven[3..5].iter().all(|node| node.holder(&held.name).is_none()));
-    // What no quorum can have is nobody's, whatever its fence.
+    // Votes that can't be a quorum don't count, whatever their fence.
     let five = five();
     let (held, late) = (claim("x"), claim("x"));
     take(&five.redlock, &held).await;
@@ -181,7 +180,7 @@ async fn a_listing_is_merged_page_by_page() {
         let held = claim(&format!("x{number:02}"));
         take(&five.redlock, &held).await;
         wait_until("all hold it", || five.holders(&held) == 5).await;
-        // Each lacks a few, so that their pages end at different names.
+        // Pages of different nodes end at different names.
         five.nodes[number % 5].state().holds.remove(&held.name);
         expected.push(held.name);
     }
@@ -197,7 +196,7 @@ async fn a_listing_is_merged_page_by_page() {
             None => break,
         }
     }
-    // What one node has might be a quorum's only if three were away.
+    // One node's hold has a quorum only if three nodes are silent.
     assert_eq!(names, expected);
     assert!(pages > 5, "{pages}");
 }
@@ -208,7 +207,7 @@ async fn whoever_holds_is_broken_everywhere() {
     let held = claim("x");
     take(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
-    // What only one node has is nobody's hold, and so isn't taken for it.
+    // A vote on one node isn't a hold.
     five.nodes[0].hold(&claim("x"));
     let how = BreakHow::Now;
     let broken = five.redlock.break_lock(&held.name, Seen::Any, how, "ada", "stuck").await;
@@ -220,7 +219,7 @@ async fn whoever_holds_is_broken_everywhere() {
 #[tokio::test(start_paused = true)]
 async fn votes_of_too_few_nodes_are_no_hold_to_be_broken() {
     let five = five();
-    // As a release leaves it that two slow nodes haven't seen.
+    // The state after a release that two nodes missed.
     let left = claim("x");
     five.nodes[0].hold(&left);
     five.nodes[1].hold(&left);
@@ -230,7 +229,7 @@ async fn votes_of_too_few_nodes_are_no_hold_to_be_broken() {
         assert_eq!(broken.unwrap(), Broken::NotHeld);
     }
     assert_eq!(five.holders(&left), 0, "the votes are broken nevertheless");
-    // A node that is away may have the third.
+    // A silent node may have the third vote.
     five.nodes[0].hold(&left);
     five.nodes[1].hold(&left);
     five.nodes[4].fate(Fate::Down);

@@ -1,4 +1,4 @@
-//! What is refused when connecting, and what is not.
+//! Errors on connecting, and their absence.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn one_server_under_two_addresses_is_refused() {
     let error = refused(&urls).await;
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.to_string().contains("the same server"), "{error}");
-    // Without a proxy it is seen at once, also if it is another database.
+    // Without a proxy it is detected at once, even for another database.
     urls[2] = format!("{}3", urls[0]);
     let error = refused(&urls).await;
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
@@ -82,7 +82,7 @@ async fn a_duplicate_that_appears_later_has_no_vote() {
     let proxy = Proxy::start(address).unwrap();
     five.server(1).kill();
     five.server(2).kill();
-    // Three servers, and the first once more.
+    // Three servers, one of them under two addresses.
     let mut urls = five.fleet.urls();
     urls[1] = five.fleet.servers[0].url_through(proxy.port());
     proxy.cut();
@@ -116,7 +116,7 @@ async fn a_wrong_password_is_told_and_not_shown() {
 async fn nodes_may_speak_tls_and_have_users() {
     let servers = testbed::Redis::options().tls().user("locks", "right", "~* &* +@all");
     let fleet = servers.start_fleet(3).unwrap();
-    // Each has an authority of its own here, so each names it.
+    // Each has its own authority here.
     let node = |server: &testbed::Redis| {
         lockwright_redis::Config::new(&format!(
             "{}?ca={}",

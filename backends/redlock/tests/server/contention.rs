@@ -1,4 +1,4 @@
-//! Several clients want the same.
+//! Several clients contend for a lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use lockwright_core::Locks;
 
 use crate::kit::{Five, LIMIT, eventually, options};
 
-/// What contenders do one at a time.
+/// The contenders' exclusive activity, which checks exclusion.
 #[derive(Default)]
 struct Room {
     inside: AtomicUsize,
@@ -27,11 +27,10 @@ impl Room {
         guard.check().unwrap();
         self.inside.fetch_sub(1, Ordering::SeqCst);
         self.turns.fetch_add(1, Ordering::SeqCst);
-        // Where its answer is missing, it is done in the background.
+        // If the reply is missing, the release continues in the background.
         let _ = guard.release().await;
     }
 
-    /// Waits until there were so many more turns.
     async fn goes_on(&self, turns: usize) {
         let wanted = self.turns.load(Ordering::SeqCst) + turns;
         eventually(async || (self.turns.load(Ordering::SeqCst) >= wanted).then_some(())).await;
@@ -46,7 +45,7 @@ async fn split_votes_end() {
     let room = Arc::new(Room::default());
     let mut contenders = Vec::new();
     for _ in 0..CONTENDERS {
-        // Each with connections of its own, as in so many processes.
+        // Separate connections, like those of separate processes.
         let locks = Locks::builder(five.connect().await).build().unwrap();
         let room = Arc::clone(&room);
         contenders.push(tokio::spawn(async move {
@@ -83,7 +82,7 @@ async fn it_goes_on_while_minorities_come_and_go() {
     for pair in [[0, 1], [2, 3]] {
         pair.into_iter().for_each(|at| five.server(at).kill());
         room.goes_on(20).await;
-        // They kept everything, and so vote at once.
+        // They vote at once.
         pair.into_iter().for_each(|at| five.server(at).restart(true).unwrap());
         room.goes_on(20).await;
     }
@@ -93,7 +92,7 @@ async fn it_goes_on_while_minorities_come_and_go() {
         pair.into_iter().for_each(|at| five.server(at).thaw());
         room.goes_on(10).await;
     }
-    // One forgets, and doesn't vote for a while; another goes, so that the other three are needed.
+    // One node can't vote, another stops: the other three are needed.
     five.server(4).restart(false).unwrap();
     five.server(0).kill();
     room.goes_on(20).await;

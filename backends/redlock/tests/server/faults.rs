@@ -22,7 +22,7 @@ async fn with_two_of_five_killed_it_goes_on() {
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::Renewed { valid: None });
     redlock.release(&before, Settle::Answered).await.unwrap();
-    // Also who connects only now.
+    // Also for a new client.
     for redlock in [redlock, five.connect().await] {
         let held = claim("x");
         take(&redlock, &held).await;
@@ -40,7 +40,7 @@ async fn with_three_of_five_killed_it_refuses_in_time_with_every_nodes_error() {
     for at in 0..3 {
         five.server(at).kill();
     }
-    // The first requests may meet connections of which nobody knows yet that they are broken.
+    // The first requests may use broken connections.
     let begun = Instant::now();
     let error = eventually(async || {
         let error = fails(&redlock, &claim("x")).await;
@@ -54,7 +54,7 @@ async fn with_three_of_five_killed_it_refuses_in_time_with_every_nodes_error() {
     assert!(begun.elapsed() < NODE_TIMEOUT * 6, "{:?}", begun.elapsed());
     five.nothing_is_left(3..5).await;
 
-    // With a limit it is refused by then, and the cause is told.
+    // With a limit it fails by then, and reports the cause.
     let locks = Locks::builder(redlock).build().unwrap();
     let (begun, limit) = (Instant::now(), Duration::from_secs(2));
     let error = locks.mutex("x").wait_for(limit).acquire().await.unwrap_err();
@@ -81,13 +81,13 @@ async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
     for round in 0..10 {
         let held = claim(&format!("x{round}"));
         let begun = Instant::now();
-        // A machine that stands still for as long answers for none of the five.
+        // If the test machine stalls for that long, no node answers.
         if let Ok(Attempt::Granted(_)) = redlock.acquire(&held, Wait::No).await {
             let _ = redlock.release(&held, Settle::Answered).await;
             took.push(begun.elapsed());
         }
     }
-    // They aren't waited for: three answers decide.
+    // Silent nodes aren't waited for: three replies decide.
     let soon = took.iter().filter(|took| **took < NODE_TIMEOUT).count();
     assert!(soon > 5, "{took:?}");
     five.fleet.servers[2].freeze();
@@ -95,7 +95,7 @@ async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
     let error = fails(&redlock, &claim("y")).await;
     let took = begun.elapsed();
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "three may vote when they go on: {error}");
-    // One time-out for the votes, and one for what is given back.
+    // One time-out for the votes, and one for the releases.
     assert!(took >= NODE_TIMEOUT && took < NODE_TIMEOUT * 8, "{took:?}");
     for at in [0, 2, 4] {
         five.fleet.servers[at].thaw();
@@ -116,13 +116,12 @@ async fn a_hold_outlives_a_frozen_minority() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     five.fleet.servers[1].freeze();
     five.fleet.servers[2].freeze();
-    // Their votes run out meanwhile.
+    // The hold expires on them.
     tokio::time::sleep(ttl * 3 / 2).await;
     guard.check().unwrap();
     guard.renew().await.unwrap();
     five.fleet.servers[1].thaw();
     five.fleet.servers[2].thaw();
-    // With the two it has five again.
     eventually(async || {
         guard.renew().await.ok()?;
         let token = guard.token().to_string();

@@ -1,4 +1,4 @@
-//! Nodes that come back without their data, or with them.
+//! Nodes that return with or without their data.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use lockwright_testbed as testbed;
 
 use crate::kit::{Five, busy, claim_for, eventually, options, take};
 
-/// Short enough to be waited for.
+/// Short for a test.
 const LARGEST_TTL: Duration = Duration::from_secs(4);
 
-/// A fleet on which a claim for `x` is held by a bare quorum, the nodes 0 to 2; and since when.
+/// Creates a fleet with a hold of `x` on a bare quorum (nodes 0 to 2).
 async fn bare_quorum() -> (Five, Redlock, Claim, Instant) {
     let servers = testbed::Redis::options().append_only("always");
     let mut five = Five::start_as(servers, options().largest_ttl(LARGEST_TTL)).await;
@@ -25,7 +25,7 @@ async fn bare_quorum() -> (Five, Redlock, Claim, Instant) {
     (five, redlock, held, since)
 }
 
-/// Nobody else gets in while the hold is believed that began then, and afterwards somebody does.
+/// Asserts that another claim is granted only after the hold's end.
 async fn nobody_gets_in_beside_it(five: &Five, since: Instant) {
     let other = five.connect().await;
     let granted = loop {
@@ -42,7 +42,7 @@ async fn nobody_gets_in_beside_it(five: &Five, since: Instant) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_restarted_empty_lets_no_second_holder_in() {
-    // The other two kept everything, so they vote: with the empty one that would be three.
+    // With the empty node, the other two would be a quorum.
     let (mut five, _redlock, _held, since) = bare_quorum().await;
     for at in [3, 4] {
         five.server(at).restart(true).unwrap();
@@ -58,7 +58,7 @@ async fn a_flushed_node_lets_no_second_holder_in() {
     for at in [3, 4] {
         five.server(at).restart(true).unwrap();
     }
-    // Also not a client that had seen the certificate.
+    // Nor is another claim granted to a client with the old certificate.
     let other = five.connect().await;
     busy(&other, &claim_for("x", LARGEST_TTL)).await;
     five.server(1).command::<()>(&["FLUSHALL"]).unwrap();
@@ -73,7 +73,7 @@ async fn a_node_that_kept_every_write_votes_at_once() {
     let (mut five, redlock, held, _) = bare_quorum().await;
     five.server(2).kill();
     five.server(2).restart(true).unwrap();
-    // Its vote is needed: there are only three.
+    // Its vote is needed.
     let hold = Renew::of(&held);
     eventually(async || {
         let renewed = redlock.renew(&[hold]).await.ok()?;
@@ -101,20 +101,19 @@ async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
     assert!(standings.iter().all(|(_, is)| matches!(is, Standing::New(_))), "{standings:?}");
     eventually(async || redlock.try_acquire(&claim_for("x", LARGEST_TTL)).await.ok()).await;
     assert!(since.elapsed() >= LARGEST_TTL, "{:?}", since.elapsed());
-    // And for all others at once.
     let other = Redlock::connect(&url).await.unwrap();
     take(&other, &claim_for("y", LARGEST_TTL)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_never_go_back_though_every_node_forgets_in_its_turn() {
-    // Without the help of clocks: what counts is what the nodes have counted.
+    // Without wall clocks, only the nodes' counters matter.
     let options = options().largest_ttl(LARGEST_TTL).wall_clock(|| 1_000);
     let mut five = Five::start_as(testbed::Redis::options(), options).await;
     let mut highest = 0;
     for at in 0..5 {
         for _ in 0..3 {
-            // A client that remembers nothing.
+            // A client without state.
             let redlock = five.connect().await;
             let held = claim_for("x", LARGEST_TTL);
             let fence = take(&redlock, &held).await.fence.get();
@@ -123,7 +122,7 @@ async fn fences_never_go_back_though_every_node_forgets_in_its_turn() {
             redlock.release(&held, Settle::Answered).await.unwrap();
         }
         five.server(at).restart(false).unwrap();
-        // Nothing is held, so the wait for the hold that it may have forgotten can be left out.
+        // The node needn't wait, because nothing is held.
         let standings = eventually(async || {
             let standings = five.connect().await.admit().await;
             standings.iter().all(|(_, is)| matches!(is, Standing::Votes)).then_some(standings)

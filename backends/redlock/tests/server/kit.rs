@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Shared fixtures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,13 @@ use lockwright_core::{
 use lockwright_redlock::{Config, Options, Redlock, Standing};
 use lockwright_testbed::{self as testbed, Fleet};
 
-/// Nobody waits this long unless something is wrong.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// More than a busy machine needs for an answer.
+/// More than a busy machine needs for a reply.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(crate) const NODES: usize = 5;
 
-/// Five servers, which all vote.
 pub(crate) struct Five {
     pub(crate) fleet: Fleet,
     pub(crate) options: Options,
@@ -54,20 +52,17 @@ impl Five {
         &mut self.fleet.servers[at]
     }
 
-    /// Who holds `name` on a node.
     pub(crate) fn holder(&self, at: usize, name: &str) -> Option<String> {
         self.fleet.servers[at].command(&["GET", name]).unwrap()
     }
 
-    /// On how many of the nodes a claim holds.
     pub(crate) fn holders(&self, claim: &Claim, nodes: impl IntoIterator<Item = usize>) -> usize {
         let token = claim.token.to_string();
         let holds = |at: &usize| self.holder(*at, claim.name.as_str()).as_ref() == Some(&token);
         nodes.into_iter().filter(holds).count()
     }
 
-    /// Waits until a claim holds on all nodes. One that was too slow for the round, or for a top-up,
-    /// is topped up by the next renewal.
+    /// Waits until a claim holds on all nodes; renewals repair slow ones.
     pub(crate) async fn all_hold(&self, redlock: &Redlock, claim: &Claim) {
         let hold = Renew::of(claim);
         eventually(async || {
@@ -81,7 +76,7 @@ impl Five {
         .await;
     }
 
-    /// The keys on a node that stand for holds, of whomever.
+    /// Returns a node's keys of holds.
     pub(crate) fn held_keys(&self, at: usize) -> Vec<String> {
         let keys: Vec<String> = self.fleet.servers[at].command(&["KEYS", "*"]).unwrap();
         let stays = [":fence", ":ended:", ":certificate"];
@@ -92,7 +87,6 @@ impl Five {
             .collect()
     }
 
-    /// Waits until no hold is left on any of the nodes.
     pub(crate) async fn nothing_is_left(&self, nodes: impl IntoIterator<Item = usize> + Clone) {
         eventually(async || {
             let mut left = nodes.clone().into_iter().flat_map(|at| self.held_keys(at));
@@ -139,7 +133,6 @@ pub(crate) async fn fails(redlock: &Redlock, claim: &Claim) -> Error {
     }
 }
 
-/// Asks until the answer is there.
 pub(crate) async fn eventually<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let asking = async {
         loop {

@@ -1,4 +1,4 @@
-//! What is left on the nodes after rounds that failed or were cancelled: nothing.
+//! Failed and cancelled rounds leave nothing on the nodes.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -14,7 +14,7 @@ async fn a_failed_round_leaves_nothing() {
     let held = claim("x");
     take(&redlock, &held).await;
     five.all_hold(&redlock, &held).await;
-    // Two nodes lose it, and would let the next one in.
+    // Two nodes lose the hold, and would grant the next claim.
     for at in [0, 3] {
         five.server(at).command::<()>(&["DEL", "x"]).unwrap();
     }
@@ -49,8 +49,7 @@ async fn what_frozen_nodes_do_late_leaves_nothing() {
     for at in 0..3 {
         five.fleet.servers[at].thaw();
     }
-    // They carry out the attempt, and then the release that they are owed; or the other way round,
-    // and then its tombstone keeps the attempt out.
+    // The tombstone makes the order of attempt and release irrelevant.
     eventually(async || {
         let settled = |at: usize| {
             let tombstone = format!("lockwright:{{x}}:ended:{}", lost.token);
@@ -67,7 +66,7 @@ async fn a_node_that_comes_back_with_a_hold_is_owed_its_release() {
     let servers = lockwright_testbed::Redis::options().append_only("always");
     let mut five = Five::start_as(servers, crate::kit::options()).await;
     let redlock = five.connect().await;
-    // It doesn't run out by itself while it is waited for.
+    // The hold must not expire during the wait.
     let held = claim_for("x", LIMIT * 2);
     take(&redlock, &held).await;
     five.all_hold(&redlock, &held).await;
@@ -102,7 +101,7 @@ async fn an_acquire_that_is_dropped_anywhere_leaves_nothing() {
     assert!(finished > 0, "it was never carried to its end");
     assert!(finished < 40, "it was never dropped");
     five.nothing_is_left(0..5).await;
-    // The same without the client: whoever asks by itself also ends it by itself.
+    // Without the core client, the caller must release.
     for polls in 0..10 {
         let lost = claim("y");
         {

@@ -1,4 +1,4 @@
-//! Redlock against five real servers: what is its own, beside the conformance suite.
+//! Tests of Redlock on five real servers, in addition to the conformance suite.
 #![forbid(unsafe_code)]
 
 mod connecting;

@@ -1,4 +1,4 @@
-//! Topping up, as the servers show it.
+//! Repair of holds on real servers.
 
 use lockwright_core::{BreakHow, DistributedLock, Reason, Renew, RenewalOutcome, Seen, Settle};
 
@@ -42,7 +42,7 @@ async fn less_than_a_quorum_is_lost_and_not_topped_up() {
     let hold = Renew::of(&held);
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::NotHeld(Reason::Gone));
-    // Nothing comes that could be waited for: so another request is, which would come after it.
+    // A later request shows that the earlier one is done.
     redlock.renew(&[hold]).await.unwrap();
     take(&redlock, &claim("y")).await;
     assert_eq!(five.holders(&held, 0..3), 0);
@@ -75,7 +75,7 @@ async fn a_broken_hold_is_told_at_once() {
     let name = lockwright_core::LockName::new("x").unwrap();
     let seen = Seen::Token(guard.token());
     other.break_lock(&name, seen, BreakHow::Now, "ada", "stuck").await.unwrap();
-    // Long before its renewal, which comes after 10 s.
+    // Its renewal is due after 10 s.
     let signal = guard.signal();
     let ended = tokio::time::timeout(std::time::Duration::from_secs(8), signal.ended());
     assert_eq!(ended.await.unwrap(), lockwright_core::HoldState::Lost(Reason::Broken));

@@ -21,7 +21,7 @@ async fn client(fleet: &Fleet) -> Locks {
     Locks::new(Config::of(nodes, options).connect().await.unwrap()).unwrap()
 }
 
-/// Silences the connections to `silent` nodes. A client still acquires a free lock, and holds survive.
+/// Tests locks and holds after connections to `silent` nodes went silent.
 async fn everything(silent: usize) {
     let five = Five::start().await;
     let silence = || five.fleet.proxies[..silent].iter().for_each(Proxy::silence_present);

@@ -1,4 +1,4 @@
-//! Certificates that must not vouch for data that have forgotten something.
+//! Certificates must be lost with their data.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ async fn five() -> Five {
     Five::start_as(keeping_every_write(), options().largest_ttl(LARGEST_TTL)).await
 }
 
-/// A fleet in which `x` is held by a bare quorum, the nodes 0 to 2. The others vote, too.
+/// Creates a fleet with a hold of `x` on nodes 0 to 2. The others vote, too.
 async fn bare_quorum() -> (Five, Redlock, Instant) {
     let five = five().await;
     let redlock = five.connect().await;
@@ -40,7 +40,7 @@ async fn hold_by_a_bare_quorum(mut five: Five, redlock: &Redlock) -> (Five, Inst
     (five, since)
 }
 
-/// The quorum without node 2 lets nobody in, so neither may the one with it.
+/// Asserts that `x` isn't granted a second time.
 async fn nobody_gets_in(five: &Five, since: Instant) {
     if let Ok(other) = five.config().connect().await {
         for _ in 0..3 {
@@ -74,7 +74,7 @@ async fn a_copy_of_another_nodes_data() {
         is_at_rest.iter().all(|is| *is).then_some(())
     })
     .await;
-    // After a restart nothing tells any more that it was a replica.
+    // After the restart, no sign is left that it was a replica.
     copy.kill();
     copy.restart(true).unwrap();
     nobody_gets_in(&five, since).await;
@@ -86,7 +86,7 @@ async fn its_own_data_as_its_replica_had_them() {
     let redlock = five.connect().await;
     let replica = testbed::Redis::options().replica_of(five.server(2)).start().unwrap();
     is_linked(&replica).await;
-    // It takes over, and lacks what comes then; later the node takes over again.
+    // The replica is promoted; later the node follows it and is promoted.
     replica.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
     let (mut five, since) = hold_by_a_bare_quorum(five, &redlock).await;
     let node = five.server(2);
@@ -134,7 +134,6 @@ async fn a_log_that_is_not_synced_while_it_is_rewritten() {
     assert!(certificate.ends_with(" 0"), "it says that every write is kept: {certificate}");
 }
 
-/// The refused one must not take a node away from those who are right.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_another_largest_ttl_does_no_lasting_harm() {
     let mut five = five().await;
@@ -145,7 +144,7 @@ async fn a_client_of_another_largest_ttl_does_no_lasting_harm() {
     let nodes = five.fleet.urls().into_iter().map(node).collect();
     let wrong = Config::of(nodes, options().largest_ttl(LARGEST_TTL / 2)).connect().await;
     assert!(wrong.unwrap_err().to_string().contains("largest TTL"));
-    // It was the first to see the node, and wrote its own largest TTL down.
+    // That client recorded its own largest TTL.
     let _ = right.try_acquire(&claim_for("y", LARGEST_TTL)).await;
     five.server(2).command::<()>(&["FLUSHALL"]).unwrap();
     eventually(async || {

@@ -1,4 +1,4 @@
-//! Where everything that is left to chance comes from: one seed.
+//! The source of all randomness: one seed.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ impl Chance {
         Self(seed)
     }
 
-    /// A source of its own, so that what one part draws doesn't shift what another does.
+    /// Returns an independent source: one part's draws don't affect another's.
     pub(crate) fn branch(&mut self) -> Self {
         Self(self.next())
     }
@@ -28,7 +28,6 @@ impl Chance {
         self.next() % limit.max(1)
     }
 
-    /// From `least` to `most`, both included.
     pub(crate) fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
@@ -37,7 +36,6 @@ impl Chance {
         self.below(n) == 0
     }
 
-    /// In so many of a thousand cases.
     pub(crate) fn permille(&mut self, n: u64) -> bool {
         self.below(1_000) < n
     }
@@ -46,7 +44,6 @@ impl Chance {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// Up to `most`, to the microsecond.
     pub(crate) fn time(&mut self, most: Duration) -> Duration {
         Duration::from_micros(self.below(most.as_micros() as u64 + 1))
     }

@@ -1,4 +1,4 @@
-//! What must hold of a history, beside what the conformance crate's checker knows.
+//! Checks of a history, in addition to the conformance crate's checker.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,15 +7,14 @@ use lockwright_core::{BootInstant, Fence, Mode, Token};
 
 use crate::network::tag;
 
-/// What a lock protects: it refuses a fence below the highest that it has seen, and knows better
-/// than its writers who was granted when.
+/// A protected resource that rejects old fences, and records the true order of the grants.
 #[derive(Debug, Default)]
 pub(crate) struct Register(Mutex<Writes>);
 
 #[derive(Debug, Default)]
 struct Writes {
     highest: Option<Fence>,
-    /// Of all whose writes were accepted, the one that was granted last.
+    /// The latest grant among accepted writes.
     latest: Option<(BootInstant, Token)>,
     accepted: u64,
     refused: u64,
@@ -23,7 +22,7 @@ struct Writes {
 }
 
 impl Register {
-    /// Writes; whether it was accepted.
+    /// Returns whether the write was accepted.
     pub(crate) fn write(&self, fence: Fence, granted: BootInstant, token: Token) -> bool {
         let mut writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if writes.highest.is_some_and(|highest| fence < highest) {
@@ -42,27 +41,25 @@ impl Register {
         true
     }
 
-    /// How many writes were refused, and which of the accepted were stale.
+    /// Returns the number of rejected writes, and the accepted stale ones.
     pub(crate) fn outcome(&self) -> (u64, Vec<String>) {
         let writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (writes.refused, writes.stale.clone())
     }
 }
 
-/// What the history breaks.
 pub(crate) fn violations(history: &History) -> Vec<String> {
     let mut found: Vec<String> =
         history.check(true).iter().map(|violation| violation.to_string()).collect();
     if found.is_empty() {
-        // Where nobody was a false holder, the order of the fences is that of the holds.
+        // Without false holders, fences are ordered as the holds.
         found.extend(out_of_order(&history.holds()));
     }
-    // The checker goes through the names in no order.
+    // The checker's order of names is unspecified.
     found.sort();
     found
 }
 
-/// Of holds in the order of their grants.
 fn out_of_order(holds: &[Hold]) -> Option<String> {
     holds.iter().enumerate().find_map(|(at, later)| {
         let before = &holds[..at];

@@ -1,5 +1,4 @@
-//! One client: the real Redlock behind the real client of the core, and tasks that use it as users
-//! do, well and badly.
+//! A client: the real Redlock and core client, used correctly and incorrectly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,22 +16,19 @@ use crate::network::{Net, tag};
 use crate::node::SimulatedNode;
 use crate::plan::{ClientPlan, Plan};
 
-/// A time in the year 2026, which wall clocks show at the beginning.
+/// The wall clocks' start, in 2026.
 const EPOCH: u64 = 1_790_000_000_000_000;
 
-/// What all tasks of a schedule share.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) net: Arc<Net>,
     pub(crate) clock: Clock,
     pub(crate) history: History,
-    /// One for each name.
     pub(crate) registers: Vec<Register>,
     pub(crate) ttls: Vec<Duration>,
     pub(crate) horizon: BootInstant,
 }
 
-/// Makes the client `number` of the network.
 pub(crate) fn connect(
     stage: &Stage,
     plan: &Plan,
@@ -69,7 +65,6 @@ pub(crate) fn connect(
         .build()
 }
 
-/// A task of a client.
 pub(crate) struct Task {
     pub(crate) stage: Arc<Stage>,
     pub(crate) client: usize,
@@ -78,7 +73,6 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Asks for locks, one after the other, until the horizon.
     pub(crate) async fn run(mut self) {
         let stage = Arc::clone(&self.stage);
         while stage.clock.now() < stage.horizon {
@@ -122,7 +116,7 @@ impl Task {
         }
     }
 
-    /// Asks in one of the ways that there are. Sometimes it is dropped while it waits.
+    /// Acquires by a random method, sometimes dropped.
     async fn ask(&mut self, name: &str, ttl: Duration) -> Option<Guard> {
         let mut request = self.locks.mutex(name).ttl(ttl);
         if self.chance.one_in(6) {
@@ -144,8 +138,7 @@ impl Task {
         }
     }
 
-    /// Writes under the lock, having looked whether it is held: sometimes so slowly that it isn't
-    /// any more when the write comes.
+    /// Writes after checking the hold, sometimes too late.
     async fn write(&mut self, hold: &Hold, number: usize, ttl: Duration) {
         if hold.guard().check().is_err() {
             return;
@@ -168,8 +161,7 @@ impl Task {
     }
 }
 
-/// A hold, which is believed from the grant until it is ended, told lost, or past its deadline. It
-/// goes to the history when it is dropped, however that comes.
+/// A hold until it is ended, reported lost, or past its deadline. Its drop adds it to the history.
 struct Hold {
     stage: Arc<Stage>,
     client: usize,
@@ -208,14 +200,13 @@ impl Hold {
         !lost
     }
 
-    /// Lets time pass, and listens for a loss.
+    /// Waits, and records a loss.
     async fn pass(&mut self, time: Duration) {
         if timeout(time, self.signal.ended()).await.is_ok() {
             self.told_lost.get_or_insert(self.stage.clock.now());
         }
     }
 
-    /// Ends the belief, and gives the guard for a release.
     fn end(mut self) -> Guard {
         self.record();
         self.guard.take().expect("it has its guard until it ends")

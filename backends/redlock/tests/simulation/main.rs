@@ -1,5 +1,4 @@
-//! Whole rounds of Redlock, and the client around it, on simulated nodes: everything that is left to
-//! chance comes from one seed.
+//! Redlock and the core client on simulated nodes, with all randomness from one seed.
 #![forbid(unsafe_code)]
 
 mod chance;

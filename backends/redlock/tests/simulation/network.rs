@@ -1,5 +1,5 @@
-//! Nodes, links and messages on tokio's paused clock. One task delivers everything, in the order of
-//! time and of sending, so that a seed always gives the same schedule.
+//! Nodes, links and messages on tokio's paused clock. One task delivers everything in order, so that a seed has one
+//! schedule.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -16,7 +16,6 @@ use crate::plan::{Fault, Plan, Weather};
 use crate::server::{Answer, Micros, Request, Restart, Server};
 use crate::trace::Trace;
 
-/// What has happened, for the statistics: a schedule in which nothing did shows nothing.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) messages: u64,
@@ -24,11 +23,11 @@ pub(crate) struct Seen {
     pub(crate) late: u64,
     pub(crate) doubled: u64,
     pub(crate) broken: u64,
-    /// Messages that came to a frozen node.
+    /// Messages that reached a frozen node.
     pub(crate) frozen: u64,
-    /// Messages that a restart swallowed, or that found their node down.
+    /// Messages lost in a restart, or sent to a stopped node.
     pub(crate) down: u64,
-    /// Messages that came to another incarnation than was meant.
+    /// Messages that reached a different incarnation.
     pub(crate) strangers: u64,
     pub(crate) losses_of_data: u64,
     pub(crate) crashes: u64,
@@ -36,7 +35,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Whether any fault had an effect on somebody.
+    /// Returns whether any fault had an effect.
     pub(crate) fn trouble(&self) -> bool {
         let effects = self.lost + self.late + self.broken + self.frozen + self.down;
         effects + self.strangers + self.crashes + self.pauses > 0
@@ -50,7 +49,7 @@ pub(crate) struct Net {
     changed: Notify,
 }
 
-/// How often the network moves: as often as tokio's timers may fire.
+/// The resolution of tokio's timers.
 const TICK: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -61,10 +60,9 @@ struct World {
     largest_ttl: Duration,
     doubles_releases: bool,
     queue: BinaryHeap<Reverse<Due>>,
-    /// What was sent since the last tick.
     outbox: Vec<Outgoing>,
     number: u64,
-    /// Those who wait for answers, by the number of their call.
+    /// Waiting callers, by the number of the call.
     calls: BTreeMap<u64, oneshot::Sender<Result<Answer>>>,
     nodes: Vec<Member>,
     links: Vec<Vec<Link>>,
@@ -87,23 +85,20 @@ struct Member {
     server: Server,
     down: bool,
     frozen: bool,
-    /// What came while it was frozen.
     backlog: Vec<Letter>,
 }
 
-/// What is between a client and a node.
 #[derive(Debug, Default)]
 struct Link {
-    /// Which of the connections that there have been.
     connection: u64,
     /// The server's run at its other end.
     run: Option<u64>,
-    /// When the last message on it arrives: none overtakes another.
+    /// Messages of a link don't overtake each other.
     last_arrival: Micros,
     cut_until: Micros,
-    /// The client has given the connection up, and can't make a new one.
+    /// The client can't reconnect.
     given_up: bool,
-    /// On which connection the client looked at the node, and which run it found.
+    /// The connection of the last check, and the run it found.
     looked: Option<(u64, String)>,
 }
 
@@ -115,10 +110,9 @@ struct Process {
     tasks: Vec<AbortHandle>,
 }
 
-/// A request on its way.
 #[derive(Debug, Clone)]
 struct Letter {
-    /// None for a second delivery, which nobody waits for.
+    /// None for a second delivery.
     call: Option<u64>,
     client: usize,
     node: usize,
@@ -149,7 +143,7 @@ enum What {
         client: usize,
         error: Error,
     },
-    /// The client notices that a connection has gone.
+    /// The client detects that a connection is gone.
     Reset {
         client: usize,
         node: usize,
@@ -222,7 +216,6 @@ impl Net {
         Arc::new(Self { start: Instant::now(), world: Mutex::new(world), changed: Notify::new() })
     }
 
-    /// One more client of these nodes.
     pub(crate) fn add_client(&self) -> usize {
         let mut world = self.world();
         let links = world.nodes.iter().map(|_| Link::default()).collect();
@@ -236,7 +229,7 @@ impl Net {
         world.clients.len() - 1
     }
 
-    /// What ends with the client's process.
+    /// Registers a task that ends with the client's process.
     pub(crate) fn add_task(&self, client: usize, task: AbortHandle) {
         self.world().clients[client].tasks.push(task);
     }
@@ -258,7 +251,7 @@ impl Net {
         self.world().trace.note(now, text);
     }
 
-    /// Stands still for as long as the client does.
+    /// Waits until the client isn't paused.
     pub(crate) async fn resumed(&self, client: usize) {
         loop {
             let until = self.world().clients[client].paused_until;
@@ -270,15 +263,15 @@ impl Net {
         }
     }
 
-    /// Whether what the client asks of the node now goes to the incarnation that it saw.
+    /// Returns whether a request reaches the incarnation that the client saw.
     pub(crate) fn is_known(&self, client: usize, node: usize, run: &str) -> bool {
         let world = self.world();
         let link = &world.links[client][node];
         link.looked.as_ref().is_some_and(|(at, seen)| *at == link.connection && seen == run)
     }
 
-    /// Sends a request and waits for its answer, which may never come. When dropped after its first
-    /// poll, the request goes on.
+    /// Sends a request and waits for the reply, which may never arrive. A dropped request continues after its first
+    /// poll.
     pub(crate) async fn call(
         &self,
         client: usize,
@@ -291,16 +284,14 @@ impl Net {
         self.changed.notify_one();
         match answered.await {
             Ok(answer) => answer,
-            // It was lost, and nobody noticed.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// Delivers for ever.
+    /// Delivers messages forever.
     ///
-    /// Only ever after a sleep, as the clock goes on only when everybody has done what there was to
-    /// do: in which order the tasks of a client are woken then makes no difference. (tokio's watch
-    /// channel wakes in a random one.)
+    /// Only after a sleep: then all tasks are idle, and the wake-up order of a client's tasks doesn't matter. (tokio's
+    /// watch channel uses a random order.)
     pub(crate) async fn deliver(self: Arc<Self>) {
         loop {
             let now = self.now();
@@ -309,7 +300,7 @@ impl Net {
                 let (mut wake_ups, mut ended) = (Vec::new(), Vec::new());
                 world.post();
                 while let Some(due) = world.pop(now) {
-                    // At the time that it was meant for, as timers may be up to 1 ms late.
+                    // Timers may be up to 1 ms late.
                     world.happen(due.at, due.what, &mut wake_ups, &mut ended);
                 }
                 (wake_ups, ended, world.queue.peek().map(|Reverse(due)| due.at))
@@ -334,8 +325,7 @@ impl Net {
         }
     }
 
-    /// Ends all trouble: what is frozen, down, cut off or paused comes back, and what is on its way
-    /// arrives.
+    /// Ends all faults, and delivers messages in flight.
     pub(crate) fn mend(&self) {
         let now = self.now();
         let mut world = self.world();
@@ -365,7 +355,6 @@ impl Net {
         self.changed.notify_one();
     }
 
-    /// What is locked on each node now.
     pub(crate) fn locked(&self) -> Vec<(usize, LockName, Token)> {
         let now = self.now();
         let mut world = self.world();
@@ -404,8 +393,7 @@ impl World {
         self.queue.pop().map(|Reverse(due)| due)
     }
 
-    /// Takes what was sent since the last tick, in an order that doesn't depend on who was woken
-    /// first.
+    /// Posts new messages, in an order independent of wake-ups.
     fn post(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
         outbox.sort_by_key(|sent| (sent.at, sent.client, sent.node, sent.request.rank()));
@@ -421,7 +409,6 @@ impl World {
         }
     }
 
-    /// How long a message takes.
     fn travel(&mut self) -> Duration {
         let Weather { slow, very_slow, usual, .. } = self.weather;
         if self.chance.permille(very_slow) {
@@ -469,7 +456,6 @@ impl World {
         let breaks = self.chance.permille(self.weather.connection_breaks);
         let takes = self.travel();
         let link = &mut self.links[client][node];
-        // None overtakes another on its connection.
         let at = link.last_arrival.max(now + micros(takes));
         link.last_arrival = at;
         self.trace.note(now, || {
@@ -485,7 +471,6 @@ impl World {
             self.fail(now, call, client, broken());
             self.reset(client, node, connection);
         } else if takes > self.node_timeout * 4 && self.chance.one_in(2) {
-            // Somebody loses patience with the connection.
             let at = now + micros(self.chance.time(self.largest_ttl / 2));
             self.push(at, What::Reset { client, node, connection });
         }
@@ -503,7 +488,7 @@ impl World {
         self.push(at, What::Arrive(letter));
     }
 
-    /// Nobody answers. Some time later the client gives the connection up, or never does.
+    /// Loses a message. The client may give up the connection later.
     fn lose(&mut self, now: Micros, letter: &Letter) {
         let Letter { client, node, connection, .. } = *letter;
         if self.chance.one_in(2) {
@@ -605,7 +590,7 @@ impl World {
         }
     }
 
-    /// The connection on which it came isn't there any more.
+    /// Fails a message of an old connection.
     fn refuse(&mut self, now: Micros, letter: &Letter) {
         let Letter { client, node, connection, .. } = *letter;
         self.push(now, What::Reset { client, node, connection });
@@ -713,7 +698,7 @@ impl Letter {
     }
 }
 
-/// A token, as short as it can be told apart: who made it, and their how manieth it is.
+/// Formats a token as creator and serial number.
 pub(crate) fn tag(token: Token) -> String {
     let bytes = token.as_bytes();
     format!("c{}t{}", bytes[0], u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]))

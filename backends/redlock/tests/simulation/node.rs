@@ -1,4 +1,4 @@
-//! The trait that Redlock asks nodes by, over the simulated network.
+//! Redlock's node trait over the simulated network.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use lockwright_redlock::node::{Certificate, Node, Vote};
 use crate::network::Net;
 use crate::server::{Answer, Asked, Request};
 
-/// One node, as one client sees it.
 #[derive(Debug)]
 pub(crate) struct SimulatedNode {
     net: Arc<Net>,
@@ -21,7 +20,6 @@ pub(crate) struct SimulatedNode {
 }
 
 impl SimulatedNode {
-    /// The node as this client sees it.
     pub(crate) fn seen_by(net: &Arc<Net>, client: usize, node: usize) -> Self {
         Self { net: Arc::clone(net), client, node, address: format!("sim:{node}") }
     }
@@ -30,12 +28,11 @@ impl SimulatedNode {
         self.net.call(self.client, self.node, request).await
     }
 
-    /// As the real node does: what counts goes only to a connection on which the run is known.
+    /// Requires a verified run, as the real node does.
     fn counts(&self, certificate: &Certificate) -> bool {
         certificate.votes && self.net.is_known(self.client, self.node, &certificate.run)
     }
 
-    /// What a new certificate would be told by.
     fn number(&self) -> u64 {
         self.net.now() << 8 | self.client as u64
     }

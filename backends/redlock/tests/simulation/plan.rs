@@ -1,64 +1,62 @@
-//! What a seed decides beforehand: the fleet, the clients, the weather, and the faults with their
-//! times.
+//! The plan that a seed determines.
 
 use std::time::Duration;
 
 use crate::chance::Chance;
 use crate::server::{Flaws, Micros, Restart};
 
-/// What the world is like in which a schedule runs.
+/// The conditions of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum World {
-    /// What the profile claims to survive, and what must go well there.
+    /// Only faults that the profile claims to survive.
     Claimed,
     /// As `Claimed`, on nodes that break a rule.
     Flawed(Flaws),
-    /// The clocks of nodes step ahead, one at a time.
+    /// The nodes' clocks step ahead, one at a time.
     ClocksStep,
-    /// The clocks of nodes run up to a fifth too fast.
+    /// The nodes' clocks run up to a fifth too fast.
     ClocksRace,
     /// Releases are delivered twice, the second time late.
     ReleasesTwice,
-    /// All data are lost, and the clocks that candidates are taken from are far apart.
+    /// All data are lost, and the clocks for candidates differ widely.
     ForgetsWithWildClocks,
 }
 
-/// Everything that is decided beforehand.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) nodes: Vec<NodePlan>,
     pub(crate) clients: Vec<ClientPlan>,
     pub(crate) names: u64,
-    /// The largest of the fleet, and those that are asked for.
+    /// The fleet's largest TTL, and the requested TTLs.
     pub(crate) largest_ttl: Duration,
     pub(crate) ttls: Vec<Duration>,
     pub(crate) node_timeout: Duration,
     pub(crate) weather: Weather,
     pub(crate) faults: Vec<(Micros, Fault)>,
-    /// Whether the fleet has just been set up, so that it doesn't vote yet.
+    /// A new fleet doesn't vote yet.
     pub(crate) fresh: bool,
     pub(crate) flaws: Flaws,
     pub(crate) doubles_releases: bool,
-    /// When trouble is over, and nobody asks for anything new.
+    /// When faults and new requests end.
     pub(crate) horizon: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodePlan {
     pub(crate) keeps_every_write: bool,
-    /// How fast its clock runs, in millionths.
+    /// Speed of its clock, in millionths.
     pub(crate) rate: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientPlan {
     pub(crate) tasks: u64,
-    /// What its wall clock shows, less what the schedule's does, at first and after a step.
+    /// Offset from the schedule's clock, before and after a step.
     pub(crate) skews: [i64; 2],
     pub(crate) steps_at: Micros,
 }
 
-/// What the network does to messages, in thousandths of them.
+/// Treatment of messages, in thousandths of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Weather {
     pub(crate) request_lost: u64,
@@ -67,9 +65,8 @@ pub(crate) struct Weather {
     pub(crate) connection_breaks: u64,
     /// Beyond the node time-out.
     pub(crate) slow: u64,
-    /// Beyond a TTL.
     pub(crate) very_slow: u64,
-    /// How long a message takes at most that isn't slow.
+    /// Maximum delay otherwise.
     pub(crate) usual: Duration,
 }
 
@@ -105,21 +102,20 @@ impl Weather {
     };
 }
 
-/// What happens beside messages.
+/// Faults of nodes, links and clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The node answers nothing for so long, and then everything.
+    /// The node delays all replies.
     Freeze {
         node: usize,
         lasts: Duration,
     },
-    /// Nothing passes between the two for so long.
+    /// No message passes between the two.
     Cut {
         client: usize,
         node: usize,
         lasts: Duration,
     },
-    /// What stands on the node now is what comes back after a stale restart.
     Snapshot {
         node: usize,
     },
@@ -136,11 +132,9 @@ pub(crate) enum Fault {
         node: usize,
         by: Duration,
     },
-    /// The client ends, with everything that it was at.
     Crash {
         client: usize,
     },
-    /// The client stands still for so long.
     Pause {
         client: usize,
         lasts: Duration,
@@ -178,7 +172,7 @@ impl Plan {
             keeps_every_write: !chance.one_in(3),
             rate: match world {
                 World::ClocksRace => 1_000_000 + chance.below(200_000),
-                // Half a per cent, either way; the deadlines reckon with one.
+                // The deadlines allow for 1 %.
                 _ => 995_000 + chance.below(10_001),
             },
         }));
@@ -237,7 +231,7 @@ impl Plan {
         if chance.one_in(4) {
             self.faults.push((at(chance), Fault::Crash { client: client(chance) }));
         }
-        // Restarts that lose nothing: any node may have one.
+        // Restarts without loss: any node may have one.
         let durable: Vec<usize> =
             (0..self.nodes.len()).filter(|node| self.nodes[*node].keeps_every_write).collect();
         for _ in 0..chance.below(3) {
@@ -248,7 +242,6 @@ impl Plan {
             }
         }
         if world == World::ForgetsWithWildClocks {
-            // All of them, once.
             let at = at(chance);
             self.faults.extend((0..self.nodes.len()).map(|node| (at, Fault::Flush { node })));
         } else if Self::forgets(world, chance) {
@@ -262,14 +255,13 @@ impl Plan {
             while time < end {
                 let step = Fault::ClockStep { node: node(chance), by: largest };
                 self.faults.push((time, step));
-                // A minority at a time: as long as any hold may last.
+                // A minority at a time, for as long as any hold may last.
                 time += largest.as_micros() as u64 + chance.below(end / 4);
             }
         }
     }
 
-    /// Losses of data, of a minority of the nodes within one largest TTL and the time that a node
-    /// needs to vote again.
+    /// Adds losses of a minority within one largest TTL and a node's time to vote again.
     fn add_losses(&mut self, chance: &mut Chance) {
         let largest = self.largest_ttl.as_micros() as u64;
         let end = self.horizon.as_micros() as u64;
@@ -297,13 +289,13 @@ impl Plan {
                 };
                 self.faults.push((time, fault));
             }
-            // It is looked at anew each second only, and waits for a largest TTL from then.
+            // A node is checked only once per second, and then waits.
             time += largest * 5 / 2 + chance.below(largest * 2);
         }
     }
 
-    /// Has the counters of the nodes differ by more than clocks make up for: one client is ahead of
-    /// all others and reaches one node only, most of the time, which others often miss.
+    /// Makes the counters differ by more than clocks compensate. One client's clock is ahead of all others, and it
+    /// mostly reaches one node, which the others often miss.
     fn tilt(&mut self, chance: &mut Chance) {
         let end = self.horizon.as_micros() as u64;
         let largest = self.largest_ttl;
@@ -327,8 +319,7 @@ impl Plan {
         }
     }
 
-    /// Where data get lost, a fence is as good as the clocks are: they must not be apart by as much
-    /// as a node that lost its data doesn't vote.
+    /// Limits the clocks' differences to less than a new node's wait, as fences need after losses of data.
     fn tame_clocks(&mut self, chance: &mut Chance) {
         let apart = self.largest_ttl.as_micros() as u64 / 2;
         for client in &mut self.clients {

@@ -1,4 +1,4 @@
-//! One schedule, from its seed to its verdict.
+//! One schedule, from its seed to its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,8 @@ use crate::network::{Net, Seen, tag};
 use crate::plan::{ClientPlan, Plan, World};
 use crate::trace::Trace;
 
-/// What came of a schedule.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// What must not be.
     pub(crate) problems: Vec<String>,
     pub(crate) holds: usize,
     pub(crate) contended: usize,
@@ -28,17 +26,15 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Whether it shows anything: several wanted a lock at once, got it, and not all went well.
+    /// Returns whether there were contention, grants and effective faults.
     pub(crate) fn shows_something(&self) -> bool {
         self.contended > 0 && self.holds > 1 && self.seen.trouble()
     }
 }
 
-/// How much longer than its largest TTL a fleet without trouble may need to grant a lock, as the
-/// client asks again after up to 1 s.
+/// How long a healthy fleet may need for a grant beyond the largest TTL: the client retries after up to 1 s.
 const BOUND: Duration = Duration::from_millis(1_300);
 
-/// Runs the schedule of a seed to its end.
 pub(crate) fn run(world: World, seed: u64, trace: Trace) -> Outcome {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
@@ -106,7 +102,7 @@ async fn schedule(world: World, seed: u64, trace: Trace) -> Outcome {
     }
 }
 
-/// What must be in the end, when all faults are mended.
+/// Checks the final state.
 async fn aftermath(
     stage: &Stage,
     plan: &Plan,
@@ -115,7 +111,7 @@ async fn aftermath(
 ) -> Vec<String> {
     let mut problems = Vec::new();
     let net = &stage.net;
-    // It may be the first to see a node that isn't what it was.
+    // It may be the first client to see a new incarnation.
     let bound = BOUND + plan.largest_ttl * 101 / 100;
     for (number, locks) in clients.iter().enumerate().filter(|(number, _)| net.is_alive(*number)) {
         if timeout(plan.largest_ttl * 3, locks.close()).await.is_err() {
@@ -143,7 +139,7 @@ async fn aftermath(
             Err(error) => problems.push(format!("{name} is stuck: {error}")),
         }
     }
-    // What is asked for in vain, or not to its end, leaves nothing behind.
+    // Failed and cancelled requests must leave nothing.
     let (held, other) = (fresh[0].mutex("name0").acquire().await, fresh[1].mutex("name0"));
     if let Ok(Some(_)) = other.try_acquire().await {
         problems.push("two hold at once in the end".to_owned());
@@ -167,7 +163,7 @@ async fn aftermath(
             problems.push("a fresh client doesn't come to its end".to_owned());
         }
     }
-    // Sooner than anything runs out by itself.
+    // Sooner than anything expires.
     sleep(plan.largest_ttl / 10).await;
     for (node, name, token) in net.locked() {
         problems.push(format!("{name} is left on node {node}, by {}", tag(token)));

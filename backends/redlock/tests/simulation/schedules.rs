@@ -1,4 +1,4 @@
-//! The schedules that are run as tests.
+//! The schedules that run as tests.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,13 @@ use crate::schedule::{Outcome, run};
 use crate::server::Flaws;
 use crate::trace::Trace;
 
-/// How many schedules a test run goes through.
 const SEEDS: u64 = 500;
 
-/// How many are looked through at most for one in which something goes wrong that should, and how
-/// many in one go.
+/// Limits on the search for a failing schedule: in total, and per step.
 const BEYOND: u64 = 4_000;
 const CHUNK: usize = 8;
 
-/// From `LOCKWRIGHT_SEED` on as many as `LOCKWRIGHT_SEEDS` says.
+/// Reads `LOCKWRIGHT_SEED` (the first) and `LOCKWRIGHT_SEEDS` (their number).
 fn seeds() -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match (number("LOCKWRIGHT_SEED"), number("LOCKWRIGHT_SEEDS")) {
@@ -31,8 +29,7 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// Runs the schedules of these seeds, on as many threads as there are cores, and answers them in
-/// the order of the seeds, reduced to what `keep` keeps of each.
+/// Runs schedules in parallel. Returns the results of `keep` in the seeds' order.
 fn run_all<T: Send>(
     world: World,
     seeds: Range<u64>,
@@ -61,7 +58,7 @@ fn run_all<T: Send>(
     done.into_iter().map(|(_, kept)| kept).collect()
 }
 
-/// The first seed with a problem, once more with its trace.
+/// Repeats a failing seed with its trace.
 fn show(world: World, seed: u64) -> ! {
     let outcome = run(world, seed, Trace::wanted());
     for line in outcome.trace.lines() {
@@ -135,8 +132,8 @@ fn a_seed_repeats_itself_to_the_last_message() {
     assert_ne!(other(1), other(2));
 }
 
-/// The first seed of a world that isn't claimed to be survived in which a problem like this comes
-/// up. Were there none, the checks would see nothing.
+/// Returns the first seed with this problem in a world that the profile excludes. Without one, the checks would detect
+/// nothing.
 fn first_of(world: World, problem: &str) -> u64 {
     let begun = Instant::now();
     for chunk in (0..BEYOND).step_by(CHUNK) {

@@ -1,5 +1,4 @@
-//! What stands on one node, and what its scripts do with it: the same steps as in the Lua files of
-//! the Redis backend, on a clock of the node's own.
+//! A node's data and scripts: the same steps as in the Redis backend's Lua files, on its own clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,10 +8,9 @@ use lockwright_core::{
 };
 use lockwright_redlock::node::{Certificate, No, Vote, Yes};
 
-/// A time in microseconds: the schedule's, or by the clock of a node.
+/// Microseconds, by the schedule's or a node's clock.
 pub(crate) type Micros = u64;
 
-/// What of a claim goes to a node.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) name: LockName,
@@ -20,7 +18,6 @@ pub(crate) struct Asked {
     pub(crate) ttl: Duration,
 }
 
-/// What a client sends to a node.
 #[derive(Debug, Clone)]
 pub(crate) enum Request {
     Look { number: u64 },
@@ -33,8 +30,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// What tells requests apart that were sent at the same time, in an order in which they make
-    /// sense.
+    /// Orders simultaneous requests.
     pub(crate) fn rank(&self) -> (u8, Option<Token>) {
         match self {
             Self::Look { .. } => (0, None),
@@ -48,7 +44,6 @@ impl Request {
     }
 }
 
-/// What a node answers.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Certificate(Certificate),
@@ -59,26 +54,26 @@ pub(crate) enum Answer {
     Inspection(Inspection),
 }
 
-/// Rules that a node may break, to see what comes of it.
+/// Rules that a node may break.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Flaws {
-    /// A node that lost its data votes at once.
+    /// A node without its data votes at once.
     pub(crate) no_quarantine: bool,
     /// Certificates aren't compared.
     pub(crate) any_certificate: bool,
-    /// A fence is written back whoever holds by now.
+    /// A fence is written back for any holder.
     pub(crate) raises_for_anybody: bool,
     /// A repeat gets a new fence.
     pub(crate) regrants: bool,
-    /// A renewal takes whoever holds by now for the token that asks.
+    /// A renewal accepts any token.
     pub(crate) renews_strangers: bool,
-    /// A release deletes whoever holds.
+    /// A release accepts any token.
     pub(crate) releases_strangers: bool,
     /// A node never writes tombstones.
     pub(crate) no_tombstones: bool,
 }
 
-/// What goes when the data go, and comes back with them.
+/// Lost and restored together.
 #[derive(Debug, Clone, Default)]
 struct Data {
     certificate: Option<String>,
@@ -95,34 +90,29 @@ struct Lock {
     waited: bool,
 }
 
-/// What becomes of the data in a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restart {
     /// Nothing is lost.
     Kept,
-    /// It comes back as it was some time ago.
+    /// Older data are restored.
     Stale,
-    /// It comes back empty.
+    /// All data are lost.
     Empty,
 }
 
-/// One node.
 #[derive(Debug)]
 pub(crate) struct Server {
     number: usize,
-    /// How often it was started.
     pub(crate) run: u64,
-    /// Whether it says that every write is kept.
     keeps_every_write: bool,
     largest_ttl: Duration,
     data: Data,
     snapshot: Data,
     flaws: Flaws,
-    /// How fast its clock runs, in millionths.
+    /// Speed of its clock, in millionths.
     rate: u64,
-    /// By how much its clock has stepped ahead.
+    /// How far its clock has stepped ahead.
     stepped: Micros,
-    /// How often it refused a certificate.
     pub(crate) strangers: u64,
 }
 
@@ -143,13 +133,13 @@ impl Server {
             snapshot: Data::default(),
             flaws,
             rate,
-            // Each node's clock shows something else.
+            // Each node's clock shows a different time.
             stepped: 1_000_000 * (number as u64 + 1),
             strangers: 0,
         }
     }
 
-    /// Is a voting member already, as a node of a fleet that has been up for long.
+    /// Makes it a voting member.
     pub(crate) fn seasoned(mut self) -> Self {
         let certificate = self.look(0).text.replacen("new ", "votes ", 1);
         self.data.certificate = Some(certificate);
@@ -185,7 +175,7 @@ impl Server {
         now / 1_000_000 * self.rate + now % 1_000_000 * self.rate / 1_000_000 + self.stepped
     }
 
-    /// One atomic step at the time `now`. Who is to be woken comes with the answer.
+    /// Executes one atomic step. Returns the reply, and the lock whose waiters must be woken.
     pub(crate) fn execute(&mut self, request: &Request, now: Micros) -> (Answer, Option<LockName>) {
         let now = self.clock(now);
         self.data.locks.retain(|_, lock| lock.expires > now);
@@ -342,7 +332,6 @@ impl Server {
         seen
     }
 
-    /// What is locked here.
     pub(crate) fn locked(&mut self, now: Micros) -> Vec<(LockName, Token)> {
         let now = self.clock(now);
         let live = self.data.locks.iter().filter(|(_, lock)| lock.expires > now);
@@ -350,7 +339,7 @@ impl Server {
     }
 }
 
-/// The server's unit is a millisecond.
+/// Rounds up to whole milliseconds.
 fn rounded_up(ttl: Duration) -> Micros {
     (ttl.as_micros() as u64).div_ceil(1_000) * 1_000
 }

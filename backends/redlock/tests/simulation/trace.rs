@@ -1,4 +1,4 @@
-//! What happened, line by line, for whoever wants to know why a seed failed.
+//! A trace of events of a seed.
 
 use crate::server::Micros;
 
@@ -9,7 +9,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// One that keeps nothing, as most do: writing it takes longer than what it tells of.
+    /// Returns a trace that records nothing: recording is slow.
     pub(crate) fn unwanted() -> Self {
         Self::default()
     }
@@ -24,7 +24,7 @@ impl Trace {
         }
     }
 
-    /// In the order of time: the network tells what was sent a little later.
+    /// Sorts by time: sent messages are recorded late.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<&(Micros, String)> = self.lines.iter().collect();
         lines.sort_by_key(|(at, _)| *at);

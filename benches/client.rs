@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use lockwright::kit::percent;
+use lockwright::backend::backend_util::percent;
 use lockwright::{Guard, LockName, Locks, Owner};
 use tokio::runtime::Runtime;
 

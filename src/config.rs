@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    DistributedLock, Error, Fault, Fencing, Locks, Order, Profile, Reach, Result, WakeUp, duration,
+    DistributedLock, Error, Fault, Fencing, Locks, Order, Profile, Result, Scope, WakeUp, duration,
     redact,
 };
 use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::connect::{backend, backend_for_diagnosis, profiles};
+use crate::connect::{open, open_for_diagnosis, profiles};
 
 /// The configuration of a client, for serde: TOML, YAML, JSON or the environment. An unknown key is
 /// an error. Times are `"30s"`, `"500ms"`, or a number of seconds.
@@ -80,14 +80,14 @@ impl Config {
     /// # Cancel safety
     /// May be dropped; nothing is left behind.
     pub async fn connect(&self) -> Result<Locks> {
-        let backend = backend(&self.url).await?;
+        let backend = open(&self.url).await?;
         for requirement in &self.require {
             requirement.check(backend.profile())?;
         }
         self.client_on(backend)
     }
 
-    /// Connects for diagnosis only, as [`backend_for_diagnosis`](crate::backend_for_diagnosis).
+    /// Connects for diagnosis only, as [`open_for_diagnosis`](crate::backend::open_for_diagnosis).
     /// Ignores the requirements.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Config {
     /// # Cancel safety
     /// May be dropped; nothing is left behind.
     pub async fn connect_for_diagnosis(&self) -> Result<Locks> {
-        self.client_on(backend_for_diagnosis(&self.url).await?)
+        self.client_on(open_for_diagnosis(&self.url).await?)
     }
 
     fn client_on(&self, backend: Arc<dyn DistributedLock>) -> Result<Locks> {
@@ -177,8 +177,8 @@ impl Requirement {
             Self::StrictFencing => profile.fencing >= Fencing::Strict,
             Self::Fifo => profile.order == Order::Fifo,
             Self::Push => profile.wake_up == WakeUp::Push,
-            Self::Machine => profile.reach >= Reach::Machine,
-            Self::Network => profile.reach >= Reach::Network,
+            Self::Machine => profile.scope >= Scope::Machine,
+            Self::Network => profile.scope >= Scope::Network,
             Self::Shared => profile.modes.shared,
             Self::Permits => profile.modes.permits,
             Self::Tickets => profile.tickets,

@@ -17,7 +17,7 @@ use lockwright_core::{DistributedLock, Error, Locks, Profile, Result, redact};
 /// # Cancel safety
 /// May be dropped; nothing is left behind.
 pub async fn connect(url: &str) -> Result<Locks> {
-    Locks::new(backend(url).await?)
+    Locks::new(open(url).await?)
 }
 
 /// Connects the backend that `url` names, for [`Locks::builder`]. The scheme is case-insensitive.
@@ -27,8 +27,8 @@ pub async fn connect(url: &str) -> Result<Locks> {
 ///
 /// # Cancel safety
 /// May be dropped; nothing is left behind.
-pub async fn backend(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    open(url, Purpose::Locking).await
+pub async fn open(url: &str) -> Result<Arc<dyn DistributedLock>> {
+    open_for(url, Purpose::Locking).await
 }
 
 /// Connects a backend for diagnosis, also on a server that can't hold locks, such as a Redis
@@ -39,8 +39,8 @@ pub async fn backend(url: &str) -> Result<Arc<dyn DistributedLock>> {
 ///
 /// # Cancel safety
 /// May be dropped; nothing is left behind.
-pub async fn backend_for_diagnosis(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    open(url, Purpose::Diagnosis).await
+pub async fn open_for_diagnosis(url: &str) -> Result<Arc<dyn DistributedLock>> {
+    open_for(url, Purpose::Diagnosis).await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,7 @@ macro_rules! backends {
             )+]
         }
 
-        async fn open(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
+        async fn open_for(url: &str, purpose: Purpose) -> Result<Arc<dyn DistributedLock>> {
             let (scheme, known) = scheme_of(url);
             match scheme.as_str() {
                 $(

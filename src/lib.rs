@@ -45,8 +45,12 @@ mod nodes;
 mod schema;
 
 pub use config::{Config, Requirement};
-pub use connect::{backend, backend_for_diagnosis, connect};
-pub use lockwright_core::*;
+pub use connect::connect;
+pub use lockwright_core::{
+    BootInstant, Builder, Clock, Election, Error, ErrorKind, Fence, Guard, Handle, HoldState,
+    Leader, Leadership, LockName, Locks, MetricsSnapshot, Mode, MultiGuard, MultiRequest, Observer,
+    Owner, Permit, Profile, Reason, Request, Result, Signal, Step, Ticket, Token, fencing,
+};
 /// Additional functions for etcd: a fence check in the application's own transaction.
 #[cfg(feature = "etcd")]
 pub use lockwright_etcd as etcd;
@@ -59,8 +63,34 @@ pub use lockwright_sql as sql;
 /// Additional functions for ZooKeeper: a fence check in the application's own `multi`.
 #[cfg(feature = "zookeeper")]
 pub use lockwright_zookeeper as zookeeper;
-pub use nodes::{Node, admit, nodes, wait_for_nodes};
-pub use schema::schema;
+
+/// The trait of a backend with its vocabulary, for authors of backends, and functions that connect to one.
+pub mod backend {
+    pub use lockwright_core::backend_util;
+    pub use lockwright_core::{
+        AcquireOutcome, Busy, Claim, DistributedLock, Event, Events, Granted, Identity, NameMap,
+        ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalMode, RenewalOutcome, TokenSource,
+        Wait, async_trait, duration, redact, validity,
+    };
+
+    pub use crate::connect::{open, open_for_diagnosis};
+}
+
+/// What operators need: inspection, breaking, sweeping, findings, the nodes of a Redlock fleet, schemas.
+pub mod operator {
+    pub use lockwright_core::{
+        BreakMode, BreakTarget, Broken, Cursor, Finding, Holder, Inspection, Page, Severity,
+        SweepReport,
+    };
+
+    pub use crate::nodes::{Node, admit, nodes, wait_for_nodes};
+    pub use crate::schema::schema;
+}
+
+/// The parts of a [`Profile`].
+pub mod profile {
+    pub use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Scope, WakeUp};
+}
 
 // Runs the guide's examples as doc tests.
 #[cfg(doctest)]

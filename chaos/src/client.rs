@@ -45,7 +45,7 @@ fn run(job: &Job) -> Result<(), String> {
     let store = RemoteStore::connect(&job.register)
         .map_err(|error| format!("the register at {}: {error}", job.register))?;
     let open = async || {
-        let backend = lockwright::backend(&job.url).await?;
+        let backend = lockwright::backend::open(&job.url).await?;
         Locks::builder(backend).ttl(job.plan.ttl).label(&job.name).build()
     };
     let clock = Clock::boot();

@@ -7,7 +7,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use lockwright::{Fault as Promised, Fencing, Profile};
+use lockwright::Profile;
+use lockwright::profile::{Fault as Promised, Fencing};
 
 use crate::configuration::{Configuration, Kind};
 

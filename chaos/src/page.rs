@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lockwright::Fault as Claim;
+use lockwright::profile::Fault as Claim;
 
 use crate::configuration::Configuration;
 use crate::evidence;
@@ -288,7 +288,7 @@ mod tests {
 
     fn record(claims: &[Claim], lines: &[&str]) -> Records {
         let mut profile = lockwright::Profile::new("tested");
-        profile.survives = lockwright::Faults::of(claims);
+        profile.survives = lockwright::profile::Faults::of(claims);
         let promises = Promises::of(Configuration::Redis, &profile);
         // Only the promises under faults that confirm a claim.
         let shown: Vec<Fault> = claims.iter().copied().map(shows).collect();

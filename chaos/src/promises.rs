@@ -6,7 +6,8 @@
 use std::fs;
 use std::path::Path;
 
-use lockwright::{Fault as Claim, Profile};
+use lockwright::Profile;
+use lockwright::profile::Fault as Claim;
 
 use crate::configuration::Configuration;
 use crate::faults::{Fault, Promise};
@@ -135,7 +136,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for configuration in Configuration::ALL {
             let mut profile = Profile::new("tested");
-            profile.survives = lockwright::Faults::of(&[Claim::ClientCrash, Claim::Partition]);
+            profile.survives =
+                lockwright::profile::Faults::of(&[Claim::ClientCrash, Claim::Partition]);
             let promises = Promises::of(configuration, &profile);
             promises.record(folder.path(), configuration).unwrap();
             assert_eq!(Promises::read(folder.path(), configuration).unwrap(), promises);

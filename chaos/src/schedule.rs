@@ -54,7 +54,7 @@ impl Lane {
         let servers = servers::start(configuration, data)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let profile = runtime.block_on(async {
-            let backend = lockwright::backend(&servers.direct_url()).await?;
+            let backend = lockwright::backend::open(&servers.direct_url()).await?;
             Ok::<Profile, lockwright::Error>(backend.profile().clone())
         })?;
         let (folder, disk) = (folder.to_path_buf(), disk.map(Path::to_path_buf));

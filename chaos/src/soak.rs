@@ -112,7 +112,7 @@ fn soak(configuration: Configuration, time: Duration) -> Result<bool> {
 fn profile(url: &str) -> Result<Profile> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(async {
-        Ok::<_, lockwright::Error>(lockwright::backend(url).await?.profile().clone())
+        Ok::<_, lockwright::Error>(lockwright::backend::open(url).await?.profile().clone())
     })?)
 }
 
@@ -210,7 +210,7 @@ async fn plan(job: &Job, profile: &Profile, number: u64, process: u32) -> Result
     let journal = Journal::append_to(&path, &format!("soaker-{process}"))?;
     let store = Arc::new(RemoteStore::connect(&job.register)?);
     let open = async || {
-        let backend = lockwright::backend(&job.url).await?;
+        let backend = lockwright::backend::open(&job.url).await?;
         Locks::builder(backend).ttl(job.ttl).label("soaker").build()
     };
     workload::run(&plan, open, &Clock::boot(), &journal, store)

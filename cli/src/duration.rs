@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwright::duration;
+use lockwright::backend::duration;
 
 /// Parses a TTL: positive, and at most the longest that any backend accepts.
 pub(crate) fn ttl(text: &str) -> Result<Duration, String> {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockwright::{Holder, Inspection, Profile};
+use lockwright::Profile;
+use lockwright::operator::{Holder, Inspection};
 use serde_json::{Value, json};
 
 pub(crate) fn inspection(seen: &Inspection) -> Value {

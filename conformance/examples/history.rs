@@ -31,7 +31,7 @@ impl DistributedLock for Careless {
         self.0.attach(events);
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         self.0.acquire(claim, wait).await
     }
 
@@ -39,13 +39,13 @@ impl DistributedLock for Careless {
         self.0.renew(holds).await
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let mut claim = claim.clone();
         let holders = self.0.inspect(&claim.name).await?.holders;
         if let Some(token) = holders.first().and_then(|holder| holder.token) {
             claim.token = token;
         }
-        self.0.release(&claim, settle).await
+        self.0.release(&claim, release_mode).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {

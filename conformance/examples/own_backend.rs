@@ -52,14 +52,14 @@ impl DistributedLock for Own {
         &self.profile
     }
 
-    async fn acquire(&self, claim: &Claim, _wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, _wait: Wait) -> Result<AcquireOutcome> {
         Ok(self.step(|holds, now| match holds.get(&claim.name) {
-            Some(held) if held.token != claim.token => Attempt::Busy(Busy::default()),
+            Some(held) if held.token != claim.token => AcquireOutcome::Busy(Busy::default()),
             // Free, or a repeat, which sets a new deadline. There are no fences to keep.
             _ => {
                 let held = Held { token: claim.token, expires: now + claim.ttl };
                 holds.insert(claim.name.clone(), held);
-                Attempt::Granted(Granted::new(Fence::new(1)))
+                AcquireOutcome::Granted(Granted::new(Fence::new(1)))
             }
         }))
     }
@@ -77,13 +77,13 @@ impl DistributedLock for Own {
         Ok(holds.iter().map(renew).collect())
     }
 
-    async fn release(&self, claim: &Claim, _settle: Settle) -> Result<Ended> {
+    async fn release(&self, claim: &Claim, _release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         Ok(self.step(|holds, _| match holds.get(&claim.name) {
             Some(held) if held.token == claim.token => {
                 holds.remove(&claim.name);
-                Ended::Released
+                ReleaseOutcome::Released
             }
-            _ => Ended::NotHeld,
+            _ => ReleaseOutcome::NotHeld,
         }))
     }
 

@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use lockwright_core::{Error, ErrorKind, Fencing, Order, Profile, Reach, Reason, WakeUp};
+use lockwright_core::{Error, ErrorKind, Fencing, Order, Profile, Reason, Scope, WakeUp};
 use serde::Serialize;
 
 use crate::context::Context;
@@ -141,7 +141,7 @@ impl Need {
             Self::Ghosts => (!profile.tombstones, "it promises more: tombstones"),
             Self::Push => (profile.wake_up == WakeUp::Push, "it polls"),
             Self::Fifo => (profile.order == Order::Fifo, "it promises no order"),
-            Self::Processes if profile.reach == Reach::Process => {
+            Self::Processes if profile.scope == Scope::Process => {
                 (false, "other processes don't reach its store")
             }
             Self::Processes => (factory.child().is_some(), "no other processes are started here"),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, Busy, Claim, Clock, DistributedLock, Ended, Granted, Guard, HoldState,
-    Identity, LockName, Locks, Mode, Profile, Renew, Renewal, RenewalOutcome, Result, Settle,
-    Signal, Token, Upkeep, Wait, async_trait,
+    AcquireOutcome, BootInstant, Busy, Claim, Clock, DistributedLock, Granted, Guard, HoldState,
+    Identity, LockName, Locks, Mode, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal,
+    RenewalMode, RenewalOutcome, Result, Signal, Token, Wait, async_trait,
 };
 
 use crate::case::{Failure, Verdict};
@@ -100,7 +100,7 @@ impl Context {
             identity: Arc::new(Identity::of_this_process(Some("conformance"))),
             ttl: self.ttl,
             fences: 1,
-            upkeep: Upkeep::Renewed,
+            renewal_mode: RenewalMode::Auto,
         }
     }
 
@@ -126,7 +126,7 @@ impl Context {
         let give_up = self.clock.now() + within;
         loop {
             let sent = self.clock.now();
-            if let Attempt::Granted(granted) = backend.try_acquire(claim).await? {
+            if let AcquireOutcome::Granted(granted) = backend.try_acquire(claim).await? {
                 return Ok(Entry { granted, sent, answered: self.clock.now() });
             }
             if self.clock.now() >= give_up {
@@ -206,8 +206,10 @@ pub fn take<'a>(
     async move {
         let sent = context.clock.now();
         match backend.try_acquire(claim).await? {
-            Attempt::Granted(granted) => Ok(Entry { granted, sent, answered: context.clock.now() }),
-            Attempt::Busy(_) => Err(at),
+            AcquireOutcome::Granted(granted) => {
+                Ok(Entry { granted, sent, answered: context.clock.now() })
+            }
+            AcquireOutcome::Busy(_) => Err(at),
         }
     }
 }
@@ -221,8 +223,8 @@ pub fn refused<'a>(
     let at = Failure::new(format!("{} was granted to a second one", claim.name));
     async move {
         match backend.acquire(claim, Wait::No).await? {
-            Attempt::Granted(_) => Err(at),
-            Attempt::Busy(busy) => Ok(busy),
+            AcquireOutcome::Granted(_) => Err(at),
+            AcquireOutcome::Busy(busy) => Ok(busy),
         }
     }
 }
@@ -235,9 +237,9 @@ pub fn release<'a>(
 ) -> impl Future<Output = Verdict> + 'a {
     let at = Failure::new(format!("{} was not held when it was released", claim.name));
     async move {
-        match backend.release(claim, Settle::Answered).await? {
-            Ended::Released => Ok(()),
-            Ended::NotHeld => Err(at),
+        match backend.release(claim, ReleaseMode::Plain).await? {
+            ReleaseOutcome::Released => Ok(()),
+            ReleaseOutcome::NotHeld => Err(at),
         }
     }
 }

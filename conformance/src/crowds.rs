@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, Claim, DistributedLock, Ended, ErrorKind, Fence, Locks, Mode, Settle,
-    Wait,
+    AcquireOutcome, BootInstant, Claim, DistributedLock, ErrorKind, Fence, Locks, Mode,
+    ReleaseMode, ReleaseOutcome, Wait,
 };
 
 use crate::kit::{busy, claim, grant};
@@ -22,8 +22,8 @@ pub fn claim_as(mode: Mode) -> Claim {
 async fn granted(backend: &dyn DistributedLock, claim: &Claim) -> Fence {
     for _ in 0..1_000 {
         match backend.acquire(claim, FOR_EVER).await {
-            Ok(Attempt::Granted(granted)) => return granted.fence,
-            Ok(Attempt::Busy(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+            Ok(AcquireOutcome::Granted(granted)) => return granted.fence,
+            Ok(AcquireOutcome::Busy(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -44,38 +44,41 @@ pub async fn readers_that_waited_share_a_fence(
         for reader in &readers {
             assert!(busy(other, reader, FOR_EVER).await.queued);
         }
-        one.release(&writer, Settle::Answered).await.unwrap();
+        one.release(&writer, ReleaseMode::Plain).await.unwrap();
         let (gone, rest) = readers.split_first().unwrap();
         let first = if last_first { &rest[2] } else { &rest[0] };
         let shared = granted(other, first).await;
         assert!(shared > fence, "{shared} after {fence}");
         // The first reader, which determines the fence, leaves without having polled.
-        assert_eq!(other.release(gone, Settle::Answered).await.unwrap(), Ended::Released);
+        assert_eq!(
+            other.release(gone, ReleaseMode::Plain).await.unwrap(),
+            ReleaseOutcome::Released
+        );
         for reader in rest {
             assert_eq!(granted(other, reader).await, shared);
         }
         // `rest[0]` is now first. It took its fence from another reader.
-        other.release(&rest[0], Settle::Answered).await.unwrap();
+        other.release(&rest[0], ReleaseMode::Plain).await.unwrap();
         let late = claim_as(Mode::Shared);
         assert_eq!(grant(one, &late).await.fence, shared);
         if last_first {
             assert_eq!(granted(one, &late).await, shared, "a repeat");
         }
         for reader in &rest[1..] {
-            other.release(reader, Settle::Answered).await.unwrap();
+            other.release(reader, ReleaseMode::Plain).await.unwrap();
         }
         let shown = one.inspect(&late.name).await.unwrap();
         assert_eq!(shown.holders.iter().map(|one| one.fence).collect::<Vec<_>>(), [Some(shared)]);
         // Its fence comes from readers that have all been released.
         let later = claim_as(Mode::Shared);
         assert_eq!(grant(other, &later).await.fence, shared);
-        one.release(&late, Settle::Answered).await.unwrap();
+        one.release(&late, ReleaseMode::Plain).await.unwrap();
         let next = claim_as(Mode::Exclusive);
         busy(one, &next, FOR_EVER).await;
-        other.release(&later, Settle::Answered).await.unwrap();
+        other.release(&later, ReleaseMode::Plain).await.unwrap();
         highest = granted(one, &next).await;
         assert!(highest > shared, "{highest} after {shared}");
-        one.release(&next, Settle::Answered).await.unwrap();
+        one.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -88,12 +91,12 @@ pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn Dis
     for reader in [&second, &third] {
         busy(backend, reader, FOR_EVER).await;
     }
-    backend.release(&writer, Settle::Answered).await.unwrap();
+    backend.release(&writer, ReleaseMode::Plain).await.unwrap();
     assert_eq!(granted(backend, &third).await, shared);
-    backend.release(&first, Settle::Answered).await.unwrap();
+    backend.release(&first, ReleaseMode::Plain).await.unwrap();
     assert_eq!(granted(backend, &second).await, shared, "it had looked when the first had gone");
     for reader in [&second, &third] {
-        backend.release(reader, Settle::Answered).await.unwrap();
+        backend.release(reader, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -125,7 +128,7 @@ pub async fn what_is_refused_leaves_nothing(
                 assert_eq!(count().await, 1, "{other} beside {held}");
             }
         }
-        backend.release(&holds, Settle::Answered).await.unwrap();
+        backend.release(&holds, ReleaseMode::Plain).await.unwrap();
         assert_eq!(count().await, 0);
     }
 }
@@ -142,7 +145,7 @@ pub async fn those_who_ask_at_once_get_no_more_than_there_are(
             asking.spawn(async move {
                 let claim = claim_as(Mode::Permits { count: 1, of: 3 });
                 let answer = backend.try_acquire(&claim).await.unwrap();
-                (backend, claim, matches!(answer, Attempt::Granted(_)))
+                (backend, claim, matches!(answer, AcquireOutcome::Granted(_)))
             });
         }
         let asked = asking.join_all().await;
@@ -150,7 +153,7 @@ pub async fn those_who_ask_at_once_get_no_more_than_there_are(
         assert!(granted <= 3, "{granted} of 3 permits were granted");
         most = most.max(granted);
         for (backend, claim, _) in asked.iter().filter(|(.., is_granted)| *is_granted) {
-            backend.release(claim, Settle::Answered).await.unwrap();
+            backend.release(claim, ReleaseMode::Plain).await.unwrap();
         }
     }
     assert!(most > 0, "none was ever granted: it showed nothing");

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Error, Event, Events,
-    Finding, Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Swept,
-    Token, Wait, async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, DistributedLock, Error,
+    Event, Events, Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome,
+    Renew, Renewal, Result, SweepReport, Token, Wait, async_trait,
 };
 use tokio::sync::Notify;
 
@@ -261,7 +261,7 @@ impl DistributedLock for Faulty {
         }));
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let (backend, again) = (Arc::clone(&self.0.backend), claim.clone());
         let again = async move {
             let _ = backend.acquire(&again, wait).await;
@@ -283,15 +283,15 @@ impl DistributedLock for Faulty {
         self.send(Op::Renew, self.0.backend.renew(holds), again).await
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let (backend, again) = (Arc::clone(&self.0.backend), claim.clone());
         let again = async move {
-            let _ = backend.release(&again, settle).await;
+            let _ = backend.release(&again, release_mode).await;
         };
-        self.send(Op::Release, self.0.backend.release(claim, settle), again).await
+        self.send(Op::Release, self.0.backend.release(claim, release_mode), again).await
     }
 
-    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let (backend, again) = (Arc::clone(&self.0.backend), to.clone());
         let again = async move {
             let _ = backend.swap(from, &again).await;
@@ -310,15 +310,15 @@ impl DistributedLock for Faulty {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {
         self.0.backend.break_lock(name, seen, how, by, reason).await
     }
 
-    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         self.0.backend.sweep(idle).await
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, Busy, Claim, DistributedLock, Event, Events, Granted, Identity, LockName, Mode, Token,
-    Upkeep, Wait,
+    AcquireOutcome, Busy, Claim, DistributedLock, Event, Events, Granted, Identity, LockName, Mode,
+    RenewalMode, Token, Wait,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -31,7 +31,7 @@ pub fn claim_for(locked: &str, ttl: Duration) -> Claim {
         identity: Arc::new(Identity::of_this_process(Some("test"))),
         ttl,
         fences: 1,
-        upkeep: Upkeep::Renewed,
+        renewal_mode: RenewalMode::Auto,
     }
 }
 
@@ -44,7 +44,7 @@ pub fn grant<'a>(
     let asked_for = std::panic::Location::caller();
     async move {
         match backend.try_acquire(claim).await {
-            Ok(Attempt::Granted(granted)) => granted,
+            Ok(AcquireOutcome::Granted(granted)) => granted,
             other => panic!("asked for at {asked_for}: {other:?}"),
         }
     }
@@ -60,7 +60,7 @@ pub fn busy<'a>(
     let asked_for = std::panic::Location::caller();
     async move {
         match backend.acquire(claim, wait).await {
-            Ok(Attempt::Busy(busy)) => busy,
+            Ok(AcquireOutcome::Busy(busy)) => busy,
             other => panic!("asked for at {asked_for}: {other:?}"),
         }
     }

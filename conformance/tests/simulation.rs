@@ -20,7 +20,7 @@ use lockwright_conformance::workload::simulation::{
     Simulated, Simulation, Target, Trouble, simulate,
 };
 use lockwright_core::{
-    Claim, Clock, DistributedLock, Identity, LockName, Mode, Settle, Token, Upkeep,
+    Claim, Clock, DistributedLock, Identity, LockName, Mode, ReleaseMode, RenewalMode, Token,
 };
 use lockwright_memory::Memory;
 
@@ -104,7 +104,7 @@ async fn forget(memory: Memory) {
         tokio::time::sleep(TTL / 4).await;
         for seen in memory.list("", None).await.expect("memory answers").names {
             if let Some(token) = seen.holders.first().and_then(|holder| holder.token) {
-                let _ = memory.release(&claim(seen.name, token), Settle::Answered).await;
+                let _ = memory.release(&claim(seen.name, token), ReleaseMode::Plain).await;
             }
         }
     }
@@ -118,7 +118,7 @@ fn claim(name: LockName, token: Token) -> Claim {
         identity: Identity::of_this_process(None).into(),
         ttl: TTL,
         fences: 1,
-        upkeep: Upkeep::Renewed,
+        renewal_mode: RenewalMode::Auto,
     }
 }
 

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::claim::{Attempt, Claim, Ended, Renew, Renewal, Settle, Wait};
+use crate::claim::{AcquireOutcome, Claim, ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait};
 use crate::error::{Error, Result};
 use crate::event::Events;
 use crate::name::LockName;
-use crate::operator::{BreakHow, Broken, Cursor, Finding, Inspection, Page, Seen, Swept};
+use crate::operator::{
+    BreakMode, BreakTarget, Broken, Cursor, Finding, Inspection, Page, SweepReport,
+};
 use crate::profile::Profile;
 use crate::token::Token;
 
@@ -49,24 +51,24 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - Atomic: the server creates the hold and its expiry together, or neither.
     /// - With [`Wait::No`], one attempt; a claim that isn't granted leaves no trace.
     /// - With [`Wait::Until`], a server that can block may block. Others queue the claim, if they have a queue, and
-    ///   answer [`Attempt::Busy`].
+    ///   answer [`AcquireOutcome::Busy`].
     /// - A repeat with the same token returns the same hold with its original first fence. It re-arms the full TTL
     ///   or returns the remaining time in [`Granted::valid`](crate::Granted::valid).
     /// - A token that ended with a tombstone is rejected as [`Lost`](crate::ErrorKind::Lost) and never
     ///   granted again. The client continues with a new token.
     /// - The server's TTL is the claim's, rounded up to the server's unit.
     /// - With fences in the profile, every grant's fence is above those of all earlier grants of the name.
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt>;
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
     /// Like [`acquire`](Self::acquire) with [`Wait::No`], for a backend in this process. It saves the allocation of
     /// a future. With `None`, the default, the client calls `acquire`.
-    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<Attempt>> {
+    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<AcquireOutcome>> {
         let _ = claim;
         None
     }
 
     /// Tries once, without waiting.
-    async fn try_acquire(&self, claim: &Claim) -> Result<Attempt> {
+    async fn try_acquire(&self, claim: &Claim) -> Result<AcquireOutcome> {
         self.acquire(claim, Wait::No).await
     }
 
@@ -86,19 +88,23 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - By claim, not by grant: an unanswered acquire has no grant.
     /// - Compares the token and deletes in one atomic step; never touches another client's hold.
     /// - Covers held, queued and offered claims, and claims in an unknown state.
-    /// - With [`Settle::Unanswered`], leaves a tombstone if the profile has them.
+    /// - With [`ReleaseMode::Reconcile`], leaves a tombstone if the profile has them.
     /// - Wakes the waiters if the profile has [`Push`](crate::WakeUp::Push).
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended>;
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome>;
 
     /// Like [`acquire_at_once`](Self::acquire_at_once), for [`release`](Self::release).
-    fn release_at_once(&self, claim: &Claim, settle: Settle) -> Option<Result<Ended>> {
-        let _ = (claim, settle);
+    fn release_at_once(
+        &self,
+        claim: &Claim,
+        release_mode: ReleaseMode,
+    ) -> Option<Result<ReleaseOutcome>> {
+        let _ = (claim, release_mode);
         None
     }
 
     /// Transfers the hold of the token `from` to a new token with a new fence, for tickets. A reader keeps the
     /// shared fence.
-    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let _ = from;
         Err(Error::unsupported("moving a hold to another process", self.profile())
             .with_name(&to.name))
@@ -117,16 +123,16 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Breaks a hold for an operator.
     ///
     /// - Breaks only the hold that was seen, never the next one.
-    /// - With [`BreakHow::RunOut`], the hold can't be renewed any more and frees the name when it expires; with
-    ///   [`BreakHow::Now`], at once.
+    /// - With [`BreakMode::RunOut`], the hold can't be renewed any more and frees the name when it expires; with
+    ///   [`BreakMode::Now`], at once.
     /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the server has a
     ///   record.
     /// - The server stores `by` and `reason` as long as the broken hold.
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {
@@ -139,8 +145,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// - It never delays an acquire by more than one short statement would.
     /// - A name that is locked again gets a fence above its old one.
-    /// - [`Swept::more`] requests another step. Several sweeps may run in parallel.
-    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+    /// - [`SweepReport::more`] requests another step. Several sweeps may run in parallel.
+    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let _ = idle;
         Err(Error::unsupported("sweeping: it leaves nothing behind", self.profile()))
     }
@@ -163,17 +169,21 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
         (**self).attach(events);
     }
 
-    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<Attempt>> {
+    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<AcquireOutcome>> {
         (**self).acquire_at_once(claim)
     }
 
-    fn release_at_once(&self, claim: &Claim, settle: Settle) -> Option<Result<Ended>> {
-        (**self).release_at_once(claim, settle)
+    fn release_at_once(
+        &self,
+        claim: &Claim,
+        release_mode: ReleaseMode,
+    ) -> Option<Result<ReleaseOutcome>> {
+        (**self).release_at_once(claim, release_mode)
     }
 
     // Written out: `async fn` would allocate one more future per call.
 
-    fn acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim, wait: Wait) -> Answer<'f, Attempt>
+    fn acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim, wait: Wait) -> Answer<'f, AcquireOutcome>
     where
         's: 'f,
         'c: 'f,
@@ -182,7 +192,7 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
         (**self).acquire(claim, wait)
     }
 
-    fn try_acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim) -> Answer<'f, Attempt>
+    fn try_acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim) -> Answer<'f, AcquireOutcome>
     where
         's: 'f,
         'c: 'f,
@@ -201,16 +211,20 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
         (**self).renew(holds)
     }
 
-    fn release<'s, 'c, 'f>(&'s self, claim: &'c Claim, settle: Settle) -> Answer<'f, Ended>
+    fn release<'s, 'c, 'f>(
+        &'s self,
+        claim: &'c Claim,
+        release_mode: ReleaseMode,
+    ) -> Answer<'f, ReleaseOutcome>
     where
         's: 'f,
         'c: 'f,
         Self: 'f,
     {
-        (**self).release(claim, settle)
+        (**self).release(claim, release_mode)
     }
 
-    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         (**self).swap(from, to).await
     }
 
@@ -225,15 +239,15 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {
         (**self).break_lock(name, seen, how, by, reason).await
     }
 
-    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         (**self).sweep(idle).await
     }
 

@@ -13,11 +13,11 @@ use crate::token::{Fence, Token};
 
 /// The renewal mode of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Upkeep {
+pub enum RenewalMode {
     /// The client renews the hold until it is released or lost.
-    Renewed,
+    Auto,
     /// The hold isn't renewed: it ends one TTL after its grant.
-    Fixed,
+    Off,
 }
 
 /// A request for a hold.
@@ -36,7 +36,7 @@ pub struct Claim {
     /// The number of fences to reserve: the hold's own, and the rest for local hand-overs.
     pub fences: u32,
     /// The renewal mode, for backends with one lease for several holds.
-    pub upkeep: Upkeep,
+    pub renewal_mode: RenewalMode,
 }
 
 impl Claim {
@@ -53,13 +53,13 @@ pub enum Wait {
     /// One atomic attempt. A claim that isn't granted leaves no trace.
     No,
     /// A server that can block may block, in slices, until this instant. Others queue the claim and answer
-    /// [`Attempt::Busy`] at once. [`BootInstant::FAR_FUTURE`] means no limit.
+    /// [`AcquireOutcome::Busy`] at once. [`BootInstant::FAR_FUTURE`] means no limit.
     Until(BootInstant),
 }
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Attempt {
+pub enum AcquireOutcome {
     /// The hold was granted.
     Granted(Granted),
     /// The lock is held.
@@ -164,18 +164,18 @@ impl Renewal {
     }
 }
 
-/// The state of a released hold's acquire requests.
+/// The way in which a token is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Settle {
+pub enum ReleaseMode {
     /// Every acquire of this token was answered.
-    Answered,
+    Plain,
     /// An acquire may still arrive. A tombstone keeps it from recreating the hold.
-    Unanswered,
+    Reconcile,
 }
 
 /// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum ReleaseOutcome {
     /// The token was held, queued or offered, and no longer is.
     Released,
     /// The server had no record of the token.

@@ -14,31 +14,32 @@
 //! | [`profile`] | a backend's properties |
 //! | [`fencing`] | rejection of late writes |
 //! | [`operator`] | operators' requests |
-//! | [`kit`] | common parts of backends |
+//! | [`backend_util`] | common parts of backends |
 #![forbid(unsafe_code)]
 
-pub mod backend;
-pub mod claim;
-pub mod client;
-pub mod clock;
+mod backend;
+pub mod backend_util;
+mod claim;
+mod client;
+mod clock;
 pub mod duration;
-pub mod error;
-pub mod event;
+mod error;
+mod event;
 pub mod fencing;
-pub mod identity;
-pub mod kit;
-pub mod mode;
-pub mod name;
-pub mod operator;
-pub mod profile;
+mod identity;
+mod mode;
+mod name;
+mod operator;
+mod profile;
 pub mod redact;
-pub mod token;
+mod token;
 pub mod validity;
 
 pub use async_trait::async_trait;
 pub use backend::DistributedLock;
 pub use claim::{
-    Attempt, Busy, Claim, Ended, Granted, Renew, Renewal, RenewalOutcome, Settle, Upkeep, Wait,
+    AcquireOutcome, Busy, Claim, Granted, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalMode,
+    RenewalOutcome, Wait,
 };
 pub use client::{
     Builder, Election, Guard, Handle, HoldState, Leader, Leadership, Locks, MetricsSnapshot,
@@ -51,7 +52,8 @@ pub use identity::Identity;
 pub use mode::Mode;
 pub use name::{LockName, NameMap};
 pub use operator::{
-    BreakHow, Broken, Cursor, Finding, Holder, Inspection, Page, Seen, Severity, Swept,
+    BreakMode, BreakTarget, Broken, Cursor, Finding, Holder, Inspection, Page, Severity,
+    SweepReport,
 };
-pub use profile::{Fault, Faults, Fencing, Modes, Order, Profile, Reach, WakeUp};
+pub use profile::{Fault, Faults, Fencing, Modes, Order, Profile, Scope, WakeUp};
 pub use token::{Fence, Token, TokenSource};

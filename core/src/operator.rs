@@ -83,7 +83,7 @@ pub struct Page {
 
 /// The hold to break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum BreakTarget {
     /// The inspected hold. Nothing is broken if another client holds by now.
     Token(Token),
     /// The present holder.
@@ -92,7 +92,7 @@ pub enum Seen {
 
 /// How a hold is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BreakHow {
+pub enum BreakMode {
     /// The hold can't be renewed any more, and the name is free when it expires. Keeps mutual exclusion.
     RunOut,
     /// The name is free at once. The old holder continues until it is notified, and may overlap with the next.
@@ -163,7 +163,7 @@ pub struct Finding {
 
 /// The result of one sweep step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Swept {
+pub struct SweepReport {
     /// Removed records of ended holds and reconciled tokens.
     pub rows: u64,
     /// More remains for another step.

@@ -19,7 +19,7 @@ pub struct Profile {
     /// The supported modes.
     pub modes: Modes,
     /// The scope of its locks.
-    pub reach: Reach,
+    pub scope: Scope,
     /// The guarantee of its fences.
     pub fencing: Fencing,
     /// The order in which waiters of different clients are granted.
@@ -59,7 +59,7 @@ impl Profile {
         Self {
             backend,
             modes: Modes { exclusive: true, shared: false, permits: false },
-            reach: Reach::Process,
+            scope: Scope::Process,
             fencing: Fencing::None,
             order: Order::None,
             wake_up: WakeUp::Poll,
@@ -100,7 +100,7 @@ impl Modes {
 /// The scope of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reach {
+pub enum Scope {
     /// The tasks of one process.
     Process,
     /// The processes of one machine.

@@ -1,8 +1,8 @@
 //! Parsers don't panic, return clear errors, and accept the printed form of an accepted value.
 #![forbid(unsafe_code)]
 
+use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::fencing::Fenced;
-use lockwright_core::kit::{line, percent};
 use lockwright_core::{Fence, LockName, Mode, Token, duration, redact};
 use lockwright_properties::{SECRET, assert_clear, pairs, texts, urls_with_secrets};
 
@@ -90,12 +90,12 @@ fn percent_encoding() {
 fn marks_of_a_queue() {
     let valid = ["r", "p2of3", "r.0123456789abcdef0123456789abcdef", "p4294967295of4294967295"];
     texts(&valid, |text| {
-        if let Some(mode) = line::marked(text) {
-            assert_eq!(line::mark(mode).as_deref(), Some(text));
+        if let Some(mode) = admission::marked(text) {
+            assert_eq!(admission::mark(mode).as_deref(), Some(text));
             assert!(mode != Mode::Exclusive);
         }
-        if let Some((mode, token)) = line::signed(text) {
-            assert_eq!(format!("{}.{token}", line::mark(mode).unwrap()), text);
+        if let Some((mode, token)) = admission::signed(text) {
+            assert_eq!(format!("{}.{token}", admission::mark(mode).unwrap()), text);
         }
     });
 }

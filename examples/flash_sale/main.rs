@@ -66,7 +66,7 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
     runtime.block_on(async {
         if setting.is_new && config.url.starts_with("redlock:") {
             // New nodes would wait before they vote.
-            lockwright::admit(&config.url).await?;
+            lockwright::operator::admit(&config.url).await?;
         }
         let locks = config.connect().await?;
         let backend = locks.profile().backend;

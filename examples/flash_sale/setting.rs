@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use lockwright::{Config, Error, Result, redact};
+use lockwright::backend::redact;
+use lockwright::{Config, Error, Result};
 use lockwright_testbed::{Cluster, Etcd, Fleet, MariaDb, Postgres, Redis, Sentinels, ZooKeeper};
 
 pub(crate) struct Setting {

@@ -76,7 +76,7 @@ async fn the_sales() -> Result<()> {
         ["--url", url] => url.to_owned(),
         _ => return Err("there are --on postgres, --on mariadb and --url URL".into()),
     };
-    let shown = lockwright::redact::url(&url);
+    let shown = lockwright::backend::redact::url(&url);
     println!("{ITEMS} items in a table, {BUYERS} buyers in {PROCESSES} processes, {shown}");
     let shop = Shop::open(&url).await?;
     for (way, said) in WAYS {

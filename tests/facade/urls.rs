@@ -47,7 +47,9 @@ async fn what_is_said_to_be_missing_is_missing() {
 #[tokio::test]
 async fn only_a_quorum_has_nodes() {
     for url in ["sqlite:locks.db", "cassandra://me:hush@db/x", ""] {
-        for error in [lockwright::nodes(url).await, lockwright::admit(url).await] {
+        for error in
+            [lockwright::operator::nodes(url).await, lockwright::operator::admit(url).await]
+        {
             let error = error.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
             assert!(error.to_string().contains("redlock:"), "{error}");

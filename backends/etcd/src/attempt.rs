@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use lockwright_core::{
-    Attempt, BootInstant, Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Reason, Result, Wait,
+    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Reason,
+    Result, Wait,
 };
 
 use crate::errors::{Effect, error};
@@ -25,7 +26,7 @@ use crate::{releasing, value};
 const TRIES: usize = 5;
 
 pub(crate) enum Step {
-    Done(Attempt),
+    Done(AcquireOutcome),
     /// Run the next step.
     Again,
 }
@@ -43,7 +44,11 @@ pub(crate) struct Asked<'a> {
 
 /// # Cancel safety
 /// A dropped future may leave a key. It goes with a release, or when it is overdue.
-pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<Attempt> {
+pub(crate) async fn acquire(
+    shared: &Arc<Shared>,
+    claim: &Claim,
+    wait: Wait,
+) -> Result<AcquireOutcome> {
     let stood = shared.roster.place(claim).is_some();
     ask(shared, claim, wait).await.map_err(|failure| {
         let says_so = matches!(failure.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
@@ -58,7 +63,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> 
     })
 }
 
-async fn ask(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<Attempt> {
+async fn ask(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
     let waits = wait != Wait::No;
     if waits {
         watching::stands(shared).await;
@@ -112,7 +117,7 @@ impl Asked<'_> {
         if !is_unsure {
             self.shared.forget(self.claim);
         }
-        Step::Done(Attempt::Busy(busy(owner, is_unsure)))
+        Step::Done(AcquireOutcome::Busy(busy(owner, is_unsure)))
     }
 
     /// Gives up a claim without a key, and keeps late requests from putting one.
@@ -273,7 +278,7 @@ impl Asked<'_> {
             // One of them is already deleted.
             busy.retry_after = Some(Duration::ZERO);
         }
-        Ok(Step::Done(Attempt::Busy(busy)))
+        Ok(Step::Done(AcquireOutcome::Busy(busy)))
     }
 
     /// The predecessors admit the key. Its lease may have expired: etcd deletes the keys slightly later.
@@ -313,7 +318,7 @@ impl Asked<'_> {
         let mut granted = Granted::new(fence);
         granted.valid = (left < claim.ttl).then_some(left);
         granted.waiters = waiters;
-        Ok(Step::Done(Attempt::Granted(granted)))
+        Ok(Step::Done(AcquireOutcome::Granted(granted)))
     }
 
     /// Moves the token's key to a lease of this backend, which renews it from then on.

@@ -1,8 +1,9 @@
 //! The trait implementation.
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Events, Finding, Inspection,
-    LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Wait, async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Events,
+    Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal,
+    Result, Wait, async_trait,
 };
 
 use crate::{Etcd, attempt, breaking, doctor, listing, releasing, renewing};
@@ -17,7 +18,7 @@ impl DistributedLock for Etcd {
         self.shared.watching.audience.attach(events);
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let attempt = attempt::acquire(&self.shared, claim, wait).await;
         attempt.map_err(|error| error.with_name(&claim.name))
     }
@@ -26,8 +27,8 @@ impl DistributedLock for Etcd {
         renewing::renew(&self.shared, holds).await
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        let ended = releasing::release(&self.shared, claim, settle).await;
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        let ended = releasing::release(&self.shared, claim, release_mode).await;
         ended.map_err(|error| error.with_name(&claim.name))
     }
 
@@ -42,8 +43,8 @@ impl DistributedLock for Etcd {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
-use lockwright_core::kit::line::{self, Reader};
+use lockwright_core::backend_util::admission::{self, Reader};
 use lockwright_core::{Error, Fence, Mode, Result};
 
 use crate::attempt::{Asked, Step};
@@ -59,7 +59,7 @@ impl Asked<'_> {
             if let Some(first) = line.entries.first() {
                 self.refuse_another_kind(first).await?;
             }
-            if !line::lets_in(&line.modes(line.entries.len()), claim.mode) {
+            if !admission::admits(&line.modes(line.entries.len()), claim.mode) {
                 if let Some(first) = line.entries.first().filter(|_| !self.waits) {
                     return Ok(self.turned_away(self.is_unsure(), first));
                 }
@@ -148,9 +148,10 @@ impl Asked<'_> {
             return Ok(step);
         }
         let before = line.modes(at);
-        if line::lets_in(&before, claim.mode) {
+        if admission::admits(&before, claim.mode) {
             let waiters = line.entries.len() > line.holders();
-            let from = (claim.mode == Mode::Shared).then(|| line::witness(&line.readers(), at));
+            let from =
+                (claim.mode == Mode::Shared).then(|| admission::fence_source(&line.readers(), at));
             return match from.flatten() {
                 None => self.granted(lease, key, created, own.fence(), waiters).await,
                 Some(from) => {
@@ -177,7 +178,7 @@ impl Asked<'_> {
             releasing::delete(shared, key, created).await?;
             return Ok(self.turned_away(self.is_unsure(), first));
         }
-        let way = &line.entries[line::in_the_way(&before, claim.mode)];
+        let way = &line.entries[admission::blockers(&before, claim.mode)];
         self.goes_on_waiting(first, way.iter().map(|entry| entry.key.as_slice()))
     }
 
@@ -216,7 +217,7 @@ impl Line {
     }
 
     fn holders(&self) -> usize {
-        line::holders(&self.modes(self.entries.len()))
+        admission::holders(&self.modes(self.entries.len()))
     }
 
     /// Returns the readers that share the lock, or will at their next read.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
-use lockwright_core::{BreakHow, Broken, ErrorKind, Event, LockName, Reason, Result, Seen, Token};
+use lockwright_core::{
+    BreakMode, BreakTarget, Broken, ErrorKind, Event, LockName, Reason, Result, Token,
+};
 
 use crate::errors::{Effect, error};
 use crate::keeping;
@@ -19,13 +21,13 @@ const TRIES: usize = 10;
 pub(crate) async fn break_lock(
     shared: &Arc<Shared>,
     name: &LockName,
-    seen: Seen,
-    how: BreakHow,
+    seen: BreakTarget,
+    how: BreakMode,
     note: &str,
 ) -> Result<Broken> {
     let is_meant = |entry: &Entry| match seen {
-        Seen::Token(token) => entry.token() == Some(token),
-        Seen::Any => true,
+        BreakTarget::Token(token) => entry.token() == Some(token),
+        BreakTarget::Any => true,
     };
     let holders = shared.queue(name).await?.holders;
     let mut broken = Broken::NotHeld;
@@ -41,7 +43,7 @@ async fn break_one(
     shared: &Arc<Shared>,
     name: &LockName,
     seen: Entry,
-    how: BreakHow,
+    how: BreakMode,
     note: &str,
 ) -> Result<Broken> {
     let created = seen.created;
@@ -49,8 +51,8 @@ async fn break_one(
     for _ in 0..TRIES {
         let Some(entry) = found else { return Ok(Broken::NotHeld) };
         let broken = match how {
-            BreakHow::Now => free(shared, &entry, note).await?,
-            BreakHow::RunOut => let_run_out(shared, &entry, note).await?,
+            BreakMode::Now => free(shared, &entry, note).await?,
+            BreakMode::RunOut => let_run_out(shared, &entry, note).await?,
         };
         if let Some(broken) = broken {
             return Ok(broken);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, StatusResponse, Txn, TxnOp};
-use lockwright_core::kit::tls::is_local;
+use lockwright_core::backend_util::tls::is_local;
 use lockwright_core::{Error, ErrorKind, Finding, Result, Severity};
 use tokio::task::JoinSet;
 use tokio::time::timeout;

@@ -12,7 +12,7 @@
 //! Lockwright, whatever the prefix. Its only other slashes are the prefix's. So a queue of Go's that contains it also
 //! contains keys of locks, unless a client locks a name made of this very token.
 
-use lockwright_core::kit::{line, percent};
+use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Keys {
 
     pub(crate) fn own(&self, claim: &Claim, lease: i64) -> Vec<u8> {
         let mut key = self.exclusive(&claim.name, lease);
-        if let Some(mark) = line::mark(claim.mode) {
+        if let Some(mark) = admission::mark(claim.mode) {
             key.extend(format!(".{mark}.{}", claim.token).into_bytes());
         }
         key
@@ -85,7 +85,7 @@ pub(crate) fn mode(key: &[u8]) -> Mode {
         let (_, last) = std::str::from_utf8(key).ok()?.rsplit_once('/')?;
         let (lease, signature) = last.split_once('.')?;
         i64::from_str_radix(lease, 16).ok()?;
-        line::signed(signature)
+        admission::signed(signature)
     };
     signed().map_or(Mode::Exclusive, |(mode, _)| mode)
 }

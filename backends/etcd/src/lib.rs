@@ -105,9 +105,9 @@ mod watching;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::kit::{Over, Roster};
+use lockwright_core::backend_util::{ClaimRegistry, EndedClaims};
 use lockwright_core::{
-    Clock, Error, Fault, Faults, Fencing, Modes, Order, Profile, Reach, Result, WakeUp,
+    Clock, Error, Fault, Faults, Fencing, Modes, Order, Profile, Result, Scope, WakeUp,
 };
 use tokio::sync::watch;
 
@@ -170,8 +170,8 @@ impl Config {
         let (sender, alive) = watch::channel(());
         let shared = Arc::new(Shared {
             members,
-            roster: Roster::new(clock.clone()),
-            over: Over::new(clock.clone()),
+            roster: ClaimRegistry::new(clock.clone()),
+            over: EndedClaims::new(clock.clone()),
             clock,
             leases: Pool::default(),
             watching: Watching::default(),
@@ -193,7 +193,7 @@ impl Config {
 pub fn profile() -> Profile {
     let mut profile = Profile::new("etcd");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
-    profile.reach = Reach::Network;
+    profile.scope = Scope::Network;
     profile.fencing = Fencing::Strict;
     profile.order = Order::Fifo;
     profile.wake_up = WakeUp::Push;

@@ -4,7 +4,7 @@
 //! possible, and in pages.
 
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
-use lockwright_core::kit::line;
+use lockwright_core::backend_util::admission;
 use lockwright_core::{LockName, Mode, Result, Token};
 
 use crate::errors::{Effect, is_compacted, is_too_large};
@@ -77,7 +77,7 @@ impl Shared {
         let (found, revision) = self.all(queue, 0, true).await?;
         let places: Vec<_> = found.iter().map(Standing::of).collect();
         let modes: Vec<Mode> = places.iter().map(|place| keys::mode(&place.key)).collect();
-        let holders = match (places.as_slice(), line::holders(&modes)) {
+        let holders = match (places.as_slice(), admission::holders(&modes)) {
             ([], _) => Vec::new(),
             ([Standing { key, .. }, ..], 0 | 1) => {
                 let at = GetOptions::new().with_revision(revision);

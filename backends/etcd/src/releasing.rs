@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
-use lockwright_core::{Claim, Ended, ErrorKind, LockName, Reason, Result, Settle, Token};
+use lockwright_core::{
+    Claim, ErrorKind, LockName, Reason, ReleaseMode, ReleaseOutcome, Result, Token,
+};
 
 use crate::errors::{Effect, error, is_for_space};
 use crate::members::Trouble;
@@ -16,10 +18,14 @@ use crate::value::{Entry, Epitaph};
 /// How often a changing key is read again.
 const TRIES: usize = 5;
 
-pub(crate) async fn release(shared: &Arc<Shared>, claim: &Claim, settle: Settle) -> Result<Ended> {
+pub(crate) async fn release(
+    shared: &Arc<Shared>,
+    claim: &Claim,
+    release_mode: ReleaseMode,
+) -> Result<ReleaseOutcome> {
     let place = shared.roster.place(claim);
-    let is_unsure =
-        settle == Settle::Unanswered || place.as_ref().is_some_and(|place| place.is_unsure);
+    let is_unsure = release_mode == ReleaseMode::Reconcile
+        || place.as_ref().is_some_and(|place| place.is_unsure);
     if is_unsure {
         // Requests that arrive from now on are late.
         shared.over.set(claim, Reason::Gone);
@@ -36,14 +42,14 @@ pub(crate) async fn release(shared: &Arc<Shared>, claim: &Claim, settle: Settle)
         match place.created {
             Some(created) => {
                 let ended = delete(shared, &place.key, created).await?;
-                if ended == Ended::NotHeld {
+                if ended == ReleaseOutcome::NotHeld {
                     // Breaking the hold may have left a tombstone.
                     place.lease.bears_tombstone(shared.clock.now());
                 }
                 ended
             }
             // The server certainly refused to put it.
-            None => Ended::NotHeld,
+            None => ReleaseOutcome::NotHeld,
         }
     };
     shared.forget(claim);
@@ -75,24 +81,24 @@ pub(crate) async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Plac
 }
 
 /// Deletes a key with this creation revision.
-pub(crate) async fn delete(shared: &Shared, key: &[u8], created: i64) -> Result<Ended> {
+pub(crate) async fn delete(shared: &Shared, key: &[u8], created: i64) -> Result<ReleaseOutcome> {
     let is_there = Compare::create_revision(key, CompareOp::Equal, created);
     let txn = Txn::new().when([is_there]).and_then([TxnOp::delete(key, None)]);
     let answered = shared.transact(txn, Effect::Changes, None).await.map_err(Trouble::error)?;
     // An earlier copy of the request may have deleted it.
     let is_done = answered.succeeded || answered.was_unsure;
-    Ok(if is_done { Ended::Released } else { Ended::NotHeld })
+    Ok(if is_done { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
 }
 
-async fn by_token(shared: &Shared, name: &LockName, token: Token) -> Result<Ended> {
+async fn by_token(shared: &Shared, name: &LockName, token: Token) -> Result<ReleaseOutcome> {
     match shared.locate(name, token).await? {
         Some(entry) => delete(shared, &entry.key, entry.created).await,
-        None => Ok(Ended::NotHeld),
+        None => Ok(ReleaseOutcome::NotHeld),
     }
 }
 
 /// Deletes the key of a claim, and puts the token's tombstone in the same transaction.
-pub(crate) async fn bury(shared: &Shared, claim: &Claim, place: &Place) -> Result<Ended> {
+pub(crate) async fn bury(shared: &Shared, claim: &Claim, place: &Place) -> Result<ReleaseOutcome> {
     match bury_on_its_lease(shared, claim.token, place).await {
         // Everything on the lease has gone for good. But the key of a broken hold may have been moved to another lease.
         Err(Trouble::NoLease) => by_token(shared, &claim.name, claim.token).await,
@@ -101,7 +107,11 @@ pub(crate) async fn bury(shared: &Shared, claim: &Claim, place: &Place) -> Resul
 }
 
 /// The same if the lease still exists.
-async fn bury_on_its_lease(shared: &Shared, token: Token, place: &Place) -> Result<Ended, Trouble> {
+async fn bury_on_its_lease(
+    shared: &Shared,
+    token: Token,
+    place: &Place,
+) -> Result<ReleaseOutcome, Trouble> {
     // The lease soon accepts no new claims, so that it ends together with its tombstones.
     place.lease.bears_tombstone(shared.clock.now());
     let mut created = place.created;
@@ -133,12 +143,12 @@ async fn bury_on_its_lease(shared: &Shared, token: Token, place: &Place) -> Resu
         };
         if answered.succeeded {
             let was_there = created.is_some() || answered.was_unsure;
-            return Ok(if was_there { Ended::Released } else { Ended::NotHeld });
+            return Ok(if was_there { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld });
         }
         let found = answered.found.first().and_then(Found::first);
         match found.filter(|entry| entry.token() == Some(token)) {
             Some(Entry { created: later, .. }) => created = Some(later),
-            None => return Ok(Ended::NotHeld),
+            None => return Ok(ReleaseOutcome::NotHeld),
         }
     }
     Err(Trouble::Failed(error(

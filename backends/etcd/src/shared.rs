@@ -7,9 +7,9 @@ use etcd_client::{
     GetOptions, KeyValue, LeaseGrantOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
     TxnResponse,
 };
-use lockwright_core::kit::{Over, Roster};
+use lockwright_core::backend_util::{ClaimRegistry, EndedClaims};
 use lockwright_core::{
-    BootInstant, Claim, Clock, ErrorKind, Event, LockName, Reason, Result, Token, Upkeep,
+    BootInstant, Claim, Clock, ErrorKind, Event, LockName, Reason, RenewalMode, Result, Token,
 };
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -31,8 +31,8 @@ pub(crate) struct Shared {
     pub(crate) members: Arc<Members>,
     pub(crate) clock: Clock,
     pub(crate) leases: Pool,
-    pub(crate) roster: Roster<Place>,
-    pub(crate) over: Over,
+    pub(crate) roster: ClaimRegistry<Place>,
+    pub(crate) over: EndedClaims,
     pub(crate) watching: Watching,
     pub(crate) revisions: Revisions,
     /// Closed when the backend is dropped, which ends its tasks.
@@ -145,7 +145,7 @@ impl Shared {
     /// Reserves a lease that is valid for most of its TTL.
     pub(crate) async fn seat<'a>(self: &Arc<Self>, claim: &'a Claim) -> Result<Seat<'a>> {
         let seat = |lease| Seat { lease, claim, clock: self.clock.clone(), is_taken: false };
-        let (seconds, is_fixed) = (seconds(claim.ttl), claim.upkeep == Upkeep::Fixed);
+        let (seconds, is_fixed) = (seconds(claim.ttl), claim.renewal_mode == RenewalMode::Off);
         if is_fixed {
             let limit = self.members.limit(claim.ttl);
             let lease = self.ask_for_lease(seconds, limit).await?;

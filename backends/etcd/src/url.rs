@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lockwright_core::kit::percent;
+use lockwright_core::backend_util::percent;
 use lockwright_core::redact;
 
 use crate::keys::Keys;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lockwright_core::kit::line::Reader;
-use lockwright_core::{Claim, Fence, Holder, Identity, Mode, Token, Upkeep};
+use lockwright_core::backend_util::admission::Reader;
+use lockwright_core::{Claim, Fence, Holder, Identity, Mode, RenewalMode, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::keys;
@@ -34,7 +34,7 @@ impl Value {
         Self {
             token: claim.token,
             identity: Some(Arc::clone(&claim.identity)),
-            fixed: claim.upkeep == Upkeep::Fixed,
+            fixed: claim.renewal_mode == RenewalMode::Off,
             broken: None,
             moved: false,
             taken: None,

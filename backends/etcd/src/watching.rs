@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{EventType, WatchFilterType, WatchOptions, WatchResponse};
-use lockwright_core::kit::Audience;
+use lockwright_core::backend_util::Subscribers;
 use lockwright_core::{Event, LockName, Reason, Token};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -30,7 +30,7 @@ const REASON_WITHIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(crate) struct Watching {
-    pub(crate) audience: Audience,
+    pub(crate) audience: Subscribers,
     state: Mutex<State>,
     is_started: AtomicBool,
     stands: watch::Sender<bool>,
@@ -83,7 +83,7 @@ impl Drop for Asking<'_> {
 impl Default for Watching {
     fn default() -> Self {
         Self {
-            audience: Audience::new(SLOW_POLL),
+            audience: Subscribers::new(SLOW_POLL),
             state: Mutex::default(),
             is_started: AtomicBool::new(false),
             stands: watch::Sender::new(false),

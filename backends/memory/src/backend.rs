@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Event, Events,
-    Finding, Inspection, LockName, Page, Profile, Reason, Renew, Renewal, Result, Seen, Settle,
-    Token, Wait, async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, DistributedLock, Event,
+    Events, Finding, Inspection, LockName, Page, Profile, Reason, ReleaseMode, ReleaseOutcome,
+    Renew, Renewal, Result, Token, Wait, async_trait,
 };
 
 use crate::store::Store;
@@ -59,7 +59,7 @@ impl Memory {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer_acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    fn answer_acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let queue_for: Option<Duration> = match wait {
             Wait::No => None,
             Wait::Until(_) => Some(self.0.profile.slow_poll * PATIENCE),
@@ -75,10 +75,10 @@ impl Memory {
         Ok(done.answer)
     }
 
-    fn answer_release(&self, claim: &Claim, settle: Settle) -> Ended {
+    fn answer_release(&self, claim: &Claim, release_mode: ReleaseMode) -> ReleaseOutcome {
         let done = {
             let mut store = self.store();
-            store.release(claim, settle, self.0.clock.now())
+            store.release(claim, release_mode, self.0.clock.now())
         };
         if done.wake {
             self.tell(&[Event::Wake(claim.name.clone())]);
@@ -124,15 +124,15 @@ impl DistributedLock for Memory {
         self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).push((id, events));
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         self.answer_acquire(claim, wait)
     }
 
-    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<Attempt>> {
+    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<AcquireOutcome>> {
         Some(self.answer_acquire(claim, Wait::No))
     }
 
-    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let mut store = self.store();
         store.swap(from, to, self.0.clock.now())
     }
@@ -143,12 +143,16 @@ impl DistributedLock for Memory {
         Ok(holds.iter().map(|hold| store.renew(hold, now)).collect())
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        Ok(self.answer_release(claim, settle))
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        Ok(self.answer_release(claim, release_mode))
     }
 
-    fn release_at_once(&self, claim: &Claim, settle: Settle) -> Option<Result<Ended>> {
-        Some(Ok(self.answer_release(claim, settle)))
+    fn release_at_once(
+        &self,
+        claim: &Claim,
+        release_mode: ReleaseMode,
+    ) -> Option<Result<ReleaseOutcome>> {
+        Some(Ok(self.answer_release(claim, release_mode)))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -163,8 +167,8 @@ impl DistributedLock for Memory {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {

@@ -23,7 +23,7 @@ mod tombstones;
 
 use std::time::Duration;
 
-use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Reach, WakeUp};
+use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Scope, WakeUp};
 
 pub use backend::Memory;
 
@@ -31,7 +31,7 @@ pub use backend::Memory;
 pub fn profile() -> Profile {
     let mut profile = Profile::new("memory");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
-    profile.reach = Reach::Process;
+    profile.scope = Scope::Process;
     profile.fencing = Fencing::Strict;
     profile.order = Order::Fifo;
     profile.wake_up = WakeUp::Push;

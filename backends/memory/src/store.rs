@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use hashbrown::hash_map::EntryRef;
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, Broken, Busy, Claim, Cursor, Ended, Error, Fence, Inspection,
-    LockName, Mode, NameMap, Page, Reason, Renew, Renewal, RenewalOutcome, Result, Seen, Settle,
-    Token,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Busy, Claim, Cursor, Error, Fence,
+    Inspection, LockName, Mode, NameMap, Page, Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal,
+    RenewalOutcome, Result, Token,
 };
 
 use crate::row::{Held, Row};
@@ -37,7 +37,7 @@ impl Store {
         claim: &Claim,
         queue_for: Option<Duration>,
         now: BootInstant,
-    ) -> Result<Done<Attempt>> {
+    ) -> Result<Done<AcquireOutcome>> {
         self.tombstones.refuse(claim.token, now)?;
         let row = self.names.entry_ref(&claim.name).or_default();
         row.expire(now);
@@ -45,7 +45,7 @@ impl Store {
         if let Some(hold) = row.held_by(claim.token) {
             let mut granted = hold.repeated(claim.ttl, now);
             granted.waiters = waiters;
-            return Ok(Done { answer: Attempt::Granted(granted), wake: false });
+            return Ok(Done { answer: AcquireOutcome::Granted(granted), wake: false });
         }
         if let Some(present) = row.other_kind(claim.mode) {
             return Err(Error::other_kind(present, claim.mode));
@@ -74,7 +74,7 @@ impl Store {
             row.add(hold);
             // The next waiter may be admitted too, and may have asked before its turn.
             let wake = has_waited && row.lets_next_in();
-            return Ok(Done { answer: Attempt::Granted(granted), wake });
+            return Ok(Done { answer: AcquireOutcome::Granted(granted), wake });
         }
         let queued = queue_for.is_some();
         if let Some(patience) = queue_for {
@@ -88,18 +88,23 @@ impl Store {
             holder: row.holds().next().map(|hold| Box::new(hold.shown(now))),
             queued,
         };
-        Ok(Done { answer: Attempt::Busy(busy), wake: false })
+        Ok(Done { answer: AcquireOutcome::Busy(busy), wake: false })
     }
 
     /// Transfers the hold of a token to another token.
-    pub(crate) fn swap(&mut self, from: Token, to: &Claim, now: BootInstant) -> Result<Attempt> {
+    pub(crate) fn swap(
+        &mut self,
+        from: Token,
+        to: &Claim,
+        now: BootInstant,
+    ) -> Result<AcquireOutcome> {
         self.tombstones.refuse(to.token, now)?;
-        let not_held = Ok(Attempt::Busy(Busy::default()));
+        let not_held = Ok(AcquireOutcome::Busy(Busy::default()));
         let Some(row) = self.names.get_mut(&to.name) else { return not_held };
         row.expire(now);
         // A repeat whose first answer was lost.
         if let Some(hold) = row.held_by(to.token) {
-            return Ok(Attempt::Granted(hold.repeated(to.ttl, now)));
+            return Ok(AcquireOutcome::Granted(hold.repeated(to.ttl, now)));
         }
         let Some(hold) = row.held_by(from) else { return not_held };
         if hold.broken.is_some() || hold.mode != to.mode {
@@ -116,7 +121,7 @@ impl Store {
         let granted = hold.granted();
         // A late duplicate of the first acquire must not find the name free later.
         self.tombstones.insert(from, now);
-        Ok(Attempt::Granted(granted))
+        Ok(AcquireOutcome::Granted(granted))
     }
 
     pub(crate) fn renew(&mut self, renew: &Renew<'_>, now: BootInstant) -> Renewal {
@@ -140,13 +145,13 @@ impl Store {
     pub(crate) fn release(
         &mut self,
         claim: &Claim,
-        settle: Settle,
+        release_mode: ReleaseMode,
         now: BootInstant,
-    ) -> Done<Ended> {
-        if settle == Settle::Unanswered {
+    ) -> Done<ReleaseOutcome> {
+        if release_mode == ReleaseMode::Reconcile {
             self.tombstones.insert(claim.token, now);
         }
-        let not_held = Done { answer: Ended::NotHeld, wake: false };
+        let not_held = Done { answer: ReleaseOutcome::NotHeld, wake: false };
         let EntryRef::Occupied(mut entry) = self.names.entry_ref(&claim.name) else {
             return not_held;
         };
@@ -158,7 +163,7 @@ impl Store {
         if row.is_idle() {
             entry.remove();
         }
-        let answer = if held || left { Ended::Released } else { Ended::NotHeld };
+        let answer = if held || left { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld };
         Done { answer, wake }
     }
 
@@ -197,8 +202,8 @@ impl Store {
     pub(crate) fn break_lock(
         &mut self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         note: &str,
         now: BootInstant,
     ) -> Done<(Broken, Vec<Token>)> {
@@ -206,20 +211,20 @@ impl Store {
         let Some(row) = self.names.get_mut(name) else { return nothing() };
         row.expire(now);
         let is_meant = |hold: &Held| match seen {
-            Seen::Token(token) => token == hold.token,
-            Seen::Any => true,
+            BreakTarget::Token(token) => token == hold.token,
+            BreakTarget::Any => true,
         };
         let meant = || row.holds().filter(|hold| is_meant(hold));
         let Some(left) = meant().map(|hold| hold.left(now)).max() else { return nothing() };
         let tokens: Vec<Token> = meant().map(|hold| hold.token).collect();
         match how {
-            BreakHow::RunOut => {
+            BreakMode::RunOut => {
                 for hold in row.holds_mut().filter(|hold| is_meant(hold)) {
                     hold.broken.get_or_insert_with(|| note.into());
                 }
                 Done { answer: (Broken::RunsOut(left), tokens), wake: false }
             }
-            BreakHow::Now => {
+            BreakMode::Now => {
                 for token in &tokens {
                     row.remove(*token);
                     // A repeat of its acquire may still be in flight.

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Busy, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind,
-    Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, Result,
-    Seen, Settle, Token, Wait, async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Busy, Claim, Cursor, DistributedLock, Error,
+    ErrorKind, Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, ReleaseMode,
+    ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait,
 };
 use redis::Value;
 
@@ -30,12 +30,12 @@ impl DistributedLock for Redis {
         self.servers.wakeups().audience().attach(events);
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let attempt = self.counted(claim, self.attempt(claim, wait)).await;
         attempt.map_err(|error| self.named(error).with_name(&claim.name))
     }
 
-    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let attempt = self.counted(to, self.take_over(from, to)).await;
         attempt.map_err(|error| self.named(error).with_name(&to.name))
     }
@@ -44,8 +44,8 @@ impl DistributedLock for Redis {
         self.servers.renew(holds).await.map_err(|error| self.named(error))
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        let ended = self.end(claim, settle).await;
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        let ended = self.end(claim, release_mode).await;
         if ended.is_ok() {
             // A released token is never acquired again.
             self.given_up.settled(claim.token);
@@ -69,8 +69,8 @@ impl DistributedLock for Redis {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {
@@ -85,7 +85,7 @@ impl DistributedLock for Redis {
 }
 
 impl Redis {
-    async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let keys = self.keys(&claim.name)?;
         let wakeups = self.servers.wakeups();
         let sent = wakeups.offers().now();
@@ -118,9 +118,9 @@ impl Redis {
         match outcome? {
             Outcome::Granted(granted) | Outcome::Again(granted) => {
                 wakeups.offers().forget(claim.token);
-                Ok(Attempt::Granted(granted))
+                Ok(AcquireOutcome::Granted(granted))
             }
-            Outcome::Busy(busy) => Ok(Attempt::Busy(busy)),
+            Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
                 // With replicas a grant needs their acknowledgement. With a Cluster or Sentinel the offer may come from
                 // a different server and clock than the queueing.
@@ -130,14 +130,14 @@ impl Redis {
                 wakeups.offers().waits(claim, sent, micros, asks_again);
                 wakeups.audience().waits(&claim.name);
                 self.listen_for(&keys, &mut busy).await;
-                Ok(Attempt::Busy(busy))
+                Ok(AcquireOutcome::Busy(busy))
             }
             Outcome::Ended => Err(ended()),
             Outcome::Stranger => Err(odd_answer(Effect::Changes, "stranger")),
         }
     }
 
-    async fn take_over(&self, from: Token, to: &Claim) -> Result<Attempt> {
+    async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let keys = self.keys(&to.name)?;
         self.servers.wakeups().tracked().forget(&keys.lock, from);
         let old = from.to_string();
@@ -151,8 +151,10 @@ impl Redis {
         let scripted = scripted.map(String::as_str);
         let answer = self.servers.run(&scripts::SWAP, &scripted, &arguments, limited(to)).await?;
         match asking::outcome(answer, &keys, to.mode)? {
-            Outcome::Granted(granted) | Outcome::Again(granted) => Ok(Attempt::Granted(granted)),
-            Outcome::Busy(busy) | Outcome::Queued(busy, _) => Ok(Attempt::Busy(busy)),
+            Outcome::Granted(granted) | Outcome::Again(granted) => {
+                Ok(AcquireOutcome::Granted(granted))
+            }
+            Outcome::Busy(busy) | Outcome::Queued(busy, _) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Ended => Err(ended()),
             Outcome::Stranger => Err(odd_answer(Effect::Changes, "stranger")),
         }
@@ -173,8 +175,8 @@ impl Redis {
     async fn counted(
         &self,
         claim: &Claim,
-        asking: impl Future<Output = Result<Attempt>>,
-    ) -> Result<Attempt> {
+        asking: impl Future<Output = Result<AcquireOutcome>>,
+    ) -> Result<AcquireOutcome> {
         if self.given_up.has(claim.token) {
             return Err(ended());
         }
@@ -187,18 +189,18 @@ impl Redis {
     async fn give_back(&self, claim: &Claim, cause: Error) -> Error {
         // Until the release is answered; permanently if it isn't, or if the caller is cancelled.
         self.given_up.begin(claim.token);
-        let Ok(ended) = self.end(claim, Settle::Answered).await else { return cause };
+        let Ok(ended) = self.end(claim, ReleaseMode::Plain).await else { return cause };
         self.given_up.settled(claim.token);
         match ended {
-            Ended::Released => replicas::given_back(&cause),
+            ReleaseOutcome::Released => replicas::given_back(&cause),
             // It was held a moment ago, so another server may have answered.
-            Ended::NotHeld => cause,
+            ReleaseOutcome::NotHeld => cause,
         }
     }
 
-    async fn end(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+    async fn end(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let keys = self.keys(&claim.name)?;
-        let tombstone = buried_for(claim, settle);
+        let tombstone = buried_for(claim, release_mode);
         self.servers.wakeups().tracked().forget(&keys.lock, claim.token);
         self.servers.wakeups().offers().forget(claim.token);
         let (ended, token) = (keys.ended(claim.token), claim.token.to_string());
@@ -224,27 +226,32 @@ impl Redis {
             }
         };
         match answer {
-            Value::Int(1) => Ok(Ended::Released),
-            Value::Int(0) => Ok(Ended::NotHeld),
+            Value::Int(1) => Ok(ReleaseOutcome::Released),
+            Value::Int(0) => Ok(ReleaseOutcome::NotHeld),
             Value::Int(life @ 2..) => {
                 let life = Duration::from_millis(life.unsigned_abs());
                 offers::look_after(&self.servers, &claim.name, life);
-                Ok(Ended::Released)
+                Ok(ReleaseOutcome::Released)
             }
             other => Err(odd_answer(Effect::Changes, other)),
         }
     }
 
-    pub(crate) async fn withdraw(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+    pub(crate) async fn withdraw(
+        &self,
+        claim: &Claim,
+        release_mode: ReleaseMode,
+    ) -> Result<ReleaseOutcome> {
         let keys = self.keys(&claim.name)?;
         let (ended, token) = (keys.ended(claim.token), claim.token.to_string());
-        let (buried, released) = (buried_for(claim, settle).to_string(), self.servers.wakeups());
+        let (buried, released) =
+            (buried_for(claim, release_mode).to_string(), self.servers.wakeups());
         let scripted = [&keys.lock, &keys.hold, &ended].map(String::as_str);
         let arguments = [&token, &buried, released.released(), claim.name.as_str()];
         let answer = self.servers.run(&scripts::WITHDRAW, &scripted, &arguments, limited(claim));
         match answer.await.map_err(|error| error.with_name(&claim.name))? {
-            Value::Int(1) => Ok(Ended::Released),
-            Value::Int(0) => Ok(Ended::NotHeld),
+            Value::Int(1) => Ok(ReleaseOutcome::Released),
+            Value::Int(0) => Ok(ReleaseOutcome::NotHeld),
             other => Err(odd_answer(Effect::Changes, other)),
         }
     }
@@ -252,11 +259,11 @@ impl Redis {
     async fn break_it(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         note: &str,
     ) -> Result<Broken> {
-        if seen != Seen::Any {
+        if seen != BreakTarget::Any {
             return self.break_one(name, seen, how, note).await;
         }
         let holders = self.inspect(name).await?.holders;
@@ -265,7 +272,7 @@ impl Redis {
         }
         let mut broken = Broken::NotHeld;
         for token in holders.iter().filter_map(|holder| holder.token) {
-            broken = broken.and(self.break_one(name, Seen::Token(token), how, note).await?);
+            broken = broken.and(self.break_one(name, BreakTarget::Token(token), how, note).await?);
         }
         Ok(broken)
     }
@@ -273,16 +280,16 @@ impl Redis {
     async fn break_one(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         note: &str,
     ) -> Result<Broken> {
         let keys = self.keys(name)?;
         for _ in 0..BREAK_TRIES {
             // The tombstone's key needs a token.
             let token = match seen {
-                Seen::Token(token) => Some(token),
-                Seen::Any => match self.inspect(name).await?.holders.first() {
+                BreakTarget::Token(token) => Some(token),
+                BreakTarget::Any => match self.inspect(name).await?.holders.first() {
                     Some(holder) => holder.token,
                     None => return Ok(Broken::NotHeld),
                 },
@@ -303,8 +310,8 @@ impl Redis {
                     ],
                     &[
                         &token.map_or_else(String::new, |token| token.to_string()),
-                        if seen == Seen::Any { "1" } else { "0" },
-                        if how == BreakHow::Now { "now" } else { "run-out" },
+                        if seen == BreakTarget::Any { "1" } else { "0" },
+                        if how == BreakMode::Now { "now" } else { "run-out" },
                         note,
                         &millis_rounded_up(TOMBSTONE).to_string(),
                         self.servers.wakeups().released(),
@@ -345,10 +352,10 @@ impl Redis {
 }
 
 /// Returns milliseconds; 0 means no tombstone.
-fn buried_for(claim: &Claim, settle: Settle) -> u128 {
-    match settle {
-        Settle::Answered => 0,
-        Settle::Unanswered => millis_rounded_up(claim.ttl.max(TOMBSTONE)),
+fn buried_for(claim: &Claim, release_mode: ReleaseMode) -> u128 {
+    match release_mode {
+        ReleaseMode::Plain => 0,
+        ReleaseMode::Reconcile => millis_rounded_up(claim.ttl.max(TOMBSTONE)),
     }
 }
 

@@ -143,7 +143,7 @@ mod wakeup;
 
 use std::time::Duration;
 
-use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Reach, Result, WakeUp};
+use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Result, Scope, WakeUp};
 
 pub use config::Config;
 pub use redis;
@@ -241,7 +241,7 @@ pub fn cluster_profile() -> Profile {
 
 fn profile_of(backend: &'static str, keeps_every_write: bool) -> Profile {
     let mut profile = Profile::new(backend);
-    profile.reach = Reach::Network;
+    profile.scope = Scope::Network;
     profile.fencing = Fencing::Clocked;
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
     profile.order = Order::Fifo;

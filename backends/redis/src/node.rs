@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, ErrorKind, Events, Fence, Finding,
-    Granted, Inspection, LockName, Mode, Page, Renew, RenewalOutcome, Result, Seen, Settle, Token,
+    BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, ErrorKind, Events, Fence,
+    Finding, Granted, Inspection, LockName, Mode, Page, ReleaseMode, ReleaseOutcome, Renew,
+    RenewalOutcome, Result, Token,
 };
 use redis::FromRedisValue;
 
@@ -345,8 +346,12 @@ impl Node {
     ///
     /// # Cancel safety
     /// The request may still take effect.
-    pub async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        self.redis.withdraw(claim, settle).await
+    pub async fn release(
+        &self,
+        claim: &Claim,
+        release_mode: ReleaseMode,
+    ) -> Result<ReleaseOutcome> {
+        self.redis.withdraw(claim, release_mode).await
     }
 
     /// Returns the holder of `name` on this node.
@@ -377,8 +382,8 @@ impl Node {
     pub async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {

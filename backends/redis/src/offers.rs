@@ -23,7 +23,9 @@ use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, Claim, Clock, Event, Fence, Granted, LockName, Token, Upkeep};
+use lockwright_core::{
+    BootInstant, Claim, Clock, Event, Fence, Granted, LockName, RenewalMode, Token,
+};
 use tokio::time::{Instant, sleep_until};
 
 use crate::errors::Effect;
@@ -109,7 +111,7 @@ impl Offers {
     /// Registers a queued claim. With `ask_again` an offer isn't a hold yet.
     pub(crate) fn waits(&self, claim: &Claim, sent: BootInstant, micros: u64, ask_again: bool) {
         // A fixed hold must begin with its full TTL.
-        let ask_again = ask_again || claim.upkeep == Upkeep::Fixed;
+        let ask_again = ask_again || claim.renewal_mode == RenewalMode::Off;
         let mut waiting = self.waiting();
         let known = waiting.get(&claim.token);
         let (told, asks_at) = known.map_or((None, None), |known| (known.told, known.asks_at));
@@ -244,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    fn claim(upkeep: Upkeep) -> Claim {
+    fn claim(renewal_mode: RenewalMode) -> Claim {
         Claim {
             name: LockName::new("a").unwrap(),
             mode: Mode::Exclusive,
@@ -252,7 +254,7 @@ mod tests {
             identity: Arc::new(Identity::of_this_process(None)),
             ttl: Duration::from_secs(30),
             fences: 1,
-            upkeep,
+            renewal_mode,
         }
     }
 
@@ -266,7 +268,7 @@ mod tests {
     #[test]
     fn a_hold_that_was_handed_over_begins_before_the_offer() {
         let offers = Offers::default();
-        let claim = claim(Upkeep::Renewed);
+        let claim = claim(RenewalMode::Auto);
         let sent = offers.now() - Duration::from_secs(100);
         offers.waits(&claim, sent, 5_000_000, false);
         let granted = told(&offers, &claim, 15_000_000);
@@ -289,7 +291,7 @@ mod tests {
     #[test]
     fn waiter_behind_offers_asks_once_after_the_last_of_them() {
         let offers = Offers::default();
-        let claim = claim(Upkeep::Renewed);
+        let claim = claim(RenewalMode::Auto);
         let behind = |life: u64| offers.receive_behind(&format!("behind {} {life}", claim.token));
         assert_eq!(behind(0), None, "it isn't waiting");
         offers.asks(claim.token);
@@ -308,9 +310,9 @@ mod tests {
     #[test]
     fn what_can_not_be_taken_as_it_is_is_asked_for_again() {
         let offers = Offers::default();
-        let (early, fixed) = (claim(Upkeep::Renewed), claim(Upkeep::Fixed));
+        let (early, fixed) = (claim(RenewalMode::Auto), claim(RenewalMode::Off));
         offers.asks(early.token);
-        let replicated = claim(Upkeep::Renewed);
+        let replicated = claim(RenewalMode::Auto);
         offers.waits(&fixed, offers.now(), 1, false);
         offers.waits(&replicated, offers.now(), 1, true);
         for claim in [&early, &fixed, &replicated] {
@@ -318,13 +320,13 @@ mod tests {
         }
         // In a Cluster each connection delivers the offer.
         assert_eq!(offers.receive(&format!("{} 7 1 2 2000", replicated.token)), None);
-        let requeued = claim(Upkeep::Renewed);
+        let requeued = claim(RenewalMode::Auto);
         offers.waits(&requeued, offers.now(), 3, false);
         assert_eq!(told(&offers, &requeued, 2).valid, Some(Duration::ZERO), "it lapsed");
         for odd in ["", "x", &format!("{} 1", early.token)] {
             assert_eq!(offers.receive(odd), None);
         }
-        let withdrawn = claim(Upkeep::Renewed);
+        let withdrawn = claim(RenewalMode::Auto);
         for queued in [false, true] {
             offers.asks(withdrawn.token);
             if queued {

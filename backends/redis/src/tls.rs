@@ -2,10 +2,10 @@
 
 use lockwright_core::ErrorKind;
 #[cfg(not(feature = "tls"))]
-use lockwright_core::kit::tls::not_in_this_build;
+use lockwright_core::backend_util::tls::not_in_this_build;
 #[cfg(feature = "tls")]
-use lockwright_core::kit::tls::pem;
-use lockwright_core::kit::tls::{self, Files, Refusal};
+use lockwright_core::backend_util::tls::pem;
+use lockwright_core::backend_util::tls::{self, Files, Refusal};
 use redis::ConnectionInfo;
 #[cfg(feature = "tls")]
 use redis::{ClientTlsConfig, ConnectionAddr, TlsCertificates};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
-use lockwright_core::kit::tls::Files;
+use lockwright_core::backend_util::tls::Files;
 use lockwright_core::{duration, redact};
 use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 

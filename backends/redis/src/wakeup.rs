@@ -14,7 +14,7 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use lockwright_core::kit::Audience;
+use lockwright_core::backend_util::Subscribers;
 use lockwright_core::{Event, LockName, Reason, Token};
 use redis::{FromRedisValue, Value};
 use tokio::runtime::Handle;
@@ -33,7 +33,7 @@ pub(crate) struct Wakeups {
     key_prefix: String,
     released: String,
     broken: String,
-    audience: Audience,
+    audience: Subscribers,
     tracked: Tracked,
     offers: Offers,
     slots: OnceLock<Arc<Current>>,
@@ -47,7 +47,7 @@ impl Wakeups {
             key_prefix: config.key_prefix.clone(),
             released: format!("lockwright:released:{scope}"),
             broken: format!("lockwright:broken:{scope}"),
-            audience: Audience::new(SLOW_POLL),
+            audience: Subscribers::new(SLOW_POLL),
             tracked: Tracked::default(),
             offers: Offers::default(),
             slots: OnceLock::new(),
@@ -80,7 +80,7 @@ impl Wakeups {
         [&self.released, &self.broken, self.offers.channel()]
     }
 
-    pub(crate) fn audience(&self) -> &Audience {
+    pub(crate) fn audience(&self) -> &Subscribers {
         &self.audience
     }
 

@@ -1,9 +1,9 @@
 use std::sync::{Arc, Mutex};
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, Events, Finding,
-    Inspection, LockName, Mode, Page, Profile, Renew, Renewal, Result, Seen, Settle, Wait,
-    async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Error, Events,
+    Finding, Inspection, LockName, Mode, Page, Profile, ReleaseMode, ReleaseOutcome, Renew,
+    Renewal, Result, Wait, async_trait,
 };
 use tokio::runtime::Handle;
 
@@ -117,7 +117,7 @@ impl DistributedLock for Redlock {
         self.wakeups.attach(events);
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         self.check_claim(claim).map_err(|error| error.with_name(&claim.name))?;
         let attempt = round::acquire(&self.fleet, claim, wait != Wait::No).await;
         attempt.map_err(|error| error.with_name(&claim.name))
@@ -127,8 +127,8 @@ impl DistributedLock for Redlock {
         renewal::renew(&self.fleet, holds).await
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        let ended = ending::release(&self.fleet, claim, settle).await;
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        let ended = ending::release(&self.fleet, claim, release_mode).await;
         ended.map_err(|error| error.with_name(&claim.name))
     }
 
@@ -143,8 +143,8 @@ impl DistributedLock for Redlock {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {

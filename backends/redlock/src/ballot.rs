@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{Claim, Error, Fence, Settle};
+use lockwright_core::{Claim, Error, Fence, ReleaseMode};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
@@ -255,8 +255,8 @@ impl Ballot {
     async fn give_back(&self) -> bool {
         // This or an earlier request may still take effect.
         let in_doubt = self.note_is_on_its_way || self.track.in_doubt().contains(self.at);
-        let settle = if in_doubt { Settle::Unanswered } else { Settle::Answered };
-        let ended = self.fleet.give_back_at(self.at, &self.claim, settle, &self.track).await;
+        let release_mode = if in_doubt { ReleaseMode::Reconcile } else { ReleaseMode::Plain };
+        let ended = self.fleet.give_back_at(self.at, &self.claim, release_mode, &self.track).await;
         self.report(Report::GivenBack(ended.is_ok()));
         ended.is_ok()
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, Claim, Ended, Error, Result, Settle, Token};
+use lockwright_core::{BootInstant, Claim, Error, ReleaseMode, ReleaseOutcome, Result, Token};
 use tokio::time::{sleep, timeout};
 
 use crate::fleet::{Fleet, silent};
@@ -30,7 +30,7 @@ struct Owed {
 #[derive(Debug, Clone)]
 struct Debt {
     claim: Arc<Claim>,
-    settle: Settle,
+    release_mode: ReleaseMode,
     until: BootInstant,
     /// Keeps the token's lane closed: the release would revoke a new vote.
     track: Option<Arc<Track>>,
@@ -50,8 +50,8 @@ impl Owed {
     fn add(&mut self, debt: Debt) {
         if let Some(old) = self.releases.get_mut(&debt.claim.token) {
             old.until = old.until.max(debt.until);
-            if debt.settle == Settle::Unanswered {
-                old.settle = debt.settle;
+            if debt.release_mode == ReleaseMode::Reconcile {
+                old.release_mode = debt.release_mode;
             }
             old.track = debt.track.or(old.track.take());
             return;
@@ -75,11 +75,11 @@ impl Fleet {
         self: &Arc<Self>,
         at: usize,
         claim: &Arc<Claim>,
-        settle: Settle,
-    ) -> Result<Ended> {
-        let answer = self.send_release(at, claim, settle).await;
+        release_mode: ReleaseMode,
+    ) -> Result<ReleaseOutcome> {
+        let answer = self.send_release(at, claim, release_mode).await;
         if answer.as_ref().is_err_and(Error::is_transient) {
-            self.owe(at, claim, settle, None);
+            self.owe(at, claim, release_mode, None);
         }
         answer
     }
@@ -90,12 +90,12 @@ impl Fleet {
         self: &Arc<Self>,
         at: usize,
         claim: &Arc<Claim>,
-        settle: Settle,
+        release_mode: ReleaseMode,
         track: &Arc<Track>,
-    ) -> Result<Ended> {
-        let answer = self.send_release(at, claim, settle).await;
+    ) -> Result<ReleaseOutcome> {
+        let answer = self.send_release(at, claim, release_mode).await;
         if answer.as_ref().is_err_and(Error::is_transient) {
-            self.owe(at, claim, Settle::Unanswered, Some(Arc::clone(track)));
+            self.owe(at, claim, ReleaseMode::Reconcile, Some(Arc::clone(track)));
         }
         answer
     }
@@ -104,17 +104,17 @@ impl Fleet {
         self: &Arc<Self>,
         at: usize,
         claim: &Arc<Claim>,
-        settle: Settle,
+        release_mode: ReleaseMode,
         track: Option<Arc<Track>>,
     ) {
-        let longest = match settle {
-            Settle::Answered => claim.ttl,
+        let longest = match release_mode {
+            ReleaseMode::Plain => claim.ttl,
             // The hold may not have begun yet.
-            Settle::Unanswered => self.options.largest_ttl,
+            ReleaseMode::Reconcile => self.options.largest_ttl,
         };
         let until = self.now() + longest;
         let mut owed = self.debts.of(at);
-        owed.add(Debt { claim: Arc::clone(claim), settle, until, track });
+        owed.add(Debt { claim: Arc::clone(claim), release_mode, until, track });
         if !std::mem::replace(&mut owed.is_paid, true) {
             self.runtime.spawn(pay(Arc::clone(self), at));
         }
@@ -128,9 +128,14 @@ impl Fleet {
         }
     }
 
-    async fn send_release(&self, at: usize, claim: &Claim, settle: Settle) -> Result<Ended> {
+    async fn send_release(
+        &self,
+        at: usize,
+        claim: &Claim,
+        release_mode: ReleaseMode,
+    ) -> Result<ReleaseOutcome> {
         let limit = Self::longest_wait(claim.ttl);
-        let answer = timeout(limit, self.nodes[at].release(claim, settle)).await;
+        let answer = timeout(limit, self.nodes[at].release(claim, release_mode)).await;
         answer.unwrap_or_else(|_| Err(silent(limit)))
     }
 }
@@ -152,7 +157,7 @@ async fn pay(fleet: Arc<Fleet>, at: usize) {
                     }
                 }
             };
-            if let Err(error) = fleet.send_release(at, &debt.claim, debt.settle).await {
+            if let Err(error) = fleet.send_release(at, &debt.claim, debt.release_mode).await {
                 let address = fleet.address(at);
                 if error.is_transient() {
                     tracing::debug!(node = address, %error, "a release is still owed");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Claim, Ended, Error, ErrorKind, Result, Settle};
+use lockwright_core::{Claim, Error, ErrorKind, ReleaseMode, ReleaseOutcome, Result};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -13,7 +13,11 @@ use crate::fleet::Fleet;
 /// Limit on a caller's wait. The nodes' tasks continue.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-pub(crate) async fn release(fleet: &Arc<Fleet>, claim: &Claim, settle: Settle) -> Result<Ended> {
+pub(crate) async fn release(
+    fleet: &Arc<Fleet>,
+    claim: &Claim,
+    release_mode: ReleaseMode,
+) -> Result<ReleaseOutcome> {
     let begun = Instant::now();
     let node_timeout = fleet.options.patience(claim.ttl);
     // Releases aren't urgent.
@@ -23,10 +27,11 @@ pub(crate) async fn release(fleet: &Arc<Fleet>, claim: &Claim, settle: Settle) -
     let in_doubt = track.map(|track| track.end()).unwrap_or_default();
     let (tells, mut answers) = mpsc::unbounded_channel();
     for at in 0..fleet.nodes.len() {
-        let settle = if in_doubt.contains(at) { Settle::Unanswered } else { settle };
+        let release_mode =
+            if in_doubt.contains(at) { ReleaseMode::Reconcile } else { release_mode };
         let (fleet, claim, tells) = (Arc::clone(fleet), Arc::clone(&claim), tells.clone());
         fleet.runtime.clone().spawn(async move {
-            let answer = fleet.release_at(at, &claim, settle).await;
+            let answer = fleet.release_at(at, &claim, release_mode).await;
             let answer = answer.and_then(|ended| fleet.check_seat(at).map(|()| ended));
             let _ = tells.send((at, answer));
         });
@@ -60,10 +65,10 @@ struct Count {
 }
 
 impl Count {
-    fn add(&mut self, address: &str, answer: Result<Ended>) {
+    fn add(&mut self, address: &str, answer: Result<ReleaseOutcome>) {
         match answer {
-            Ok(Ended::Released) => self.released += 1,
-            Ok(Ended::NotHeld) => self.not_held += 1,
+            Ok(ReleaseOutcome::Released) => self.released += 1,
+            Ok(ReleaseOutcome::NotHeld) => self.not_held += 1,
             Err(error) => self.errors.push(address, error),
         }
     }
@@ -74,12 +79,12 @@ impl Count {
         self.released.max(self.not_held) >= fleet.quorum || answers == fleet.nodes.len()
     }
 
-    fn decided(&self, quorum: usize) -> Option<Ended> {
+    fn decided(&self, quorum: usize) -> Option<ReleaseOutcome> {
         // A hold on a minority was lost before.
         if self.not_held >= quorum {
-            Some(Ended::NotHeld)
+            Some(ReleaseOutcome::NotHeld)
         } else if self.released + self.not_held >= quorum {
-            Some(Ended::Released)
+            Some(ReleaseOutcome::Released)
         } else {
             None
         }

@@ -95,7 +95,7 @@ mod wakeup;
 
 use std::time::Duration;
 
-use lockwright_core::{Fault, Faults, Fencing, Order, Profile, Reach, WakeUp};
+use lockwright_core::{Fault, Faults, Fencing, Order, Profile, Scope, WakeUp};
 
 pub use backend::Redlock;
 pub use config::Config;
@@ -114,7 +114,7 @@ const SLOW_POLL: Duration = Duration::from_millis(500);
 /// Returns the guarantees with these options: only those that fault tests have shown.
 pub fn profile(options: &Options) -> Profile {
     let mut profile = Profile::new(PROFILE_NAME);
-    profile.reach = Reach::Network;
+    profile.scope = Scope::Network;
     profile.fencing = Fencing::Clocked;
     profile.order = Order::None;
     profile.wake_up = WakeUp::Push;

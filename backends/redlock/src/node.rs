@@ -20,8 +20,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Claim, Cursor, Ended, Events, Fence, Finding, Holder, Inspection, LockName,
-    Page, Renew, RenewalOutcome, Result, Seen, Settle, async_trait,
+    BreakMode, BreakTarget, Broken, Claim, Cursor, Events, Fence, Finding, Holder, Inspection,
+    LockName, Page, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result, async_trait,
 };
 
 pub use lockwright_redis::node::Certificate;
@@ -103,7 +103,7 @@ pub trait Node: Debug + Send + Sync + 'static {
     ) -> Result<Option<Vec<RenewalOutcome>>>;
 
     /// Ends a hold, or an attempt without a reply, with any certificate.
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended>;
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome>;
 
     /// Returns the holder of `name` on this node.
     async fn inspect(&self, name: &LockName) -> Result<Inspection>;
@@ -115,8 +115,8 @@ pub trait Node: Debug + Send + Sync + 'static {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken>;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Cursor, ErrorKind, Fence, Holder, Inspection, LockName, Page, Result, Seen,
-    Token,
+    BreakMode, BreakTarget, Broken, Cursor, ErrorKind, Fence, Holder, Inspection, LockName, Page,
+    Result, Token,
 };
 
 use crate::errors::{NodeErrors, error};
@@ -142,22 +142,22 @@ pub(crate) async fn list(fleet: &Arc<Fleet>, prefix: &str, from: Option<Cursor>)
 pub(crate) async fn break_lock(
     fleet: &Arc<Fleet>,
     name: &LockName,
-    seen: Seen,
-    how: BreakHow,
+    seen: BreakTarget,
+    how: BreakMode,
     by: &str,
     reason: &str,
 ) -> Result<Broken> {
     for _ in 0..BREAK_TRIES {
         let target = match seen {
-            Seen::Token(_) => seen,
+            BreakTarget::Token(_) => seen,
             // All nodes must break the same hold.
-            Seen::Any => match inspect(fleet, name).await?.holders.first() {
+            BreakTarget::Any => match inspect(fleet, name).await?.holders.first() {
                 None => return Ok(Broken::NotHeld),
-                Some(holder) => holder.token.map_or(Seen::Any, Seen::Token),
+                Some(holder) => holder.token.map_or(BreakTarget::Any, BreakTarget::Token),
             },
         };
         let broken = break_one(fleet, name, target, how, by, reason).await?;
-        if seen == Seen::Any && broken == Broken::NotHeld {
+        if seen == BreakTarget::Any && broken == Broken::NotHeld {
             continue;
         }
         return Ok(broken);
@@ -168,8 +168,8 @@ pub(crate) async fn break_lock(
 async fn break_one(
     fleet: &Arc<Fleet>,
     name: &LockName,
-    target: Seen,
-    how: BreakHow,
+    target: BreakTarget,
+    how: BreakMode,
     by: &str,
     reason: &str,
 ) -> Result<Broken> {

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Claim, Cursor, Ended, Events, Fence, Finding, Inspection, LockName, Page,
-    Renew, RenewalOutcome, Result, Seen, Settle, async_trait,
+    BreakMode, BreakTarget, Broken, Claim, Cursor, Events, Fence, Finding, Inspection, LockName,
+    Page, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result, async_trait,
 };
 use lockwright_redis::node as redis;
 
@@ -88,8 +88,8 @@ impl Node for RedisNode {
         self.node.renew(certificate, holds).await
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        self.node.release(claim, settle).await
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        self.node.release(claim, release_mode).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -103,8 +103,8 @@ impl Node for RedisNode {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {

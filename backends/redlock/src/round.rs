@@ -25,7 +25,7 @@ mod refusal;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Attempt, Claim, Error, ErrorKind, Fence, Granted, Result};
+use lockwright_core::{AcquireOutcome, Claim, Error, ErrorKind, Fence, Granted, Result};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -35,7 +35,11 @@ use crate::fleet::Fleet;
 use crate::node::{No, Vote, Yes};
 use crate::tracks::{Nodes, Track};
 
-pub(crate) async fn acquire(fleet: &Arc<Fleet>, claim: &Claim, waits: bool) -> Result<Attempt> {
+pub(crate) async fn acquire(
+    fleet: &Arc<Fleet>,
+    claim: &Claim,
+    waits: bool,
+) -> Result<AcquireOutcome> {
     let candidate = fleet.names.candidate(&claim.name, fleet.options.wall_clock.micros());
     if candidate > Fence::MAX {
         return Err(exhausted());
@@ -52,7 +56,7 @@ pub(crate) async fn acquire(fleet: &Arc<Fleet>, claim: &Claim, waits: bool) -> R
             round.give_back().await;
             Err(exhausted())
         }
-        Some(fence) => Ok(Attempt::Granted(round.granted(fence))),
+        Some(fence) => Ok(AcquireOutcome::Granted(round.granted(fence))),
         None => {
             round.give_back().await;
             round.failed()

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, Claim, DistributedLock, Identity, LockName, Locks, Mode, Settle, Token, Upkeep,
+    AcquireOutcome, Claim, DistributedLock, Identity, LockName, Locks, Mode, ReleaseMode,
+    RenewalMode, Token,
 };
 use lockwright_sql::Mysql;
 use lockwright_testbed as testbed;
@@ -99,11 +100,11 @@ async fn pairs(backend: &Mysql, name: &str) -> f64 {
             identity: Arc::clone(&identity),
             ttl: Duration::from_secs(30),
             fences: 1,
-            upkeep: Upkeep::Renewed,
+            renewal_mode: RenewalMode::Auto,
         };
         let granted = backend.try_acquire(&claim).await.unwrap();
-        assert!(matches!(granted, Attempt::Granted(_)));
-        backend.release(&claim, Settle::Answered).await.unwrap();
+        assert!(matches!(granted, AcquireOutcome::Granted(_)));
+        backend.release(&claim, ReleaseMode::Plain).await.unwrap();
         count += 1;
     }
     f64::from(count) / begun.elapsed().as_secs_f64()

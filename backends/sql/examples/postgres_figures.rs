@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, Claim, DistributedLock, Identity, LockName, Mode, Settle, Token, Upkeep,
+    AcquireOutcome, Claim, DistributedLock, Identity, LockName, Mode, ReleaseMode, RenewalMode,
+    Token,
 };
 use lockwright_sql::Postgres;
 use lockwright_testbed as testbed;
@@ -102,11 +103,11 @@ async fn pairs(postgres: &Postgres, name: &str) -> f64 {
             identity: Arc::clone(&identity),
             ttl: Duration::from_secs(30),
             fences: 1,
-            upkeep: Upkeep::Renewed,
+            renewal_mode: RenewalMode::Auto,
         };
         let granted = postgres.try_acquire(&claim).await.unwrap();
-        assert!(matches!(granted, Attempt::Granted(_)));
-        postgres.release(&claim, Settle::Answered).await.unwrap();
+        assert!(matches!(granted, AcquireOutcome::Granted(_)));
+        postgres.release(&claim, ReleaseMode::Plain).await.unwrap();
         count += 1;
     }
     f64::from(count) / begun.elapsed().as_secs_f64()

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, Claim, DistributedLock, Identity, LockName, Locks, Mode, Settle, Token, Upkeep, Wait,
+    AcquireOutcome, Claim, DistributedLock, Identity, LockName, Locks, Mode, ReleaseMode,
+    RenewalMode, Token, Wait,
 };
 use lockwright_sql::Postgres;
 use lockwright_testbed as testbed;
@@ -76,7 +77,7 @@ async fn held(url: &str, mode: &str) {
     }
     report(&format!("{mode}: acquire with a new connection"), times);
     for claim in &claims {
-        backend.release(claim, Settle::Answered).await.unwrap();
+        backend.release(claim, ReleaseMode::Plain).await.unwrap();
     }
 
     let mut times = Vec::new();
@@ -84,7 +85,7 @@ async fn held(url: &str, mode: &str) {
         let claim = claim("x");
         let begun = Instant::now();
         acquire(&backend, &claim).await;
-        backend.release(&claim, Settle::Answered).await.unwrap();
+        backend.release(&claim, ReleaseMode::Plain).await.unwrap();
         times.push(begun.elapsed());
     }
     report(&format!("{mode}: acquire and release, the backend"), times);
@@ -119,7 +120,7 @@ async fn held(url: &str, mode: &str) {
 
 async fn acquire(backend: &Postgres, claim: &Claim) {
     let answer = backend.acquire(claim, Wait::No).await.unwrap();
-    assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
+    assert!(matches!(answer, AcquireOutcome::Granted(_)), "{answer:?}");
 }
 
 fn claim(name: &str) -> Claim {
@@ -130,7 +131,7 @@ fn claim(name: &str) -> Claim {
         identity: Arc::new(Identity::of_this_process(Some("figures"))),
         ttl: Duration::from_secs(60),
         fences: 1,
-        upkeep: Upkeep::Fixed,
+        renewal_mode: RenewalMode::Off,
     }
 }
 

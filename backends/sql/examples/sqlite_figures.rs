@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, Claim, Clock, DistributedLock, Event, Events, Identity, LockName, Mode, Settle, Token,
-    Upkeep, Wait,
+    AcquireOutcome, Claim, Clock, DistributedLock, Event, Events, Identity, LockName, Mode,
+    ReleaseMode, RenewalMode, Token, Wait,
 };
 use lockwright_sql::Sqlite;
 use lockwright_sql::sqlite::Synchronous;
@@ -147,8 +147,8 @@ async fn pairs(backend: &Sqlite, name: &str) -> f64 {
     let (start, mut n) = (Instant::now(), 0);
     while start.elapsed() < Duration::from_secs(1) {
         let claim = claim(name);
-        assert!(matches!(backend.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)));
-        backend.release(&claim, Settle::Answered).await.unwrap();
+        assert!(matches!(backend.try_acquire(&claim).await.unwrap(), AcquireOutcome::Granted(_)));
+        backend.release(&claim, ReleaseMode::Plain).await.unwrap();
         n += 1;
     }
     f64::from(n) / start.elapsed().as_secs_f64()
@@ -162,7 +162,7 @@ fn claim(name: &str) -> Claim {
         identity: Arc::new(Identity::of_this_process(None)),
         ttl: Duration::from_secs(60),
         fences: 1,
-        upkeep: Upkeep::Renewed,
+        renewal_mode: RenewalMode::Auto,
     }
 }
 
@@ -182,7 +182,7 @@ async fn holder() {
     let mut line = String::new();
     loop {
         let claim = claim("x");
-        while !matches!(backend.try_acquire(&claim).await.unwrap(), Attempt::Granted(_)) {
+        while !matches!(backend.try_acquire(&claim).await.unwrap(), AcquireOutcome::Granted(_)) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         println!("held");
@@ -191,7 +191,7 @@ async fn holder() {
             return;
         }
         let begun = Clock::boot().now().as_nanos();
-        backend.release(&claim, Settle::Answered).await.unwrap();
+        backend.release(&claim, ReleaseMode::Plain).await.unwrap();
         println!("{begun}");
         line.clear();
         std::io::stdin().read_line(&mut line).unwrap();
@@ -220,7 +220,7 @@ async fn hand_over(folder: &std::path::Path) {
         assert_eq!(from.next().unwrap().unwrap(), "held");
         let claim = claim("x");
         let far = Wait::Until(Clock::boot().now() + Duration::from_secs(60));
-        assert!(matches!(backend.acquire(&claim, far).await.unwrap(), Attempt::Busy(_)));
+        assert!(matches!(backend.acquire(&claim, far).await.unwrap(), AcquireOutcome::Busy(_)));
         // Discards a wake-up of the previous round.
         tokio::time::sleep(Duration::from_millis(5)).await;
         let _ = tokio::time::timeout(Duration::ZERO, notify.notified()).await;
@@ -229,13 +229,13 @@ async fn hand_over(folder: &std::path::Path) {
             if tokio::time::timeout(Duration::from_secs(1), notify.notified()).await.is_err() {
                 polled += 1;
             }
-            if let Attempt::Granted(_) = backend.acquire(&claim, far).await.unwrap() {
+            if let AcquireOutcome::Granted(_) = backend.acquire(&claim, far).await.unwrap() {
                 break Clock::boot().now().as_nanos();
             }
         };
         let begun: u64 = from.next().unwrap().unwrap().parse().unwrap();
         waits.push((granted - begun) as f64 / 1e6);
-        backend.release(&claim, Settle::Answered).await.unwrap();
+        backend.release(&claim, ReleaseMode::Plain).await.unwrap();
         to.write_all(b"\n").unwrap();
     }
     drop(to);
@@ -262,7 +262,7 @@ async fn waiting(folder: &std::path::Path, unrelated: bool) {
     let mut waiting = Vec::new();
     for i in 0..100 {
         let held = claim(&format!("n{i}"));
-        assert!(matches!(backend.try_acquire(&held).await.unwrap(), Attempt::Granted(_)));
+        assert!(matches!(backend.try_acquire(&held).await.unwrap(), AcquireOutcome::Granted(_)));
         waiting.push(claim(&format!("n{i}")));
     }
     let mut other = unrelated.then(|| child("busy", &file));
@@ -271,7 +271,7 @@ async fn waiting(folder: &std::path::Path, unrelated: bool) {
     while start.elapsed() < Duration::from_secs(5) {
         // As the client does: each waiter retries in the profile's slow interval.
         for claim in &waiting {
-            assert!(matches!(backend.acquire(claim, far).await.unwrap(), Attempt::Busy(_)));
+            assert!(matches!(backend.acquire(claim, far).await.unwrap(), AcquireOutcome::Busy(_)));
         }
         tokio::time::sleep(backend.profile().slow_poll).await;
     }

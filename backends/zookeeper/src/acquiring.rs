@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::kit::line;
+use lockwright_core::backend_util::admission;
 use lockwright_core::{
-    Attempt, BootInstant, Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Reason, Result, Wait,
+    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Reason,
+    Result, Wait,
 };
 use zookeeper_client as zk;
 
@@ -24,7 +25,11 @@ const PARENT_TRIES: usize = 10;
 /// How often a reader retries when concurrent readers leave.
 const FENCE_TRIES: usize = 10;
 
-pub(crate) async fn acquire(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<Attempt> {
+pub(crate) async fn acquire(
+    shared: &Arc<Shared>,
+    claim: &Claim,
+    wait: Wait,
+) -> Result<AcquireOutcome> {
     let begun = shared.clock.now();
     let ask = |place: Option<Place>| async move {
         let (session, known) = match place {
@@ -75,7 +80,7 @@ impl Stopped {
 
 /// The result of reading the queue before queuing.
 enum Taken {
-    So(Attempt),
+    So(AcquireOutcome),
     Free,
     /// Free, and the parent node is missing.
     Unknown,
@@ -91,7 +96,7 @@ pub(crate) struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    async fn go(&self, known: Option<Place>) -> Result<Attempt, Stopped> {
+    async fn go(&self, known: Option<Place>) -> Result<AcquireOutcome, Stopped> {
         match known {
             None => {}
             Some(Place { node: Some(node), held, .. }) => {
@@ -141,18 +146,18 @@ impl Ask<'_> {
         if let Some(at) = self.own(&queue) {
             return Ok(Taken::So(self.adopt(queue, at).await?));
         }
-        if line::lets_in(&modes(&queue), self.claim.mode) {
+        if admission::admits(&modes(&queue), self.claim.mode) {
             return Ok(Taken::Free);
         }
         // This session's server may lag behind.
         let sync = || client.sync(&self.queue_path);
         self.session.read(sync).await.map_err(|failure| before(failure.error(Effect::Reads)))?;
         let queue = self.look().await.map_err(before)?;
-        if line::lets_in(&modes(&queue), self.claim.mode) {
+        if admission::admits(&modes(&queue), self.claim.mode) {
             return Ok(Taken::Free);
         }
         self.refuse_another_kind(&queue)?;
-        Ok(Taken::So(Attempt::Busy(Busy::default())))
+        Ok(Taken::So(AcquireOutcome::Busy(Busy::default())))
     }
 
     /// Returns an error if the first claim uses the name as another kind of lock.
@@ -166,7 +171,7 @@ impl Ask<'_> {
     }
 
     /// Creates a node, and its parent if that is missing.
-    async fn stand(&self, mut parent_is_missing: bool) -> Result<Attempt> {
+    async fn stand(&self, mut parent_is_missing: bool) -> Result<AcquireOutcome> {
         let prefix = format!("{}/{}", self.queue_path, node(self.claim));
         let data = Value::of(self.claim).bytes();
         let options = zk::CreateMode::EphemeralSequential.with_acls(self.shared.acls());
@@ -258,7 +263,7 @@ impl Ask<'_> {
         }
     }
 
-    async fn again(&self, own: Node, held: bool) -> Result<Attempt> {
+    async fn again(&self, own: Node, held: bool) -> Result<AcquireOutcome> {
         let client = self.session.client();
         let looking = client.list_children(&self.queue_path);
         let reading = client.get_data(&own.path);
@@ -278,7 +283,7 @@ impl Ask<'_> {
 
     /// Handles a broken claim. A granted hold's node stays until the TTL ends, as its holder may still consider it
     /// valid. Any other node is removed.
-    async fn broken(&self, own: &Node, held: bool) -> Result<Attempt> {
+    async fn broken(&self, own: &Node, held: bool) -> Result<AcquireOutcome> {
         if !held {
             let removing = self.session.client().delete(&own.path, None);
             deleted(self.session.answer(removing).await)?;
@@ -289,7 +294,7 @@ impl Ask<'_> {
     }
 
     /// Takes over a node that an unanswered request created.
-    async fn adopt(&self, queue: Vec<Contender>, at: usize) -> Result<Attempt> {
+    async fn adopt(&self, queue: Vec<Contender>, at: usize) -> Result<AcquireOutcome> {
         let path = format!("{}/{}", self.queue_path, queue[at].node);
         let (data, stat) = match self.session.read(|| self.session.client().get_data(&path)).await {
             Ok(found) => found,
@@ -314,23 +319,28 @@ impl Ask<'_> {
             return Err(lost(Reason::Broken));
         }
         let modes = modes(&queue);
-        if !line::lets_in(&modes[..at], modes[at]) {
+        if !admission::admits(&modes[..at], modes[at]) {
             return Err(lost(Reason::SessionEnded));
         }
         let own_fence = Value::fence(Value::read(&data).as_ref(), own.fence);
         let mut granted = Granted::new(own_fence);
         granted.valid = Some(Duration::ZERO);
-        granted.waiters = queue.len() > line::holders(&modes);
-        Ok(Attempt::Granted(granted))
+        granted.waiters = queue.len() > admission::holders(&modes);
+        Ok(AcquireOutcome::Granted(granted))
     }
 
-    async fn place(&self, mut queue: Vec<Contender>, mut at: usize, own: Node) -> Result<Attempt> {
+    async fn place(
+        &self,
+        mut queue: Vec<Contender>,
+        mut at: usize,
+        own: Node,
+    ) -> Result<AcquireOutcome> {
         for _ in 0..FENCE_TRIES {
             if !has_a_turn(&queue, at) && !self.is_held() {
                 return self.begin_anew(own).await;
             }
             let modes = modes(&queue);
-            if !line::lets_in(&modes[..at], modes[at]) {
+            if !admission::admits(&modes[..at], modes[at]) {
                 return self.stay(&queue, at, own).await;
             }
             let fence = match modes[at] {
@@ -342,8 +352,8 @@ impl Ask<'_> {
                 self.note(&own, true)?;
                 let mut granted = Granted::new(fence);
                 granted.valid = Some(self.session.valid_from(self.begun));
-                granted.waiters = queue.len() > line::holders(&modes);
-                return Ok(Attempt::Granted(granted));
+                granted.waiters = queue.len() > admission::holders(&modes);
+                return Ok(AcquireOutcome::Granted(granted));
             }
             queue = self.look().await?;
             match self.own(&queue) {
@@ -357,18 +367,18 @@ impl Ask<'_> {
         ))
     }
 
-    async fn stay(&self, queue: &[Contender], at: usize, own: Node) -> Result<Attempt> {
+    async fn stay(&self, queue: &[Contender], at: usize, own: Node) -> Result<AcquireOutcome> {
         let is_of_another_kind = self.refuse_another_kind(queue);
         if self.wait == Wait::No || is_of_another_kind.is_err() {
             let removing = self.session.client().delete(&own.path, None);
             deleted(self.session.answer(removing).await)?;
             self.shared.roster.leave(self.claim);
             is_of_another_kind?;
-            return Ok(Attempt::Busy(Busy::default()));
+            return Ok(AcquireOutcome::Busy(Busy::default()));
         }
         self.shared.audience.waits(&self.claim.name);
         let mut retry_after = None;
-        for ahead in &queue[line::in_the_way(&modes(&queue[..at]), self.claim.mode)] {
+        for ahead in &queue[admission::blockers(&modes(&queue[..at]), self.claim.mode)] {
             let watched = format!("{}/{}", self.queue_path, ahead.node);
             let name = &self.claim.name;
             if !Watches::watch(self.shared, &self.session, watched, name).await? {
@@ -378,7 +388,7 @@ impl Ask<'_> {
             }
         }
         self.note(&own, false)?;
-        Ok(Attempt::Busy(Busy { retry_after, queued: true, ..Busy::default() }))
+        Ok(AcquireOutcome::Busy(Busy { retry_after, queued: true, ..Busy::default() }))
     }
 
     fn is_held(&self) -> bool {
@@ -387,7 +397,7 @@ impl Ask<'_> {
 
     /// Removes a node whose sequence number is spent. Once the queue is empty, its parent is removed too, and the
     /// servers count from zero again.
-    async fn begin_anew(&self, own: Node) -> Result<Attempt> {
+    async fn begin_anew(&self, own: Node) -> Result<AcquireOutcome> {
         let client = self.session.client();
         let (removing, emptied) =
             (client.delete(&own.path, None), client.delete(&self.queue_path, None));
@@ -405,7 +415,7 @@ impl Ask<'_> {
                  from being made anew; remove that, or take another name",
             ));
         }
-        Ok(Attempt::Busy(Busy { retry_after, ..Busy::default() }))
+        Ok(AcquireOutcome::Busy(Busy { retry_after, ..Busy::default() }))
     }
 
     fn note(&self, own: &Node, held: bool) -> Result<()> {

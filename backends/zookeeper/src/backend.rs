@@ -3,9 +3,9 @@
 use std::error::Error as _;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind, Events,
-    Finding, Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Wait,
-    async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Error,
+    ErrorKind, Events, Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome,
+    Renew, Renewal, Result, Wait, async_trait,
 };
 
 use crate::errors::BACKEND;
@@ -21,7 +21,7 @@ impl DistributedLock for ZooKeeper {
         self.shared.audience.attach(events);
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let error = match acquiring::acquire(&self.shared, claim, wait).await {
             Ok(attempt) => return Ok(attempt),
             Err(error) => named(error).with_name(&claim.name),
@@ -40,8 +40,8 @@ impl DistributedLock for ZooKeeper {
         renewing::renew(&self.shared, holds).await.map_err(named)
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        let ended = ending::end(&self.shared, claim, settle).await;
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        let ended = ending::end(&self.shared, claim, release_mode).await;
         ended.map_err(|error| named(error).with_name(&claim.name))
     }
 
@@ -57,8 +57,8 @@ impl DistributedLock for ZooKeeper {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {

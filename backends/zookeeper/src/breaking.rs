@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{BreakHow, Broken, ErrorKind, LockName, Result, Seen};
+use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, LockName, Result};
 use zookeeper_client as zk;
 
 use crate::ending::deleted;
@@ -21,15 +21,15 @@ const TRIES: usize = 10;
 pub(crate) async fn break_it(
     shared: &Arc<Shared>,
     name: &LockName,
-    seen: Seen,
-    how: BreakHow,
+    seen: BreakTarget,
+    how: BreakMode,
     note: &str,
 ) -> Result<Broken> {
     let session = up_to_date(shared).await?;
     let path = shared.paths.queue(name);
     let is_meant = |held: &Held| match seen {
-        Seen::Token(seen) => held.value.as_ref().is_some_and(|value| value.token == seen),
-        Seen::Any => true,
+        BreakTarget::Token(seen) => held.value.as_ref().is_some_and(|value| value.token == seen),
+        BreakTarget::Any => true,
     };
     let mut broken = Broken::NotHeld;
     let found = holders(&session, &path).await?.holders;
@@ -45,14 +45,14 @@ async fn break_one(
     session: &Session,
     queue_path: &str,
     seen: Held,
-    how: BreakHow,
+    how: BreakMode,
     note: &str,
 ) -> Result<Broken> {
     let path = seen.path.clone();
     let mut found = Some(seen);
     for _ in 0..TRIES {
         let Some(held) = found else { return Ok(Broken::NotHeld) };
-        if how == BreakHow::Now {
+        if how == BreakMode::Now {
             if free(session, queue_path, &held, note).await? {
                 // Another program's holder has no TTL.
                 let ttl = held.value.as_ref().map_or(Duration::MAX, Value::ttl);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{Claim, Ended, ErrorKind, Reason, Result, Settle, Token};
+use lockwright_core::{Claim, ErrorKind, Reason, ReleaseMode, ReleaseOutcome, Result, Token};
 use zookeeper_client as zk;
 
 use crate::errors::{Effect, Failure, error};
@@ -11,8 +11,12 @@ use crate::session::Session;
 use crate::shared::Shared;
 
 /// Releases a claim, with all its nodes.
-pub(crate) async fn end(shared: &Arc<Shared>, claim: &Claim, settle: Settle) -> Result<Ended> {
-    if settle == Settle::Unanswered {
+pub(crate) async fn end(
+    shared: &Arc<Shared>,
+    claim: &Claim,
+    release_mode: ReleaseMode,
+) -> Result<ReleaseOutcome> {
+    if release_mode == ReleaseMode::Reconcile {
         // No request for the claim starts from here on.
         shared.over.set(claim, Reason::Gone);
     }
@@ -21,21 +25,21 @@ pub(crate) async fn end(shared: &Arc<Shared>, claim: &Claim, settle: Settle) -> 
         Some(place) => Arc::clone(&place.session),
         None => shared.session(claim).await?,
     };
-    let mut ended = Ended::NotHeld;
+    let mut ended = ReleaseOutcome::NotHeld;
     let node = place.and_then(|place| place.node);
     if let Some(node) = &node {
         // Its name contains the token, so it is no other claim's.
         let removal = session.client().delete(&node.path, None);
         if deleted(session.answer(removal).await)? {
-            ended = Ended::Released;
+            ended = ReleaseOutcome::Released;
         }
     }
-    if node.is_none() || settle == Settle::Unanswered {
+    if node.is_none() || release_mode == ReleaseMode::Reconcile {
         // This session's earlier requests are done before that.
         match shared.remove_by_token(&session, &claim.name, claim.token).await {
-            Ok(true) => ended = Ended::Released,
+            Ok(true) => ended = ReleaseOutcome::Released,
             Ok(false) => {}
-            Err(cause) if ended == Ended::NotHeld => return Err(cause),
+            Err(cause) if ended == ReleaseOutcome::NotHeld => return Err(cause),
             Err(cause) => {
                 let half_done = "it was released, and whether anything is left isn't known";
                 return Err(error(ErrorKind::Indeterminate, half_done).with_source(cause));

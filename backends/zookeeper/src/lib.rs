@@ -105,9 +105,9 @@ mod watching;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::kit::{Audience, Over, Roster};
+use lockwright_core::backend_util::{ClaimRegistry, EndedClaims, Subscribers};
 use lockwright_core::{
-    Clock, ErrorKind, Fault, Faults, Fencing, Modes, Order, Profile, Reach, Result, WakeUp,
+    Clock, ErrorKind, Fault, Faults, Fencing, Modes, Order, Profile, Result, Scope, WakeUp,
 };
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -179,9 +179,9 @@ impl Config {
             }
             Err(cause) => return Err(cause),
         };
-        let roster = Arc::new(Roster::new(clock.clone()));
+        let roster = Arc::new(ClaimRegistry::new(clock.clone()));
         let shared = Arc::new(Shared {
-            over: Over::new(clock.clone()),
+            over: EndedClaims::new(clock.clone()),
             config,
             clock,
             paths,
@@ -189,7 +189,7 @@ impl Config {
             sessions: Sessions::new(runtime.clone()),
             doubts: Doubts::knowing(&granted),
             roster: Arc::clone(&roster),
-            audience: Audience::new(SLOW_POLL),
+            audience: Subscribers::new(SLOW_POLL),
             watches: Watches::default(),
             seen: Seen::default(),
         });
@@ -229,7 +229,7 @@ pub fn profile() -> Profile {
 fn profile_within(limits: &Limits) -> Profile {
     let mut profile = Profile::new(BACKEND);
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
-    profile.reach = Reach::Network;
+    profile.scope = Scope::Network;
     profile.fencing = Fencing::Strict;
     profile.order = Order::Fifo;
     profile.wake_up = WakeUp::Push;

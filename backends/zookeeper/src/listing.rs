@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwright_core::kit::line;
+use lockwright_core::backend_util::admission;
 use lockwright_core::{Cursor, ErrorKind, Holder, Inspection, LockName, Mode, Page, Result};
 use zookeeper_client as zk;
 
@@ -142,7 +142,7 @@ async fn inspect_all(
 }
 
 fn holding(queue: &[Contender]) -> &[Contender] {
-    &queue[..line::holders(&modes(queue))]
+    &queue[..admission::holders(&modes(queue))]
 }
 
 pub(crate) async fn holders(session: &Session, path: &str) -> Result<Queue> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lockwright_core::kit::{line, percent};
+use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};
 
 /// The part of a node's name after the token, as in Curator.
@@ -73,7 +73,7 @@ fn encode(name: &str) -> String {
 /// So the names alone show the mode of each claim. Curator's mutex and kazoo's lock wait for them as for any other.
 pub(crate) fn node(claim: &Claim) -> String {
     let mut node = named(claim.token);
-    if let Some(mark) = line::mark(claim.mode) {
+    if let Some(mark) = admission::mark(claim.mode) {
         node.push('-');
         node.push_str(&mark);
     }
@@ -98,7 +98,7 @@ fn mode(node: &str) -> Mode {
         let rest = node.strip_prefix("_c_")?.strip_suffix(LOCK)?;
         let (uuid, mark) = rest.split_at_checked(36)?;
         let is_uuid = uuid.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
-        line::marked(mark.strip_prefix('-').filter(|_| is_uuid)?)
+        admission::marked(mark.strip_prefix('-').filter(|_| is_uuid)?)
     };
     marked().unwrap_or(Mode::Exclusive)
 }

@@ -7,7 +7,7 @@
 //! the lowest fence had it, or took it from a reader that existed, and no later reader can have a lower one. If a node
 //! has gone, all are read again.
 
-use lockwright_core::kit::line::{self, Reader};
+use lockwright_core::backend_util::admission::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};
 use zookeeper_client as zk;
 
@@ -51,7 +51,7 @@ impl Ask<'_> {
         let Some(at) = read.iter().position(|read| *read.path == *own.path) else {
             return Ok(None);
         };
-        let Some(from) = line::witness(&readers, at) else {
+        let Some(from) = admission::fence_source(&readers, at) else {
             return Ok(Some(Fence::new(readers[at].fence())));
         };
         let shared = readers[from].fence();

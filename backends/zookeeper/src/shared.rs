@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lockwright_core::kit::{Audience, Over, Roster};
+use lockwright_core::backend_util::{ClaimRegistry, EndedClaims, Subscribers};
 use lockwright_core::{
-    BootInstant, Claim, Clock, Event, Fence, LockName, Reason, Result, Token, Upkeep,
+    BootInstant, Claim, Clock, Event, Fence, LockName, Reason, RenewalMode, Result, Token,
 };
 use zookeeper_client as zk;
 
@@ -37,9 +37,9 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) sessions: Sessions,
     pub(crate) doubts: Doubts,
-    pub(crate) roster: Arc<Roster<Place>>,
-    pub(crate) over: Over,
-    pub(crate) audience: Audience,
+    pub(crate) roster: Arc<ClaimRegistry<Place>>,
+    pub(crate) over: EndedClaims,
+    pub(crate) audience: Subscribers,
     pub(crate) watches: Watches,
     pub(crate) seen: Seen,
 }
@@ -70,7 +70,7 @@ impl Shared {
     }
 
     pub(crate) async fn session(self: &Arc<Self>, claim: &Claim) -> Result<Arc<Session>> {
-        let fixed = claim.upkeep == Upkeep::Fixed;
+        let fixed = claim.renewal_mode == RenewalMode::Off;
         self.sessions.get(self, Kind::of(claim.ttl, fixed, &self.limits)).await
     }
 
@@ -116,7 +116,11 @@ impl Shared {
     }
 
     /// Removes overdue claims and closes unused sessions, as long as the backend lives.
-    pub(crate) async fn keep_house(this: Weak<Self>, roster: Arc<Roster<Place>>, idle: Duration) {
+    pub(crate) async fn keep_house(
+        this: Weak<Self>,
+        roster: Arc<ClaimRegistry<Place>>,
+        idle: Duration,
+    ) {
         loop {
             tokio::select! {
                 () = roster.until_overdue() => {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Attempt, Busy, Claim, Error, ErrorKind, Reason, Result};
+use lockwright_core::{AcquireOutcome, Busy, Claim, Error, ErrorKind, Reason, Result};
 
 use crate::errors::error;
 use crate::session::Session;
@@ -52,7 +52,7 @@ pub(crate) fn lost(reason: Reason) -> Error {
 }
 
 /// Handles the removal of a claim's node by another client.
-pub(crate) fn vanished(shared: &Shared, claim: &Claim, held: bool) -> Result<Attempt> {
+pub(crate) fn vanished(shared: &Shared, claim: &Claim, held: bool) -> Result<AcquireOutcome> {
     if shared.roster.place(claim).is_some_and(|place| place.over) {
         return Err(expired(shared, claim));
     }
@@ -60,7 +60,9 @@ pub(crate) fn vanished(shared: &Shared, claim: &Claim, held: bool) -> Result<Att
     match held {
         true => Err(lost(Reason::Gone)),
         // It queues again at the end.
-        false => Ok(Attempt::Busy(Busy { retry_after: Some(Duration::ZERO), ..Busy::default() })),
+        false => {
+            Ok(AcquireOutcome::Busy(Busy { retry_after: Some(Duration::ZERO), ..Busy::default() }))
+        }
     }
 }
 

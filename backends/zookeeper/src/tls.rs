@@ -1,7 +1,7 @@
 //! TLS: trusted CAs, and the client's certificate.
 
 use lockwright_core::Result;
-use lockwright_core::kit::tls::{self, Files};
+use lockwright_core::backend_util::tls::{self, Files};
 use zookeeper_client as zk;
 
 #[cfg(feature = "tls")]

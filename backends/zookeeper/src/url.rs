@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use lockwright_core::backend_util::percent;
 use lockwright_core::duration;
-use lockwright_core::kit::percent;
 
 use crate::limits::FOREVER;
 use crate::tls::Security;

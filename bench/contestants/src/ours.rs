@@ -40,7 +40,7 @@ impl Contestant for Ours {
         let [url] = urls else { return Err("lockwright wants one URL".into()) };
         if backend == "redlock-5" {
             // Admits the servers once, as an operator does. New servers can't have earlier locks.
-            lockwright::admit(url).await?;
+            lockwright::operator::admit(url).await?;
         }
         Ok(Self { locks: lockwright::connect(url).await? })
     }

@@ -17,7 +17,7 @@ const OTHER: usize = 1;
 impl Regime {
     /// Moves servers and subjects to their cores. This process moves to none: its children would
     /// start there and see a machine with one core.
-    pub(crate) fn settle(self, servers: &[u32], contestants: &[u32]) {
+    pub(crate) fn release_mode(self, servers: &[u32], contestants: &[u32]) {
         pin(servers, SERVERS);
         pin(contestants, self.core_of_contestants());
     }

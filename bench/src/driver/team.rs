@@ -151,7 +151,7 @@ impl<'a> Team<'a> {
         let contestants = self.ids(count);
         let theirs = servers.processes();
         if self.stays_put {
-            regime.settle(&theirs, &contestants);
+            regime.release_mode(&theirs, &contestants);
         }
         let served = servers.servers().served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&contestants));

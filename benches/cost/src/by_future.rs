@@ -2,8 +2,8 @@
 //! only the client's part is counted.
 
 use lockwright_core::{
-    Attempt, Claim, Cursor, DistributedLock, Ended, Events, Finding, Inspection, LockName, Page,
-    Profile, Renew, Renewal, Result, Settle, Wait, async_trait,
+    AcquireOutcome, Claim, Cursor, DistributedLock, Events, Finding, Inspection, LockName, Page,
+    Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Wait, async_trait,
 };
 use lockwright_memory::Memory;
 
@@ -21,7 +21,7 @@ impl DistributedLock for ByFuture {
         self.0.attach(events);
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         // Like memory's own future, without a second box.
         match wait {
             Wait::No => self.0.acquire_at_once(claim).expect("memory answers at once"),
@@ -33,8 +33,8 @@ impl DistributedLock for ByFuture {
         self.0.renew(holds).await
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        self.0.release_at_once(claim, settle).expect("memory answers at once")
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        self.0.release_at_once(claim, release_mode).expect("memory answers at once")
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {

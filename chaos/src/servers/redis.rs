@@ -258,7 +258,7 @@ impl Quorum {
     /// Lets new servers vote at once, which is safe because no lock is held.
     fn admit(&self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(lockwright::admit(&self.direct_url()))?;
+        runtime.block_on(lockwright::operator::admit(&self.direct_url()))?;
         Ok(())
     }
 }

@@ -31,11 +31,11 @@ impl How {
 /// Treats new nodes as requested, and shows all nodes' states.
 pub(super) async fn admit(url: &str, how: How, json: bool) -> Result<u8, Failure> {
     let nodes = match how {
-        How::Look => lockwright::nodes(url).await?,
-        How::Wait => lockwright::wait_for_nodes(url).await?,
-        How::AdmitAny => lockwright::admit(url).await?,
+        How::Look => lockwright::operator::nodes(url).await?,
+        How::Wait => lockwright::operator::wait_for_nodes(url).await?,
+        How::AdmitAny => lockwright::operator::admit(url).await?,
         How::Admit => {
-            let nodes = lockwright::nodes(url).await?;
+            let nodes = lockwright::operator::nodes(url).await?;
             let is_in_use = nodes.iter().any(|node| node.votes);
             if is_in_use && nodes.iter().any(|node| node.is_new) {
                 return Err(Failure::new(
@@ -46,7 +46,7 @@ pub(super) async fn admit(url: &str, how: How, json: bool) -> Result<u8, Failure
                      admit --wait), or add --force if no lock is held on any of them",
                 ));
             }
-            lockwright::admit(url).await?
+            lockwright::operator::admit(url).await?
         }
     };
     if json {

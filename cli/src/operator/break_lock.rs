@@ -3,7 +3,8 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
 
-use lockwright::{BreakHow, Broken, Error, ErrorKind, Inspection, LockName, Locks, Seen, Token};
+use lockwright::operator::{BreakMode, BreakTarget, Broken, Inspection};
+use lockwright::{Error, ErrorKind, LockName, Locks, Token};
 use serde_json::json;
 
 use super::show::describe;
@@ -39,7 +40,7 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
         print(&describe(&seen))?;
     }
     let target = match token(what)? {
-        Some(token) => Some(Seen::Token(token)),
+        Some(token) => Some(BreakTarget::Token(token)),
         None => the_one_holder(&seen)?,
     };
     let broken = match target {
@@ -48,9 +49,9 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
             return Err(Failure::new(exit::HELD, "not_confirmed", "nothing was changed"));
         }
         // A foreign hold has no token, so the server couldn't distinguish it from the next hold.
-        Some(Seen::Any) if !still_holds(locks, what, &seen).await? => Broken::NotHeld,
+        Some(BreakTarget::Any) if !still_holds(locks, what, &seen).await? => Broken::NotHeld,
         Some(target) => {
-            let how = if what.now { BreakHow::Now } else { BreakHow::RunOut };
+            let how = if what.now { BreakMode::Now } else { BreakMode::RunOut };
             locks
                 .break_lock(&what.name, target, how, &what.reason)
                 .await
@@ -77,11 +78,11 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
 }
 
 /// Returns the only hold, or `None` if the name is free.
-fn the_one_holder(seen: &Inspection) -> Result<Option<Seen>, Failure> {
+fn the_one_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     match seen.holders.as_slice() {
         [] => Ok(None),
         // A holder of another kind has no Lockwright token, so the current holder is the target.
-        [holder] => Ok(Some(holder.token.map_or(Seen::Any, Seen::Token))),
+        [holder] => Ok(Some(holder.token.map_or(BreakTarget::Any, BreakTarget::Token))),
         several => Err(Failure::usage(format!(
             "{} hold it; say which one by --token, as `lockwright show` tells them",
             several.len()

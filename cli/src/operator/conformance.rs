@@ -3,7 +3,8 @@
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use lockwright::{Clock, async_trait};
+use lockwright::Clock;
+use lockwright::backend::async_trait;
 use lockwright_conformance::{Connect, Factory, cases, child, connector};
 use serde_json::json;
 
@@ -27,7 +28,7 @@ impl Factory for Server {
         let url = self.url.clone();
         Ok(connector(move || {
             let url = url.clone();
-            async move { lockwright::backend(&url).await }
+            async move { lockwright::backend::open(&url).await }
         }))
     }
 
@@ -38,7 +39,7 @@ impl Factory for Server {
 
 /// Runs a child process of the suite, if this process is one.
 pub(crate) fn as_child() -> Option<ExitCode> {
-    child::main(|url| async move { lockwright::backend(&url).await })
+    child::main(|url| async move { lockwright::backend::open(&url).await })
 }
 
 /// Runs the suite on the given server. It must not be called in a runtime.

@@ -1,6 +1,7 @@
 //! `doctor`: finds weaknesses in a server's configuration.
 
-use lockwright::{Finding, Locks, Severity};
+use lockwright::Locks;
+use lockwright::operator::{Finding, Severity};
 use serde_json::json;
 
 use super::{print, print_json};

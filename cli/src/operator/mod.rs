@@ -51,7 +51,7 @@ async fn answer(place: &Place, command: &Command) -> Result<u8, Failure> {
         Command::Doctor => doctor::doctor(&connect_for_diagnosis(place).await?, place.json).await,
         Command::Sweep { idle } => sweep::sweep(&connect(place).await?, *idle, place.json).await,
         Command::Schema => {
-            print(&lockwright::schema(&config(place)?.url)?)?;
+            print(&lockwright::operator::schema(&config(place)?.url)?)?;
             Ok(0)
         }
         Command::Admit { yes, force, wait } => {

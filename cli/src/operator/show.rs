@@ -1,6 +1,7 @@
 //! `list` and `show`.
 
-use lockwright::{Holder, Inspection, Locks};
+use lockwright::Locks;
+use lockwright::operator::{Holder, Inspection};
 
 use super::table::table;
 use super::{print, print_json};

@@ -10,7 +10,8 @@ mod waiting;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use lockwright::{Guard, Identity, LockName, Locks};
+use lockwright::backend::Identity;
+use lockwright::{Guard, LockName, Locks};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::timeout;

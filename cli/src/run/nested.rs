@@ -8,7 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use lockwright::fencing::Fenced;
-use lockwright::{Fence, Guard, Holder, LockName, Locks, Mode, Token};
+use lockwright::operator::Holder;
+use lockwright::{Fence, Guard, LockName, Locks, Mode, Token};
 use rustix::process::{Pid, getpid};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

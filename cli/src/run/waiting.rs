@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lockwright::{Guard, Holder, Inspection, Locks, Result};
+use lockwright::operator::{Holder, Inspection};
+use lockwright::{Guard, Locks, Result};
 use serde_json::json;
 use tokio::time::sleep;
 

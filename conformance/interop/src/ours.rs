@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [url, ttl] = &arguments[..] else { return Err("URL TTL".into()) };
     let ttl = Duration::from_millis(ttl.parse()?);
     let runtime = tokio::runtime::Runtime::new()?;
-    let backend = runtime.block_on(lockwright::backend(url))?;
+    let backend = runtime.block_on(lockwright::backend::open(url))?;
     let (sender, commands) = mpsc::unbounded_channel();
     // Answers in the background, while this thread reads.
     let locks = Locks::builder(backend).ttl(ttl).runtime(runtime.handle().clone()).build()?;

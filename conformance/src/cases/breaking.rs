@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lockwright_core::validity::Rules;
 use lockwright_core::{
-    Attempt, BreakHow, Broken, ErrorKind, Guard, HoldState, Locks, Reason, RenewalOutcome, Seen,
-    Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, ErrorKind, Guard, HoldState, Locks, Reason,
+    RenewalOutcome, Wait,
 };
 
 use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
@@ -90,8 +90,8 @@ async fn a_break_spares_the_next_holder(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &first).await?;
     release(&*backend, &first).await?;
     take(&context, &*backend, &second).await?;
-    let seen = Seen::Token(first.token);
-    for how in [BreakHow::RunOut, BreakHow::Now] {
+    let seen = BreakTarget::Token(first.token);
+    for how in [BreakMode::RunOut, BreakMode::Now] {
         let broken = backend.break_lock(&first.name, seen, how, "the suite", "to see").await?;
         ensure!(broken == Broken::NotHeld, "the next one's hold was broken: {broken:?}");
     }
@@ -104,8 +104,8 @@ async fn a_break_spares_the_next_holder(context: Arc<Context>) -> Verdict {
 async fn a_break_of_a_free_name_changes_nothing(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let claim = context.claim("x");
-    for seen in [Seen::Any, Seen::Token(claim.token)] {
-        for how in [BreakHow::RunOut, BreakHow::Now] {
+    for seen in [BreakTarget::Any, BreakTarget::Token(claim.token)] {
+        for how in [BreakMode::RunOut, BreakMode::Now] {
             let broken = backend.break_lock(&claim.name, seen, how, "the suite", "to see").await?;
             ensure!(broken == Broken::NotHeld, "a free name was broken: {broken:?}");
         }
@@ -120,8 +120,8 @@ async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (claim, next) = (context.claim("x"), context.claim("x"));
     let entry = take(&context, &*backend, &claim).await?;
-    let seen = Seen::Token(claim.token);
-    let how = BreakHow::RunOut;
+    let seen = BreakTarget::Token(claim.token);
+    let how = BreakMode::RunOut;
     let broken = backend.break_lock(&claim.name, seen, how, "the suite", "to see").await?;
     let Broken::RunsOut(left) = broken else {
         return Err(Failure::new(format!("it was answered {broken:?}")));
@@ -148,12 +148,12 @@ async fn a_broken_hold_is_not_rearmed(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (claim, next) = (context.claim("x"), context.claim("x"));
     let entry = take(&context, &*backend, &claim).await?;
-    let seen = Seen::Token(claim.token);
-    backend.break_lock(&claim.name, seen, BreakHow::RunOut, "the suite", "to see").await?;
+    let seen = BreakTarget::Token(claim.token);
+    backend.break_lock(&claim.name, seen, BreakMode::RunOut, "the suite", "to see").await?;
     context.clock.sleep(context.ttl / 2).await;
     let sent = context.clock.now();
     let mut believed_until = entry.sent;
-    if let Ok(Attempt::Granted(granted)) = backend.acquire(&claim, Wait::No).await {
+    if let Ok(AcquireOutcome::Granted(granted)) = backend.acquire(&claim, Wait::No).await {
         believed_until = sent + granted.valid.unwrap_or(context.ttl).min(context.ttl);
     }
     let bound = context.ttl / 2 + Duration::from_secs(1) + context.moment();
@@ -166,8 +166,8 @@ async fn a_break_says_who_and_why(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let claim = context.claim("x");
     take(&context, &*backend, &claim).await?;
-    let seen = Seen::Token(claim.token);
-    let how = BreakHow::RunOut;
+    let seen = BreakTarget::Token(claim.token);
+    let how = BreakMode::RunOut;
     backend.break_lock(&claim.name, seen, how, "ada@example:1", "stuck \"job\" 7").await?;
     let holders = backend.inspect(&claim.name).await?.holders;
     let note = holders.first().and_then(|holder| holder.broken.clone());
@@ -186,8 +186,8 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (claim, next) = (context.claim("x"), context.claim("x"));
     let entry = take(&context, &*backend, &claim).await?;
-    let seen = Seen::Token(claim.token);
-    let broken = backend.break_lock(&claim.name, seen, BreakHow::Now, "the suite", "now").await?;
+    let seen = BreakTarget::Token(claim.token);
+    let broken = backend.break_lock(&claim.name, seen, BreakMode::Now, "the suite", "now").await?;
     let Broken::Freed(overlap) = broken else {
         return Err(Failure::new(format!("it was answered {broken:?}")));
     };
@@ -207,8 +207,9 @@ async fn a_broken_client_is_told(context: Arc<Context>) -> Verdict {
     let (locks, operator) = (context.client().await?, context.client().await?);
     let guard = locks.mutex("x").acquire().await?;
     let begun = context.clock.now();
-    let broken =
-        operator.break_lock("x", Seen::Token(guard.token()), BreakHow::RunOut, "to see").await?;
+    let broken = operator
+        .break_lock("x", BreakTarget::Token(guard.token()), BreakMode::RunOut, "to see")
+        .await?;
     ensure!(matches!(broken, Broken::RunsOut(_)), "it was answered {broken:?}");
     let told = guard.signal().ended().await;
     ensure!(told == HoldState::Lost(Reason::Broken), "it ended as {told:?}");
@@ -228,8 +229,8 @@ async fn whoever_holds_can_be_broken(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (claim, next) = (context.long_claim("x"), context.long_claim("x"));
     take(&context, &*backend, &claim).await?;
-    let how = BreakHow::Now;
-    let broken = backend.break_lock(&claim.name, Seen::Any, how, "the suite", "any").await?;
+    let how = BreakMode::Now;
+    let broken = backend.break_lock(&claim.name, BreakTarget::Any, how, "the suite", "any").await?;
     ensure!(matches!(broken, Broken::Freed(_)), "it was answered {broken:?}");
     take(&context, &*backend, &next).await?;
     release(&*backend, &next).await
@@ -237,7 +238,7 @@ async fn whoever_holds_can_be_broken(context: Arc<Context>) -> Verdict {
 
 async fn a_break_is_refused_if_unsupported(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
-    match locks.break_lock("x", Seen::Any, BreakHow::RunOut, "to see").await {
+    match locks.break_lock("x", BreakTarget::Any, BreakMode::RunOut, "to see").await {
         Ok(Broken::NotHeld) if context.profile.breakable => Ok(()),
         Err(error) if !context.profile.breakable && error.kind() == ErrorKind::Unsupported => {
             Ok(())
@@ -247,8 +248,8 @@ async fn a_break_is_refused_if_unsupported(context: Arc<Context>) -> Verdict {
 }
 
 /// Checks that a break by this token finds nothing.
-async fn spared(context: &Context, operator: &Locks, by: Seen, guard: &Guard) -> Verdict {
-    for how in [BreakHow::RunOut, BreakHow::Now] {
+async fn spared(context: &Context, operator: &Locks, by: BreakTarget, guard: &Guard) -> Verdict {
+    for how in [BreakMode::RunOut, BreakMode::Now] {
         let broken = operator.break_lock("x", by, how, "to see").await?;
         ensure!(broken == Broken::NotHeld, "an old token broke it: {broken:?}");
     }
@@ -266,8 +267,8 @@ async fn end(context: &Context, guard: &Guard) -> Verdict<HoldState> {
 }
 
 /// Checks that the guard is lost soon after this break.
-async fn told(context: &Context, operator: &Locks, how: BreakHow, guard: &Guard) -> Verdict {
-    let seen = Seen::Token(guard.token());
+async fn told(context: &Context, operator: &Locks, how: BreakMode, guard: &Guard) -> Verdict {
+    let seen = BreakTarget::Token(guard.token());
     let begun = context.clock.now();
     let broken = operator.break_lock("x", seen, how, "to see").await?;
     ensure!(broken != Broken::NotHeld, "what is held wasn't there to break");
@@ -282,9 +283,9 @@ async fn told(context: &Context, operator: &Locks, how: BreakHow, guard: &Guard)
 async fn a_freed_client_is_told(context: Arc<Context>) -> Verdict {
     let (locks, operator) = (context.client().await?, context.client().await?);
     let guard = locks.mutex("x").acquire().await?;
-    let seen = Seen::Token(guard.token());
+    let seen = BreakTarget::Token(guard.token());
     let begun = context.clock.now();
-    let broken = operator.break_lock("x", seen, BreakHow::Now, "to see").await?;
+    let broken = operator.break_lock("x", seen, BreakMode::Now, "to see").await?;
     let Broken::Freed(overlap) = broken else {
         return Err(Failure::new(format!("it was answered {broken:?}")));
     };
@@ -311,12 +312,12 @@ async fn a_break_can_be_hastened(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (claim, next) = (context.long_claim("x"), context.long_claim("x"));
     let entry = take(&context, &*backend, &claim).await?;
-    let seen = Seen::Token(claim.token);
+    let seen = BreakTarget::Token(claim.token);
     let ask = async |how| backend.break_lock(&claim.name, seen, how, "the suite", "to see").await;
-    let first = ask(BreakHow::RunOut).await?;
+    let first = ask(BreakMode::RunOut).await?;
     ensure!(matches!(first, Broken::RunsOut(_)), "the first was answered {first:?}");
     refused(&*backend, &next).await?;
-    let second = ask(BreakHow::Now).await?;
+    let second = ask(BreakMode::Now).await?;
     let Broken::Freed(overlap) = second else {
         return Err(Failure::new(format!("the second was answered {second:?}")));
     };
@@ -328,7 +329,7 @@ async fn a_break_can_be_hastened(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &next).await?;
     let holders = backend.inspect(&next.name).await?.holders;
     ensure!(holders.iter().all(|holder| holder.broken.is_none()), "the next one bears the note");
-    let third = ask(BreakHow::Now).await?;
+    let third = ask(BreakMode::Now).await?;
     ensure!(third == Broken::NotHeld, "the third was answered {third:?}");
     release(&*backend, &next).await
 }
@@ -337,7 +338,7 @@ async fn a_break_names_whom_it_was_passed_on_to(context: Arc<Context>) -> Verdic
     let (one, operator) = (context.client().await?, context.client().await?);
     let (two, faulty) = context.faulty_client().await?;
     let first = one.mutex("x").acquire().await?;
-    let seen = Seen::Token(first.token());
+    let seen = BreakTarget::Token(first.token());
     let waiter = {
         let two = two.clone();
         tokio::spawn(async move { two.mutex("x").no_limit().acquire().await })
@@ -347,7 +348,7 @@ async fn a_break_names_whom_it_was_passed_on_to(context: Arc<Context>) -> Verdic
     first.release().await?;
     let second = waiter.await??;
     spared(&context, &operator, seen, &second).await?;
-    told(&context, &operator, BreakHow::RunOut, &second).await?;
+    told(&context, &operator, BreakMode::RunOut, &second).await?;
     drop(second);
     for locks in [one, two, operator] {
         locks.close().await;
@@ -359,10 +360,10 @@ async fn a_moved_hold_is_broken_by_its_new_token(context: Arc<Context>) -> Verdi
     let (one, two) = (context.client().await?, context.client().await?);
     let operator = context.client().await?;
     let first = one.mutex("x").acquire().await?;
-    let seen = Seen::Token(first.token());
+    let seen = BreakTarget::Token(first.token());
     let moved = two.resume(&first.into_ticket()?).await?;
     spared(&context, &operator, seen, &moved).await?;
-    told(&context, &operator, BreakHow::Now, &moved).await?;
+    told(&context, &operator, BreakMode::Now, &moved).await?;
     drop(moved);
     for locks in [one, two, operator] {
         locks.close().await;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use lockwright_core::{
-    BreakHow, Election, ErrorKind, Identity, Leader, Leadership, Locks, Observer, Reason, Seen,
+    BreakMode, BreakTarget, Election, ErrorKind, Identity, Leader, Leadership, Locks, Observer,
+    Reason,
 };
 
 use crate::case::{Case, Failure, Verdict, case, ensure};
@@ -158,9 +159,9 @@ async fn later_leaders_have_larger_fences(context: Arc<Context>) -> Verdict {
 async fn a_deposed_leader_is_told(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
     let leadership = lead(&one.election("x"), "one").await?;
-    let seen = Seen::Token(leadership.token());
+    let seen = BreakTarget::Token(leadership.token());
     let led = leadership.run(async {
-        two.break_lock("x", seen, BreakHow::Now, "to see").await?;
+        two.break_lock("x", seen, BreakMode::Now, "to see").await?;
         std::future::pending::<Verdict>().await
     });
     match tokio::time::timeout(context.patience(), led).await {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockwright_core::{Attempt, Fencing, Locks, Mode};
+use lockwright_core::{AcquireOutcome, Fencing, Locks, Mode};
 
 use crate::case::{Case, Failure, Verdict, case, ensure};
 use crate::context::{Context, refused, release, take};
@@ -73,7 +73,7 @@ async fn only_one_of_many_is_granted(context: Arc<Context>) -> Verdict {
         let mut granted = Vec::new();
         while let Some(asked) = asking.join_next().await {
             let (answer, claim) = asked?;
-            if let Attempt::Granted(_) = answer? {
+            if let AcquireOutcome::Granted(_) = answer? {
                 granted.push(claim);
             }
         }

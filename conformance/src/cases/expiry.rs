@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Claim, DistributedLock, HoldState, Reason, Upkeep};
+use lockwright_core::{Claim, DistributedLock, HoldState, Reason, RenewalMode};
 
 use crate::cancel::after_polls;
 use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
@@ -129,7 +129,7 @@ async fn a_hold_is_not_free_before_its_ttl(context: Arc<Context>) -> Verdict {
 async fn a_fixed_hold_ends_too(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let mut claim = context.claim("x");
-    claim.upkeep = Upkeep::Fixed;
+    claim.renewal_mode = RenewalMode::Off;
     lasts(&context, &*backend, &claim).await
 }
 

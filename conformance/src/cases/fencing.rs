@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{BreakHow, Fence, Mode, Seen};
+use lockwright_core::{BreakMode, BreakTarget, Fence, Mode};
 
 use crate::case::{Case, Failure, Verdict, case, ensure};
 use crate::context::{Context, release, take};
@@ -170,8 +170,8 @@ async fn a_break_passes_the_block(context: Arc<Context>) -> Verdict {
     let (mut broken, next) = (context.long_claim("x"), context.long_claim("x"));
     broken.fences = 8;
     let granted = take(&context, &*backend, &broken).await?.granted;
-    let seen = Seen::Token(broken.token);
-    backend.break_lock(&broken.name, seen, BreakHow::Now, "the suite", "to see").await?;
+    let seen = BreakTarget::Token(broken.token);
+    backend.break_lock(&broken.name, seen, BreakMode::Now, "the suite", "to see").await?;
     let last = granted.fence.get() + u64::from(granted.fences) - 1;
     let fence = take(&context, &*backend, &next).await?.granted.fence;
     ensure!(fence.get() > last, "the fence {fence} is in a broken block that ends at {last}");

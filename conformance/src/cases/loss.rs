@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lockwright_core::{Ended, ErrorKind, HoldState, Reason, Settle};
+use lockwright_core::{ErrorKind, HoldState, Reason, ReleaseMode, ReleaseOutcome};
 
 use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::context::{Context, refused, release};
@@ -144,8 +144,8 @@ async fn what_the_server_no_longer_has_is_lost(context: Arc<Context>) -> Verdict
     let guard = locks.mutex("x").acquire().await?;
     let mut theirs = context.claim("x");
     theirs.token = guard.token();
-    let ended = context.backend().await?.release(&theirs, Settle::Answered).await?;
-    ensure!(ended == Ended::Released, "what is held was not released");
+    let ended = context.backend().await?.release(&theirs, ReleaseMode::Plain).await?;
+    ensure!(ended == ReleaseOutcome::Released, "what is held was not released");
     let renewals = faulty.calls(Op::Renew);
     let told = guard.signal().ended().await;
     ensure!(told == HoldState::Lost(Reason::Gone), "it ended as {told:?}");
@@ -290,7 +290,7 @@ async fn a_foreign_takeover_is_noticed(context: Arc<Context>) -> Verdict {
     ensure!(guard.verify().await?, "the server has it, and verify denies it");
     let mut theirs = context.claim("x");
     theirs.token = guard.token();
-    context.backend().await?.release(&theirs, Settle::Answered).await?;
+    context.backend().await?.release(&theirs, ReleaseMode::Plain).await?;
     ensure!(!guard.verify().await?, "the server no longer has it, and verify says it does");
     drop(guard);
     locks.close().await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{Ended, ErrorKind, RenewalOutcome, Settle};
+use lockwright_core::{ErrorKind, ReleaseMode, ReleaseOutcome, RenewalOutcome};
 
 use crate::case::{Case, Verdict, case, ensure};
 use crate::context::{Context, refused, release, renew, take};
@@ -23,7 +23,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         Misdelete,
-        a_settling_release_spares_the_holder,
+        a_reconciling_release_spares_the_holder,
         [],
         "nor does one that settles an unanswered claim"
     ),
@@ -69,8 +69,8 @@ async fn a_foreign_release_changes_nothing(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (holder, other) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &holder).await?;
-    let ended = backend.release(&other, Settle::Answered).await?;
-    ensure!(ended == Ended::NotHeld, "a foreign token was released");
+    let ended = backend.release(&other, ReleaseMode::Plain).await?;
+    ensure!(ended == ReleaseOutcome::NotHeld, "a foreign token was released");
     refused(&*backend, &context.claim("x")).await?;
     let renewed = renew(&*backend, &holder).await?;
     ensure!(
@@ -85,20 +85,20 @@ async fn a_late_release_spares_the_next_holder(context: Arc<Context>) -> Verdict
     let (first, second) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &first).await?;
     context.granted_within(&*backend, &second, context.patience(), context.ttl / 20).await?;
-    let ended = backend.release(&first, Settle::Answered).await?;
-    ensure!(ended == Ended::NotHeld, "a hold that had expired was released");
+    let ended = backend.release(&first, ReleaseMode::Plain).await?;
+    ensure!(ended == ReleaseOutcome::NotHeld, "a hold that had expired was released");
     refused(&*backend, &context.claim("x")).await?;
     let renewed = renew(&*backend, &second).await?;
     ensure!(matches!(renewed, RenewalOutcome::Renewed { .. }), "the next one lost it: {renewed:?}");
     release(&*backend, &second).await
 }
 
-async fn a_settling_release_spares_the_holder(context: Arc<Context>) -> Verdict {
+async fn a_reconciling_release_spares_the_holder(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (holder, lost) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &holder).await?;
-    let ended = backend.release(&lost, Settle::Unanswered).await?;
-    ensure!(ended == Ended::NotHeld, "a token that never held was released");
+    let ended = backend.release(&lost, ReleaseMode::Reconcile).await?;
+    ensure!(ended == ReleaseOutcome::NotHeld, "a token that never held was released");
     refused(&*backend, &context.claim("x")).await?;
     release(&*backend, &holder).await
 }
@@ -108,19 +108,19 @@ async fn a_second_release_finds_nothing(context: Arc<Context>) -> Verdict {
     let (first, second) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &first).await?;
     release(&*backend, &first).await?;
-    let again = backend.release(&first, Settle::Answered).await?;
-    ensure!(again == Ended::NotHeld, "it was released twice");
+    let again = backend.release(&first, ReleaseMode::Plain).await?;
+    ensure!(again == ReleaseOutcome::NotHeld, "it was released twice");
     take(&context, &*backend, &second).await?;
-    let again = backend.release(&first, Settle::Answered).await?;
-    ensure!(again == Ended::NotHeld, "it was released after another one took it");
+    let again = backend.release(&first, ReleaseMode::Plain).await?;
+    ensure!(again == ReleaseOutcome::NotHeld, "it was released after another one took it");
     release(&*backend, &second).await
 }
 
 async fn a_release_of_a_free_name_finds_nothing(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    for settle in [Settle::Answered, Settle::Unanswered] {
-        let ended = backend.release(&context.claim("never"), settle).await?;
-        ensure!(ended == Ended::NotHeld, "a name that was never held was released");
+    for release_mode in [ReleaseMode::Plain, ReleaseMode::Reconcile] {
+        let ended = backend.release(&context.claim("never"), release_mode).await?;
+        ensure!(ended == ReleaseOutcome::NotHeld, "a name that was never held was released");
     }
     let claim = context.claim("never");
     take(&context, &*backend, &claim).await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lockwright_core::{BreakHow, ErrorKind, Locks, Reason, Seen, Step};
+use lockwright_core::{BreakMode, BreakTarget, ErrorKind, Locks, Reason, Step};
 
 use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::context::{Context, soon, take};
@@ -194,9 +194,9 @@ async fn the_loss_of_one_is_told(context: Arc<Context>) -> Verdict {
     let Some(second) = all.guards().get(1) else {
         return Err(Failure::new("two names are fewer holds"));
     };
-    let seen = Seen::Token(second.token());
+    let seen = BreakTarget::Token(second.token());
     let stopped = all.run(async {
-        operator.break_lock("b", seen, BreakHow::Now, "to see").await?;
+        operator.break_lock("b", seen, BreakMode::Now, "to see").await?;
         std::future::pending::<Verdict>().await
     });
     match tokio::time::timeout(context.patience(), stopped).await {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Attempt, BootInstant, Claim, DistributedLock, Wait};
+use lockwright_core::{AcquireOutcome, BootInstant, Claim, DistributedLock, Wait};
 
 use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::child::{Child, Said, What, job};
@@ -51,8 +51,8 @@ const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
 async fn queue(backend: &dyn DistributedLock, claim: &Claim) -> Verdict {
     match backend.acquire(claim, FOREVER).await? {
-        Attempt::Busy(_) => Ok(()),
-        Attempt::Granted(_) => Err(Failure::new("a waiter was granted beside the holder")),
+        AcquireOutcome::Busy(_) => Ok(()),
+        AcquireOutcome::Granted(_) => Err(Failure::new("a waiter was granted beside the holder")),
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use lockwright_core::{
-    Attempt, BreakHow, Claim, DistributedLock, Ended, ErrorKind, Mode, Owner, RenewalOutcome, Seen,
-    Settle, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Mode, Owner,
+    ReleaseMode, ReleaseOutcome, RenewalOutcome, Wait,
 };
 use tokio::task::JoinSet;
 
@@ -150,7 +150,7 @@ async fn many_at_once_get_no_more_than_there_are(context: Arc<Context>) -> Verdi
         }
         let mut granted = Vec::new();
         for (backend, claim, answer) in asking.join_all().await {
-            if matches!(answer?, Attempt::Granted(_)) {
+            if matches!(answer?, AcquireOutcome::Granted(_)) {
                 granted.push((backend, claim));
             }
         }
@@ -213,8 +213,8 @@ async fn a_permits_release_ends_its_own_hold_only(context: Arc<Context>) -> Verd
     take(&context, &*backend, &next).await?;
     for (claim, whose) in [(&one, "one that has released"), (&some(&context, 1), "a foreign token")]
     {
-        let ended = backend.release(claim, Settle::Answered).await?;
-        ensure!(ended == Ended::NotHeld, "a release by {whose} was answered {ended:?}");
+        let ended = backend.release(claim, ReleaseMode::Plain).await?;
+        ensure!(ended == ReleaseOutcome::NotHeld, "a release by {whose} was answered {ended:?}");
         refused(&*backend, &some(&context, 1)).await?;
     }
     for claim in [&two, &three, &next] {
@@ -323,8 +323,8 @@ async fn a_broken_permit_leaves_the_others(context: Arc<Context>) -> Verdict {
     for claim in [&one, &two, &three] {
         take(&context, &*backend, claim).await?;
     }
-    let seen = Seen::Token(two.token);
-    backend.break_lock(&one.name, seen, BreakHow::Now, "me", "to see").await?;
+    let seen = BreakTarget::Token(two.token);
+    backend.break_lock(&one.name, seen, BreakMode::Now, "me", "to see").await?;
     for claim in [&one, &three] {
         let outcome = renew(&*backend, claim).await?;
         let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
@@ -345,7 +345,7 @@ async fn a_large_claim_is_not_overtaken(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &first).await?;
     let limit = context.clock.now() + context.ttl;
     let answer = other.acquire(&large, Wait::Until(limit)).await?;
-    ensure!(matches!(answer, Attempt::Busy(_)), "five of three permits were granted");
+    ensure!(matches!(answer, AcquireOutcome::Busy(_)), "five of three permits were granted");
     // One permit is left.
     refused(&*backend, &some(&context, 1)).await?;
     release(&*backend, &first).await?;

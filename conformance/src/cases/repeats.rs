@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Attempt, BootInstant, DistributedLock, Ended, ErrorKind, Settle, Wait};
+use lockwright_core::{
+    AcquireOutcome, BootInstant, DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome, Wait,
+};
 
 use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::context::{Context, Entry, refused, release, take};
@@ -96,8 +98,8 @@ async fn a_repeat_is_the_same_hold(context: Arc<Context>) -> Verdict {
     take(&context, &*one, &claim).await?;
     for backend in [&*one, &*two] {
         match backend.acquire(&claim, Wait::No).await? {
-            Attempt::Granted(_) => {}
-            Attempt::Busy(busy) => {
+            AcquireOutcome::Granted(_) => {}
+            AcquireOutcome::Busy(busy) => {
                 return Err(Failure::new(format!("its own token was answered {busy:?}")));
             }
         }
@@ -164,13 +166,13 @@ async fn a_grant_lasts_from_its_start(context: Arc<Context>) -> Verdict {
         loop {
             let sent = context.clock.now();
             match backend.acquire(&waiter, Wait::Until(limit)).await? {
-                Attempt::Granted(granted) => {
+                AcquireOutcome::Granted(granted) => {
                     return Ok(Entry { granted, sent, answered: context.clock.now() });
                 }
-                Attempt::Busy(_) if sent >= limit => {
+                AcquireOutcome::Busy(_) if sent >= limit => {
                     return Err(Failure::new("a waiter was never granted"));
                 }
-                Attempt::Busy(_) => context.clock.sleep(context.ttl / 50).await,
+                AcquireOutcome::Busy(_) => context.clock.sleep(context.ttl / 50).await,
             }
         }
     };
@@ -188,8 +190,8 @@ async fn a_late_duplicate_is_kept_out(context: Arc<Context>) -> Verdict {
     // A granted request, and a request that is reconciled before it arrives.
     let (granted, lost) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &granted).await?;
-    backend.release(&granted, Settle::Unanswered).await?;
-    backend.release(&lost, Settle::Unanswered).await?;
+    backend.release(&granted, ReleaseMode::Reconcile).await?;
+    backend.release(&lost, ReleaseMode::Reconcile).await?;
     for late in [&granted, &lost] {
         match backend.acquire(late, Wait::No).await {
             Err(_) => {}
@@ -209,7 +211,7 @@ async fn a_late_duplicate_is_kept_out(context: Arc<Context>) -> Verdict {
 async fn a_ghost_lives_for_one_ttl(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (late, next) = (context.claim("x"), context.claim("x"));
-    backend.release(&late, Settle::Unanswered).await?;
+    backend.release(&late, ReleaseMode::Reconcile).await?;
     let _ = backend.acquire(&late, Wait::No).await;
     let bound = context.ttl + Duration::from_secs(1) + context.moment();
     context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
@@ -316,8 +318,8 @@ async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
                 .granted_within(&*backend, &next, context.patience(), context.ttl / 50)
                 .await?;
             soonest = soonest.min(entry.sent.saturating_since(released_at));
-            let ended = backend.release(&next, Settle::Answered).await?;
-            let spared = ended == Ended::Released;
+            let ended = backend.release(&next, ReleaseMode::Plain).await?;
+            let spared = ended == ReleaseOutcome::Released;
             ensure!(spared, "{fate:?}: the late release took the next one's hold");
             if soonest < bound {
                 break;

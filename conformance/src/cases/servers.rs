@@ -23,7 +23,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case!(
         Servers,
-        what_a_frozen_server_does_late_is_settled,
+        late_work_of_a_frozen_server_is_reconciled,
         [Freeze],
         "requests that it carries out when everybody has given up leave nothing"
     ),
@@ -100,7 +100,7 @@ async fn a_frozen_server_is_a_loss_on_time(context: Arc<Context>) -> Verdict {
     all_clear(&context, &server).await
 }
 
-async fn what_a_frozen_server_does_late_is_settled(context: Arc<Context>) -> Verdict {
+async fn late_work_of_a_frozen_server_is_reconciled(context: Arc<Context>) -> Verdict {
     let server = context.factory.fragile().await?;
     let locks = client(&context, &server.connect).await?;
     locks.mutex("x").acquire().await?.release().await?;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lockwright_core::{
-    Attempt, BreakHow, Claim, DistributedLock, Ended, ErrorKind, Mode, Owner, Reason,
-    RenewalOutcome, Seen, Settle, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Mode, Owner, Reason,
+    ReleaseMode, ReleaseOutcome, RenewalOutcome, Wait,
 };
 
 use crate::case::{Case, Failure, Verdict, case, ensure};
@@ -185,8 +185,8 @@ async fn a_reader_ends_its_own_hold_only(context: Arc<Context>) -> Verdict {
     release(&*backend, &one).await?;
     for (claim, whose) in [(&one, "one that has released"), (&reader(&context), "a foreign token")]
     {
-        let ended = backend.release(claim, Settle::Answered).await?;
-        ensure!(ended == Ended::NotHeld, "a release by {whose} was answered {ended:?}");
+        let ended = backend.release(claim, ReleaseMode::Plain).await?;
+        ensure!(ended == ReleaseOutcome::NotHeld, "a release by {whose} was answered {ended:?}");
         refused(&*backend, &writer(&context)).await?;
     }
     release(&*backend, &two).await
@@ -215,7 +215,7 @@ async fn a_waiting_writer_stops_new_readers(context: Arc<Context>) -> Verdict {
     let give_up = context.clock.now() + context.patience();
     loop {
         let next = reader(&context);
-        let Attempt::Granted(_) = backend.acquire(&next, Wait::No).await? else { break };
+        let AcquireOutcome::Granted(_) = backend.acquire(&next, Wait::No).await? else { break };
         release(&*backend, &next).await?;
         if context.clock.now() >= give_up {
             return Err(Failure::late("readers were let in beside a writer that waits"));
@@ -240,7 +240,7 @@ async fn a_vanished_writer_stops_readers_for_a_bounded_time(context: Arc<Context
     let limit = context.clock.now() + context.ttl / 10;
     let writer = Claim { ttl: context.ttl, ..writer(&context) };
     let answer = other.acquire(&writer, Wait::Until(limit)).await?;
-    ensure!(matches!(answer, Attempt::Busy(_)), "a writer was granted beside a reader");
+    ensure!(matches!(answer, AcquireOutcome::Busy(_)), "a writer was granted beside a reader");
     drop(other);
     let bound = context.ttl * 2 + context.profile.slow_poll * 10 + context.moment();
     context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
@@ -293,12 +293,14 @@ async fn each_reader_is_shown(context: Arc<Context>) -> Verdict {
 async fn a_broken_reader_leaves_the_others(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (one, two) = (reader(&context), reader(&context));
-    for how in [BreakHow::RunOut, BreakHow::Now] {
+    for how in [BreakMode::RunOut, BreakMode::Now] {
         let broken = reader(&context);
         take(&context, &*backend, &one).await?;
         take(&context, &*backend, &broken).await?;
         take(&context, &*backend, &two).await?;
-        backend.break_lock(&one.name, Seen::Token(broken.token), how, "me", "to see").await?;
+        backend
+            .break_lock(&one.name, BreakTarget::Token(broken.token), how, "me", "to see")
+            .await?;
         let outcome = renew(&*backend, &broken).await?;
         let expected = [Reason::Broken, Reason::Gone].map(RenewalOutcome::NotHeld);
         ensure!(expected.contains(&outcome), "the broken reader's renewal said {outcome:?}");
@@ -310,7 +312,7 @@ async fn a_broken_reader_leaves_the_others(context: Arc<Context>) -> Verdict {
         refused(&*backend, &writer(&context)).await?;
         release(&*backend, &one).await?;
         release(&*backend, &two).await?;
-        backend.release(&broken, Settle::Answered).await?;
+        backend.release(&broken, ReleaseMode::Plain).await?;
     }
     Ok(())
 }

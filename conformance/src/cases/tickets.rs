@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Claim, Ended, ErrorKind, HoldState, Locks, Mode, Owner, Reason,
-    RenewalOutcome, Seen, Settle, Token,
+    AcquireOutcome, BreakMode, BreakTarget, Claim, ErrorKind, HoldState, Locks, Mode, Owner,
+    Reason, ReleaseMode, ReleaseOutcome, RenewalOutcome, Token,
 };
 
 use crate::case::{Case, Failure, Verdict, case, ensure};
@@ -153,24 +153,27 @@ async fn an_old_token_is_worth_nothing(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (first, second) = (next(&context), next(&context));
     take(&context, &*backend, &first).await?;
-    let Attempt::Granted(_) = backend.swap(first.token, &second).await? else {
+    let AcquireOutcome::Granted(_) = backend.swap(first.token, &second).await? else {
         return Err(Failure::new("the hold wasn't there for its own token"));
     };
     let outcome = renew(&*backend, &first).await?;
     let is_over = matches!(outcome, RenewalOutcome::NotHeld(_));
     ensure!(is_over, "a renewal by the old token said {outcome:?}");
-    let ended = backend.release(&first, Settle::Answered).await?;
-    ensure!(ended == Ended::NotHeld, "a release by the old token said {ended:?}");
+    let ended = backend.release(&first, ReleaseMode::Plain).await?;
+    ensure!(ended == ReleaseOutcome::NotHeld, "a release by the old token said {ended:?}");
     refused(&*backend, &next(&context)).await?;
     let outcome = renew(&*backend, &second).await?;
     let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
     ensure!(is_held, "a renewal by the new token said {outcome:?}");
     let answer = backend.swap(Token::random(), &next(&context)).await;
-    ensure!(!matches!(answer, Ok(Attempt::Granted(_))), "a foreign token took the hold over");
+    ensure!(
+        !matches!(answer, Ok(AcquireOutcome::Granted(_))),
+        "a foreign token took the hold over"
+    );
     release(&*backend, &second).await?;
     if context.profile.tombstones {
         let answer = backend.try_acquire(&first).await;
-        let is_granted = matches!(answer, Ok(Attempt::Granted(_)));
+        let is_granted = matches!(answer, Ok(AcquireOutcome::Granted(_)));
         ensure!(!is_granted, "a late duplicate of the first acquire was granted");
     }
     Ok(())
@@ -183,8 +186,8 @@ async fn a_repeated_swap_is_the_same_hold(context: Arc<Context>) -> Verdict {
     let mut fences = Vec::new();
     for _ in 0..3 {
         match backend.swap(first.token, &second).await? {
-            Attempt::Granted(granted) => fences.push(granted.fence),
-            Attempt::Busy(_) => return Err(Failure::new("a repeat was refused")),
+            AcquireOutcome::Granted(granted) => fences.push(granted.fence),
+            AcquireOutcome::Busy(_) => return Err(Failure::new("a repeat was refused")),
         }
     }
     let are_one = fences.iter().all(|fence| *fence == fences[0]) && fences[0] > before;
@@ -194,7 +197,10 @@ async fn a_repeated_swap_is_the_same_hold(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &third).await?;
     // Another client holds the name now.
     let answer = backend.swap(first.token, &next(&context)).await;
-    ensure!(!matches!(answer, Ok(Attempt::Granted(_))), "the next one's hold was taken over");
+    ensure!(
+        !matches!(answer, Ok(AcquireOutcome::Granted(_))),
+        "the next one's hold was taken over"
+    );
     release(&*backend, &third).await
 }
 
@@ -202,11 +208,11 @@ async fn a_repeated_swap_does_not_rearm_a_broken_hold(context: Arc<Context>) -> 
     let backend = context.backend().await?;
     let (first, second) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &first).await?;
-    let Attempt::Granted(_) = backend.swap(first.token, &second).await? else {
+    let AcquireOutcome::Granted(_) = backend.swap(first.token, &second).await? else {
         return Err(Failure::new("the hold wasn't there for its own token"));
     };
-    let seen = Seen::Token(second.token);
-    backend.break_lock(&second.name, seen, BreakHow::RunOut, "the suite", "to see").await?;
+    let seen = BreakTarget::Token(second.token);
+    backend.break_lock(&second.name, seen, BreakMode::RunOut, "the suite", "to see").await?;
     context.clock.sleep(context.ttl / 2).await;
     let _ = backend.swap(first.token, &second).await;
     let outcome = renew(&*backend, &second).await?;
@@ -233,9 +239,9 @@ async fn a_ticket_that_nobody_resumes_runs_out(context: Arc<Context>) -> Verdict
 
 async fn a_broken_hold_does_not_move(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
-    for (name, how) in [("x", BreakHow::RunOut), ("y", BreakHow::Now)] {
+    for (name, how) in [("x", BreakMode::RunOut), ("y", BreakMode::Now)] {
         let guard = one.mutex(name).acquire().await?;
-        let seen = Seen::Token(guard.token());
+        let seen = BreakTarget::Token(guard.token());
         let ticket = guard.into_ticket()?;
         two.break_lock(name, seen, how, "to see").await?;
         let kind = two.resume(&ticket).await.err().map(|error| error.kind());

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, DistributedLock, ErrorKind, Locks, Seen, Settle, Step, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, DistributedLock, ErrorKind, Locks, ReleaseMode, Step,
+    Wait,
 };
 
 use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
@@ -101,8 +102,8 @@ async fn a_withdrawn_claim_is_never_granted(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &holder).await?;
     let limit = context.clock.now() + context.ttl / 10;
     let answer = other.acquire(&waiter, Wait::Until(limit)).await?;
-    ensure!(matches!(answer, Attempt::Busy(_)), "a waiter was granted beside the holder");
-    other.release(&waiter, Settle::Answered).await?;
+    ensure!(matches!(answer, AcquireOutcome::Busy(_)), "a waiter was granted beside the holder");
+    other.release(&waiter, ReleaseMode::Plain).await?;
     release(&*backend, &holder).await?;
     take(&context, &*backend, &next).await?;
     release(&*backend, &next).await
@@ -114,7 +115,7 @@ async fn a_waiter_that_vanished_is_passed_over(context: Arc<Context>) -> Verdict
     take(&context, &*backend, &holder).await?;
     let limit = context.clock.now() + context.ttl / 10;
     let answer = other.acquire(&waiter, Wait::Until(limit)).await?;
-    ensure!(matches!(answer, Attempt::Busy(_)), "a waiter was granted beside the holder");
+    ensure!(matches!(answer, AcquireOutcome::Busy(_)), "a waiter was granted beside the holder");
     drop(other);
     release(&*backend, &holder).await?;
     // It may have been granted, or be first in a queue: at most a TTL plus the queue's patience.
@@ -252,9 +253,9 @@ async fn let_in_after(
     match going {
         Going::Released => release(backend, &holder).await?,
         Going::Broken => {
-            let seen = Seen::Token(holder.token);
+            let seen = BreakTarget::Token(holder.token);
             let name = &holder.name;
-            backend.break_lock(name, seen, BreakHow::Now, "the suite", "to see").await?;
+            backend.break_lock(name, seen, BreakMode::Now, "the suite", "to see").await?;
         }
     }
     let (guard, granted) = waiter.await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, ErrorKind, Guard, Handle, Locks, Mode, Owner, Request, Result, Seen, Ticket,
+    BreakMode, BreakTarget, ErrorKind, Guard, Handle, Locks, Mode, Owner, Request, Result, Ticket,
 };
 
 use crate::case::Failure;
@@ -274,8 +274,8 @@ impl Process {
         };
         self.sleep(moment).await;
         self.journal.write(Event::Broke { name: name.clone(), token: Some(token), at_once });
-        let how = if at_once { BreakHow::Now } else { BreakHow::RunOut };
-        match locks.break_lock(name, Seen::Token(token), how, "a test breaks locks").await {
+        let how = if at_once { BreakMode::Now } else { BreakMode::RunOut };
+        match locks.break_lock(name, BreakTarget::Token(token), how, "a test breaks locks").await {
             Err(error) if error.kind() == ErrorKind::Unsupported => Err(error.into()),
             _ => Ok(()),
         }

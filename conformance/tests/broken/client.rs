@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use lockwright_conformance::context::{Belief, Believer};
 use lockwright_core::{
-    Attempt, BootInstant, Claim, Clock, DistributedLock, Error, Identity, LockName, Mode, Renew,
-    RenewalOutcome, Result, Settle, Token, Upkeep, Wait, async_trait,
+    AcquireOutcome, BootInstant, Claim, Clock, DistributedLock, Error, Identity, LockName, Mode,
+    ReleaseMode, Renew, RenewalMode, RenewalOutcome, Result, Token, Wait, async_trait,
 };
 use tokio::sync::watch;
 
@@ -43,10 +43,10 @@ impl Believer for SmallClient {
             identity: Arc::new(Identity::of_this_process(None)),
             ttl: self.ttl,
             fences: 1,
-            upkeep: if fixed { Upkeep::Fixed } else { Upkeep::Renewed },
+            renewal_mode: if fixed { RenewalMode::Off } else { RenewalMode::Auto },
         };
         let sent = self.clock.now();
-        let Attempt::Granted(_) = self.backend.acquire(&claim, Wait::No).await? else {
+        let AcquireOutcome::Granted(_) = self.backend.acquire(&claim, Wait::No).await? else {
             return Ok(None);
         };
         let anchor = match self.flaw {
@@ -56,7 +56,7 @@ impl Believer for SmallClient {
         let mut deadline = anchor + self.ttl * 98 / 100;
         if self.clock.now() >= deadline {
             if self.flaw != ClientFlaw::BelievesLateGrants {
-                self.backend.release(&claim, Settle::Answered).await?;
+                self.backend.release(&claim, ReleaseMode::Plain).await?;
                 return Ok(None);
             }
             deadline = self.clock.now() + self.ttl / 4;
@@ -96,7 +96,7 @@ impl Keeper {
         while self.clock.now() < self.deadline {
             let renew_at = (self.clock.now() + self.claim.ttl / 3).min(self.deadline);
             self.clock.sleep_until(renew_at).await;
-            if self.claim.upkeep == Upkeep::Fixed || self.clock.now() >= self.deadline {
+            if self.claim.renewal_mode == RenewalMode::Off || self.clock.now() >= self.deadline {
                 continue;
             }
             let sent = self.clock.now();
@@ -161,6 +161,6 @@ impl Belief for Held {
 
     async fn release(self: Box<Self>) -> Result<()> {
         self.keeper.abort();
-        self.backend.release(&self.claim, Settle::Answered).await.map(drop)
+        self.backend.release(&self.claim, ReleaseMode::Plain).await.map(drop)
     }
 }

@@ -7,7 +7,7 @@ pub(crate) const BACKENDS: &[(Flaw, &str, &str)] = &[
     (Flaw::TwoStepExpiry, "a_client_that_dies_while_asking_leaves_an_expiry", "still not granted"),
     (Flaw::LooksThenTakes, "only_one_of_many_is_granted", "were granted"),
     (Flaw::DeleteWithoutCompare, "a_foreign_release_changes_nothing", "a foreign token"),
-    (Flaw::SettlingDeletesBlindly, "a_settling_release_spares_the_holder", "never held"),
+    (Flaw::SettlingDeletesBlindly, "a_reconciling_release_spares_the_holder", "never held"),
     (Flaw::RepeatWithoutRearming, "a_repeat_is_valid_for_what_it_says", "was said to end"),
     (Flaw::RepeatIsBusy, "a_repeat_is_the_same_hold", "its own token"),
     (Flaw::RepeatGetsANewFence, "a_repeat_has_the_first_fence", "and then"),

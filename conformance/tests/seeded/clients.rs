@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use lockwright_conformance::Faulty;
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Events, Fence,
-    Finding, Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Token,
-    Wait, async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, DistributedLock, Events,
+    Fence, Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome, Renew,
+    Renewal, Result, Token, Wait, async_trait,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,13 +49,13 @@ impl DistributedLock for FlawedClient {
         self.backend.attach(events);
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let mut claim = claim.clone();
         if self.flaw == ClientFlaw::UsesItsBlock && claim.token.as_bytes()[0].is_multiple_of(2) {
             claim.fences = BLOCK;
         }
         let mut attempt = self.backend.acquire(&claim, wait).await?;
-        if let Attempt::Granted(granted) = &mut attempt {
+        if let AcquireOutcome::Granted(granted) = &mut attempt {
             match self.flaw {
                 ClientFlaw::AnchorsAtTheReply => granted.start = Some(self.clock.now()),
                 ClientFlaw::UsesItsBlock => {
@@ -69,7 +69,7 @@ impl DistributedLock for FlawedClient {
         Ok(attempt)
     }
 
-    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         self.backend.swap(from, to).await
     }
 
@@ -80,8 +80,8 @@ impl DistributedLock for FlawedClient {
         self.backend.renew(holds).await
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        self.backend.release(claim, settle).await
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        self.backend.release(claim, release_mode).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -95,8 +95,8 @@ impl DistributedLock for FlawedClient {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lockwright_conformance::{Connect, connector};
 use lockwright_core::{
-    Attempt, Claim, Clock, Cursor, DistributedLock, Ended, Events, Finding, Inspection, LockName,
-    Page, Profile, Renew, Renewal, Result, Settle, Token, Wait, async_trait,
+    AcquireOutcome, Claim, Clock, Cursor, DistributedLock, Events, Finding, Inspection, LockName,
+    Page, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait,
 };
 use lockwright_memory::Memory;
 
@@ -48,7 +48,7 @@ impl DistributedLock for SharedKey {
         self.memory.attach(events);
     }
 
-    async fn acquire(&self, claim: &Claim, _wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, _wait: Wait) -> Result<AcquireOutcome> {
         self.memory.acquire(&self.claim(claim), Wait::No).await
     }
 
@@ -58,8 +58,8 @@ impl DistributedLock for SharedKey {
         self.memory.renew(&holds).await
     }
 
-    async fn release(&self, claim: &Claim, _settle: Settle) -> Result<Ended> {
-        self.memory.release(&self.claim(claim), Settle::Answered).await
+    async fn release(&self, claim: &Claim, _release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        self.memory.release(&self.claim(claim), ReleaseMode::Plain).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::claim::{Attempt, Busy, Claim, Granted, Settle, Wait};
+use crate::claim::{AcquireOutcome, Busy, Claim, Granted, ReleaseMode, Wait};
 use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result, Step};
 use crate::mode::Mode;
@@ -22,11 +22,11 @@ use super::answer::{answer, at_once, until};
 use super::background::{Job, send_release};
 use super::guard::end_in_background;
 use super::hold::{Grant, Hold};
-use super::parking::Spot;
 use super::request::Options;
 use super::shared::Shared;
 use super::ticket::{self, Ticket};
 use super::turns::{Before, Entered, Entry, Passed, Pending, Turn, Want};
+use super::waiters::WaiterSlot;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
@@ -204,7 +204,7 @@ fn want(options: &Options) -> Want {
     Want {
         mode: options.mode,
         ttl: options.ttl,
-        upkeep: options.upkeep,
+        renewal_mode: options.renewal_mode,
         max_hold: options.max_hold,
         owner: options.owner.clone(),
         identity: options.identity.clone(),
@@ -258,24 +258,24 @@ fn hear(
     shared: &Shared,
     pending: &mut Pending,
     before: Before,
-    answer: Result<Attempt>,
+    answer: Result<AcquireOutcome>,
     sent: BootInstant,
 ) -> Answer {
     match answer {
-        Ok(Attempt::Granted(granted)) => {
-            pending.settle = before.settle;
+        Ok(AcquireOutcome::Granted(granted)) => {
+            pending.release_mode = before.release_mode;
             // The registry of holds counts this attempt.
             match believe(shared, &pending.claim, granted, sent) {
                 Some(believed) => Answer::Granted(granted, believed),
                 None => Answer::TooLate,
             }
         }
-        Ok(Attempt::Busy(busy)) => {
+        Ok(AcquireOutcome::Busy(busy)) => {
             shared.metrics.attempts.add(1);
-            pending.settle = before.settle;
+            pending.release_mode = before.release_mode;
             // An inherited claim may have been queued by the earlier request.
             pending.on_server =
-                busy.queued || before.on_server || pending.settle == Settle::Unanswered;
+                busy.queued || before.on_server || pending.release_mode == ReleaseMode::Reconcile;
             Answer::Busy(busy)
         }
         Err(error) => {
@@ -352,7 +352,7 @@ struct Asking<'a> {
     limit: Limit,
     sent: BootInstant,
     counted: bool,
-    spot: Option<Spot<'a>>,
+    spot: Option<WaiterSlot<'a>>,
     /// Since when the server hasn't answered.
     troubled_since: Option<BootInstant>,
     trouble: Option<Error>,
@@ -455,7 +455,7 @@ impl Asking<'_> {
         if !std::mem::replace(&mut self.counted, true) {
             self.shared.metrics.waited.add(1);
         }
-        self.spot = Some(self.shared.parking.park(&pending.claim.name, pending.claim.token));
+        self.spot = Some(self.shared.waiters.register(&pending.claim.name, pending.claim.token));
         Next::Now
     }
 
@@ -593,9 +593,9 @@ fn fresh(shared: &Shared, name: LockName, options: &Options, now: BootInstant) -
         identity: Arc::clone(options.identity.as_ref().unwrap_or(&shared.identity)),
         ttl: options.ttl,
         fences: 1,
-        upkeep: options.upkeep,
+        renewal_mode: options.renewal_mode,
     };
-    Pending { claim, settle: Settle::Answered, on_server: false, last_sent: now }
+    Pending { claim, release_mode: ReleaseMode::Plain, on_server: false, last_sent: now }
 }
 
 struct Believed {
@@ -635,8 +635,8 @@ struct GivenBack<'a> {
 impl GivenBack<'_> {
     async fn release(mut self) {
         let Some(pending) = &self.pending else { return };
-        let answer = send_release(self.shared, &pending.claim, pending.settle).await;
-        if answer.is_ok() && self.shared.one_answer_settles(pending.settle) {
+        let answer = send_release(self.shared, &pending.claim, pending.release_mode).await;
+        if answer.is_ok() && self.shared.one_answer_reconciles(pending.release_mode) {
             self.pending = None;
         }
     }
@@ -645,7 +645,7 @@ impl GivenBack<'_> {
 impl Drop for GivenBack<'_> {
     fn drop(&mut self) {
         if let Some(pending) = self.pending.take() {
-            Shared::in_background(Job::settle(Arc::clone(self.shared), pending, false));
+            Shared::in_background(Job::release_mode(Arc::clone(self.shared), pending, false));
         }
     }
 }
@@ -665,7 +665,7 @@ fn into_hold(
         Grant {
             fence: granted.fence,
             owner: options.owner.clone(),
-            settle: pending.settle,
+            release_mode: pending.release_mode,
             granted_at: now,
             keep_until: options.keep_until(start),
             term,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::claim::{Claim, Ended, Settle};
+use crate::claim::{Claim, ReleaseMode, ReleaseOutcome};
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 
@@ -15,7 +15,7 @@ use super::turns::Pending;
 pub(crate) struct Job {
     shared: Arc<Shared>,
     what: What,
-    settle: Settle,
+    release_mode: ReleaseMode,
     /// Set if a local turn is passed on when the release is done, or has failed once.
     has_turn: bool,
     last_sent: Option<BootInstant>,
@@ -31,20 +31,20 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::fr
 impl Job {
     pub(crate) fn release(hold: Arc<Hold>) -> Self {
         let shared = Arc::clone(&hold.shared);
-        let settle = hold.settle();
+        let release_mode = hold.release_mode();
         let has_turn = {
             let _table = shared.table();
             hold.take_turn()
         };
-        let last_sent = (settle == Settle::Unanswered).then(|| hold.granted_at());
-        Self { shared, what: What::Hold(hold), settle, has_turn, last_sent }
+        let last_sent = (release_mode == ReleaseMode::Reconcile).then(|| hold.granted_at());
+        Self { shared, what: What::Hold(hold), release_mode, has_turn, last_sent }
     }
 
-    pub(crate) fn settle(shared: Arc<Shared>, pending: Pending, has_turn: bool) -> Self {
+    pub(crate) fn release_mode(shared: Arc<Shared>, pending: Pending, has_turn: bool) -> Self {
         Self {
             shared,
             what: What::Claim(Box::new(pending.claim)),
-            settle: pending.settle,
+            release_mode: pending.release_mode,
             has_turn,
             last_sent: Some(pending.last_sent),
         }
@@ -90,13 +90,13 @@ impl Job {
         let mut pause = TRY_AGAIN.0;
         loop {
             let sent = shared.clock.now();
-            let answer = send_release(&shared, &claim, self.settle).await;
+            let answer = send_release(&shared, &claim, self.release_mode).await;
             let now = shared.clock.now();
             if answer.is_ok() && self.has_turn {
                 shared.table().turns.note_answer(&claim.name);
             }
             match answer {
-                Ok(ended) if self.is_settled(ended, now) => break,
+                Ok(ended) if self.is_reconciled(ended, now) => break,
                 // Without a tombstone, the acquire may still arrive and hold for a TTL.
                 Ok(_) => {}
                 Err(error) => {
@@ -127,16 +127,17 @@ impl Job {
         drop(Running(self));
     }
 
-    fn is_settled(&self, ended: Ended, now: BootInstant) -> bool {
+    fn is_reconciled(&self, ended: ReleaseOutcome, now: BootInstant) -> bool {
         let ttl = self.claim().ttl;
         let long_ago = || self.last_sent.is_none_or(|sent| now > sent + ttl);
-        self.shared.one_answer_settles(self.settle) || (ended == Ended::NotHeld && long_ago())
+        self.shared.one_answer_reconciles(self.release_mode)
+            || (ended == ReleaseOutcome::NotHeld && long_ago())
     }
 
     /// An answered hold expires by itself. An unanswered claim is retried without end: the server may still grant
     /// it.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
-        self.settle == Settle::Answered && now > begun + self.claim().ttl * 2
+        self.release_mode == ReleaseMode::Plain && now > begun + self.claim().ttl * 2
     }
 }
 
@@ -152,8 +153,12 @@ impl Drop for Running {
     }
 }
 
-pub(crate) async fn send_release(shared: &Shared, claim: &Claim, settle: Settle) -> Result<Ended> {
+pub(crate) async fn send_release(
+    shared: &Shared,
+    claim: &Claim,
+    release_mode: ReleaseMode,
+) -> Result<ReleaseOutcome> {
     let patience = (claim.ttl / 2).clamp(Duration::from_millis(100), Duration::from_secs(5));
-    let send = || shared.backend.release(claim, settle);
+    let send = || shared.backend.release(claim, release_mode);
     answer(&shared.clock, send, shared.clock.now() + patience, "the release").await
 }

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use crate::error::{Error, Result};
 
-use super::keeper::{keeper, reschedule_all};
+use super::renewer::{renewer, reschedule_all};
 use super::shared::Shared;
 use super::sweeper::sweeper;
 
@@ -38,8 +38,8 @@ impl Shared {
         if self.is_closed() {
             return Err(Error::closed());
         }
-        if self.keeper_gone.load(Ordering::Acquire) {
-            return self.restart_keeper();
+        if self.renewer_ended.load(Ordering::Acquire) {
+            return self.restart_tasks();
         }
         Ok(())
     }
@@ -80,7 +80,7 @@ impl Shared {
             idle.as_mut().enable();
             let is_done = self.releasing() == 0;
             let nobody_waits = self.waiting.load(Ordering::SeqCst) == 0;
-            if self.keeper_gone.load(Ordering::Acquire) || (is_done && nobody_waits) {
+            if self.renewer_ended.load(Ordering::Acquire) || (is_done && nobody_waits) {
                 return;
             }
             if !is_done {
@@ -110,7 +110,7 @@ impl Shared {
     }
 
     pub(crate) fn has_runtime(&self) -> Result<()> {
-        if self.keeper_gone.load(Ordering::Acquire) && Handle::try_current().is_err() {
+        if self.renewer_ended.load(Ordering::Acquire) && Handle::try_current().is_err() {
             return Err(no_runtime());
         }
         Ok(())
@@ -118,7 +118,7 @@ impl Shared {
 
     /// Starts the tasks of the client.
     pub(super) fn start_tasks(self: &Arc<Self>, runtime: &Handle) {
-        runtime.spawn(keeper(self));
+        runtime.spawn(renewer(self));
         if let Some(idle) = self.settings.sweep {
             runtime.spawn(sweeper(self, idle));
         }
@@ -126,16 +126,16 @@ impl Shared {
 
     /// Moves the client's tasks to the caller's runtime, because the client's runtime has ended.
     #[cold]
-    fn restart_keeper(self: &Arc<Self>) -> Result<()> {
+    fn restart_tasks(self: &Arc<Self>) -> Result<()> {
         let here = Handle::try_current().map_err(|error| no_runtime().with_source(error))?;
-        if self.keeper_gone.swap(false, Ordering::AcqRel) {
+        if self.renewer_ended.swap(false, Ordering::AcqRel) {
             *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = here.clone();
             // The answers to renewals that the old runtime had sent are lost.
             reschedule_all(self, self.clock.now());
             self.start_tasks(&here);
         }
         // A runtime that is shutting down drops the task at once.
-        match self.keeper_gone.load(Ordering::Acquire) {
+        match self.renewer_ended.load(Ordering::Acquire) {
             true => Err(no_runtime()),
             false => Ok(()),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::claim::{Ended, RenewalOutcome};
+use crate::claim::{ReleaseOutcome, RenewalOutcome};
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 use crate::event::Reason;
@@ -16,7 +16,7 @@ use crate::token::{Fence, Token};
 use super::answer::at_once;
 use super::background::{Job, send_release};
 use super::hold::Hold;
-use super::keeper::{ask_renewal, note_renewal};
+use super::renewer::{ask_renewal, note_renewal};
 use super::shared::Shared;
 use super::signal::{HoldState, Signal};
 use super::ticket::Ticket;
@@ -216,7 +216,7 @@ impl Guard {
             Ok(_) => {
                 // The hold stays on the server for the ticket.
                 releasing.finish();
-                Ok(Ticket::new(&hold.claim, hold.fence, hold.settle()))
+                Ok(Ticket::new(&hold.claim, hold.fence, hold.release_mode()))
             }
         }
     }
@@ -313,7 +313,7 @@ impl Held {
             answer.as_ref().is_some_and(|it| it.outcome != RenewalOutcome::Indeterminate);
         let look_again = note_renewal(hold, answer, start, hold.clock().now());
         if hold.shared.table().holds.reschedule([(hold, look_again)]) {
-            hold.shared.keeper.notify_one();
+            hold.shared.renewer.notify_one();
         }
         self.check()?;
         if is_known {
@@ -344,7 +344,7 @@ impl Held {
         let releasing = Releasing::begin(hold);
         let hold = releasing.hold();
         let backend = &hold.shared.backend;
-        match at_once(|| backend.release_at_once(&hold.claim, hold.settle())) {
+        match at_once(|| backend.release_at_once(&hold.claim, hold.release_mode())) {
             Some(answer) => releasing.answered(answer),
             None => Box::pin(releasing.send()).await,
         }
@@ -396,12 +396,12 @@ impl Releasing {
 
     async fn send(self) -> Result<()> {
         let hold = self.hold();
-        let sending = send_release(&hold.shared, &hold.claim, hold.settle());
+        let sending = send_release(&hold.shared, &hold.claim, hold.release_mode());
         let answer = hold.shared.inside(sending).await;
         self.answered(answer)
     }
 
-    fn answered(self, answer: Result<Ended>) -> Result<()> {
+    fn answered(self, answer: Result<ReleaseOutcome>) -> Result<()> {
         let hold = self.hold();
         match (answer, self.ended) {
             (Err(_), Err(reason)) => Err(lost(hold, reason)),
@@ -409,10 +409,10 @@ impl Releasing {
             (Ok(answer), ended) => {
                 let result = match (answer, ended) {
                     (_, Err(reason)) => Err(lost(hold, reason)),
-                    (Ended::Released, Ok(_)) => Ok(()),
-                    (Ended::NotHeld, Ok(_)) => Err(lost(hold, Reason::Gone)),
+                    (ReleaseOutcome::Released, Ok(_)) => Ok(()),
+                    (ReleaseOutcome::NotHeld, Ok(_)) => Err(lost(hold, Reason::Gone)),
                 };
-                if hold.shared.one_answer_settles(hold.settle()) {
+                if hold.shared.one_answer_reconciles(hold.release_mode()) {
                     self.finish();
                 }
                 result

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::claim::{Claim, Settle, Upkeep};
+use crate::claim::{Claim, ReleaseMode, RenewalMode};
 use crate::clock::{BootInstant, Clock};
 use crate::event::Reason;
 use crate::token::Fence;
@@ -28,7 +28,7 @@ pub(crate) struct Hold {
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
     /// `Unanswered` if an acquire of this token may still arrive.
-    settle: Settle,
+    release_mode: ReleaseMode,
     granted_at: BootInstant,
     keep_until: BootInstant,
 
@@ -102,7 +102,7 @@ pub(crate) struct Due {
 pub(crate) struct Grant {
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
-    pub(crate) settle: Settle,
+    pub(crate) release_mode: ReleaseMode,
     pub(crate) granted_at: BootInstant,
     pub(crate) keep_until: BootInstant,
     pub(crate) term: Term,
@@ -117,7 +117,7 @@ impl Hold {
             claim,
             fence: grant.fence,
             owner: grant.owner,
-            settle: grant.settle,
+            release_mode: grant.release_mode,
             granted_at: grant.granted_at,
             keep_until: grant.keep_until,
             term_changes: Mutex::new(()),
@@ -169,8 +169,8 @@ impl Hold {
         self.version.load(Ordering::Acquire)
     }
 
-    pub(crate) fn settle(&self) -> Settle {
-        self.settle
+    pub(crate) fn release_mode(&self) -> ReleaseMode {
+        self.release_mode
     }
 
     pub(crate) fn keep_until(&self) -> BootInstant {
@@ -336,7 +336,7 @@ impl Hold {
 
     /// Returns the slack of the first check; a loss has none.
     pub(crate) fn first_slack(&self) -> Duration {
-        let renews = self.claim.upkeep == Upkeep::Renewed
+        let renews = self.claim.renewal_mode == RenewalMode::Auto
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);
         if renews { self.renew_slack() } else { Duration::ZERO }
     }
@@ -351,7 +351,7 @@ impl Hold {
             return Due { renew: false, over: now >= deadline, next: deadline };
         }
         let lost_at = self.lost_at();
-        if self.claim.upkeep == Upkeep::Fixed {
+        if self.claim.renewal_mode == RenewalMode::Off {
             return Due { renew: false, over: false, next: lost_at };
         }
         let at_risk_at = BootInstant::from_nanos(self.at_risk_at.load(Ordering::Acquire));
@@ -372,9 +372,9 @@ impl Hold {
     }
 
     pub(crate) fn first_due(&self) -> BootInstant {
-        match self.claim.upkeep {
-            Upkeep::Fixed => self.lost_at(),
-            Upkeep::Renewed => {
+        match self.claim.renewal_mode {
+            RenewalMode::Off => self.lost_at(),
+            RenewalMode::Auto => {
                 self.lost_at().min(BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire)))
             }
         }

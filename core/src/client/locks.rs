@@ -8,7 +8,7 @@ use crate::backend::DistributedLock;
 use crate::error::Result;
 use crate::identity::check_text;
 use crate::mode::Mode;
-use crate::operator::{BreakHow, Broken, Finding, Inspection, Seen, Swept};
+use crate::operator::{BreakMode, BreakTarget, Broken, Finding, Inspection, SweepReport};
 use crate::profile::Profile;
 
 use super::builder::Builder;
@@ -138,8 +138,8 @@ impl Locks {
     pub async fn break_lock(
         &self,
         name: impl AsRef<str>,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         reason: &str,
     ) -> Result<Broken> {
         let shared = self.shared();
@@ -153,7 +153,7 @@ impl Locks {
     }
 
     /// Removes one batch of the data of holds that ended at least `idle` ago; see [`DistributedLock::sweep`].
-    /// Repeat it while the result has [`more`](Swept::more).
+    /// Repeat it while the result has [`more`](SweepReport::more).
     ///
     /// # Errors
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if the backend leaves no data, and those of reaching the
@@ -161,7 +161,7 @@ impl Locks {
     ///
     /// # Cancel safety
     /// May be dropped; the batch may then still be removed.
-    pub async fn sweep(&self, idle: Duration) -> Result<Swept> {
+    pub async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let shared = self.shared();
         shared.inside(shared.backend.sweep(idle)).await
     }

@@ -11,7 +11,7 @@
 //! | `parking` | waiting claims and their wake-ups |
 //! | `hold` | a hold's state: the term, the two stages of loss |
 //! | `registry` | live holds, by their next due instant |
-//! | `keeper` | the renewal task |
+//! | `renewer` | the renewal task |
 //! | `closing` | turning requests away: the client was closed, or its runtime has ended |
 //! | `multi`, `together` | requests for several names, and their guards |
 //! | `election` | elections |
@@ -30,13 +30,12 @@ mod election;
 mod guard;
 mod hold;
 mod jitter;
-mod keeper;
 mod locks;
 mod metrics;
 mod multi;
 mod owner;
-mod parking;
 mod registry;
+mod renewer;
 mod request;
 mod shared;
 mod signal;
@@ -45,6 +44,7 @@ mod table;
 mod ticket;
 mod together;
 mod turns;
+mod waiters;
 
 pub use builder::Builder;
 pub use election::{Election, Leader, Observer};

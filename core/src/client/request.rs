@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::claim::Upkeep;
+use crate::claim::RenewalMode;
 use crate::clock::BootInstant;
 use crate::duration;
 use crate::error::{Error, Result};
@@ -87,7 +87,7 @@ pub struct Request<H> {
 pub(crate) struct Options {
     pub(crate) mode: Mode,
     pub(crate) ttl: Duration,
-    pub(crate) upkeep: Upkeep,
+    pub(crate) renewal_mode: RenewalMode,
     pub(crate) owner: Option<Owner>,
     /// The requester, if it isn't just the client.
     pub(crate) identity: Option<Arc<Identity>>,
@@ -104,7 +104,7 @@ impl<H: Handle> Request<H> {
             options: Options {
                 mode,
                 ttl: shared.settings.ttl,
-                upkeep: Upkeep::Renewed,
+                renewal_mode: RenewalMode::Auto,
                 owner: None,
                 identity: None,
                 max_hold: None,
@@ -124,7 +124,7 @@ impl<H: Handle> Request<H> {
 
     /// Disables renewal: the hold ends one TTL after its grant.
     pub fn fixed(mut self) -> Self {
-        self.options.upkeep = Upkeep::Fixed;
+        self.options.renewal_mode = RenewalMode::Off;
         self
     }
 
@@ -253,7 +253,7 @@ impl Options {
         Self {
             mode: ticket.mode(),
             ttl: ticket.ttl(),
-            upkeep: ticket.upkeep(),
+            renewal_mode: ticket.renewal_mode(),
             owner: None,
             identity: None,
             max_hold: None,

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::backend::DistributedLock;
-use crate::claim::Settle;
+use crate::claim::ReleaseMode;
 use crate::clock::{BootInstant, Clock};
 use crate::error::{Error, Result};
 use crate::event::{Event, Reason};
@@ -21,11 +21,11 @@ use crate::validity::{Lengths, Rules, Term};
 
 use super::background::Job;
 use super::jitter::Jitter;
-use super::keeper::take_facts;
 use super::metrics::Metrics;
-use super::parking::Parking;
 use super::registry::Totals;
+use super::renewer::take_hold_events;
 use super::table::Table;
+use super::waiters::Waiters;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -73,11 +73,11 @@ pub(crate) struct Shared {
     pub(crate) identity: Arc<Identity>,
     pub(crate) clock: Clock,
     pub(super) table: Mutex<Table>,
-    pub(crate) parking: Parking,
+    pub(crate) waiters: Waiters,
     pub(crate) metrics: Metrics,
-    pub(crate) keeper: Arc<Notify>,
+    pub(crate) renewer: Arc<Notify>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
-    pub(crate) facts: Mutex<Vec<(Token, Fact)>>,
+    pub(crate) hold_events: Mutex<Vec<(Token, HoldEvent)>>,
     /// Live holds that their holders have ended. The table counts them when they are removed.
     ended: AtomicU64,
     /// Other releases in progress: in the background, and of lost holds.
@@ -87,12 +87,12 @@ pub(crate) struct Shared {
     pub(crate) idle: Notify,
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
-    pub(crate) keeper_gone: AtomicBool,
+    pub(crate) renewer_ended: AtomicBool,
     pub(super) runtime: Mutex<Handle>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fact {
+pub(crate) enum HoldEvent {
     AtRisk,
     Lost(Reason),
 }
@@ -110,18 +110,18 @@ impl Shared {
             identity: Arc::new(identity),
             clock,
             table: Mutex::default(),
-            parking: Parking::default(),
+            waiters: Waiters::default(),
             metrics: Metrics::default(),
-            keeper: Arc::default(),
+            renewer: Arc::default(),
             jobs: Mutex::default(),
-            facts: Mutex::default(),
+            hold_events: Mutex::default(),
             ended: AtomicU64::new(0),
             others: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             idle: Notify::new(),
             closing: Notify::new(),
             closed: AtomicBool::new(false),
-            keeper_gone: AtomicBool::new(false),
+            renewer_ended: AtomicBool::new(false),
             runtime: Mutex::new(backend.runtime.clone()),
             backend,
         }
@@ -130,20 +130,20 @@ impl Shared {
     /// Receives an event, on any thread, so it only records and notifies.
     pub(crate) fn on_event(&self, event: Event) {
         match event {
-            Event::Wake(name) => self.parking.wake(&name),
-            Event::Handed(token, granted) => self.parking.hand(token, granted),
-            Event::AtRisk(token) => self.note(token, Fact::AtRisk),
-            Event::Lost(token, reason) => self.note(token, Fact::Lost(reason)),
+            Event::Wake(name) => self.waiters.wake(&name),
+            Event::Handed(token, granted) => self.waiters.hand(token, granted),
+            Event::AtRisk(token) => self.note(token, HoldEvent::AtRisk),
+            Event::Lost(token, reason) => self.note(token, HoldEvent::Lost(reason)),
             Event::Recall(_) => {}
         }
     }
 
-    fn note(&self, token: Token, fact: Fact) {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner).push((token, fact));
-        if self.keeper_gone.load(Ordering::Acquire) {
-            take_facts(self);
+    fn note(&self, token: Token, fact: HoldEvent) {
+        self.hold_events.lock().unwrap_or_else(PoisonError::into_inner).push((token, fact));
+        if self.renewer_ended.load(Ordering::Acquire) {
+            take_hold_events(self);
         } else {
-            self.keeper.notify_one();
+            self.renewer.notify_one();
         }
     }
 
@@ -152,28 +152,28 @@ impl Shared {
         let shared = Arc::clone(job.shared());
         shared.others.fetch_add(1, Ordering::SeqCst);
         let mut jobs = shared.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        if shared.keeper_gone.load(Ordering::Acquire) {
+        if shared.renewer_ended.load(Ordering::Acquire) {
             drop(jobs);
             job.give_up();
             return;
         }
         jobs.push_back(job);
         drop(jobs);
-        shared.keeper.notify_one();
+        shared.renewer.notify_one();
     }
 
     /// Records the end of the renewal task and its runtime. Queued jobs would keep the client alive, so they are
     /// dropped; unreleased holds expire on the server.
-    pub(crate) fn keeper_has_gone(&self) {
+    pub(crate) fn renewer_has_ended(&self) {
         let jobs = {
             let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-            self.keeper_gone.store(true, Ordering::Release);
+            self.renewer_ended.store(true, Ordering::Release);
             std::mem::take(&mut *jobs)
         };
         for job in jobs {
             job.give_up();
         }
-        take_facts(self);
+        take_hold_events(self);
         self.idle.notify_waiters();
     }
 
@@ -238,8 +238,8 @@ impl Shared {
 
     /// Returns whether an answered release reconciles a claim. Only a tombstone prevents the grant of an unanswered
     /// acquire.
-    pub(crate) fn one_answer_settles(&self, settle: Settle) -> bool {
-        settle == Settle::Answered || self.backend.profile().tombstones
+    pub(crate) fn one_answer_reconciles(&self, release_mode: ReleaseMode) -> bool {
+        release_mode == ReleaseMode::Plain || self.backend.profile().tombstones
     }
 
     pub(crate) fn token(&self, now: BootInstant) -> Token {
@@ -268,7 +268,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.keeper.notify_one();
+        self.renewer.notify_one();
     }
 }
 

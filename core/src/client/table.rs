@@ -31,7 +31,7 @@ impl Shared {
             (tell_keeper, table.turns.granted(hold))
         };
         if tell_keeper {
-            shared.keeper.notify_one();
+            shared.renewer.notify_one();
         }
         if let Some(joined) = joined {
             joined.enter(hold);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::claim::{Claim, Settle, Upkeep};
+use crate::claim::{Claim, ReleaseMode, RenewalMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Reason;
 use crate::mode::Mode;
@@ -35,15 +35,15 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    pub(super) fn new(claim: &Claim, fence: Fence, settle: Settle) -> Self {
+    pub(super) fn new(claim: &Claim, fence: Fence, release_mode: ReleaseMode) -> Self {
         Self {
             name: claim.name.clone(),
             mode: claim.mode,
             token: claim.token,
             fence,
             ttl: claim.ttl,
-            is_fixed: claim.upkeep == Upkeep::Fixed,
-            is_open: settle == Settle::Unanswered,
+            is_fixed: claim.renewal_mode == RenewalMode::Off,
+            is_open: release_mode == ReleaseMode::Reconcile,
         }
     }
 
@@ -74,8 +74,8 @@ impl Ticket {
         self.is_open
     }
 
-    pub(super) fn upkeep(&self) -> Upkeep {
-        if self.is_fixed { Upkeep::Fixed } else { Upkeep::Renewed }
+    pub(super) fn renewal_mode(&self) -> RenewalMode {
+        if self.is_fixed { RenewalMode::Off } else { RenewalMode::Auto }
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::claim::{Claim, Settle, Upkeep};
+use crate::claim::{Claim, ReleaseMode, RenewalMode};
 use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::Identity;
@@ -69,7 +69,7 @@ pub(crate) struct Queued {
 pub(crate) struct Want {
     pub(crate) mode: Mode,
     pub(crate) ttl: Duration,
-    pub(crate) upkeep: Upkeep,
+    pub(crate) renewal_mode: RenewalMode,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) owner: Option<Owner>,
     /// The requester, if it isn't just the client.
@@ -85,7 +85,7 @@ impl Want {
         is_who_asks
             && self.mode == claim.mode
             && self.ttl == claim.ttl
-            && self.upkeep == claim.upkeep
+            && self.renewal_mode == claim.renewal_mode
     }
 }
 
@@ -128,7 +128,7 @@ pub(crate) enum Entry {
 
 pub(crate) struct Pending {
     pub(crate) claim: Claim,
-    pub(crate) settle: Settle,
+    pub(crate) release_mode: ReleaseMode,
     /// Set if the server may have a record of the claim.
     pub(crate) on_server: bool,
     pub(crate) last_sent: BootInstant,
@@ -136,7 +136,7 @@ pub(crate) struct Pending {
 
 #[derive(Clone, Copy)]
 pub(crate) struct Before {
-    pub(crate) settle: Settle,
+    pub(crate) release_mode: ReleaseMode,
     pub(crate) on_server: bool,
 }
 
@@ -145,15 +145,15 @@ impl Pending {
     pub(crate) fn send(&mut self, now: BootInstant) -> Before {
         self.last_sent = now;
         Before {
-            settle: std::mem::replace(&mut self.settle, Settle::Unanswered),
+            release_mode: std::mem::replace(&mut self.release_mode, ReleaseMode::Reconcile),
             on_server: std::mem::replace(&mut self.on_server, true),
         }
     }
 
     /// Records that the request certainly had no effect. Earlier uncertainty remains.
     pub(crate) fn unsend(&mut self, before: Before) {
-        self.settle = before.settle;
-        self.on_server = before.on_server || before.settle == Settle::Unanswered;
+        self.release_mode = before.release_mode;
+        self.on_server = before.on_server || before.release_mode == ReleaseMode::Reconcile;
     }
 }
 
@@ -239,7 +239,7 @@ impl Drop for Turn {
         if self.taken {
             shared.pass_turn(&name, pending);
         } else if let Some(pending) = pending {
-            Shared::in_background(Job::settle(shared, pending, false));
+            Shared::in_background(Job::release_mode(shared, pending, false));
         }
     }
 }
@@ -442,7 +442,7 @@ impl Shared {
             next = self.table().turns.next(name, pending.as_ref());
         }
         if let Some(pending) = pending {
-            Self::in_background(Job::settle(Arc::clone(self), pending, true));
+            Self::in_background(Job::release_mode(Arc::clone(self), pending, true));
         }
     }
 }
@@ -475,7 +475,8 @@ impl Want {
     /// Rejects a re-entry if the hold may last longer than it allows. It can't wait: its owner would wait for
     /// itself.
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
-        let renewed = self.upkeep == Upkeep::Fixed && hold.claim.upkeep != Upkeep::Fixed;
+        let renewed =
+            self.renewal_mode == RenewalMode::Off && hold.claim.renewal_mode != RenewalMode::Off;
         let too_long = self.max_hold.is_some_and(|time| hold.keep_until() > now + time);
         let what = match (renewed, too_long) {
             (false, false) => return Ok(()),

@@ -263,14 +263,14 @@ fn a_loss_is_told_though_the_keeper_has_gone() {
 #[test]
 fn a_client_may_keep_its_holds_on_another_runtime() {
     let memory = Memory::new();
-    let keeper = tokio::runtime::Builder::new_multi_thread()
+    let renewer = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_time()
         .build()
         .unwrap();
     let locks = Locks::builder(memory.clone())
         .ttl(millis(600))
-        .runtime(keeper.handle().clone())
+        .runtime(renewer.handle().clone())
         .build()
         .unwrap();
     let here = tokio::runtime::Builder::new_current_thread().build().unwrap();

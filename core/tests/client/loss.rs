@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use lockwright_core::{BreakHow, Broken, ErrorKind, Event, HoldState, Reason, Seen};
+use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, Event, HoldState, Reason};
 
 use crate::queue::futures_poll;
 use crate::support::{Act, TTL, client, millis, secs, settle_down, troubled};
@@ -149,8 +149,10 @@ async fn a_break_is_told_and_the_next_holder_waits_until_it_runs_out() {
     let (locks, stage, other, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
     let seen = other.inspect("x").await.unwrap().holders[0].token.unwrap();
-    let broken =
-        other.break_lock("x", Seen::Token(seen), BreakHow::RunOut, "it hangs").await.unwrap();
+    let broken = other
+        .break_lock("x", BreakTarget::Token(seen), BreakMode::RunOut, "it hangs")
+        .await
+        .unwrap();
     assert!(matches!(broken, Broken::RunsOut(left) if left <= TTL));
     assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Broken));
     assert!(other.mutex("x").try_acquire().await.unwrap().is_none());

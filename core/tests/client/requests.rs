@@ -153,9 +153,10 @@ async fn what_operators_see_must_be_fit_to_be_shown() {
         let error = Locks::builder(memory.clone()).label(label).build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{label:?}");
     }
-    use lockwright_core::{BreakHow, Seen};
+    use lockwright_core::{BreakMode, BreakTarget};
     for reason in ["a\nb", &"x".repeat(513)] {
-        let error = locks.break_lock("x", Seen::Any, BreakHow::Now, reason).await.unwrap_err();
+        let error =
+            locks.break_lock("x", BreakTarget::Any, BreakMode::Now, reason).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{reason:?}");
     }
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Error,
-    ErrorKind, Events, Finding, Inspection, LockName, Locks, Page, Profile, Renew, Renewal, Result,
-    Seen, Settle, Swept, Token, Wait, async_trait,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor,
+    DistributedLock, Error, ErrorKind, Events, Finding, Inspection, LockName, Locks, Page, Profile,
+    ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, SweepReport, Token, Wait, async_trait,
 };
 use lockwright_memory::Memory;
 
@@ -85,7 +85,7 @@ pub(crate) struct Call {
     pub(crate) at: BootInstant,
     pub(crate) token: Token,
     pub(crate) count: usize,
-    pub(crate) settle: Option<Settle>,
+    pub(crate) release_mode: Option<ReleaseMode>,
 }
 
 /// A backend with scripted failures.
@@ -111,7 +111,7 @@ struct Script {
     inspect: VecDeque<Act>,
     always: HashMap<&'static str, Act>,
     calls: Vec<Call>,
-    sweep: VecDeque<Result<Swept>>,
+    sweep: VecDeque<Result<SweepReport>>,
     swept: Vec<(BootInstant, Duration)>,
 }
 
@@ -142,7 +142,7 @@ impl Stage {
         *self.0.kept.lock().unwrap() = Some(Box::new(what));
     }
 
-    pub(crate) fn on_sweep(&self, answers: impl IntoIterator<Item = Result<Swept>>) {
+    pub(crate) fn on_sweep(&self, answers: impl IntoIterator<Item = Result<SweepReport>>) {
         self.0.script.lock().unwrap().sweep.extend(answers);
     }
 
@@ -193,9 +193,15 @@ impl Stage {
         self.0.events.lock().unwrap().clone().unwrap()
     }
 
-    fn note(&self, what: &'static str, token: Token, count: usize, settle: Option<Settle>) -> Act {
+    fn note(
+        &self,
+        what: &'static str,
+        token: Token,
+        count: usize,
+        release_mode: Option<ReleaseMode>,
+    ) -> Act {
         let mut script = self.0.script.lock().unwrap();
-        script.calls.push(Call { what, at: self.0.clock.now(), token, count, settle });
+        script.calls.push(Call { what, at: self.0.clock.now(), token, count, release_mode });
         let always = script.always.get(what).copied();
         let acts = match what {
             "acquire" => &mut script.acquire,
@@ -207,8 +213,8 @@ impl Stage {
         acts.pop_front().or(always).unwrap_or(Act::Pass)
     }
 
-    fn stated(&self, act: Act, mut answer: Result<Attempt>) -> Result<Attempt> {
-        if let Ok(Attempt::Granted(granted)) = &mut answer {
+    fn stated(&self, act: Act, mut answer: Result<AcquireOutcome>) -> Result<AcquireOutcome> {
+        if let Ok(AcquireOutcome::Granted(granted)) = &mut answer {
             let now = self.0.clock.now();
             match act {
                 Act::StartBefore(time) => granted.start = Some(now - time),
@@ -268,7 +274,7 @@ impl DistributedLock for Stage {
         self.0.memory.attach(events);
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let act = self.note("acquire", claim.token, 1, None);
         let late = || {
             let Act::ArriveLate(time) = act else { return };
@@ -282,7 +288,7 @@ impl DistributedLock for Stage {
         self.stated(act, answer)
     }
 
-    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let act = self.note("swap", to.token, 1, None);
         let answer = self.perform(act, self.0.memory.swap(from, to), || {}).await;
         self.stated(act, answer)
@@ -297,9 +303,9 @@ impl DistributedLock for Stage {
         answer
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        let act = self.note("release", claim.token, 1, Some(settle));
-        self.perform(act, self.0.memory.release(claim, settle), || {}).await
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        let act = self.note("release", claim.token, 1, Some(release_mode));
+        self.perform(act, self.0.memory.release(claim, release_mode), || {}).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -314,18 +320,18 @@ impl DistributedLock for Stage {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {
         self.0.memory.break_lock(name, seen, how, by, reason).await
     }
 
-    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let mut script = self.0.script.lock().unwrap();
         script.swept.push((self.0.clock.now(), idle));
-        script.sweep.pop_front().unwrap_or(Ok(Swept::default()))
+        script.sweep.pop_front().unwrap_or(Ok(SweepReport::default()))
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>> {

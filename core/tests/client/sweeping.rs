@@ -1,13 +1,13 @@
 //! Sweeping the data of ended holds.
 
 use crate::support::{Stage, client, secs};
-use lockwright_core::{Error, ErrorKind, Locks, Swept};
+use lockwright_core::{Error, ErrorKind, Locks, SweepReport};
 
 #[tokio::test(start_paused = true)]
 async fn a_client_sweeps_when_asked_to_and_goes_on_while_there_is_more() {
     let (_, memory, clock) = client();
     let stage = Stage::new(&memory, &clock);
-    let some = |more| Ok(Swept { rows: 10, more });
+    let some = |more| Ok(SweepReport { rows: 10, more });
     let failed = Err(Error::new(ErrorKind::Unavailable, "not now"));
     stage.on_sweep([some(true), some(true), some(false), failed, some(false)]);
     let builder = Locks::builder(stage.clone()).clock(clock.clone());

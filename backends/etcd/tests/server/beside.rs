@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_conformance::crowds::{self, claim_as};
-use lockwright_core::{BootInstant, DistributedLock, ErrorKind, Locks, Mode, Settle, Wait};
+use lockwright_core::{BootInstant, DistributedLock, ErrorKind, Locks, Mode, ReleaseMode, Wait};
 
 use crate::kit::{busy, connect, grant, member_and_client};
 use crate::queue::queue;
@@ -52,7 +52,7 @@ async fn another_programs_key_is_a_writers() {
     grant(&etcd, &reads).await;
     cluster.ctl(&["put", "lockwright/x/1f", ""]).unwrap();
     busy(&etcd, &claim_as(Mode::Shared), Wait::No).await;
-    etcd.release(&reads, Settle::Answered).await.unwrap();
+    etcd.release(&reads, ReleaseMode::Plain).await.unwrap();
     let shown = etcd.inspect(&reads.name).await.unwrap();
     assert!(matches!(&shown.holders[..], [one] if one.mode == Mode::Exclusive), "{shown:?}");
     busy(&etcd, &claim_as(Mode::Shared), Wait::No).await;
@@ -70,7 +70,7 @@ async fn a_name_that_becomes_another_programs_lock_is_left() {
     grant(&etcd, &held).await;
     cluster.ctl(&["put", "lockwright/x/1f", ""]).unwrap();
     busy(&etcd, &waits, FOR_EVER).await;
-    etcd.release(&held, Settle::Answered).await.unwrap();
+    etcd.release(&held, ReleaseMode::Plain).await.unwrap();
     let answer = etcd.acquire(&waits, FOR_EVER).await;
     assert_eq!(answer.err().map(|error| error.kind()), Some(ErrorKind::Conflict));
     assert_eq!(queue(&cluster, "x").await.len(), 1);

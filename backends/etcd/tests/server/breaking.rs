@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use etcd_client::{Client, PutOptions};
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, Broken, Claim, DistributedLock, Event, Reason, Renew,
-    RenewalOutcome, Seen, Wait,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, DistributedLock, Event,
+    Reason, Renew, RenewalOutcome, Wait,
 };
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
@@ -55,8 +55,8 @@ async fn what_was_only_marked_as_broken_runs_out_when_it_is_broken_again() {
     let operator = connect(&cluster.url()).await;
     let mut leases = HashSet::new();
     for _ in 0..2 {
-        let seen = Seen::Token(broken.token);
-        let again = operator.break_lock(&broken.name, seen, BreakHow::RunOut, "me", "why").await;
+        let seen = BreakTarget::Token(broken.token);
+        let again = operator.break_lock(&broken.name, seen, BreakMode::RunOut, "me", "why").await;
         let Ok(Broken::RunsOut(left)) = again else { panic!("{again:?}") };
         let (lease, is) = lease_of(&client, &key).await.unwrap();
         assert_ne!(lease, shared, "it is kept alive for the sake of others");
@@ -81,8 +81,8 @@ async fn several_who_break_at_once_are_all_told_the_truth_and_leave_nothing() {
             let operator = connect(&cluster.url()).await;
             let name = held.name.clone();
             breaking.spawn(async move {
-                let how = BreakHow::RunOut;
-                let broken = operator.break_lock(&name, Seen::Any, how, "me", "why").await;
+                let how = BreakMode::RunOut;
+                let broken = operator.break_lock(&name, BreakTarget::Any, how, "me", "why").await;
                 // Kept alive until its revocations arrive.
                 (broken, operator)
             });
@@ -103,7 +103,7 @@ async fn several_who_break_at_once_are_all_told_the_truth_and_leave_nothing() {
 }
 
 /// Frees a lock at once, loses the response, and grants the lock to the next waiter before the request is repeated.
-async fn freed_unheard(seen: impl Fn(&Claim) -> Seen) {
+async fn freed_unheard(seen: impl Fn(&Claim) -> BreakTarget) {
     let (cluster, etcd) = member_and_client().await;
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
     let operator = Arc::new(connect(&cluster.url_through([proxy.port()])).await);
@@ -116,7 +116,7 @@ async fn freed_unheard(seen: impl Fn(&Claim) -> Seen) {
         proxy.set(Traffic::Delay(delay));
         let (name, seen, breaking) = (broken.name.clone(), seen(&broken), Arc::clone(&operator));
         let breaking = tokio::spawn(async move {
-            breaking.break_lock(&name, seen, BreakHow::Now, "me", "why").await
+            breaking.break_lock(&name, seen, BreakMode::Now, "me", "why").await
         });
         // After two reads, the request itself is in flight. The time depends on how the data are split.
         sleep(delay * (10 + round) / 2).await;
@@ -125,7 +125,7 @@ async fn freed_unheard(seen: impl Fn(&Claim) -> Seen) {
         for _ in 0..20 {
             sleep(delay / 10).await;
             let attempt = etcd.acquire(&next, FOR_EVER).await.unwrap();
-            is_next |= matches!(attempt, Attempt::Granted(_));
+            is_next |= matches!(attempt, AcquireOutcome::Granted(_));
         }
         let is_unheard = is_next && !breaking.is_finished();
         proxy.drop_connections();
@@ -144,12 +144,12 @@ async fn freed_unheard(seen: impl Fn(&Claim) -> Seen) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_frees_whoever_holds_frees_nobody_else_if_the_answer_is_lost() {
-    freed_unheard(|_| Seen::Any).await;
+    freed_unheard(|_| BreakTarget::Any).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_freed_a_hold_is_told_so_if_the_first_answer_is_lost() {
-    freed_unheard(|claim| Seen::Token(claim.token)).await;
+    freed_unheard(|claim| BreakTarget::Token(claim.token)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,12 +160,12 @@ async fn holder_of_a_lock_broken_at_once_gets_broken() {
     let mut told = events(&etcd);
     grant(&etcd, &held).await;
     busy(&operator, &next, FOR_EVER).await;
-    let seen = Seen::Token(held.token);
-    let broken = operator.break_lock(&held.name, seen, BreakHow::Now, "me", "why").await;
+    let seen = BreakTarget::Token(held.token);
+    let broken = operator.break_lock(&held.name, seen, BreakMode::Now, "me", "why").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     eventually(|| async {
         let attempt = operator.acquire(&next, FOR_EVER).await.unwrap();
-        matches!(attempt, Attempt::Granted(_)).then_some(())
+        matches!(attempt, AcquireOutcome::Granted(_)).then_some(())
     })
     .await;
     assert_eq!(next_event(&mut told).await, Event::Lost(held.token, Reason::Broken));

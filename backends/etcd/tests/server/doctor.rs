@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use etcd_client::{AlarmAction, AlarmType};
-use lockwright_core::{DistributedLock, Finding, Settle, Severity};
+use lockwright_core::{DistributedLock, Finding, ReleaseMode, Severity};
 use lockwright_etcd::Config;
 use lockwright_testbed::etcd::Version;
 use lockwright_testbed::proxy::Traffic;
@@ -171,11 +171,11 @@ async fn a_restored_snapshot_is_an_error_for_whoever_has_seen_more() {
     let before = claim("a");
     grant(&etcd, &before).await;
     let snapshot = cluster.snapshot().unwrap();
-    etcd.release(&before, Settle::Answered).await.unwrap();
+    etcd.release(&before, ReleaseMode::Plain).await.unwrap();
     for _ in 0..3 {
         let after = claim("a");
         grant(&etcd, &after).await;
-        etcd.release(&after, Settle::Answered).await.unwrap();
+        etcd.release(&after, ReleaseMode::Plain).await.unwrap();
     }
     tokio::task::block_in_place(|| cluster.restore(&snapshot)).unwrap();
     let fell = ("etcd-revision-fell", Severity::Error);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etcd_client::Client;
-use lockwright_core::{DistributedLock, ErrorKind, Settle, Wait};
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, Wait};
 use lockwright_testbed as testbed;
 use tokio::task::JoinSet;
 
@@ -37,7 +37,7 @@ async fn what_was_put_into_the_last_space_is_no_certain_refusal() {
                 loop {
                     let claim = claim(&format!("name-{at}"));
                     match etcd.acquire(&claim, Wait::No).await {
-                        Ok(_) => drop(etcd.release(&claim, Settle::Answered).await),
+                        Ok(_) => drop(etcd.release(&claim, ReleaseMode::Plain).await),
                         Err(failure) => return (claim, failure),
                     }
                 }
@@ -53,7 +53,7 @@ async fn what_was_put_into_the_last_space_is_no_certain_refusal() {
             shown += 1;
             assert_eq!(failure.kind(), ErrorKind::Indeterminate, "{failure} and it was put");
             // It is freed although there is no space for a tombstone.
-            let _ = etcd.release(&claim, Settle::Unanswered).await;
+            let _ = etcd.release(&claim, ReleaseMode::Reconcile).await;
             assert!(queue(&cluster, claim.name.as_str()).await.is_empty());
         }
         filling.shutdown().await;

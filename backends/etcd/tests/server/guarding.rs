@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, DistributedLock, ErrorKind, Renew, RenewalOutcome, Settle, Wait,
+    AcquireOutcome, BootInstant, DistributedLock, ErrorKind, ReleaseMode, Renew, RenewalOutcome,
+    Wait,
 };
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::proxy::Traffic;
@@ -39,7 +40,7 @@ async fn what_a_restored_snapshot_brings_back_is_removed_and_what_is_held_stays(
         cluster.ctl(&["put", &other, "", &format!("--lease={lease}")]).unwrap();
     }
     let snapshot = cluster.snapshot().unwrap();
-    etcd.release(&ended, Settle::Answered).await.unwrap();
+    etcd.release(&ended, ReleaseMode::Plain).await.unwrap();
     cluster.restore(&snapshot).unwrap();
     assert_eq!(queue(&cluster, "ended").await.len(), 1, "the snapshot is from before");
     let begun = Instant::now();
@@ -57,7 +58,7 @@ async fn what_a_restored_snapshot_brings_back_is_removed_and_what_is_held_stays(
         let again = claim_for("ended", ttl);
         grant(&etcd, &again).await;
         let is_on_it = queue(&cluster, "ended").await[0].0.ends_with(&lease);
-        etcd.release(&again, Settle::Answered).await.unwrap();
+        etcd.release(&again, ReleaseMode::Plain).await.unwrap();
         is_on_it.then_some(())
     })
     .await;
@@ -89,6 +90,6 @@ async fn what_was_not_answered_or_waits_is_not_removed() {
     let after = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
     assert_eq!(after, places);
     let attempt = eventually(|| async { etcd.acquire(&unsure, FOR_EVER).await.ok() }).await;
-    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+    assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{attempt:?}");
     assert!(!etcd.inspect(&name("unsure")).await.unwrap().holders.is_empty());
 }

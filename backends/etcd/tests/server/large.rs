@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use etcd_client::{Client, DeleteOptions, Txn, TxnOp};
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, Broken, DistributedLock, Ended, ErrorKind, Seen, Settle, Wait,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind,
+    ReleaseMode, ReleaseOutcome, Wait,
 };
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
@@ -50,14 +51,15 @@ async fn a_queue_of_large_values_is_taken_refused_inspected_and_broken() {
     let page = etcd.list("", None).await.unwrap();
     assert_eq!((page.names.len(), page.names[0].waiters), (1, waiting));
     assert_eq!(page.names[0].holders[0].token, Some(held.token));
-    assert_eq!(other.release(&waits, Settle::Answered).await.unwrap(), Ended::Released);
-    let seen = Seen::Token(held.token);
-    let broken = other.break_lock(&name("orders"), seen, BreakHow::Now, "me", "why").await;
+    assert_eq!(other.release(&waits, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    let seen = BreakTarget::Token(held.token);
+    let broken = other.break_lock(&name("orders"), seen, BreakMode::Now, "me", "why").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     // Now a foreign key holds, and is broken too.
     assert_eq!(busy(&etcd, &claim("orders"), Wait::No).await.holder.unwrap().token, None);
     for _ in 0..MANY {
-        let broken = other.break_lock(&name("orders"), Seen::Any, BreakHow::Now, "me", "why").await;
+        let broken =
+            other.break_lock(&name("orders"), BreakTarget::Any, BreakMode::Now, "me", "why").await;
         assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     }
     grant(&etcd, &claim("orders")).await;
@@ -72,9 +74,9 @@ async fn large_values_of_nested_names_are_in_nobodys_way() {
     assert!(!grant(&etcd, &held).await.waiters);
     busy(&etcd, &claim("a"), Wait::No).await;
     busy(&etcd, &waits, FOR_EVER).await;
-    etcd.release(&held, Settle::Answered).await.unwrap();
+    etcd.release(&held, ReleaseMode::Plain).await.unwrap();
     let attempt = etcd.acquire(&waits, FOR_EVER).await.unwrap();
-    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+    assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{attempt:?}");
 }
 
 /// A server may accept values that fit into no response.
@@ -91,11 +93,11 @@ async fn what_is_too_large_to_be_read_is_said_to_be_so_at_once() {
     assert_eq!(failure.kind(), ErrorKind::Indeterminate);
     assert!(failure.to_string().contains("larger than 4 MiB"), "{failure}");
     // The claim is released, and the blocking key is shown and deleted nevertheless.
-    etcd.release(&claim, Settle::Unanswered).await.unwrap();
+    etcd.release(&claim, ReleaseMode::Reconcile).await.unwrap();
     let page = etcd.list("", None).await.unwrap();
     assert_eq!((page.names.len(), page.names[0].holders[0].token), (1, None));
     assert_eq!(etcd.inspect(&name("a")).await.unwrap().holders[0].token, None);
-    let broken = etcd.break_lock(&name("a"), Seen::Any, BreakHow::Now, "me", "why").await;
+    let broken = etcd.break_lock(&name("a"), BreakTarget::Any, BreakMode::Now, "me", "why").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     grant(&etcd, &crate::kit::claim("a")).await;
 }
@@ -124,7 +126,7 @@ async fn a_queue_of_more_than_one_page_is_read_as_a_whole() {
     assert_eq!((page.names.len(), page.names[0].waiters), (1, Some(2_101)));
     assert_eq!(page.names[0].holders, first.holders);
     // The oldest key is read last.
-    etcd.break_lock(&name("long"), Seen::Any, BreakHow::Now, "me", "why").await.unwrap();
+    etcd.break_lock(&name("long"), BreakTarget::Any, BreakMode::Now, "me", "why").await.unwrap();
     let left = cluster.ctl(&["get", "lockwright/long/f"]).unwrap();
     assert_eq!(left.trim(), "", "another was broken");
     assert!(etcd.inspect(&name("long")).await.unwrap().holders[0].fence > first.holders[0].fence);

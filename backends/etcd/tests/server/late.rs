@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use lockwright_core::{
-    Attempt, BootInstant, DistributedLock, Ended, ErrorKind, Reason, Renew, RenewalOutcome, Settle,
-    Wait,
+    AcquireOutcome, BootInstant, DistributedLock, ErrorKind, Reason, ReleaseMode, ReleaseOutcome,
+    Renew, RenewalOutcome, Wait,
 };
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::proxy::Traffic;
@@ -62,14 +62,17 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
         assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
         late.proxy.set(Traffic::Forward);
         let ended =
-            eventually(|| async { etcd.release(&lost, Settle::Unanswered).await.ok() }).await;
-        assert!(matches!(ended, Ended::Released | Ended::NotHeld));
+            eventually(|| async { etcd.release(&lost, ReleaseMode::Reconcile).await.ok() }).await;
+        assert!(matches!(ended, ReleaseOutcome::Released | ReleaseOutcome::NotHeld));
         assert!(late.tombstones() > 0);
         let error = etcd.acquire(&lost, wait).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
         sleep(Duration::from_millis(300)).await;
         assert!(etcd.inspect(&name("orders")).await.unwrap().holders.is_empty());
-        assert_eq!(etcd.release(&other, Settle::Answered).await.unwrap(), Ended::Released);
+        assert_eq!(
+            etcd.release(&other, ReleaseMode::Plain).await.unwrap(),
+            ReleaseOutcome::Released
+        );
     }
     // Tombstones end with their leases, once nothing else is on them.
     drop(etcd);
@@ -94,7 +97,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another
     let claim = claim("orders");
     let granted = eventually(|| async {
         match etcd.acquire(&claim, Wait::No).await {
-            Ok(Attempt::Granted(granted)) => Some(granted),
+            Ok(AcquireOutcome::Granted(granted)) => Some(granted),
             _ => None,
         }
     });
@@ -119,7 +122,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
     let (sent, granted) = eventually(|| async {
         let sent = tokio::time::Instant::now();
         match etcd.acquire(&claim, Wait::No).await {
-            Ok(Attempt::Granted(granted)) => Some((sent, granted)),
+            Ok(AcquireOutcome::Granted(granted)) => Some((sent, granted)),
             _ => None,
         }
     })
@@ -141,7 +144,7 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     grant(&etcd, &claim("first")).await;
     let gone = claim("orders");
     grant(&etcd, &gone).await;
-    etcd.release(&gone, Settle::Unanswered).await.unwrap();
+    etcd.release(&gone, ReleaseMode::Reconcile).await.unwrap();
     assert_eq!(late.tombstones(), 1);
     // A copy of the request on the same lease, as it may come out of a frozen server's socket: only the transaction,
     // without the backend.
@@ -170,7 +173,7 @@ async fn who_gives_up_again_and_again_does_not_leave_a_lease_behind_each_time() 
     for round in 0..120 {
         let given_up = claim("given-up");
         grant(&etcd, &given_up).await;
-        etcd.release(&given_up, Settle::Unanswered).await.unwrap();
+        etcd.release(&given_up, ReleaseMode::Reconcile).await.unwrap();
         if round % 10 == 0 {
             let name = format!("next-{round}");
             grant(&etcd, &claim(&name)).await;
@@ -198,13 +201,13 @@ async fn a_lost_answer_leaves_a_hold_that_is_found_again() {
     late.proxy.set(Traffic::Forward);
     let granted = eventually(|| async {
         match etcd.try_acquire(&claim).await {
-            Ok(Attempt::Granted(granted)) => Some(granted),
+            Ok(AcquireOutcome::Granted(granted)) => Some(granted),
             _ => None,
         }
     })
     .await;
     assert_eq!(grant(&etcd, &claim).await.fence, granted.fence);
-    assert_eq!(etcd.release(&claim, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(etcd.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
     // Its first request might still have arrived.
     assert_eq!(late.tombstones(), 1);
 }
@@ -228,7 +231,7 @@ async fn a_refusal_that_may_be_overtaken_is_to_be_ended() {
         proxy.drop_connections();
         proxy.set(Traffic::Forward);
         let tombstones = late.tombstones();
-        etcd.release(&refused, Settle::Answered).await.unwrap();
+        etcd.release(&refused, ReleaseMode::Plain).await.unwrap();
         assert_eq!(late.tombstones(), tombstones + usize::from(refusal.queued));
     }
     assert!(unsure > 0, "it was answered at once by both ways");

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, DistributedLock, Fence, Reason, Renew, RenewalOutcome, Settle, Wait,
+    AcquireOutcome, BootInstant, DistributedLock, Fence, Reason, ReleaseMode, Renew,
+    RenewalOutcome, Wait,
 };
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::proxy::Traffic;
@@ -37,7 +38,7 @@ async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
         let holds = claim("orders");
         grant(&operator, &holds).await;
         assert!(busy(&waiter, &waits, FOR_EVER).await.queued);
-        operator.release(&holds, Settle::Answered).await.unwrap();
+        operator.release(&holds, ReleaseMode::Plain).await.unwrap();
         let first = holder(&operator).await.unwrap();
         cluster.members[0].freeze();
         sleep(SHORT).await;
@@ -50,7 +51,7 @@ async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
         sleep(Duration::from_millis(300)).await;
         cluster.members[0].thaw();
         let (attempt, waiter, waits) = asking.await.unwrap();
-        let Attempt::Granted(granted) = attempt else { panic!("{attempt:?}") };
+        let AcquireOutcome::Granted(granted) = attempt else { panic!("{attempt:?}") };
         shown += usize::from(granted.fence != first);
         // The key must exist for as long as the grant is valid.
         let valid = granted.valid.unwrap_or(SHORT);
@@ -58,7 +59,7 @@ async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
             assert_eq!(holder(&operator).await, Some(granted.fence), "{:?}", sent.elapsed());
             sleep(Duration::from_millis(20)).await;
         }
-        waiter.release(&waits, Settle::Answered).await.unwrap();
+        waiter.release(&waits, ReleaseMode::Plain).await.unwrap();
     }
     assert!(shown > 0, "no lease ran out before the answer: it showed nothing");
 }
@@ -125,7 +126,7 @@ async fn a_lease_of_which_nothing_is_heard_keeps_no_others_renewal_back() {
     for claim in [&held, &over] {
         grant(&etcd, claim).await;
     }
-    etcd.release(&over, Settle::Unanswered).await.unwrap();
+    etcd.release(&over, ReleaseMode::Reconcile).await.unwrap();
     proxy.set(Traffic::SwallowAnswers);
     let holds = [Renew::of(&over), Renew::of(&held)];
     let begun = Instant::now();
@@ -145,9 +146,9 @@ async fn a_claim_that_waits_is_not_renewed() {
     assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
     assert_eq!(renewals[1].outcome, RenewalOutcome::NotHeld(Reason::Gone));
     // It still waits.
-    etcd.release(&holds, Settle::Answered).await.unwrap();
+    etcd.release(&holds, ReleaseMode::Plain).await.unwrap();
     let attempt = etcd.acquire(&waits, FOR_EVER).await.unwrap();
-    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+    assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{attempt:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -163,9 +164,9 @@ async fn a_waiter_keeps_its_place_for_as_long_as_it_asks() {
         assert_eq!(etcd.inspect(&name("orders")).await.unwrap().waiters, Some(1));
         sleep(Duration::from_millis(500)).await;
     }
-    etcd.release(&holds, Settle::Answered).await.unwrap();
+    etcd.release(&holds, ReleaseMode::Plain).await.unwrap();
     let attempt = waiter.acquire(&waits, FOR_EVER).await.unwrap();
-    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+    assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{attempt:?}");
     let renewals = waiter.renew(&[Renew::of(&waits)]).await.unwrap();
     assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
 }
@@ -177,10 +178,10 @@ async fn a_client_that_is_dropped_gives_its_leases_back_if_nothing_is_on_them() 
     let (held, other) = (claim("held"), claim("other"));
     grant(&etcd, &held).await;
     grant(&etcd, &other).await;
-    etcd.release(&other, Settle::Answered).await.unwrap();
+    etcd.release(&other, ReleaseMode::Plain).await.unwrap();
     let second = connect(&cluster.url()).await;
     grant(&second, &other).await;
-    second.release(&other, Settle::Answered).await.unwrap();
+    second.release(&other, ReleaseMode::Plain).await.unwrap();
     assert_eq!(leases(), 2);
     drop(second);
     eventually(|| async { (leases() == 1).then_some(()) }).await;

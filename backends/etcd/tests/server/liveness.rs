@@ -65,7 +65,7 @@ async fn one_try_leaves_nothing_behind() {
         drop(timeout(Duration::from_micros(at * 200), tries).await);
     }
     eventually(|| async { (queue(&cluster, "orders").await.len() == 1).then_some(()) }).await;
-    other.release(&held, lockwright_core::Settle::Answered).await.unwrap();
+    other.release(&held, lockwright_core::ReleaseMode::Plain).await.unwrap();
     eventually(|| async { queue(&cluster, "orders").await.is_empty().then_some(()) }).await;
 }
 

@@ -1,4 +1,4 @@
-use lockwright_core::{DistributedLock, Ended, Settle};
+use lockwright_core::{DistributedLock, ReleaseMode, ReleaseOutcome};
 
 use crate::kit::{claim, grant, member_and_client};
 
@@ -13,6 +13,6 @@ async fn a_hold_is_one_key_that_ends_with_the_lease() {
     let fields = cluster.ctl(&["get", key, "-w", "fields"]).unwrap();
     assert!(fields.contains(&format!("\"CreateRevision\" : {}", granted.fence)), "{fields}");
     assert!(fields.contains(&claim.token.to_string()), "{fields}");
-    assert_eq!(etcd.release(&claim, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(etcd.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
     assert_eq!(cluster.ctl(&["get", "", "--prefix", "--keys-only"]).unwrap().trim(), "");
 }

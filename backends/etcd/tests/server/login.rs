@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Clock, DistributedLock, Error, ErrorKind, Renew, Renewal, Result, Seen, Settle, Wait,
+    BreakMode, BreakTarget, Clock, DistributedLock, Error, ErrorKind, ReleaseMode, Renew, Renewal,
+    Result, Wait,
 };
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed as testbed;
@@ -44,10 +45,10 @@ async fn everything(url: &str) -> Result<()> {
     etcd.acquire(&theirs, Wait::Until(Clock::boot().now())).await?;
     etcd.inspect(&name("orders/42")).await?;
     etcd.list("orders/", None).await?;
-    let how = BreakHow::RunOut;
-    etcd.break_lock(&ours.name, Seen::Token(ours.token), how, "ops", "test").await?;
-    etcd.release(&ours, Settle::Unanswered).await?;
-    etcd.release(&theirs, Settle::Unanswered).await?;
+    let how = BreakMode::RunOut;
+    etcd.break_lock(&ours.name, BreakTarget::Token(ours.token), how, "ops", "test").await?;
+    etcd.release(&ours, ReleaseMode::Reconcile).await?;
+    etcd.release(&theirs, ReleaseMode::Reconcile).await?;
     let findings = etcd.doctor().await?;
     assert!(findings.iter().all(|finding| finding.code != "etcd-denied"), "{findings:?}");
     let shown = format!("{etcd:?} {:?}", Config::new(url)?);
@@ -118,11 +119,11 @@ async fn a_login_that_expires_is_renewed() {
             let renewed = etcd.renew(&[Renew::of(&ours)]).await.unwrap();
             assert_eq!(renewed, [Renewal::RENEWED], "{version:?}");
         }
-        etcd.release(&ours, Settle::Answered).await.unwrap();
+        etcd.release(&ours, ReleaseMode::Plain).await.unwrap();
         let wait = Wait::Until(Clock::boot().now() + Duration::from_secs(10));
         eventually(async || {
             let attempt = etcd.acquire(&theirs, wait).await.ok()?;
-            matches!(attempt, lockwright_core::Attempt::Granted(_)).then_some(())
+            matches!(attempt, lockwright_core::AcquireOutcome::Granted(_)).then_some(())
         })
         .await;
     }

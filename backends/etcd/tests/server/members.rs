@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, DistributedLock, Ended, ErrorKind, Locks, Renew, RenewalOutcome, Settle,
-    Wait,
+    AcquireOutcome, BootInstant, DistributedLock, ErrorKind, Locks, ReleaseMode, ReleaseOutcome,
+    Renew, RenewalOutcome, Wait,
 };
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::proxy::Traffic;
@@ -96,7 +96,7 @@ async fn the_next_member_is_asked_when_one_fails() {
                 proxy.cut();
             }
             // At the other member, or at this one if it wasn't in use.
-            eventually(|| async { etcd.release(&claim, Settle::Answered).await.ok() }).await;
+            eventually(|| async { etcd.release(&claim, ReleaseMode::Plain).await.ok() }).await;
             if round == 0 { proxy.set(Traffic::Forward) } else { proxy.mend() }
         }
     }
@@ -173,9 +173,9 @@ async fn who_asks_while_all_members_are_down_is_answered_when_most_are_back() {
     tokio::task::block_in_place(|| cluster.restart(true)).unwrap();
     let all = timeout(LIMIT * 3, asking.join_all()).await.expect("nobody asks for ever");
     for asked in all {
-        assert!(matches!(asked, Ok(Attempt::Granted(_))), "{asked:?}");
+        assert!(matches!(asked, Ok(AcquireOutcome::Granted(_))), "{asked:?}");
     }
-    assert_eq!(etcd.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(etcd.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
 }
 
 /// They all need a lease first, which one of them requests.

@@ -1,7 +1,8 @@
 //! Names in keys, including those of other programs.
 
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, DistributedLock, Ended, ErrorKind, Seen, Settle, Token, Wait,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, DistributedLock, ErrorKind, ReleaseMode,
+    ReleaseOutcome, Token, Wait,
 };
 use lockwright_etcd::Config;
 use lockwright_testbed as testbed;
@@ -27,10 +28,13 @@ async fn nested_names_are_independent_also_raw() {
             let waits = claim(held.name.as_str());
             busy(&other, &waits, FOR_EVER).await;
             assert_eq!(one.inspect(&held.name).await.unwrap().waiters, Some(1), "{}", held.name);
-            assert_eq!(one.release(held, Settle::Answered).await.unwrap(), Ended::Released);
+            assert_eq!(
+                one.release(held, ReleaseMode::Plain).await.unwrap(),
+                ReleaseOutcome::Released
+            );
             let attempt = other.acquire(&waits, FOR_EVER).await.unwrap();
-            assert!(matches!(attempt, Attempt::Granted(_)), "{url}: {attempt:?}");
-            other.release(&waits, Settle::Answered).await.unwrap();
+            assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{url}: {attempt:?}");
+            other.release(&waits, ReleaseMode::Plain).await.unwrap();
         }
     }
 }
@@ -49,9 +53,9 @@ async fn what_others_keep_below_a_name_is_nothing_to_it() {
     let inspection = etcd.inspect(&name("a")).await.unwrap();
     assert_eq!((inspection.holders.len(), inspection.waiters), (1, Some(1)));
     assert_eq!(inspection.holders[0].token, Some(held.token));
-    etcd.release(&held, Settle::Answered).await.unwrap();
+    etcd.release(&held, ReleaseMode::Plain).await.unwrap();
     let attempt = etcd.acquire(&waits, FOR_EVER).await.unwrap();
-    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+    assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{attempt:?}");
     let listed = etcd.list("", None).await.unwrap();
     assert_eq!(listed.names.len(), 1, "{listed:?}");
 }
@@ -68,8 +72,8 @@ async fn a_foreign_key_holds_and_queues_like_ours() {
     cluster.ctl(&["put", "lockwright/a/78", ""]).unwrap();
     cluster.ctl(&["del", "lockwright/a/77"]).unwrap();
     let attempt = etcd.acquire(&waits, FOR_EVER).await.unwrap();
-    assert!(matches!(attempt, Attempt::Granted(granted) if granted.waiters), "{attempt:?}");
-    etcd.release(&waits, Settle::Answered).await.unwrap();
+    assert!(matches!(attempt, AcquireOutcome::Granted(granted) if granted.waiters), "{attempt:?}");
+    etcd.release(&waits, ReleaseMode::Plain).await.unwrap();
     busy(&etcd, &claim("a"), Wait::No).await;
     let inspection = etcd.inspect(&name("a")).await.unwrap();
     // A key without a lease lasts until a client deletes it.
@@ -97,7 +101,10 @@ async fn what_is_left_of_an_ended_claim_stands_in_no_queue_of_whatever_prefix() 
         let etcd = config.connect().await.unwrap();
         let ended = claim("x");
         grant(&etcd, &ended).await;
-        assert_eq!(etcd.release(&ended, Settle::Unanswered).await.unwrap(), Ended::Released);
+        assert_eq!(
+            etcd.release(&ended, ReleaseMode::Reconcile).await.unwrap(),
+            ReleaseOutcome::Released
+        );
         let left = cluster.ctl(&["get", prefix, "--prefix", "--keys-only"]).unwrap();
         assert!(left.contains(&ended.token.to_string()), "there is no tombstone: {left}");
         for raw in [false, true] {
@@ -108,7 +115,7 @@ async fn what_is_left_of_an_ended_claim_stands_in_no_queue_of_whatever_prefix() 
                 assert_eq!(inspection.holders, [], "{name}: {left}");
                 let claim = claim(name);
                 grant(&whole, &claim).await;
-                whole.release(&claim, Settle::Answered).await.unwrap();
+                whole.release(&claim, ReleaseMode::Plain).await.unwrap();
             }
             assert_eq!(whole.list("", None).await.unwrap().names, []);
         }
@@ -125,9 +132,10 @@ async fn a_key_without_a_lease_does_not_run_out() {
     let etcd = connect(&cluster.url()).await;
     let value = format!("{{\"token\":\"{}\"}}", Token::random());
     cluster.ctl(&["put", "lockwright/a/77", &value]).unwrap();
-    let broken = etcd.break_lock(&name("a"), Seen::Any, BreakHow::RunOut, "me", "why").await;
+    let broken =
+        etcd.break_lock(&name("a"), BreakTarget::Any, BreakMode::RunOut, "me", "why").await;
     assert_eq!(broken.unwrap_err().kind(), ErrorKind::Conflict);
-    etcd.break_lock(&name("a"), Seen::Any, BreakHow::Now, "me", "why").await.unwrap();
+    etcd.break_lock(&name("a"), BreakTarget::Any, BreakMode::Now, "me", "why").await.unwrap();
     grant(&etcd, &claim("a")).await;
 }
 

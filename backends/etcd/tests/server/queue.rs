@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, SortOrder, SortTarget};
-use lockwright_core::{BootInstant, Claim, DistributedLock, ErrorKind, Settle, Upkeep, Wait};
+use lockwright_core::{
+    BootInstant, Claim, DistributedLock, ErrorKind, ReleaseMode, RenewalMode, Wait,
+};
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
@@ -31,7 +33,7 @@ async fn who_asks_again_and_again_keeps_its_place() {
     grant(&etcd, &claim("orders")).await;
     let short = Duration::from_secs(2);
     let mut waits = [claim_for("orders", short), claim_for("orders", short)];
-    waits[1].upkeep = Upkeep::Fixed;
+    waits[1].renewal_mode = RenewalMode::Off;
     let begun = Instant::now();
     let mut first = Vec::new();
     while begun.elapsed() < Duration::from_secs(13) {
@@ -91,7 +93,7 @@ async fn what_is_overdue_is_removed_though_it_is_asked_for_meanwhile() {
     grant(&etcd, &late).await;
     // Creates another lease for this name.
     busy(&etcd, &second, FOR_EVER).await;
-    etcd.release(&second, Settle::Answered).await.unwrap();
+    etcd.release(&second, ReleaseMode::Plain).await.unwrap();
     sleep((ttl - Duration::from_millis(300)).saturating_sub(begun.elapsed())).await;
     proxy.set(Traffic::SwallowAll);
     sleep((ttl + Duration::from_millis(300)).saturating_sub(begun.elapsed())).await;
@@ -124,8 +126,8 @@ async fn a_claim_that_was_dropped_while_its_lease_was_kept_alive_leaves_it() {
 }
 
 /// Releases a claim once the network works again.
-async fn ended(etcd: &Etcd, claim: &Claim, proxy: &Proxy) -> lockwright_core::Ended {
+async fn ended(etcd: &Etcd, claim: &Claim, proxy: &Proxy) -> lockwright_core::ReleaseOutcome {
     proxy.set(Traffic::Forward);
     proxy.drop_connections();
-    eventually(|| async { etcd.release(claim, Settle::Unanswered).await.ok() }).await
+    eventually(|| async { etcd.release(claim, ReleaseMode::Reconcile).await.ok() }).await
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, DistributedLock, ErrorKind, Event, Settle, Wait};
+use lockwright_core::{BootInstant, DistributedLock, ErrorKind, Event, ReleaseMode, Wait};
 use lockwright_testbed as testbed;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
@@ -27,7 +27,7 @@ fn who_asks_first_from_a_runtime_that_ends_takes_nothing_along() {
         let first = claim_for("first", SHORT);
         grant(&etcd, &first).await;
         busy(&etcd, &claim_for("first", SHORT), FOR_EVER).await;
-        etcd.release(&first, Settle::Answered).await.unwrap();
+        etcd.release(&first, ReleaseMode::Plain).await.unwrap();
     });
     main.block_on(async {
         let other = connect(&cluster.url()).await;
@@ -43,7 +43,7 @@ fn who_asks_first_from_a_runtime_that_ends_takes_nothing_along() {
             let now = crate::queue::queue(&cluster, "orders").await;
             assert_eq!(now.get(1).map(|(key, _)| key), Some(&place), "it lost its place");
         }
-        other.release(&holds, Settle::Answered).await.unwrap();
+        other.release(&holds, ReleaseMode::Plain).await.unwrap();
         let woken = timeout(LIMIT, told.recv()).await.expect("nobody woke it");
         assert!(matches!(woken, Some(Event::Wake(name)) if name == waits.name));
     });
@@ -57,7 +57,7 @@ fn a_client_whose_runtime_has_ended_says_so_and_does_nothing() {
         let etcd = connect(&cluster.url()).await;
         let claim = claim_for("first", SHORT);
         grant(&etcd, &claim).await;
-        etcd.release(&claim, Settle::Answered).await.unwrap();
+        etcd.release(&claim, ReleaseMode::Plain).await.unwrap();
         etcd
     });
     drop(first);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, DistributedLock, Ended, Locks, Renew, RenewalOutcome, Settle, Upkeep,
-    Wait,
+    AcquireOutcome, BootInstant, DistributedLock, Locks, ReleaseMode, ReleaseOutcome, Renew,
+    RenewalMode, RenewalOutcome, Wait,
 };
 
 use lockwright_testbed::Proxy;
@@ -29,9 +29,9 @@ async fn a_second_claim_of_a_name_is_another_one() {
     let mut last = first.fence;
     for pair in claims.windows(2) {
         busy(&etcd, &pair[1], FOR_EVER).await;
-        etcd.release(&pair[0], Settle::Answered).await.unwrap();
+        etcd.release(&pair[0], ReleaseMode::Plain).await.unwrap();
         let attempt = etcd.acquire(&pair[1], FOR_EVER).await.unwrap();
-        let Attempt::Granted(granted) = attempt else { panic!("{attempt:?}") };
+        let AcquireOutcome::Granted(granted) = attempt else { panic!("{attempt:?}") };
         assert!(granted.fence > last);
         last = granted.fence;
     }
@@ -75,7 +75,7 @@ async fn claims_of_one_ttl_share_a_lease_and_fixed_ones_have_their_own() {
     }
     assert_eq!(leases(), 1);
     let mut fixed = claim("fixed");
-    fixed.upkeep = Upkeep::Fixed;
+    fixed.renewal_mode = RenewalMode::Off;
     grant(&etcd, &fixed).await;
     assert_eq!(leases(), 2);
     grant(&etcd, &claim_for("other", Duration::from_secs(29))).await;
@@ -83,7 +83,7 @@ async fn claims_of_one_ttl_share_a_lease_and_fixed_ones_have_their_own() {
     // 29.5 s are rounded up to 30 s.
     grant(&etcd, &claim_for("rounded", Duration::from_millis(29_500))).await;
     assert_eq!(leases(), 3);
-    assert_eq!(etcd.release(&fixed, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(etcd.release(&fixed, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
     eventually(|| async { (leases() == 2).then_some(()) }).await;
 }
 
@@ -147,21 +147,21 @@ async fn who_ends_a_hold_that_it_looked_for_never_ends_the_next_one() {
         grant(&etcd, &held).await;
         let key = crate::queue::queue(&cluster, "orders").await.remove(0).0;
         let begun = tokio::time::Instant::now();
-        let ending = async { (far.release(&held, Settle::Answered).await, begun.elapsed()) };
+        let ending = async { (far.release(&held, ReleaseMode::Plain).await, begun.elapsed()) };
         let ((ended, took), own) = tokio::join!(ending, async {
             // The search's response is in flight.
             tokio::time::sleep(delay * 2).await;
-            let own = etcd.release(&held, Settle::Answered).await.unwrap();
+            let own = etcd.release(&held, ReleaseMode::Plain).await.unwrap();
             grant(&etcd, &later).await;
             own
         });
         let now = crate::queue::queue(&cluster, "orders").await;
         let now: Vec<_> = now.into_iter().map(|(key, _)| key).collect();
         assert_eq!(now, [key], "the next one was ended");
-        etcd.release(&later, Settle::Answered).await.unwrap();
+        etcd.release(&later, ReleaseMode::Plain).await.unwrap();
         // Found, and not yet deleted.
-        if took >= delay * 3 && own == Ended::Released {
-            return assert_eq!(ended.unwrap(), Ended::NotHeld);
+        if took >= delay * 3 && own == ReleaseOutcome::Released {
+            return assert_eq!(ended.unwrap(), ReleaseOutcome::NotHeld);
         }
     }
     panic!("it was never ended in between: it showed nothing");

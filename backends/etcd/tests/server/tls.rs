@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use lockwright_core::{DistributedLock, ErrorKind, Settle};
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_etcd::Config;
 use lockwright_testbed::etcd::Version;
 use lockwright_testbed::{self as testbed, Certificates};
@@ -33,7 +33,7 @@ async fn members_are_trusted_when_the_authority_that_is_named_signed_for_them() 
         let etcd = connect(&with(&cluster.url(), &[("ca", &authority)])).await;
         let claim = claim("a");
         grant(&etcd, &claim).await;
-        etcd.release(&claim, Settle::Answered).await.unwrap();
+        etcd.release(&claim, ReleaseMode::Plain).await.unwrap();
         let by_name = cluster.url().replace("127.0.0.1", "localhost");
         grant(&connect(&with(&by_name, &[("ca", &authority)])).await, &claim).await;
     }

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, BreakHow, DistributedLock, Event, Reason, Seen, Settle, Wait};
+use lockwright_core::{
+    BootInstant, BreakMode, BreakTarget, DistributedLock, Event, Reason, ReleaseMode, Wait,
+};
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{sleep, timeout};
 
@@ -25,12 +27,12 @@ async fn who_is_next_is_woken_and_nobody_else() {
     busy(&second, &claims[1], FOR_EVER).await;
     busy(&third, &claims[2], FOR_EVER).await;
     let (mut of_second, mut of_third) = (events(&second), events(&third));
-    holder.release(&claims[0], Settle::Answered).await.unwrap();
+    holder.release(&claims[0], ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut of_second).await, Event::Wake(claims[0].name.clone()));
     let quiet = timeout(Duration::from_millis(300), of_third.recv()).await;
     assert!(quiet.is_err(), "the third one was woken too: {quiet:?}");
     // It is woken when the second gives up its place.
-    second.release(&claims[1], Settle::Answered).await.unwrap();
+    second.release(&claims[1], ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut of_third).await, Event::Wake(claims[0].name.clone()));
 }
 
@@ -47,7 +49,7 @@ async fn the_watch_goes_on_after_a_restart() {
     assert_eq!(next(&mut told).await, Event::Wake(held.name.clone()));
     busy(&waiter, &waits, FOR_EVER).await;
     while told.try_recv().is_ok() {}
-    holder.release(&held, Settle::Answered).await.unwrap();
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(held.name.clone()));
 }
 
@@ -88,7 +90,7 @@ async fn the_watch_goes_on_after_a_compaction() {
     let mut told = events(&waiter);
     proxy.cut();
     // The missed events are compacted before the watch resumes.
-    holder.release(&claims[0], Settle::Answered).await.unwrap();
+    holder.release(&claims[0], ReleaseMode::Plain).await.unwrap();
     for at in 0..20 {
         cluster.ctl(&["put", "elsewhere", &at.to_string()]).unwrap();
     }
@@ -105,7 +107,7 @@ async fn the_watch_goes_on_after_a_compaction() {
     busy(&waiter, &waits[1], FOR_EVER).await;
     let quiet = timeout(Duration::from_millis(700), told.recv()).await;
     assert!(quiet.is_err(), "it is woken again and again: {quiet:?}");
-    holder.release(&claims[1], Settle::Answered).await.unwrap();
+    holder.release(&claims[1], ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(claims[1].name.clone()));
 }
 
@@ -119,7 +121,7 @@ async fn who_holds_is_told_when_somebody_deletes_the_key() {
     busy(&etcd, &claim_for("back", LONG), FOR_EVER).await;
     grant(&etcd, &mine).await;
     let mut told = events(&etcd);
-    etcd.release(&given_back, Settle::Answered).await.unwrap();
+    etcd.release(&given_back, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(given_back.name.clone()), "no loss is told");
     cluster.ctl(&["del", "lockwright/mine/", "--prefix"]).unwrap();
     assert_eq!(next(&mut told).await, Event::Lost(mine.token, Reason::Gone));
@@ -139,7 +141,7 @@ async fn who_holds_is_not_told_of_the_end_of_an_earlier_hold() {
     let mut told = events(&etcd);
     // The event arrives only when the next one holds.
     proxy.drop_connections();
-    etcd.release(&hot, Settle::Answered).await.unwrap();
+    etcd.release(&hot, ReleaseMode::Plain).await.unwrap();
     let again = claim_for("hot", LONG);
     grant(&etcd, &again).await;
     cluster.ctl(&["del", &format!("lockwright/last/{}", lease_of(&cluster, "hot"))]).unwrap();
@@ -168,10 +170,10 @@ async fn a_holder_that_is_broken_elsewhere_is_told_so() {
         let broken = claim_for("broken", LONG);
         grant(&etcd, &broken).await;
         leases.insert(lease_of(&cluster, "broken"));
-        let seen = Seen::Token(broken.token);
-        operator.break_lock(&broken.name, seen, BreakHow::Now, "me", "why").await.unwrap();
+        let seen = BreakTarget::Token(broken.token);
+        operator.break_lock(&broken.name, seen, BreakMode::Now, "me", "why").await.unwrap();
         assert_eq!(next(&mut told).await, Event::Lost(broken.token, Reason::Broken));
-        etcd.release(&broken, Settle::Answered).await.unwrap();
+        etcd.release(&broken, ReleaseMode::Plain).await.unwrap();
     }
     // Their tombstones are on these leases, which take at most a hundred, so that they end one day.
     assert!((2..5).contains(&leases.len()), "{leases:?}");

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{Claim, Ended, ErrorKind, LockName, Mode, Reason, Renewal, Result};
+use lockwright_core::{Claim, ErrorKind, LockName, Mode, Reason, ReleaseOutcome, Renewal, Result};
 use redis::{Cmd, FromRedisValue, Value};
 
 use super::Cluster;
@@ -101,7 +101,7 @@ impl Hold<'_> {
         cluster: &Arc<Cluster>,
         claim: &Claim,
         tombstone: u128,
-    ) -> Result<Ended> {
+    ) -> Result<ReleaseOutcome> {
         if tombstone > 0 {
             // First, so that a late duplicate of the acquire is refused even if a later step fails.
             let mut bury = redis::cmd("SET");
@@ -113,7 +113,7 @@ impl Hold<'_> {
         let left = cluster.command(&self.keys.queue, None, &leave, Effect::Changes).await?;
         if matches!(left, Value::Int(1)) {
             self.tell_of_room(cluster, claim);
-            return Ok(Ended::Released);
+            return Ok(ReleaseOutcome::Released);
         }
         if self.mode != Mode::Exclusive {
             return Err(error(
@@ -127,8 +127,8 @@ impl Hold<'_> {
         let answer =
             one_key(cluster, &scripts::MOVING_RELEASE, lock, &arguments, Effect::Changes).await?;
         let ended = match answer {
-            Value::Int(1) => Ended::Released,
-            Value::Int(0) => return Ok(Ended::NotHeld),
+            Value::Int(1) => ReleaseOutcome::Released,
+            Value::Int(0) => return Ok(ReleaseOutcome::NotHeld),
             other => return Err(odd_answer(Effect::Changes, other)),
         };
         // If this fails, the key expires.

@@ -1,8 +1,8 @@
 //! Users with few permissions.
 
 use lockwright_core::{
-    BreakHow, Clock, DistributedLock, Error, ErrorKind, Fault, Mode, Renew, Result, Seen, Settle,
-    Wait,
+    BreakMode, BreakTarget, Clock, DistributedLock, Error, ErrorKind, Fault, Mode, ReleaseMode,
+    Renew, Result, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
@@ -60,16 +60,16 @@ async fn everything(url: &str) -> Result<()> {
     redis.try_acquire(&reading).await?;
     redis.renew(&[Renew::of(&reading)]).await?;
     redis.try_acquire(&reading).await?;
-    redis.release(&reading, Settle::Answered).await?;
+    redis.release(&reading, ReleaseMode::Plain).await?;
     redis.inspect(&name("orders/42")).await?;
     let alien = redis.inspect(&name("orders/alien")).await.unwrap_err();
     if alien.kind() != ErrorKind::Conflict {
         return Err(alien);
     }
     redis.list("orders/", None).await?;
-    let how = BreakHow::RunOut;
-    redis.break_lock(&ours.name, Seen::Token(ours.token), how, "ops", "test").await?;
-    redis.release(&ours, Settle::Unanswered).await?;
+    let how = BreakMode::RunOut;
+    redis.break_lock(&ours.name, BreakTarget::Token(ours.token), how, "ops", "test").await?;
+    redis.release(&ours, ReleaseMode::Reconcile).await?;
     // A missing permission may only be a finding.
     let findings = redis.doctor().await?;
     match findings.iter().find(|finding| finding.code.ends_with("denied")) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, Clock, DistributedLock, Ended, ErrorKind, Fault, HoldState, Locks, Renew, Renewal,
-    RenewalOutcome, Seen, Settle, Severity, Wait,
+    AcquireOutcome, BreakTarget, Clock, DistributedLock, ErrorKind, Fault, HoldState, Locks,
+    ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome, Severity, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Cluster};
@@ -84,13 +84,13 @@ async fn names_that_try_to_escape_their_slot_stay_in_it() {
         let seen = redis.inspect(&claim.name).await.unwrap();
         assert_eq!(seen.holders[0].token, Some(claim.token), "{}", claim.name);
         if at % 2 == 0 {
-            let how = lockwright_core::BreakHow::Now;
-            redis.break_lock(&claim.name, Seen::Any, how, "anna", "x").await.unwrap();
-            let ended = redis.release(claim, Settle::Unanswered).await.unwrap();
-            assert_eq!(ended, Ended::NotHeld, "{}", claim.name);
+            let how = lockwright_core::BreakMode::Now;
+            redis.break_lock(&claim.name, BreakTarget::Any, how, "anna", "x").await.unwrap();
+            let ended = redis.release(claim, ReleaseMode::Reconcile).await.unwrap();
+            assert_eq!(ended, ReleaseOutcome::NotHeld, "{}", claim.name);
         } else {
-            let ended = redis.release(claim, Settle::Unanswered).await.unwrap();
-            assert_eq!(ended, Ended::Released, "{}", claim.name);
+            let ended = redis.release(claim, ReleaseMode::Reconcile).await.unwrap();
+            assert_eq!(ended, ReleaseOutcome::Released, "{}", claim.name);
         }
         let late = redis.try_acquire(claim).await.unwrap_err();
         assert!(late.lost_reason().is_some(), "{late}");
@@ -184,7 +184,7 @@ async fn all_nodes_are_reached_as_the_first_ones_are() {
     }
     block_in_place(|| cluster.move_slot("s")).unwrap();
     assert_eq!(redis.renew(&[renew_of(&held)]).await.unwrap(), [Renewal::RENEWED]);
-    assert_eq!(redis.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(redis.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -206,7 +206,7 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
     assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
     let error = redis.try_acquire(&claim(&names[0])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    redis.release(&claims[1], Settle::Answered).await.unwrap();
+    redis.release(&claims[1], ReleaseMode::Plain).await.unwrap();
     assert!(grant(&redis, &claim(&names[1])).await.fence > fences[1]);
 
     block_in_place(|| cluster.wait_for_failover(&names[0], 0)).unwrap();
@@ -214,7 +214,10 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
     let renewals = eventually(|| async { redis.renew(&batch[..1]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     busy(&redis, &claim(&names[0]), Wait::No).await;
-    assert_eq!(redis.release(&claims[0], Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(
+        redis.release(&claims[0], ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::Released
+    );
     assert!(grant(&redis, &claim(&names[0])).await.fence > fences[0]);
 }
 
@@ -333,7 +336,7 @@ async fn a_frozen_master_is_noticed_and_not_believed_when_it_thaws() {
     block_in_place(|| cluster.wait_for_failover(&name, 0)).unwrap();
     let renewals = eventually(|| async { redis.renew(&[renew_of(&held)]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
-    redis.release(&held, Settle::Answered).await.unwrap();
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
     let next = claim_for(&name, Duration::from_secs(120));
     let after = grant(&redis, &next).await;
     assert!(after.fence > granted.fence);
@@ -343,8 +346,8 @@ async fn a_frozen_master_is_noticed_and_not_believed_when_it_thaws() {
     let mut asked = 0;
     eventually(|| async {
         match sleeper.try_acquire(&claim(&name)).await {
-            Ok(Attempt::Granted(granted)) => panic!("by the old master: {granted:?}"),
-            Ok(Attempt::Busy(busy)) => {
+            Ok(AcquireOutcome::Granted(granted)) => panic!("by the old master: {granted:?}"),
+            Ok(AcquireOutcome::Busy(busy)) => {
                 let holder = busy.holder.and_then(|holder| holder.token);
                 (holder == Some(next.token)).then_some(())
             }
@@ -508,7 +511,10 @@ async fn what_the_documentation_permits_is_enough() {
     cluster.move_keys(&moving).unwrap();
     assert_eq!(redis.renew(&[renew_of(&held)]).await.unwrap(), [Renewal::RENEWED]);
     assert_eq!(redis.inspect(&held.name).await.unwrap().holders.len(), 1);
-    assert_eq!(redis.release(&held, Settle::Unanswered).await.unwrap(), Ended::Released);
+    assert_eq!(
+        redis.release(&held, ReleaseMode::Reconcile).await.unwrap(),
+        ReleaseOutcome::Released
+    );
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     assert_eq!(redis.inspect(&name("orders/{s}")).await.unwrap().holders, []);
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use lockwright_core::{DistributedLock, Error, ErrorKind, Settle};
+use lockwright_core::{DistributedLock, Error, ErrorKind, ReleaseMode};
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 
@@ -166,7 +166,7 @@ async fn a_user_without_a_permission_is_told_which() {
     grant(&redis, &ours).await;
     assert_eq!(redis.inspect(&name("orders/42")).await.unwrap().holders.len(), 1);
     assert_eq!(redis.list("", None).await.unwrap().names.len(), 1);
-    redis.release(&ours, Settle::Unanswered).await.unwrap();
+    redis.release(&ours, ReleaseMode::Reconcile).await.unwrap();
     assert_eq!(redis.try_acquire(&claim("x")).await.unwrap_err().kind(), ErrorKind::Denied);
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, DistributedLock, Ended, ErrorKind, Fault, Mode, Renew, Renewal, Settle, Wait,
+    AcquireOutcome, DistributedLock, ErrorKind, Fault, Mode, ReleaseMode, ReleaseOutcome, Renew,
+    Renewal, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
@@ -34,7 +35,7 @@ async fn a_lost_answer_is_indeterminate_and_the_same_token_finds_its_hold() {
     // The script is cached, so the lost reply is the attempt's own.
     let before = self::claim("before");
     grant(&redis, &before).await;
-    redis.release(&before, Settle::Answered).await.unwrap();
+    redis.release(&before, ReleaseMode::Plain).await.unwrap();
     proxy.set(Traffic::SwallowAnswers);
     let lost = redis.try_acquire(&claim).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::Indeterminate, "{lost}");
@@ -42,17 +43,18 @@ async fn a_lost_answer_is_indeterminate_and_the_same_token_finds_its_hold() {
     let fence: u64 = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
     proxy.set(Traffic::Forward);
     let granted = eventually(|| async { redis.try_acquire(&claim).await.ok() }).await;
-    let Attempt::Granted(granted) = granted else { panic!("{granted:?}") };
+    let AcquireOutcome::Granted(granted) = granted else { panic!("{granted:?}") };
     assert_eq!(granted.fence.get(), fence, "the first fence");
     let stored: u64 = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
     assert_eq!(stored, fence, "and no second one");
 
     proxy.set(Traffic::SwallowAnswers);
-    let lost = redis.release(&claim, Settle::Answered).await.unwrap_err();
+    let lost = redis.release(&claim, ReleaseMode::Plain).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::Indeterminate, "{lost}");
     proxy.set(Traffic::Forward);
-    let again = eventually(|| async { redis.release(&claim, Settle::Unanswered).await.ok() }).await;
-    assert_eq!(again, Ended::NotHeld);
+    let again =
+        eventually(|| async { redis.release(&claim, ReleaseMode::Reconcile).await.ok() }).await;
+    assert_eq!(again, ReleaseOutcome::NotHeld);
 }
 
 #[tokio::test]
@@ -81,7 +83,7 @@ async fn the_connection_is_replaced_after_a_time_out() {
     // The client reconnects without a request.
     eventually(|| async { (proxy.accepted() >= 2).then_some(()) }).await;
     let granted = eventually(|| async { redis.try_acquire(&claim).await.ok() }).await;
-    assert!(matches!(granted, Attempt::Granted(_)));
+    assert!(matches!(granted, AcquireOutcome::Granted(_)));
 }
 
 #[tokio::test]
@@ -142,7 +144,10 @@ async fn an_acquire_that_arrives_after_its_release_is_defeated_by_the_tombstone(
     proxy.set(Traffic::Hold);
     let lost = redis.try_acquire(&late).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::Indeterminate);
-    assert_eq!(settling.release(&late, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(
+        settling.release(&late, ReleaseMode::Reconcile).await.unwrap(),
+        ReleaseOutcome::NotHeld
+    );
     let run = scripts_run(&server);
     proxy.set(Traffic::Forward);
     eventually(|| async { (scripts_run(&server) > run).then_some(()) }).await;
@@ -162,7 +167,7 @@ async fn a_frozen_server_that_thaws_leaves_nothing_that_its_release_did_not_end(
     assert_eq!(lost.kind(), ErrorKind::Indeterminate);
     server.thaw();
     // The earlier acquire runs before or after this release.
-    eventually(|| async { redis.release(&claim, Settle::Unanswered).await.ok() }).await;
+    eventually(|| async { redis.release(&claim, ReleaseMode::Reconcile).await.ok() }).await;
     eventually(|| async { (scripts_run(&server) >= run + 2).then_some(()) }).await;
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "it did not come back");
     let late = redis.try_acquire(&claim).await.unwrap_err();
@@ -180,10 +185,10 @@ async fn a_restart_keeps_what_a_server_that_logs_every_write_granted() {
     server.restart(true).unwrap();
     let rival = self::claim("a");
     let busy = eventually(|| async { redis.try_acquire(&rival).await.ok() }).await;
-    assert!(matches!(busy, Attempt::Busy(_)), "{busy:?}");
+    assert!(matches!(busy, AcquireOutcome::Busy(_)), "{busy:?}");
     let renewals = redis.renew(&[Renew::of(&claim)]).await.unwrap();
     assert_eq!(renewals, [Renewal::RENEWED]);
-    redis.release(&claim, Settle::Answered).await.unwrap();
+    redis.release(&claim, ReleaseMode::Plain).await.unwrap();
     assert!(grant(&redis, &rival).await.fence > granted.fence);
 }
 
@@ -194,7 +199,7 @@ async fn fences_grow_also_when_the_data_are_lost() {
     let granted = grant(&redis, &claim("a")).await;
     server.restart(false).unwrap();
     let after = eventually(|| async { redis.try_acquire(&claim("a")).await.ok() }).await;
-    let Attempt::Granted(after) = after else { panic!("the data are lost: {after:?}") };
+    let AcquireOutcome::Granted(after) = after else { panic!("the data are lost: {after:?}") };
     assert!(after.fence > granted.fence, "the clock went on");
 }
 
@@ -231,7 +236,7 @@ async fn a_full_server_refuses_and_grants_nothing() {
         [Renewal::RENEWED],
         "what is held can still be renewed"
     );
-    assert_eq!(redis.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(redis.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
 }
 
 /// A full server rejects a write to a set, if it is the script's first.
@@ -264,7 +269,10 @@ async fn readers_and_permits_go_on_on_a_full_server() {
         assert_eq!(grant(&redis, holder).await.valid, None);
         let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
         assert!(seen.remaining > Some(holders[0].ttl), "{}: {seen:?}", holder.mode);
-        assert_eq!(redis.release(holder, Settle::Answered).await.unwrap(), Ended::Released);
+        assert_eq!(
+            redis.release(holder, ReleaseMode::Plain).await.unwrap(),
+            ReleaseOutcome::Released
+        );
     }
 }
 
@@ -286,12 +294,12 @@ async fn a_dropped_acquire_leaves_at_most_a_hold_that_its_token_releases() {
                 tokio::task::yield_now().await;
             }
         }
-        redis.release(&claim, Settle::Unanswered).await.unwrap();
+        redis.release(&claim, ReleaseMode::Reconcile).await.unwrap();
         assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "round {i}");
         // One connection keeps the order.
         let next = self::claim("a");
         grant(&redis, &next).await;
-        redis.release(&next, Settle::Answered).await.unwrap();
+        redis.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, DistributedLock, Ended, ErrorKind, Fence, Reason, Renew,
-    Renewal, Seen, Settle, Wait,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, DistributedLock, ErrorKind, Fence, Reason,
+    ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait,
 };
 use lockwright_redis::Config;
 
@@ -30,12 +30,12 @@ async fn the_lock_is_what_set_nx_px_makes_and_leaves() {
     assert_eq!(hold["identity"], claim.identity.to_string());
     assert_eq!(hold["fence"], granted.fence.to_string());
 
-    assert_eq!(redis.release(&claim, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(redis.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
     let keys: Vec<String> = server.command(&["KEYS", "*"]).unwrap();
     assert_eq!(keys, ["lockwright:{orders/42}:fence"], "only the fence stays");
     let life: i64 = server.command(&["TTL", "lockwright:{orders/42}:fence"]).unwrap();
     assert!(life >= 7 * 24 * 60 * 60, "an idle fence lives for a week or more: {life}");
-    assert_eq!(redis.release(&claim, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(redis.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
 }
 
 #[tokio::test]
@@ -72,7 +72,10 @@ async fn another_token_releases_and_renews_nothing() {
     let (server, redis) = server_and_client().await;
     let (ours, theirs) = (claim("a"), claim("a"));
     grant(&redis, &ours).await;
-    assert_eq!(redis.release(&theirs, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(
+        redis.release(&theirs, ReleaseMode::Reconcile).await.unwrap(),
+        ReleaseOutcome::NotHeld
+    );
     assert_eq!(redis.renew(&[renew_of(&theirs)]).await.unwrap(), [Renewal::not_held(Reason::Gone)]);
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), ours.token.to_string());
 }
@@ -86,7 +89,7 @@ async fn a_batch_is_renewed_hold_by_hold() {
         grant(&redis, claim).await;
         server.command::<()>(&["PEXPIRE", claim.name.as_str(), "9000"]).unwrap();
     }
-    redis.release(&claims[3], Settle::Answered).await.unwrap();
+    redis.release(&claims[3], ReleaseMode::Plain).await.unwrap();
     server.command::<()>(&["SET", "lock 5", "somebody else's"]).unwrap();
     server.command::<()>(&["DEL", "lock 7"]).unwrap();
     server.command::<()>(&["LPUSH", "lock 7", "no lock"]).unwrap();
@@ -146,8 +149,8 @@ async fn fences_grow_through_release_expiry_and_reserved_blocks() {
         claim.fences = round % 4 + 1;
         let granted = loop {
             match redis.try_acquire(&claim).await {
-                Ok(Attempt::Granted(granted)) => break granted,
-                Ok(Attempt::Busy(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+                Ok(AcquireOutcome::Granted(granted)) => break granted,
+                Ok(AcquireOutcome::Busy(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
                 // The TTL sets the limit, and a busy machine may take longer.
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}"),
             }
@@ -158,7 +161,7 @@ async fn fences_grow_through_release_expiry_and_reserved_blocks() {
         let stored: u64 = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
         assert_eq!(stored, highest.get(), "the whole block is used up");
         if round % 2 == 0 {
-            redis.release(&claim, Settle::Answered).await.unwrap();
+            redis.release(&claim, ReleaseMode::Plain).await.unwrap();
         }
     }
     assert_eq!(redis.inspect(&name("a")).await.unwrap().fence, Some(highest));
@@ -180,7 +183,7 @@ async fn fences_are_exact_up_to_the_largest() {
         }
         let stored: String = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
         assert_eq!(stored, granted.fence.to_string());
-        redis.release(&claim, Settle::Answered).await.unwrap();
+        redis.release(&claim, ReleaseMode::Plain).await.unwrap();
     }
     // max - 2 was the last; two more are left.
     let mut block = claim("a");
@@ -189,7 +192,7 @@ async fn fences_are_exact_up_to_the_largest() {
     assert_eq!(refused.kind(), ErrorKind::Conflict);
     block.fences = 2;
     assert_eq!(grant(&redis, &block).await.fence.get(), max - 1);
-    redis.release(&block, Settle::Answered).await.unwrap();
+    redis.release(&block, ReleaseMode::Plain).await.unwrap();
     let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Conflict, "never past the largest");
     assert!(refused.to_string().contains("lockwright:{a}:fence"), "{refused}");
@@ -228,7 +231,10 @@ async fn an_expired_hold_is_not_revived() {
 async fn a_released_token_with_a_tombstone_does_not_come_back() {
     let (server, redis) = server_and_client().await;
     let claim = claim("a");
-    assert_eq!(redis.release(&claim, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(
+        redis.release(&claim, ReleaseMode::Reconcile).await.unwrap(),
+        ReleaseOutcome::NotHeld
+    );
     let late = redis.try_acquire(&claim).await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone));
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
@@ -237,7 +243,7 @@ async fn a_released_token_with_a_tombstone_does_not_come_back() {
     assert!((3_590_000..=3_600_000).contains(&life), "{life}");
 
     let long = claim_for("b", Duration::from_secs(86_400));
-    redis.release(&long, Settle::Unanswered).await.unwrap();
+    redis.release(&long, ReleaseMode::Reconcile).await.unwrap();
     let tombstone = format!("lockwright:{{b}}:ended:{}", long.token);
     let life: i64 = server.command(&["PTTL", &tombstone]).unwrap();
     assert!(life > 86_000_000, "at least the TTL: {life}");
@@ -252,7 +258,7 @@ async fn a_key_of_another_type_is_a_conflict_and_stays_as_it_is() {
     assert_eq!(refused.kind(), ErrorKind::Conflict);
     assert_eq!(refused.name(), Some(&claim.name));
     assert_eq!(redis.inspect(&claim.name).await.unwrap_err().kind(), ErrorKind::Conflict);
-    assert_eq!(redis.release(&claim, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(redis.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
     assert_eq!(server.command::<String>(&["HGET", "a", "field"]).unwrap(), "value");
     let fences: i64 = server.command(&["EXISTS", "lockwright:{a}:fence"]).unwrap();
     assert_eq!(fences, 0, "no fence was counted for it");
@@ -271,7 +277,10 @@ async fn a_foreign_holder_keeps_us_out_and_counts_no_fence() {
     assert!(holder.remaining.unwrap() > Duration::from_secs(15));
     let poll = busy.retry_after.unwrap();
     assert!((50..=500).contains(&poll.as_millis()), "{poll:?}");
-    assert_eq!(redis.release(&claim, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(
+        redis.release(&claim, ReleaseMode::Reconcile).await.unwrap(),
+        ReleaseOutcome::NotHeld
+    );
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), theirs);
     let fences: i64 = server.command(&["EXISTS", "lockwright:{a}:fence"]).unwrap();
     assert_eq!(fences, 0);
@@ -294,7 +303,10 @@ async fn what_is_left_of_a_hold_does_not_describe_the_next_holder() {
     // After a broken hold's deletion, the next hold isn't broken.
     let (broken, next) = (claim("b"), claim("b"));
     grant(&redis, &broken).await;
-    redis.break_lock(&broken.name, Seen::Any, BreakHow::RunOut, "anna", "stuck").await.unwrap();
+    redis
+        .break_lock(&broken.name, BreakTarget::Any, BreakMode::RunOut, "anna", "stuck")
+        .await
+        .unwrap();
     server.command::<()>(&["DEL", "b"]).unwrap();
     grant(&redis, &next).await;
     let found = redis.inspect(&next.name).await.unwrap();
@@ -311,7 +323,10 @@ async fn scripts_are_sent_again_after_the_server_forgot_them() {
         server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
         assert_eq!(redis.renew(&[renew_of(&claim)]).await.unwrap(), [Renewal::RENEWED]);
         server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
-        assert_eq!(redis.release(&claim, Settle::Answered).await.unwrap(), Ended::Released);
+        assert_eq!(
+            redis.release(&claim, ReleaseMode::Plain).await.unwrap(),
+            ReleaseOutcome::Released
+        );
     }
     grant(&redis, &claim).await;
     server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
@@ -348,7 +363,7 @@ async fn names_with_braces_and_prefixes_work_on_a_cluster_too() {
             let value: String = server.command(&["GET", &key]).unwrap();
             assert_eq!(value, claim.token.to_string());
             assert_eq!(redis.inspect(&claim.name).await.unwrap().holders.len(), 1);
-            redis.release(&claim, Settle::Unanswered).await.unwrap();
+            redis.release(&claim, ReleaseMode::Reconcile).await.unwrap();
             assert_eq!(redis.inspect(&claim.name).await.unwrap().holders.len(), 0);
         }
     }

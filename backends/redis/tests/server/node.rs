@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwright_core::{ErrorKind, Fence, Renew, RenewalOutcome, Settle};
+use lockwright_core::{ErrorKind, Fence, ReleaseMode, Renew, RenewalOutcome};
 use lockwright_redis::Config;
 use lockwright_redis::node::{Certificate, Node, Vote};
 use lockwright_testbed as testbed;
@@ -63,7 +63,7 @@ async fn the_fence_is_at_least_the_candidate() {
             let Vote::Yes { granted, repeated: again } = vote.unwrap() else { panic!() };
             assert_eq!((granted.fence, again), (Fence::new(fence), repeated), "{candidate}");
         }
-        node.release(&claim, Settle::Answered).await.unwrap();
+        node.release(&claim, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -80,7 +80,7 @@ async fn a_counter_is_raised_only_where_the_token_holds() {
     let Vote::Yes { granted, .. } = vote(&held, 50).await.unwrap() else { panic!() };
     assert_eq!(granted.fence, Fence::new(9), "a repeat answers what was settled on");
     assert!(node.raise(&certificate, &held, Fence::new(4)).await.unwrap());
-    node.release(&held, Settle::Answered).await.unwrap();
+    node.release(&held, ReleaseMode::Plain).await.unwrap();
     assert!(!node.raise(&certificate, &held, Fence::new(70)).await.unwrap());
     let Vote::Yes { granted, .. } = vote(&other, 1).await.unwrap() else { panic!() };
     assert_eq!(granted.fence, Fence::new(10), "neither lowered nor raised by who doesn't hold");

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, DistributedLock, Ended, ErrorKind, Event, Mode, Reason, Renew,
-    Renewal, Seen, Settle, Token,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, Event, Mode,
+    Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Token,
 };
 use lockwright_redis::{Config, Redis};
 
@@ -33,9 +33,9 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
     let mut holder = claim("a");
     holder.fences = 5;
     let granted = grant(&redis, &holder).await;
-    let seen = Seen::Token(holder.token);
+    let seen = BreakTarget::Token(holder.token);
     let broken =
-        redis.break_lock(&holder.name, seen, BreakHow::RunOut, "anna", "stuck").await.unwrap();
+        redis.break_lock(&holder.name, seen, BreakMode::RunOut, "anna", "stuck").await.unwrap();
     let Broken::RunsOut(left) = broken else { panic!("{broken:?}") };
     assert!(left > Duration::from_secs(25), "{left:?}");
 
@@ -46,7 +46,7 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
     let again = grant(&redis, &holder).await;
     assert_eq!(again.fence, granted.fence);
     assert!(again.valid.unwrap() <= left, "a repeat doesn't arm it again: {again:?}");
-    assert!(matches!(redis.try_acquire(&claim("a")).await.unwrap(), Attempt::Busy(_)));
+    assert!(matches!(redis.try_acquire(&claim("a")).await.unwrap(), AcquireOutcome::Busy(_)));
 
     let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
     assert_eq!(seen.token, Some(holder.token));
@@ -57,8 +57,8 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
     server.command::<()>(&["PEXPIRE", "lockwright:{a}:hold", "1"]).unwrap();
     let after = crate::kit::eventually(|| async {
         match redis.try_acquire(&claim("a")).await.unwrap() {
-            Attempt::Granted(granted) => Some(granted),
-            Attempt::Busy(_) => None,
+            AcquireOutcome::Granted(granted) => Some(granted),
+            AcquireOutcome::Busy(_) => None,
         }
     })
     .await;
@@ -72,9 +72,9 @@ async fn who_broke_a_hold_first_is_who_broke_it() {
         let mut holder = claim(&format!("{mode}"));
         holder.mode = mode;
         grant(&redis, &holder).await;
-        let seen = Seen::Token(holder.token);
+        let seen = BreakTarget::Token(holder.token);
         for (by, reason) in [("anna", "stuck"), ("ben", "no idea")] {
-            let broken = redis.break_lock(&holder.name, seen, BreakHow::RunOut, by, reason).await;
+            let broken = redis.break_lock(&holder.name, seen, BreakMode::RunOut, by, reason).await;
             assert!(matches!(broken.unwrap(), Broken::RunsOut(_)), "{mode}");
         }
         let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
@@ -92,12 +92,12 @@ async fn a_share_that_moved_and_was_broken_is_not_armed_again_by_a_repeat() {
         (from.mode, to.mode) = (mode, mode);
         grant(&redis, &from).await;
         let moved = redis.swap(from.token, &to).await.unwrap();
-        assert!(matches!(moved, Attempt::Granted(_)), "{mode}: {moved:?}");
-        let seen = Seen::Token(to.token);
-        let broken = redis.break_lock(&to.name, seen, BreakHow::RunOut, "anna", "stuck").await;
+        assert!(matches!(moved, AcquireOutcome::Granted(_)), "{mode}: {moved:?}");
+        let seen = BreakTarget::Token(to.token);
+        let broken = redis.break_lock(&to.name, seen, BreakMode::RunOut, "anna", "stuck").await;
         let Ok(Broken::RunsOut(left)) = broken else { panic!("{mode}: {broken:?}") };
         to.ttl *= 10;
-        let Ok(Attempt::Granted(again)) = redis.swap(from.token, &to).await else {
+        let Ok(AcquireOutcome::Granted(again)) = redis.swap(from.token, &to).await else {
             panic!("{mode}: a repeat is the same hold")
         };
         assert!(again.valid.is_some_and(|valid| valid <= left), "{mode}: {again:?}");
@@ -111,9 +111,9 @@ async fn a_broken_hold_can_still_be_released_by_its_holder() {
     let (_server, redis) = server_and_client().await;
     let holder = claim("a");
     grant(&redis, &holder).await;
-    let seen = Seen::Token(holder.token);
-    redis.break_lock(&holder.name, seen, BreakHow::RunOut, "anna", "stuck").await.unwrap();
-    assert_eq!(redis.release(&holder, Settle::Answered).await.unwrap(), Ended::Released);
+    let seen = BreakTarget::Token(holder.token);
+    redis.break_lock(&holder.name, seen, BreakMode::RunOut, "anna", "stuck").await.unwrap();
+    assert_eq!(redis.release(&holder, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
     let next = claim("a");
     grant(&redis, &next).await;
     let seen = redis.inspect(&next.name).await.unwrap().holders.remove(0);
@@ -127,9 +127,9 @@ async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
     let mut holder = claim("a");
     holder.fences = 3;
     let granted = grant(&redis, &holder).await;
-    let seen = Seen::Token(holder.token);
+    let seen = BreakTarget::Token(holder.token);
     let broken =
-        redis.break_lock(&holder.name, seen, BreakHow::Now, "anna", "stuck").await.unwrap();
+        redis.break_lock(&holder.name, seen, BreakMode::Now, "anna", "stuck").await.unwrap();
     assert!(matches!(broken, Broken::Freed(left) if left > Duration::from_secs(25)), "{broken:?}");
     assert_eq!(next(&mut events).await, Event::Lost(holder.token, Reason::Broken));
     assert_eq!(next(&mut events).await, Event::Wake(name("a")));
@@ -140,10 +140,10 @@ async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
     // The holder is notified although another token holds by now.
     let renewal = Renew::of(&holder);
     assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
-    assert_eq!(redis.release(&holder, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(redis.release(&holder, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
     let late = redis.try_acquire(&holder).await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone));
-    let broken = redis.break_lock(&holder.name, seen, BreakHow::Now, "anna", "stuck").await;
+    let broken = redis.break_lock(&holder.name, seen, BreakMode::Now, "anna", "stuck").await;
     assert_eq!(broken.unwrap(), Broken::NotHeld);
     let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
     assert_eq!(seen.token, Some(successor.token));
@@ -158,7 +158,10 @@ async fn a_break_moves_the_fence_even_if_the_clock_stands_still() {
     let mut holder = claim("a");
     holder.fences = 10;
     assert_eq!(grant(&redis, &holder).await.fence.get(), ahead + 1);
-    redis.break_lock(&holder.name, Seen::Any, BreakHow::Now, "anna", "stuck").await.unwrap();
+    redis
+        .break_lock(&holder.name, BreakTarget::Any, BreakMode::Now, "anna", "stuck")
+        .await
+        .unwrap();
     let fence = redis.inspect(&holder.name).await.unwrap().fence.unwrap();
     assert_eq!(fence.get(), ahead + 11);
 }
@@ -167,30 +170,33 @@ async fn a_break_moves_the_fence_even_if_the_clock_stands_still() {
 async fn whoever_holds_can_be_broken_without_naming_a_token() {
     let (server, redis) = server_and_client().await;
     let name = name("a");
-    for how in [BreakHow::Now, BreakHow::RunOut] {
-        let free = redis.break_lock(&name, Seen::Any, how, "anna", "stuck").await.unwrap();
+    for how in [BreakMode::Now, BreakMode::RunOut] {
+        let free = redis.break_lock(&name, BreakTarget::Any, how, "anna", "stuck").await.unwrap();
         assert_eq!(free, Broken::NotHeld);
     }
     let ours = claim("a");
     grant(&redis, &ours).await;
-    let broken = redis.break_lock(&name, Seen::Any, BreakHow::RunOut, "anna", "stuck").await;
+    let broken =
+        redis.break_lock(&name, BreakTarget::Any, BreakMode::RunOut, "anna", "stuck").await;
     assert!(matches!(broken.unwrap(), Broken::RunsOut(_)));
-    let broken = redis.break_lock(&name, Seen::Any, BreakHow::Now, "anna", "stuck").await;
+    let broken = redis.break_lock(&name, BreakTarget::Any, BreakMode::Now, "anna", "stuck").await;
     assert!(matches!(broken.unwrap(), Broken::Freed(_)));
 
     // Its foreign holder renews, so it can only be freed.
     server.command::<()>(&["SET", "a", "theirs", "PX", "20000"]).unwrap();
-    let seen = Seen::Token(Token::random());
-    let broken = redis.break_lock(&name, seen, BreakHow::Now, "anna", "stuck").await;
+    let seen = BreakTarget::Token(Token::random());
+    let broken = redis.break_lock(&name, seen, BreakMode::Now, "anna", "stuck").await;
     assert_eq!(broken.unwrap(), Broken::NotHeld);
-    let refused = redis.break_lock(&name, Seen::Any, BreakHow::RunOut, "anna", "stuck").await;
+    let refused =
+        redis.break_lock(&name, BreakTarget::Any, BreakMode::RunOut, "anna", "stuck").await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
-    let broken = redis.break_lock(&name, Seen::Any, BreakHow::Now, "anna", "stuck").await.unwrap();
+    let broken =
+        redis.break_lock(&name, BreakTarget::Any, BreakMode::Now, "anna", "stuck").await.unwrap();
     assert!(matches!(broken, Broken::Freed(left) if left > Duration::from_secs(15)), "{broken:?}");
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
 
     server.command::<()>(&["HSET", "a", "no", "lock"]).unwrap();
-    let refused = redis.break_lock(&name, Seen::Any, BreakHow::Now, "anna", "stuck").await;
+    let refused = redis.break_lock(&name, BreakTarget::Any, BreakMode::Now, "anna", "stuck").await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 1);
 }
@@ -203,7 +209,7 @@ async fn a_free_name_is_free() {
     assert_eq!(found.fence, None);
     let claim = claim("a");
     let granted = grant(&redis, &claim).await;
-    redis.release(&claim, Settle::Answered).await.unwrap();
+    redis.release(&claim, ReleaseMode::Plain).await.unwrap();
     let found = redis.inspect(&claim.name).await.unwrap();
     assert!(found.holders.is_empty());
     assert_eq!(found.fence, Some(granted.fence), "its fence is remembered");
@@ -217,7 +223,7 @@ async fn a_listing_has_what_is_held_and_nothing_else() {
     }
     let released = claim("orders/3");
     grant(&redis, &released).await;
-    redis.release(&released, Settle::Unanswered).await.unwrap();
+    redis.release(&released, ReleaseMode::Reconcile).await.unwrap();
     // A foreign lock, and the remains of a deleted one.
     server.command::<()>(&["SET", "orders/4", "theirs"]).unwrap();
     server.command::<()>(&["DEL", "other"]).unwrap();
@@ -252,7 +258,7 @@ async fn what_is_held_all_the_time_is_listed_exactly_once_whatever_changes_aroun
             let passing = claim_for(&format!("passing {i}"), Duration::from_secs(5));
             grant(&churning, &passing).await;
             if i % 3 == 0 {
-                churning.release(&passing, Settle::Answered).await.unwrap();
+                churning.release(&passing, ReleaseMode::Plain).await.unwrap();
             }
         }
     });

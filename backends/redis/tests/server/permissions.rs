@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, Claim, DistributedLock, Error, ErrorKind, Event, Fence, Mode,
-    Renew, Seen, Settle, Token, Wait,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Claim, DistributedLock, Error, ErrorKind,
+    Event, Fence, Mode, ReleaseMode, Renew, Token, Wait,
 };
 use lockwright_redis::node::Node;
 use lockwright_redis::{Config, Redis};
@@ -154,20 +154,22 @@ impl Setting {
         let done: Result<Option<Token>, Error> = match case.request {
             Request::Acquire | Request::Queue | Request::AcquireBehindTheDead => {
                 weak.acquire(&wanted, WAIT).await.map(|attempt| match attempt {
-                    Attempt::Granted(_) => Some(wanted.token),
+                    AcquireOutcome::Granted(_) => Some(wanted.token),
                     _ => None,
                 })
             }
-            Request::ReleaseWaiting => weak.release(&wanted, Settle::Answered).await.map(|_| None),
-            Request::Release => weak.release(&held[0], Settle::Answered).await.map(|_| None),
+            Request::ReleaseWaiting => {
+                weak.release(&wanted, ReleaseMode::Plain).await.map(|_| None)
+            }
+            Request::Release => weak.release(&held[0], ReleaseMode::Plain).await.map(|_| None),
             Request::BreakNow | Request::BreakRunOut => {
                 let now = case.request == Request::BreakNow;
-                let how = if now { BreakHow::Now } else { BreakHow::RunOut };
-                let seen = Seen::Token(held[0].token);
+                let how = if now { BreakMode::Now } else { BreakMode::RunOut };
+                let seen = BreakTarget::Token(held[0].token);
                 weak.break_lock(&name("a"), seen, how, "ops", "test").await.map(|_| None)
             }
             Request::Swap => weak.swap(held[0].token, &wanted).await.map(|attempt| match attempt {
-                Attempt::Granted(_) => Some(wanted.token),
+                AcquireOutcome::Granted(_) => Some(wanted.token),
                 _ => None,
             }),
             Request::Renew => weak.renew(&[Renew::of(&held[0])]).await.map(|_| None),
@@ -271,10 +273,10 @@ async fn node_reports_a_script_that_fails_halfway() {
                 0 => weak.attempt(&certificate, &wanted, Fence::new(5), true).await.err(),
                 1 => weak.raise(&certificate, &held, Fence::new(9)).await.err(),
                 2 => weak.renew(&certificate, &[Renew::of(&held)]).await.err(),
-                3 => weak.release(&held, Settle::Unanswered).await.err(),
+                3 => weak.release(&held, ReleaseMode::Reconcile).await.err(),
                 _ => {
-                    let (name, seen) = (name("a"), Seen::Token(held.token));
-                    weak.break_lock(&name, seen, BreakHow::Now, "ops", "test").await.err()
+                    let (name, seen) = (name("a"), BreakTarget::Token(held.token));
+                    weak.break_lock(&name, seen, BreakMode::Now, "ops", "test").await.err()
                 }
             };
             server.command::<()>(&["ACL", "SETUSER", "weak", "+@all"]).unwrap();

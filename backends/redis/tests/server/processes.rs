@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use lockwright_core::{DistributedLock, Locks, Settle};
+use lockwright_core::{DistributedLock, Locks, ReleaseMode};
 use lockwright_testbed::{self as testbed, Cluster, Sentinels};
 use tokio::task::block_in_place;
 
@@ -128,7 +128,7 @@ async fn a_hundred_waiters_in_four_processes_ask_next_to_nothing() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     let asked = requests(&server) - before;
     assert!(asked <= 10, "{asked} requests in 10 s");
-    holder.release(&held, Settle::Answered).await.unwrap();
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
     for process in &mut processes {
         assert_eq!(process.hear(), format!("{WAITERS} were served"));
     }

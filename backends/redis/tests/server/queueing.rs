@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, BootInstant, Claim, Clock, DistributedLock, Ended, ErrorKind, Locks, Mode, Renew,
-    RenewalOutcome, Settle, Upkeep, Wait,
+    AcquireOutcome, BootInstant, Claim, Clock, DistributedLock, ErrorKind, Locks, Mode,
+    ReleaseMode, ReleaseOutcome, Renew, RenewalMode, RenewalOutcome, Wait,
 };
 use lockwright_testbed as testbed;
 
@@ -33,7 +33,7 @@ async fn a_hold_that_is_handed_over_ends_no_later_than_the_server_says() {
     assert!(busy(&waiter, &waits, WAIT).await.queued);
     tokio::time::sleep(Duration::from_millis(300)).await;
     let released = Clock::boot().now();
-    holder.release(&held, Settle::Answered).await.unwrap();
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
     let (token, granted) = handed(&mut told).await;
     assert_eq!(token, waits.token);
     assert!(granted.fence > before.fence, "{} after {}", granted.fence, before.fence);
@@ -58,20 +58,20 @@ async fn an_offer_is_confirmed_by_a_renewal_or_by_asking_again() {
     grant(&redis, &held).await;
     busy(&redis, &renews, WAIT).await;
     busy(&redis, &asks, WAIT).await;
-    redis.release(&held, Settle::Answered).await.unwrap();
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(handed(&mut told).await.0, renews.token);
     let left = || server.command::<i64>(&["PTTL", "a"]).unwrap();
     assert!(left() <= 2_000);
     let renewed = redis.renew(&[Renew::of(&renews)]).await;
     assert!(matches!(renewed.unwrap()[0].outcome, RenewalOutcome::Renewed { .. }));
     assert!(left() > 20_000);
-    redis.release(&renews, Settle::Answered).await.unwrap();
+    redis.release(&renews, ReleaseMode::Plain).await.unwrap();
     let (token, offered) = handed(&mut told).await;
     assert_eq!(token, asks.token);
     let again = grant(&redis, &asks).await;
     assert_eq!((again.fence, again.valid), (offered.fence, None));
     assert!(left() > 20_000);
-    redis.release(&asks, Settle::Answered).await.unwrap();
+    redis.release(&asks, ReleaseMode::Plain).await.unwrap();
     let keys: Vec<String> = server.command(&["KEYS", "*"]).unwrap();
     assert_eq!(keys, ["lockwright:{a}:fence"]);
 }
@@ -87,7 +87,7 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     for claim in &waiting {
         busy(&waiter, claim, WAIT).await;
     }
-    holder.release(&held, Settle::Answered).await.unwrap();
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
     let begun = Instant::now();
     let mut fence = None;
     for claim in &waiting {
@@ -121,14 +121,14 @@ async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
         let (releasing, released) = (Arc::clone(&holder), held.clone());
         let release = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            let ended = runtime.unwrap().block_on(releasing.release(&released, Settle::Answered));
+            let ended = runtime.unwrap().block_on(releasing.release(&released, ReleaseMode::Plain));
             ended.unwrap()
         };
-        assert_eq!(tokio::task::spawn_blocking(release).await.unwrap(), Ended::Released);
+        assert_eq!(tokio::task::spawn_blocking(release).await.unwrap(), ReleaseOutcome::Released);
         for claim in &waiting {
             assert_eq!(handed(&mut told).await.0, claim.token);
         }
-        waiter.release(&waiting[1], Settle::Answered).await.unwrap();
+        waiter.release(&waiting[1], ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -145,7 +145,7 @@ async fn a_waiter_that_has_gone_is_passed_over_at_once() {
     busy(&waiter, &waits, WAIT).await;
     drop(gone);
     eventually(|| async { (subscribed(&server) == 2).then_some(()) }).await;
-    holder.release(&held, Settle::Answered).await.unwrap();
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
     // Offered in the same step, without a lapsed offer.
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), waits.token.to_string());
     assert_eq!(handed(&mut told).await.0, waits.token);
@@ -194,7 +194,7 @@ async fn nobody_overtakes_who_waits() {
     // It is offered to the first waiter.
     assert!(!busy(&newcomer, &claim("a"), Wait::No).await.queued);
     assert_eq!(handed(&mut told).await.0, first.token);
-    redis.release(&first, Settle::Answered).await.unwrap();
+    redis.release(&first, ReleaseMode::Plain).await.unwrap();
     busy(&newcomer, &claim("a"), Wait::No).await;
     assert_eq!(handed(&mut told).await.0, second.token);
     let (third, held) = (claim("a"), second);
@@ -202,8 +202,8 @@ async fn nobody_overtakes_who_waits() {
     server.command::<()>(&["DEL", "a"]).unwrap();
     assert!(grant(&redis, &third).await.valid.is_none());
     assert!(told.try_recv().is_err());
-    redis.release(&third, Settle::Answered).await.unwrap();
-    redis.release(&held, Settle::Answered).await.unwrap();
+    redis.release(&third, ReleaseMode::Plain).await.unwrap();
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn a_limit_ends_a_waiters_place_too() {
         (redis.inspect(&name("a")).await.unwrap().waiters == Some(0)).then_some(())
     })
     .await;
-    redis.release(&held, Settle::Answered).await.unwrap();
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
 }
 
@@ -246,10 +246,10 @@ async fn what_nobody_renews_is_asked_for_again() {
     let (_server, redis) = server_and_client().await;
     let mut told = events(&redis);
     let (held, mut fixed) = (claim("a"), claim("a"));
-    fixed.upkeep = Upkeep::Fixed;
+    fixed.renewal_mode = RenewalMode::Off;
     grant(&redis, &held).await;
     busy(&redis, &fixed, WAIT).await;
-    redis.release(&held, Settle::Answered).await.unwrap();
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
     let (token, granted) = handed(&mut told).await;
     assert_eq!((token, granted.valid), (fixed.token, Some(Duration::ZERO)), "its client asks");
     assert_eq!(grant(&redis, &fixed).await.valid, None);
@@ -278,15 +278,15 @@ async fn strangers_stay_out_while_readers_hold() {
         grant(&redis, &two).await;
         assert_eq!(set(), None);
         // The marker lasts as long as the remaining holder.
-        redis.release(&two, Settle::Answered).await.unwrap();
+        redis.release(&two, ReleaseMode::Plain).await.unwrap();
         assert!(server.command::<i64>(&["PTTL", "a"]).unwrap() <= 30_002);
-        redis.release(&one, Settle::Answered).await.unwrap();
+        redis.release(&one, ReleaseMode::Plain).await.unwrap();
         let keys: Vec<String> = server.command(&["KEYS", "*"]).unwrap();
         assert_eq!(keys, ["lockwright:{a}:fence"]);
         assert_eq!(set().as_deref(), Some("OK"));
         let refused = redis.try_acquire(&one).await;
         if mode == Mode::Shared {
-            assert!(matches!(refused, Ok(Attempt::Busy(_))), "{refused:?}");
+            assert!(matches!(refused, Ok(AcquireOutcome::Busy(_))), "{refused:?}");
         } else {
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
         }
@@ -317,16 +317,16 @@ async fn readers_keep_their_time_where_the_clock_is_another() {
             assert!(holder.remaining.unwrap() <= Duration::from_secs(31), "{holder:?}");
         }
         // The remaining readers block a writer for their TTL.
-        redis.release(&one, Settle::Answered).await.unwrap();
+        redis.release(&one, ReleaseMode::Plain).await.unwrap();
         let begun = Instant::now();
         let writer = claim("a");
         eventually(async || match redis.try_acquire(&writer).await.unwrap() {
-            Attempt::Granted(_) => Some(()),
+            AcquireOutcome::Granted(_) => Some(()),
             _ => None,
         })
         .await;
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-        redis.release(&writer, Settle::Answered).await.unwrap();
+        redis.release(&writer, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -341,7 +341,7 @@ async fn readers_whose_marker_was_deleted_do_not_hold() {
     assert!(matches!(renewed.unwrap()[0].outcome, RenewalOutcome::NotHeld(_)));
     let writer = claim("a");
     grant(&redis, &writer).await;
-    redis.release(&writer, Settle::Answered).await.unwrap();
+    redis.release(&writer, ReleaseMode::Plain).await.unwrap();
     let mut other = claim("a");
     other.mode = Mode::Shared;
     grant(&redis, &other).await;
@@ -359,14 +359,14 @@ async fn nothing_is_left_of_readers_that_died() {
     busy(&redis, &waits, WAIT).await;
     let exists = |key: &str| server.command::<i64>(&["EXISTS", key]).unwrap() == 1;
     eventually(|| async { (!exists("lockwright:{a}:holders")).then_some(()) }).await;
-    redis.release(&waits, Settle::Answered).await.unwrap();
+    redis.release(&waits, ReleaseMode::Plain).await.unwrap();
     let (held, waits) = (claim("a"), claim("a"));
     grant(&redis, &held).await;
     busy(&redis, &waits, WAIT).await;
     let left: Vec<String> = server.command(&["HKEYS", about]).unwrap();
     assert_eq!(left, [waits.token.to_string()]);
-    redis.release(&waits, Settle::Answered).await.unwrap();
-    redis.release(&held, Settle::Answered).await.unwrap();
+    redis.release(&waits, ReleaseMode::Plain).await.unwrap();
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
     let lives = Claim { mode: Mode::Shared, ..claim("a") };
     grant(&redis, &lives).await;
     busy(&redis, &waits, WAIT).await;
@@ -387,13 +387,13 @@ async fn whoever_may_not_be_told_keeps_its_place() {
     grant(&redis, &held).await;
     busy(&redis, &first, WAIT).await;
     busy(&redis, &second, WAIT).await;
-    redis.release(&held, Settle::Answered).await.unwrap();
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered, and nobody was told");
     busy(&redis, &second, WAIT).await;
     grant(&redis, &first).await;
-    redis.release(&first, Settle::Answered).await.unwrap();
+    redis.release(&first, ReleaseMode::Plain).await.unwrap();
     grant(&redis, &second).await;
-    redis.release(&second, Settle::Answered).await.unwrap();
+    redis.release(&second, ReleaseMode::Plain).await.unwrap();
 }
 
 #[tokio::test]
@@ -416,9 +416,13 @@ async fn holders_without_a_record_are_described() {
         // Without its record, the holder may have all permits.
         let one_more = Claim { mode, ..claim("a") };
         let attempt = redis.try_acquire(&one_more).await.unwrap();
-        assert_eq!(matches!(attempt, Attempt::Granted(_)), mode == Mode::Shared, "{attempt:?}");
+        assert_eq!(
+            matches!(attempt, AcquireOutcome::Granted(_)),
+            mode == Mode::Shared,
+            "{attempt:?}"
+        );
         for claim in [&held, &one_more] {
-            redis.release(claim, Settle::Answered).await.unwrap();
+            redis.release(claim, ReleaseMode::Plain).await.unwrap();
         }
         assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, Claim, DistributedLock, Ended, ErrorKind, Locks, Reason, Renew, Renewal,
-    RenewalOutcome, Settle, Wait,
+    AcquireOutcome, Claim, DistributedLock, ErrorKind, Locks, Reason, ReleaseMode, ReleaseOutcome,
+    Renew, Renewal, RenewalOutcome, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Proxy};
@@ -100,7 +100,10 @@ async fn what_was_granted_and_renewed_is_on_the_replica_already() {
         assert_eq!(renewals, [Renewal::RENEWED]);
         let left: u64 = replica.command(&["PTTL", claim.name.as_str()]).unwrap();
         assert!(u128::from(left) > claim.ttl.as_millis(), "{left}");
-        assert_eq!(redis.release(&claim, Settle::Answered).await.unwrap(), Ended::Released);
+        assert_eq!(
+            redis.release(&claim, ReleaseMode::Plain).await.unwrap(),
+            ReleaseOutcome::Released
+        );
     }
 }
 
@@ -111,7 +114,7 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
     let held = eventually(|| async {
         let held = claim("held");
         let asked = redis.try_acquire(&held).await;
-        matches!(asked, Ok(Attempt::Granted(_))).then_some(held)
+        matches!(asked, Ok(AcquireOutcome::Granted(_))).then_some(held)
     })
     .await;
 
@@ -132,14 +135,14 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
     let gone = redis.renew(&both[..1]).await.unwrap();
     assert_eq!(gone, [Renewal::not_held(Reason::Gone)]);
     assert_eq!(calls_of_wait(&master), waits, "nothing was written that could be waited for");
-    assert_eq!(redis.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(redis.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
     let gone = redis.renew(&[Renew::of(&held)]).await.unwrap();
     assert!(matches!(gone[0].outcome, RenewalOutcome::NotHeld(_)), "{gone:?}");
 
     replica.thaw();
     let after = claim("a");
     let granted = eventually(|| async { redis.try_acquire(&after).await.ok() }).await;
-    assert!(matches!(granted, Attempt::Granted(_)), "{granted:?}");
+    assert!(matches!(granted, AcquireOutcome::Granted(_)), "{granted:?}");
 }
 
 #[tokio::test]
@@ -156,7 +159,7 @@ async fn a_master_that_became_a_replica_is_left() {
     acknowledges(&new).await;
     let ours = claim("a");
     let granted = eventually(|| async { redis.try_acquire(&ours).await.ok() }).await;
-    assert!(matches!(granted, Attempt::Granted(_)), "{granted:?}");
+    assert!(matches!(granted, AcquireOutcome::Granted(_)), "{granted:?}");
     assert_eq!(new.command::<String>(&["GET", "a"]).unwrap(), ours.token.to_string());
     drop(replica);
 }
@@ -208,9 +211,9 @@ impl Late {
         let held = eventually(|| async {
             let (held, released) = (claim("held"), claim("released"));
             redis.try_acquire(&released).await.ok()?;
-            redis.release(&released, Settle::Answered).await.ok()?;
+            redis.release(&released, ReleaseMode::Plain).await.ok()?;
             let asked = redis.try_acquire(&held).await;
-            matches!(asked, Ok(Attempt::Granted(_))).then_some(held)
+            matches!(asked, Ok(AcquireOutcome::Granted(_))).then_some(held)
         })
         .await;
         let listed: String = master.command(&["CLIENT", "LIST", "TYPE", "PUBSUB"]).unwrap();
@@ -247,8 +250,9 @@ async fn a_token_whose_release_may_still_come_is_never_granted_again() {
     late.replica.thaw();
     let refused = redis.try_acquire(&ours).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Lost(Reason::Gone), "{refused}");
-    let settled = eventually(|| async { redis.release(&ours, Settle::Answered).await.ok() }).await;
-    assert_eq!(settled, Ended::Released);
+    let settled =
+        eventually(|| async { redis.release(&ours, ReleaseMode::Plain).await.ok() }).await;
+    assert_eq!(settled, ReleaseOutcome::Released);
     late.deliver().await;
 }
 

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    BootInstant, BreakHow, Claim, DistributedLock, Ended, ErrorKind, Event, Locks, Mode, Reason,
-    Renew, Renewal, Seen, Settle, Wait,
+    BootInstant, BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Event, Locks, Mode,
+    Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
@@ -88,8 +88,8 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
             let stranger = self::claim(claim.name.as_str());
             let renewal = redis.renew(&[Renew::of(&stranger)]).await.unwrap();
             assert_eq!(renewal, [Renewal::not_held(Reason::Gone)], "step {step}");
-            let ended = redis.release(&stranger, Settle::Unanswered).await.unwrap();
-            assert_eq!(ended, Ended::NotHeld, "step {step}");
+            let ended = redis.release(&stranger, ReleaseMode::Reconcile).await.unwrap();
+            assert_eq!(ended, ReleaseOutcome::NotHeld, "step {step}");
         }
         // All in one batch, as the renewal task does.
         let batch: Vec<_> = live.iter().map(Renew::of).collect();
@@ -98,10 +98,10 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
         let names: Vec<_> = live.iter().map(|claim| claim.name.as_str().to_owned()).collect();
         assert_eq!(listed(&redis).await, names, "step {step}");
 
-        let ended = redis.release(&claims[step], Settle::Answered).await.unwrap();
-        assert_eq!(ended, Ended::Released, "step {step}");
-        let again = redis.release(&claims[step], Settle::Answered).await.unwrap();
-        assert_eq!(again, Ended::NotHeld, "step {step}");
+        let ended = redis.release(&claims[step], ReleaseMode::Plain).await.unwrap();
+        assert_eq!(ended, ReleaseOutcome::Released, "step {step}");
+        let again = redis.release(&claims[step], ReleaseMode::Plain).await.unwrap();
+        assert_eq!(again, ReleaseOutcome::NotHeld, "step {step}");
     }
     for (claim, fence) in claims.iter().zip(fences) {
         let next = self::claim(claim.name.as_str());
@@ -135,8 +135,8 @@ async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() 
     assert_eq!(redis.renew(&all).await.unwrap(), known);
     // The renewal doesn't name the tombstone.
     for holder in [&reader, &permits] {
-        let seen = Seen::Token(holder.token);
-        redis.break_lock(&holder.name, seen, BreakHow::Now, "anna", "stuck").await.unwrap();
+        let seen = BreakTarget::Token(holder.token);
+        redis.break_lock(&holder.name, seen, BreakMode::Now, "anna", "stuck").await.unwrap();
     }
     let broken = Renewal::not_held(Reason::Broken);
     assert_eq!(redis.renew(&all).await.unwrap(), [broken.clone(), broken, gone]);
@@ -204,8 +204,8 @@ async fn a_waiter_that_withdraws_meanwhile_tells_of_the_room() {
     let mut woken = events(&other);
     let moving = begin(&cluster, "s");
     move_some(&cluster, &moving, &["lockwright:{s}:fence"]);
-    let ended = redis.release(&writer, Settle::Answered).await.unwrap();
-    assert_eq!(ended, Ended::Released);
+    let ended = redis.release(&writer, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(ended, ReleaseOutcome::Released);
     assert_eq!(next(&mut woken).await, Event::Wake(behind.name.clone()));
     cluster.move_keys(&moving).unwrap();
     block_in_place(|| cluster.finish_move(moving)).unwrap();
@@ -228,19 +228,23 @@ async fn nothing_is_granted_or_broken_by_halves() {
             assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
             assert!(refused.to_string().contains("moving"), "{refused}");
         }
-        let broken = redis.break_lock(&held.name, Seen::Any, BreakHow::Now, "anna", "x").await;
+        let broken =
+            redis.break_lock(&held.name, BreakTarget::Any, BreakMode::Now, "anna", "x").await;
         assert_eq!(broken.unwrap_err().kind(), ErrorKind::Unavailable);
     }
     // A late duplicate finds the tombstone.
     let settled = claim("s");
-    assert_eq!(redis.release(&settled, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(
+        redis.release(&settled, ReleaseMode::Reconcile).await.unwrap(),
+        ReleaseOutcome::NotHeld
+    );
     let refused = redis.try_acquire(&claim("s")).await.unwrap_err();
     assert_eq!(refused.backend(), Some("redis-cluster"));
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     busy(&redis, &claim("s"), Wait::No).await;
     let late = redis.try_acquire(&settled).await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone), "{late}");
-    redis.release(&held, Settle::Answered).await.unwrap();
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
     assert!(grant(&redis, &claim("s")).await.fence > granted.fence);
 }
 
@@ -283,7 +287,7 @@ async fn a_slot_that_was_moved_is_found_once_and_remembered() {
         assert_eq!(renewals, [Renewal::RENEWED]);
     }
     assert_eq!(redirections(&cluster, old), before + 1);
-    assert_eq!(redis.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(redis.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -301,9 +305,9 @@ async fn a_release_wakes_once_also_on_another_node() {
     busy(&waiter, &second, WAIT).await;
     let mut woken = events(&waiter);
     block_in_place(|| cluster.move_slot("s")).unwrap();
-    holder.release(&held, Settle::Answered).await.unwrap();
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(handed(&mut woken).await.0, first.token);
-    waiter.release(&first, Settle::Answered).await.unwrap();
+    waiter.release(&first, ReleaseMode::Plain).await.unwrap();
     assert_eq!(handed(&mut woken).await.0, second.token);
     // Time for duplicates by other connections.
     tokio::time::sleep(Duration::from_millis(300)).await;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, BootInstant, DistributedLock, Ended, ErrorKind, Fault, HoldState, Locks, Reason,
-    Renew, Renewal, Settle, Wait,
+    AcquireOutcome, BootInstant, DistributedLock, ErrorKind, Fault, HoldState, Locks, Reason,
+    ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
@@ -85,7 +85,7 @@ async fn the_master_is_found_and_the_next_one_too() {
     let renewals = eventually(|| async { redis.renew(&[Renew::of(&ours)]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     busy(&redis, &claim("a"), Wait::No).await;
-    assert_eq!(redis.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(redis.release(&ours, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
     let next = grant(&redis, &claim("a")).await;
     assert!(next.fence > granted.fence, "{next:?} after {granted:?}");
     assert_eq!(set.servers[1].command::<i64>(&["EXISTS", "a"]).unwrap(), 1);
@@ -100,7 +100,7 @@ async fn what_is_handed_over_is_asked_for_again() {
     let (held, waits) = (claim("a"), claim("a"));
     grant(&redis, &held).await;
     assert!(busy(&redis, &waits, Wait::Until(BootInstant::FAR_FUTURE)).await.queued);
-    redis.release(&held, Settle::Answered).await.unwrap();
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
     let (token, granted) = handed(&mut told).await;
     assert_eq!((token, granted.valid), (waits.token, Some(Duration::ZERO)), "its client asks");
     assert_eq!(grant(&redis, &waits).await.valid, None);
@@ -203,8 +203,8 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
         while thawed.elapsed() < 2 * QUICK {
             // An idle client still has a connection to it.
             match idle.try_acquire(&claim("a")).await {
-                Ok(Attempt::Granted(granted)) => panic!("by the old master: {granted:?}"),
-                Ok(Attempt::Busy(_)) => asked += 1,
+                Ok(AcquireOutcome::Granted(granted)) => panic!("by the old master: {granted:?}"),
+                Ok(AcquireOutcome::Busy(_)) => asked += 1,
                 Err(_) => {}
             }
         }
@@ -323,7 +323,7 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_told() {
     let before = claim("a");
     let earliest = grant(&redis, &before).await;
     wait_for(&set.servers[1], "a", &before.token.to_string()).await;
-    redis.release(&before, Settle::Answered).await.unwrap();
+    redis.release(&before, ReleaseMode::Plain).await.unwrap();
     eventually(|| async {
         let left: i64 = set.servers[1].command(&["EXISTS", "a"]).unwrap();
         (left == 0).then_some(())
@@ -338,7 +338,7 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_told() {
 
     let theirs = claim("a");
     let granted = eventually(|| async { rival.try_acquire(&theirs).await.ok() }).await;
-    let Attempt::Granted(granted) = granted else { panic!("it was lost: {granted:?}") };
+    let AcquireOutcome::Granted(granted) = granted else { panic!("it was lost: {granted:?}") };
     let deadline = signal.deadline();
     assert!(deadline > lockwright_core::Clock::boot().now(), "two believed at the same time");
     // The fence protects the data.
@@ -365,14 +365,14 @@ async fn a_grant_that_a_replica_acknowledged_survives_its_taking_over() {
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "it would be lost: {refused}");
     set.servers[1].thaw();
     let granted = eventually(|| async { redis.try_acquire(&ours).await.ok() }).await;
-    assert!(matches!(granted, Attempt::Granted(_)), "{granted:?}");
+    assert!(matches!(granted, AcquireOutcome::Granted(_)), "{granted:?}");
 
     let set = fail_over(set).await;
     let theirs = eventually(|| async { rival.try_acquire(&claim("a")).await.ok() }).await;
-    assert!(matches!(theirs, Attempt::Busy(_)), "{theirs:?}");
+    assert!(matches!(theirs, AcquireOutcome::Busy(_)), "{theirs:?}");
     // Without a replica, renewals are indeterminate; releases work.
-    let ended = eventually(|| async { redis.release(&ours, Settle::Answered).await.ok() }).await;
-    assert_eq!(ended, Ended::Released);
+    let ended = eventually(|| async { redis.release(&ours, ReleaseMode::Plain).await.ok() }).await;
+    assert_eq!(ended, ReleaseOutcome::Released);
     drop(set);
 }
 

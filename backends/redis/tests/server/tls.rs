@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use lockwright_core::{DistributedLock, Error, ErrorKind, Settle};
+use lockwright_core::{DistributedLock, Error, ErrorKind, ReleaseMode};
 use lockwright_redis::Config;
 use lockwright_testbed::{self as testbed, Certificates};
 
@@ -31,7 +31,7 @@ async fn a_server_is_trusted_when_the_authority_that_is_named_signed_for_it() {
     let redis = connect(&with(&server.url(), &[("ca", &server.authority())])).await;
     let claim = claim("a");
     grant(&redis, &claim).await;
-    redis.release(&claim, Settle::Answered).await.unwrap();
+    redis.release(&claim, ReleaseMode::Plain).await.unwrap();
     let by_name = server.url().replace("127.0.0.1", "localhost");
     grant(&connect(&with(&by_name, &[("ca", &server.authority())])).await, &claim).await;
 

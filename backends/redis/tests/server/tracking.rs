@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BootInstant, DistributedLock, Event, HoldState, Locks, Reason, Renew, Renewal, Settle, Wait,
+    BootInstant, DistributedLock, Event, HoldState, Locks, Reason, ReleaseMode, Renew, Renewal,
+    Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Cluster, Proxy};
@@ -85,7 +86,7 @@ async fn who_only_tries_has_nothing_watched_and_neither_has_a_lock_without_conte
     let ours = claim("b");
     server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
     grant(&redis, &ours).await;
-    redis.release(&ours, Settle::Answered).await.unwrap();
+    redis.release(&ours, ReleaseMode::Plain).await.unwrap();
     assert_eq!(tracked(&server), 0);
     let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
     for command in ["client|caching", "mget:calls=2", "cmdstat_exists:calls=3"] {
@@ -176,7 +177,7 @@ async fn what_takes_nothing_away_is_no_risk() {
     renew().await;
     is_quiet(&mut told);
     // Nor does the client's own release cause one: the next event is of the next hold.
-    redis.release(&claim, Settle::Answered).await.unwrap();
+    redis.release(&claim, ReleaseMode::Plain).await.unwrap();
     let next_one = held(&server, &redis, "b").await;
     server.command::<()>(&["DEL", "b"]).unwrap();
     assert_eq!(next(&mut told).await, Event::AtRisk(next_one.token));

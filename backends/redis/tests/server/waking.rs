@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, DistributedLock, Event, Settle, Wait};
+use lockwright_core::{BootInstant, DistributedLock, Event, ReleaseMode, Wait};
 use lockwright_redis::Config;
 
 use crate::kit::{busy, claim, events, eventually, grant, handed, name, next, server_and_client};
@@ -26,13 +26,13 @@ async fn a_release_wakes_those_who_wait_and_nobody_else() {
     grant(&holder, &wanted).await;
     busy(&waiter, &waits, WAIT).await;
 
-    holder.release(&quiet, Settle::Answered).await.unwrap();
-    holder.release(&wanted, Settle::Answered).await.unwrap();
+    holder.release(&quiet, ReleaseMode::Plain).await.unwrap();
+    holder.release(&wanted, ReleaseMode::Plain).await.unwrap();
     assert_eq!(handed(&mut woken).await.0, waits.token, "the only one");
-    waiter.release(&waits, Settle::Answered).await.unwrap();
+    waiter.release(&waits, ReleaseMode::Plain).await.unwrap();
     let next_claim = claim("orders/42");
     grant(&holder, &next_claim).await;
-    holder.release(&next_claim, Settle::Answered).await.unwrap();
+    holder.release(&next_claim, ReleaseMode::Plain).await.unwrap();
     assert!(woken.try_recv().is_err());
     assert!(undisturbed.try_recv().is_err());
 }
@@ -45,10 +45,10 @@ async fn a_release_of_what_was_not_held_wakes_nobody() {
     grant(&redis, &holder).await;
     let waits = claim("a");
     busy(&redis, &waits, WAIT).await;
-    for settle in [Settle::Answered, Settle::Unanswered] {
-        redis.release(&claim("a"), settle).await.unwrap();
+    for release_mode in [ReleaseMode::Plain, ReleaseMode::Reconcile] {
+        redis.release(&claim("a"), release_mode).await.unwrap();
     }
-    redis.release(&holder, Settle::Answered).await.unwrap();
+    redis.release(&holder, ReleaseMode::Plain).await.unwrap();
     assert_eq!(handed(&mut woken).await.0, waits.token);
     assert!(woken.try_recv().is_err(), "once, by the release that counted");
 }
@@ -91,7 +91,7 @@ async fn the_subscription_comes_back_and_everybody_who_waited_is_woken() {
 
     let waits = claim("c");
     busy(&waiter, &waits, WAIT).await;
-    eventually(|| async { holder.release(&held, Settle::Answered).await.ok() }).await;
+    eventually(|| async { holder.release(&held, ReleaseMode::Plain).await.ok() }).await;
     assert_eq!(handed(&mut woken).await.0, waits.token);
 }
 

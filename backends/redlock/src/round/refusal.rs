@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use lockwright_core::{Attempt, Busy, Error, ErrorKind, Holder, Reason, Result, Token};
+use lockwright_core::{AcquireOutcome, Busy, Error, ErrorKind, Holder, Reason, Result, Token};
 
 use super::{Answer, Round};
 use crate::errors::{NodeErrors, error};
@@ -21,7 +21,7 @@ const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 impl Round<'_> {
-    pub(super) fn failed(self) -> Result<Attempt> {
+    pub(super) fn failed(self) -> Result<AcquireOutcome> {
         let (quorum, spare) = (self.fleet.quorum, self.fleet.spare());
         let (yes, no) = (self.yes().count(), self.no().count());
         let ended = self.answered().filter(|(_, answer)| matches!(answer, Answer::Ended)).count();
@@ -38,7 +38,7 @@ impl Round<'_> {
             }
             // Without a named holder, the votes came too late: the name may be free.
             if no > 0 {
-                return Ok(Attempt::Busy(self.busy(yes)));
+                return Ok(AcquireOutcome::Busy(self.busy(yes)));
             }
         }
         let what = format!(

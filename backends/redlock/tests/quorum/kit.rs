@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, Busy, Claim, Clock, DistributedLock, Error, Granted, Identity, LockName, Mode, Token,
-    Upkeep, Wait,
+    AcquireOutcome, Busy, Claim, Clock, DistributedLock, Error, Granted, Identity, LockName, Mode,
+    RenewalMode, Token, Wait,
 };
 use lockwright_redlock::node::Node;
 use lockwright_redlock::{Options, Redlock};
@@ -78,20 +78,20 @@ pub(crate) fn claim(name: &str) -> Claim {
         identity: Arc::new(Identity::of_this_process(None)),
         ttl: TTL,
         fences: 1,
-        upkeep: Upkeep::Renewed,
+        renewal_mode: RenewalMode::Auto,
     }
 }
 
 pub(crate) async fn take(redlock: &Redlock, claim: &Claim) -> Granted {
     match redlock.acquire(claim, Wait::No).await {
-        Ok(Attempt::Granted(granted)) => granted,
+        Ok(AcquireOutcome::Granted(granted)) => granted,
         other => panic!("it was not granted: {other:?}"),
     }
 }
 
 pub(crate) async fn refused(redlock: &Redlock, claim: &Claim) -> Busy {
     match redlock.acquire(claim, Wait::No).await {
-        Ok(Attempt::Busy(busy)) => busy,
+        Ok(AcquireOutcome::Busy(busy)) => busy,
         other => panic!("it was not refused: {other:?}"),
     }
 }

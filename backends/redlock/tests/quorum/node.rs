@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Claim, Cursor, Ended, Error, Event, Events, Fence, Finding, Holder,
-    Inspection, LockName, Page, Reason, Renew, RenewalOutcome, Result, Seen, Settle, Token,
-    async_trait,
+    BreakMode, BreakTarget, Broken, Claim, Cursor, Error, Event, Events, Fence, Finding, Holder,
+    Inspection, LockName, Page, Reason, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result,
+    Token, async_trait,
 };
 use lockwright_redlock::node::{Certificate, No, Node, Vote, Yes};
 use tokio::time::{Instant, sleep};
@@ -299,19 +299,19 @@ impl Node for TestNode {
         .await
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let (ended, wake) = self
             .ask("release", |state| {
-                if settle == Settle::Unanswered {
+                if release_mode == ReleaseMode::Reconcile {
                     state.tombstones.insert(claim.token, false);
                 }
                 match state.holds.get(&claim.name) {
                     Some(hold) if hold.token == claim.token => {
                         let waited = hold.waited;
                         state.holds.remove(&claim.name);
-                        (Ended::Released, waited)
+                        (ReleaseOutcome::Released, waited)
                     }
-                    _ => (Ended::NotHeld, false),
+                    _ => (ReleaseOutcome::NotHeld, false),
                 }
             })
             .await?;
@@ -347,8 +347,8 @@ impl Node for TestNode {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {
@@ -356,11 +356,11 @@ impl Node for TestNode {
         let answer = self
             .ask("break", |state| {
                 let hold = state.holds.get_mut(name)?;
-                if seen != Seen::Any && seen != Seen::Token(hold.token) {
+                if seen != BreakTarget::Any && seen != BreakTarget::Token(hold.token) {
                     return None;
                 }
                 let (token, left) = (hold.token, hold.until - Instant::now());
-                if how == BreakHow::RunOut {
+                if how == BreakMode::RunOut {
                     hold.broken = Some(note);
                     return Some((token, Broken::RunsOut(left)));
                 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwright_core::{DistributedLock, Ended, ErrorKind, Settle};
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome};
 use tokio::time::{Instant, sleep};
 
 use crate::kit::{LARGEST_TTL, NODE_TIMEOUT, TTL, claim, five, take, wait_until};
@@ -16,9 +16,15 @@ async fn a_quorum_of_answers_is_an_answer() {
     five.nodes[0].fate(Fate::Unanswered);
     five.nodes[1].fate(Fate::Down);
     let begun = Instant::now();
-    assert_eq!(five.redlock.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(
+        five.redlock.release(&held, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::Released
+    );
     assert!(begun.elapsed() < NODE_TIMEOUT, "{:?}", begun.elapsed());
-    assert_eq!(five.redlock.release(&held, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(
+        five.redlock.release(&held, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::NotHeld
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -29,7 +35,7 @@ async fn too_few_answers_are_none() {
     for node in &five.nodes[..3] {
         node.fate(Fate::Down);
     }
-    let error = five.redlock.release(&held, Settle::Answered).await.unwrap_err();
+    let error = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indeterminate);
     for node in ["node:0", "node:1", "node:2"] {
         assert!(error.to_string().contains(node), "{error}");
@@ -43,7 +49,7 @@ async fn a_node_that_was_away_is_owed_its_release() {
     take(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     five.nodes[0].fate(Fate::Down);
-    five.redlock.release(&held, Settle::Answered).await.unwrap();
+    five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     sleep(Duration::from_secs(3)).await;
     assert_eq!(five.holders(&held), 1);
     five.nodes[0].fate(Fate::Answered);
@@ -58,7 +64,7 @@ async fn nobody_is_owed_anything_for_ever() {
     let held = claim("x");
     take(&five.redlock, &held).await;
     five.nodes[0].fate(Fate::Down);
-    five.redlock.release(&held, Settle::Unanswered).await.unwrap();
+    five.redlock.release(&held, ReleaseMode::Reconcile).await.unwrap();
     sleep(LARGEST_TTL / 2).await;
     let asked = five.nodes[0].asked("release");
     sleep(LARGEST_TTL).await;
@@ -77,7 +83,7 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
     take(&five.redlock, &held).await;
     five.nodes[0].fate(Fate::Answered);
     // Only the quorum's own state shows that a reply is missing.
-    five.redlock.release(&held, Settle::Answered).await.unwrap();
+    five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 0, "it came late, and holds");
     let tombstones = |at: usize| five.nodes[at].state().tombstones.len();
@@ -120,8 +126,8 @@ async fn what_only_a_minority_still_had_was_lost_before() {
         for at in lost {
             five.nodes[at].state().holds.clear();
         }
-        let ended = five.redlock.release(&held, Settle::Answered).await.unwrap();
-        assert_eq!(ended, Ended::NotHeld, "{lost:?}");
+        let ended = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
+        assert_eq!(ended, ReleaseOutcome::NotHeld, "{lost:?}");
     }
     // Even if the first replies come from the other nodes.
     let five = five();
@@ -131,6 +137,6 @@ async fn what_only_a_minority_still_had_was_lost_before() {
     for node in &five.nodes[..2] {
         node.state().holds.clear();
     }
-    let ended = five.redlock.release(&held, Settle::Answered).await.unwrap();
-    assert_eq!(ended, Ended::Released);
+    let ended = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(ended, ReleaseOutcome::Released);
 }

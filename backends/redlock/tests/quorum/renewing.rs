@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Claim, DistributedLock, ErrorKind, Reason, Renew, RenewalOutcome, Result, Seen,
-    Settle,
+    BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Reason, ReleaseMode, Renew,
+    RenewalOutcome, Result,
 };
 use lockwright_redlock::Redlock;
 use tokio::time::{Instant, sleep};
@@ -106,7 +106,7 @@ async fn nothing_is_topped_up_after_its_release() {
     five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
     five.nodes[0].fate(Fate::Answered);
-    five.redlock.release(&held, Settle::Answered).await.unwrap();
+    five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     sleep(Duration::from_secs(2)).await;
     assert_eq!(five.holders(&held), 0);
 }
@@ -121,7 +121,7 @@ async fn a_top_up_without_an_answer_leaves_nothing() {
     five.nodes[0].state().attempts = Fate::Late(Duration::from_secs(2));
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
     wait_until("it is asked to hold it", || five.nodes[0].asked("attempt") == 2).await;
-    five.redlock.release(&held, Settle::Answered).await.unwrap();
+    five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     sleep(Duration::from_secs(3)).await;
     assert_eq!(five.holders(&held), 0, "the top-up came after the release");
 }
@@ -145,10 +145,10 @@ async fn a_broken_hold_is_told_as_such() {
     let five = five();
     let held = claim("x");
     take(&five.redlock, &held).await;
-    let seen = Seen::Token(held.token);
+    let seen = BreakTarget::Token(held.token);
     five.nodes[0].fate(Fate::Down);
     let another = five.another();
-    let broken = another.break_lock(&held.name, seen, BreakHow::RunOut, "ada", "stuck").await;
+    let broken = another.break_lock(&held.name, seen, BreakMode::RunOut, "ada", "stuck").await;
     assert!(matches!(broken, Ok(lockwright_core::Broken::RunsOut(_))), "{broken:?}");
     five.nodes[0].fate(Fate::Answered);
     let outcomes = renew(&five.redlock, &[&held]).await.unwrap();

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use lockwright_core::{DistributedLock, ErrorKind, Settle, Wait};
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, Wait};
 use lockwright_redlock::NodeErrors;
 use tokio::time::Instant;
 
@@ -156,7 +156,7 @@ async fn the_highest_fence_is_noted_by_a_quorum() {
     })
     .await;
     assert_eq!(take(&five.redlock, &held).await.fence.get(), 7_001);
-    five.redlock.release(&held, Settle::Answered).await.unwrap();
+    five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(take(&five.another(), &claim("x")).await.fence.get(), 7_002);
 }
 
@@ -307,7 +307,7 @@ async fn a_dropped_acquire_is_ended_by_its_release() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
-        five.redlock.release(&lost, Settle::Unanswered).await.unwrap();
+        five.redlock.release(&lost, ReleaseMode::Reconcile).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert_eq!(five.holders(&lost), 0, "after {polls} polls");
         take(&five.another(), &claim("x")).await;
@@ -333,7 +333,7 @@ async fn a_repeat_never_counts_a_vote_that_is_being_given_back() {
     five.nodes[4].fate(Fate::Down);
     let answer = client.acquire(&waiting, Wait::No).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    if let Ok(lockwright_core::Attempt::Granted(_)) = answer {
+    if let Ok(lockwright_core::AcquireOutcome::Granted(_)) = answer {
         assert!(five.holders(&waiting) >= 3, "it was taken away again");
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -400,7 +400,7 @@ async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
     five.nodes[..2].iter().for_each(|node| node.fate(Fate::Down));
     five.nodes[2..].iter().for_each(|node| node.state().holds.clear());
     let asked = five.redlock.acquire(&waiting, Wait::No).await;
-    assert!(!matches!(asked, Ok(lockwright_core::Attempt::Granted(_))), "{asked:?}");
+    assert!(!matches!(asked, Ok(lockwright_core::AcquireOutcome::Granted(_))), "{asked:?}");
     take(&five.redlock, &claim("x")).await;
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Event, Events, Reason, Seen, Wait,
+    BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, DistributedLock, Event, Events, Reason,
+    Wait,
 };
 use lockwright_redlock::Redlock;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -29,7 +30,7 @@ async fn a_release_wakes_once() {
     let waiting = claim("x");
     let _ = waiter.acquire(&waiting, Wait::Until(lockwright_core::BootInstant::FAR_FUTURE)).await;
     wait_until("all know of it", || five.nodes.iter().all(|n| n.asked("attempt") >= 2)).await;
-    five.redlock.release(&held, lockwright_core::Settle::Answered).await.unwrap();
+    five.redlock.release(&held, lockwright_core::ReleaseMode::Plain).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(heard.try_recv().unwrap(), Event::Wake(held.name.clone()));
     assert!(heard.try_recv().is_err(), "once");
@@ -148,7 +149,8 @@ async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
         node.fate(Fate::Down);
     }
     shows(&redlock, &held).await;
-    let broken = redlock.break_lock(&held.name, Seen::Any, BreakHow::Now, "ada", "stuck").await;
+    let broken =
+        redlock.break_lock(&held.name, BreakTarget::Any, BreakMode::Now, "ada", "stuck").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     assert!(seven[3..5].iter().all(|node| node.holder(&held.name).is_none()));
     // Votes that can't be a quorum don't count, whatever their fence.
@@ -209,8 +211,8 @@ async fn whoever_holds_is_broken_everywhere() {
     wait_until("all hold it", || five.holders(&held) == 5).await;
     // A vote on one node isn't a hold.
     five.nodes[0].hold(&claim("x"));
-    let how = BreakHow::Now;
-    let broken = five.redlock.break_lock(&held.name, Seen::Any, how, "ada", "stuck").await;
+    let how = BreakMode::Now;
+    let broken = five.redlock.break_lock(&held.name, BreakTarget::Any, how, "ada", "stuck").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     assert_eq!(five.holders(&held), 0);
     assert!(five.nodes[0].holder(&held.name).is_some());
@@ -223,8 +225,8 @@ async fn votes_of_too_few_nodes_are_no_hold_to_be_broken() {
     let left = claim("x");
     five.nodes[0].hold(&left);
     five.nodes[1].hold(&left);
-    let seen = Seen::Token(left.token);
-    for how in [BreakHow::RunOut, BreakHow::Now] {
+    let seen = BreakTarget::Token(left.token);
+    for how in [BreakMode::RunOut, BreakMode::Now] {
         let broken = five.redlock.break_lock(&left.name, seen, how, "ada", "stuck").await;
         assert_eq!(broken.unwrap(), Broken::NotHeld);
     }
@@ -233,6 +235,6 @@ async fn votes_of_too_few_nodes_are_no_hold_to_be_broken() {
     five.nodes[0].hold(&left);
     five.nodes[1].hold(&left);
     five.nodes[4].fate(Fate::Down);
-    let broken = five.redlock.break_lock(&left.name, seen, BreakHow::Now, "ada", "stuck").await;
+    let broken = five.redlock.break_lock(&left.name, seen, BreakMode::Now, "ada", "stuck").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
 }

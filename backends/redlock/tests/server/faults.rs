@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, DistributedLock, ErrorKind, Locks, Renew, RenewalOutcome, Settle, Wait,
+    AcquireOutcome, DistributedLock, ErrorKind, Locks, ReleaseMode, Renew, RenewalOutcome, Wait,
 };
 use lockwright_redlock::NodeErrors;
 
@@ -21,13 +21,13 @@ async fn with_two_of_five_killed_it_goes_on() {
     let hold = Renew::of(&before);
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::Renewed { valid: None });
-    redlock.release(&before, Settle::Answered).await.unwrap();
+    redlock.release(&before, ReleaseMode::Plain).await.unwrap();
     // Also for a new client.
     for redlock in [redlock, five.connect().await] {
         let held = claim("x");
         take(&redlock, &held).await;
         assert_eq!(five.holders(&held, [0, 2, 4]), 3);
-        redlock.release(&held, Settle::Answered).await.unwrap();
+        redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     }
     five.nothing_is_left([0, 2, 4]).await;
 }
@@ -82,8 +82,8 @@ async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
         let held = claim(&format!("x{round}"));
         let begun = Instant::now();
         // If the test machine stalls for that long, no node answers.
-        if let Ok(Attempt::Granted(_)) = redlock.acquire(&held, Wait::No).await {
-            let _ = redlock.release(&held, Settle::Answered).await;
+        if let Ok(AcquireOutcome::Granted(_)) = redlock.acquire(&held, Wait::No).await {
+            let _ = redlock.release(&held, ReleaseMode::Plain).await;
             took.push(begun.elapsed());
         }
     }

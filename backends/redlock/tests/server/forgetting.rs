@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Attempt, Claim, DistributedLock, Renew, RenewalOutcome, Settle};
+use lockwright_core::{AcquireOutcome, Claim, DistributedLock, ReleaseMode, Renew, RenewalOutcome};
 use lockwright_redlock::{Redlock, Standing};
 use lockwright_testbed as testbed;
 
@@ -31,7 +31,7 @@ async fn nobody_gets_in_beside_it(five: &Five, since: Instant) {
     let granted = loop {
         let next = claim_for("x", LARGEST_TTL);
         let asked = other.try_acquire(&next).await;
-        if let Ok(Attempt::Granted(_)) = asked {
+        if let Ok(AcquireOutcome::Granted(_)) = asked {
             break since.elapsed();
         }
         assert!(since.elapsed() < LARGEST_TTL * 5, "nobody ever got in: {asked:?}");
@@ -64,7 +64,7 @@ async fn a_flushed_node_lets_no_second_holder_in() {
     five.server(1).command::<()>(&["FLUSHALL"]).unwrap();
     let next = claim_for("x", LARGEST_TTL);
     let answer = other.try_acquire(&next).await;
-    assert!(!matches!(answer, Ok(Attempt::Granted(_))), "{answer:?}");
+    assert!(!matches!(answer, Ok(AcquireOutcome::Granted(_))), "{answer:?}");
     nobody_gets_in_beside_it(&five, since).await;
 }
 
@@ -81,7 +81,7 @@ async fn a_node_that_kept_every_write_votes_at_once() {
         (renewed[0].outcome == RenewalOutcome::Renewed { valid: None }).then_some(())
     })
     .await;
-    redlock.release(&held, Settle::Answered).await.unwrap();
+    redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     take(&redlock, &claim_for("x", LARGEST_TTL)).await;
 }
 
@@ -119,7 +119,7 @@ async fn fences_never_go_back_though_every_node_forgets_in_its_turn() {
             let fence = take(&redlock, &held).await.fence.get();
             assert!(fence > highest, "{fence} after {highest}, round {at}");
             highest = fence;
-            redlock.release(&held, Settle::Answered).await.unwrap();
+            redlock.release(&held, ReleaseMode::Plain).await.unwrap();
         }
         five.server(at).restart(false).unwrap();
         // The node needn't wait, because nothing is held.

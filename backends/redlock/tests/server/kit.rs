@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, Busy, Claim, DistributedLock, Error, Granted, Identity, LockName, Mode, Renew, Token,
-    Upkeep, Wait,
+    AcquireOutcome, Busy, Claim, DistributedLock, Error, Granted, Identity, LockName, Mode, Renew,
+    RenewalMode, Token, Wait,
 };
 use lockwright_redlock::{Config, Options, Redlock, Standing};
 use lockwright_testbed::{self as testbed, Fleet};
@@ -108,20 +108,20 @@ pub(crate) fn claim_for(name: &str, ttl: Duration) -> Claim {
         identity: Arc::new(Identity::of_this_process(Some("test"))),
         ttl,
         fences: 1,
-        upkeep: Upkeep::Renewed,
+        renewal_mode: RenewalMode::Auto,
     }
 }
 
 pub(crate) async fn take(redlock: &Redlock, claim: &Claim) -> Granted {
     match redlock.acquire(claim, Wait::No).await {
-        Ok(Attempt::Granted(granted)) => granted,
+        Ok(AcquireOutcome::Granted(granted)) => granted,
         other => panic!("it was not granted: {other:?}"),
     }
 }
 
 pub(crate) async fn busy(redlock: &Redlock, claim: &Claim) -> Busy {
     match redlock.acquire(claim, Wait::No).await {
-        Ok(Attempt::Busy(busy)) => busy,
+        Ok(AcquireOutcome::Busy(busy)) => busy,
         other => panic!("it was not refused: {other:?}"),
     }
 }

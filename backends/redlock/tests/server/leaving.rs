@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use lockwright_core::{DistributedLock, Locks, Settle, Wait};
+use lockwright_core::{DistributedLock, Locks, ReleaseMode, Wait};
 
 use crate::kit::{Five, LIMIT, busy, claim, claim_for, eventually, fails, take};
 
@@ -21,7 +21,7 @@ async fn a_failed_round_leaves_nothing() {
     let next = claim("x");
     busy(&other, &next).await;
     assert_eq!(five.holders(&next, 0..5), 0, "before it is answered");
-    redlock.release(&held, Settle::Answered).await.unwrap();
+    redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     five.nothing_is_left(0..5).await;
 }
 
@@ -71,7 +71,7 @@ async fn a_node_that_comes_back_with_a_hold_is_owed_its_release() {
     take(&redlock, &held).await;
     five.all_hold(&redlock, &held).await;
     five.server(2).kill();
-    redlock.release(&held, Settle::Answered).await.unwrap();
+    redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     five.server(2).restart(true).unwrap();
     five.nothing_is_left(0..5).await;
 }
@@ -115,7 +115,7 @@ async fn an_acquire_that_is_dropped_anywhere_leaves_nothing() {
                 tokio::time::sleep(Duration::from_micros(200)).await;
             }
         }
-        redlock.release(&lost, Settle::Unanswered).await.unwrap();
+        redlock.release(&lost, ReleaseMode::Reconcile).await.unwrap();
     }
     five.nothing_is_left(0..5).await;
     locks.close().await;

@@ -1,6 +1,8 @@
 //! Repair of holds on real servers.
 
-use lockwright_core::{BreakHow, DistributedLock, Reason, Renew, RenewalOutcome, Seen, Settle};
+use lockwright_core::{
+    BreakMode, BreakTarget, DistributedLock, Reason, ReleaseMode, Renew, RenewalOutcome,
+};
 
 use crate::kit::{Five, claim, eventually, take};
 
@@ -25,7 +27,7 @@ async fn a_quorum_that_shrank_is_topped_up() {
     eventually(async || (0..5).all(noted).then_some(())).await;
     let left: i64 = five.fleet.servers[1].command(&["PTTL", "x"]).unwrap();
     assert!(left > 0 && left <= 30_000, "it has no end: {left}");
-    redlock.release(&held, Settle::Answered).await.unwrap();
+    redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     five.nothing_is_left(0..5).await;
 }
 
@@ -73,8 +75,8 @@ async fn a_broken_hold_is_told_at_once() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     let other = five.connect().await;
     let name = lockwright_core::LockName::new("x").unwrap();
-    let seen = Seen::Token(guard.token());
-    other.break_lock(&name, seen, BreakHow::Now, "ada", "stuck").await.unwrap();
+    let seen = BreakTarget::Token(guard.token());
+    other.break_lock(&name, seen, BreakMode::Now, "ada", "stuck").await.unwrap();
     // Its renewal is due after 10 s.
     let signal = guard.signal();
     let ended = tokio::time::timeout(std::time::Duration::from_secs(8), signal.ended());

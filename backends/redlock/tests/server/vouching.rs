@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Attempt, DistributedLock};
+use lockwright_core::{AcquireOutcome, DistributedLock};
 use lockwright_redlock::{Config, Redlock, Standing};
 use lockwright_testbed as testbed;
 
@@ -45,7 +45,7 @@ async fn nobody_gets_in(five: &Five, since: Instant) {
     if let Ok(other) = five.config().connect().await {
         for _ in 0..3 {
             let asked = other.try_acquire(&claim_for("x", LARGEST_TTL)).await;
-            assert!(!matches!(asked, Ok(Attempt::Granted(_))), "two hold it: {asked:?}");
+            assert!(!matches!(asked, Ok(AcquireOutcome::Granted(_))), "two hold it: {asked:?}");
         }
     }
     assert!(since.elapsed() < LARGEST_TTL, "too slow to show anything");

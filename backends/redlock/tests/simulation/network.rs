@@ -690,8 +690,8 @@ impl Letter {
                 let tags: Vec<_> = holds.iter().map(|claim| tag(claim.token)).collect();
                 format!("renew {}", tags.join(" "))
             }
-            Request::Release { claim, settle } => {
-                format!("release {} {} {settle:?}", claim.name, tag(claim.token))
+            Request::Release { claim, release_mode } => {
+                format!("release {} {} {release_mode:?}", claim.name, tag(claim.token))
             }
             Request::Inspect { name } => format!("inspect {name}"),
         }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use lockwright_core::{
-    BreakHow, Broken, Claim, Cursor, Ended, Error, ErrorKind, Events, Fence, Finding, Inspection,
-    LockName, Page, Renew, RenewalOutcome, Result, Seen, Settle, async_trait,
+    BreakMode, BreakTarget, Broken, Claim, Cursor, Error, ErrorKind, Events, Fence, Finding,
+    Inspection, LockName, Page, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result,
+    async_trait,
 };
 use lockwright_redlock::node::{Certificate, Node, Vote};
 
@@ -112,8 +113,8 @@ impl Node for SimulatedNode {
         answer!(self, Request::Renew { certificate, holds }, Renewed)
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        answer!(self, Request::Release { claim: asked(claim), settle }, Ended)
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        answer!(self, Request::Release { claim: asked(claim), release_mode }, Ended)
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -127,8 +128,8 @@ impl Node for SimulatedNode {
     async fn break_lock(
         &self,
         _: &LockName,
-        _: Seen,
-        _: BreakHow,
+        _: BreakTarget,
+        _: BreakMode,
         _: &str,
         _: &str,
     ) -> Result<Broken> {

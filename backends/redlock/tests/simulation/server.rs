@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockwright_core::{
-    Ended, Fence, Holder, Inspection, LockName, Reason, RenewalOutcome, Settle, Token,
+    Fence, Holder, Inspection, LockName, Reason, ReleaseMode, ReleaseOutcome, RenewalOutcome, Token,
 };
 use lockwright_redlock::node::{Certificate, No, Vote, Yes};
 
@@ -25,7 +25,7 @@ pub(crate) enum Request {
     Attempt { certificate: String, claim: Asked, candidate: Fence, waits: bool },
     Raise { certificate: String, claim: Asked, fence: Fence },
     Renew { certificate: String, holds: Vec<Asked> },
-    Release { claim: Asked, settle: Settle },
+    Release { claim: Asked, release_mode: ReleaseMode },
     Inspect { name: LockName },
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum Answer {
     Vote(Vote),
     Raised(bool),
     Renewed(Option<Vec<RenewalOutcome>>),
-    Ended(Ended),
+    Ended(ReleaseOutcome),
     Inspection(Inspection),
 }
 
@@ -197,8 +197,8 @@ impl Server {
                 self.knows(certificate)
                     .then(|| holds.iter().map(|claim| self.renew(claim, now)).collect()),
             ),
-            Request::Release { claim, settle } => {
-                let (ended, wake) = self.release(claim, *settle, now);
+            Request::Release { claim, release_mode } => {
+                let (ended, wake) = self.release(claim, *release_mode, now);
                 return (Answer::Ended(ended), wake.then(|| claim.name.clone()));
             }
             Request::Inspect { name } => Answer::Inspection(self.inspect(name, now)),
@@ -305,8 +305,13 @@ impl Server {
         }
     }
 
-    fn release(&mut self, claim: &Asked, settle: Settle, now: Micros) -> (Ended, bool) {
-        if settle == Settle::Unanswered && !self.flaws.no_tombstones {
+    fn release(
+        &mut self,
+        claim: &Asked,
+        release_mode: ReleaseMode,
+        now: Micros,
+    ) -> (ReleaseOutcome, bool) {
+        if release_mode == ReleaseMode::Reconcile && !self.flaws.no_tombstones {
             let expires = now + rounded_up(self.largest_ttl);
             self.data.tombstones.insert(claim.token, expires);
         }
@@ -314,9 +319,9 @@ impl Server {
             Some(lock) if lock.token == claim.token || self.flaws.releases_strangers => {
                 let waited = lock.waited;
                 self.data.locks.remove(&claim.name);
-                (Ended::Released, waited)
+                (ReleaseOutcome::Released, waited)
             }
-            _ => (Ended::NotHeld, false),
+            _ => (ReleaseOutcome::NotHeld, false),
         }
     }
 
@@ -401,8 +406,8 @@ mod tests {
             }
         }
 
-        fn release(&mut self, token: u8, settle: Settle) -> (Ended, bool) {
-            self.0.release(&claim(token), settle, self.0.clock(self.1))
+        fn release(&mut self, token: u8, release_mode: ReleaseMode) -> (ReleaseOutcome, bool) {
+            self.0.release(&claim(token), release_mode, self.0.clock(self.1))
         }
     }
 
@@ -412,7 +417,7 @@ mod tests {
         assert_eq!(bench.fence(1, 50), Some(50));
         assert_eq!(bench.fence(1, 70), Some(50), "a repeat gets its own");
         assert_eq!(bench.fence(2, 70), None, "another doesn't");
-        assert_eq!(bench.release(1, Settle::Answered), (Ended::Released, true));
+        assert_eq!(bench.release(1, ReleaseMode::Plain), (ReleaseOutcome::Released, true));
         assert_eq!(bench.fence(2, 20), Some(51));
     }
 
@@ -422,7 +427,7 @@ mod tests {
         bench.fence(1, 50);
         assert!(bench.0.raise(&claim(1), 90) && !bench.0.raise(&claim(2), 95));
         assert_eq!(bench.fence(1, 1), Some(90));
-        bench.release(1, Settle::Answered);
+        bench.release(1, ReleaseMode::Plain);
         assert_eq!(bench.fence(2, 1), Some(91));
     }
 
@@ -439,7 +444,7 @@ mod tests {
     #[test]
     fn a_tombstone_keeps_a_late_attempt_out_for_the_largest_ttl() {
         let mut bench = Bench::new(true, 1_000_000);
-        assert_eq!(bench.release(1, Settle::Unanswered), (Ended::NotHeld, false));
+        assert_eq!(bench.release(1, ReleaseMode::Reconcile), (ReleaseOutcome::NotHeld, false));
         assert_eq!(bench.attempt(1, 1), Vote::Ended);
         bench.1 = 199_000;
         assert_eq!(bench.attempt(1, 1), Vote::Ended);

@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Clock, DistributedLock, Fault, Faults, Fencing, Modes, Order, Profile, Reach, Result, WakeUp,
+    Clock, DistributedLock, Fault, Faults, Fencing, Modes, Order, Profile, Result, Scope, WakeUp,
 };
 
 pub use crate::server::Mode;
@@ -154,7 +154,7 @@ pub fn held_profile(mode: Mode) -> Option<Profile> {
 /// Returns the profile of the lease mode.
 pub fn profile() -> Profile {
     let mut profile = Profile::new(LEASE);
-    profile.reach = Reach::Network;
+    profile.scope = Scope::Network;
     profile.fencing = Fencing::Clocked;
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

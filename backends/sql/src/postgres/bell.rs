@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lockwright_core::kit::Audience;
+use lockwright_core::backend_util::Subscribers;
 use lockwright_core::{LockName, Result};
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use sqlx::{Acquire, Executor};
@@ -38,13 +38,13 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Listener {
     pool: Arc<Pool<Postgresql>>,
-    waiters: Arc<Audience>,
+    waiters: Arc<Subscribers>,
     task: Mutex<Option<JoinHandle<()>>>,
     deaf_until: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Listener {
-    pub(super) fn new(pool: &Arc<Pool<Postgresql>>, waiters: &Arc<Audience>) -> Self {
+    pub(super) fn new(pool: &Arc<Pool<Postgresql>>, waiters: &Arc<Subscribers>) -> Self {
         Self {
             pool: Arc::clone(pool),
             waiters: Arc::clone(waiters),
@@ -85,7 +85,7 @@ impl Drop for Listener {
 
 struct Ears {
     pool: Arc<Pool<Postgresql>>,
-    waiters: Arc<Audience>,
+    waiters: Arc<Subscribers>,
     deaf_until: Arc<Mutex<Option<Instant>>>,
 }
 

@@ -117,7 +117,7 @@ macro_rules! texts {
             $($name: text!($name),)*
             beside_acquire: concat!(text!(beside_lock), text!(beside_acquire)),
             beside_release: concat!(text!(beside_lock), text!(beside_end)),
-            beside_settle: concat!(text!(beside_bury), text!(beside_lock), text!(beside_end)),
+            beside_reconcile: concat!(text!(beside_bury), text!(beside_lock), text!(beside_end)),
             beside_swap: concat!(text!(beside_lock), text!(beside_swap)),
             beside_break: concat!(text!(beside_lock), text!(beside_break)),
             beside_break_now: concat!(
@@ -134,7 +134,7 @@ static TEXTS: Texts = texts!(
     acquire,
     renew,
     release,
-    settle,
+    reconcile,
     swap,
     inspect,
     list,

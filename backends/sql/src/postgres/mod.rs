@@ -46,10 +46,10 @@ pub mod transaction;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::kit::Audience;
+use lockwright_core::backend_util::Subscribers;
 use lockwright_core::{
-    Clock, DistributedLock, ErrorKind, Fault, Faults, Fencing, Modes, Order, Profile, Reach,
-    Result, WakeUp,
+    Clock, DistributedLock, ErrorKind, Fault, Faults, Fencing, Modes, Order, Profile, Result,
+    Scope, WakeUp,
 };
 
 pub use crate::server::Mode;
@@ -126,7 +126,7 @@ impl Options {
             look.can_lock(self.backend())?;
             schema::make_sure(&pool).await?;
         }
-        let waiters = Arc::<Audience>::default();
+        let waiters = Arc::<Subscribers>::default();
         let told = look.is_direct;
         let bell = told.then(|| -> Box<dyn Bell> { Box::new(Listener::new(&pool, &waiters)) });
         if told {
@@ -184,7 +184,7 @@ pub fn profile() -> Profile {
 
 fn profile_of(told: bool) -> Profile {
     let mut profile = Profile::new(LEASE);
-    profile.reach = Reach::Network;
+    profile.scope = Scope::Network;
     profile.fencing = Fencing::Clocked;
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

@@ -105,7 +105,7 @@ pub(crate) struct Texts {
     pub(crate) acquire: &'static str,
     pub(crate) renew: &'static str,
     pub(crate) release: &'static str,
-    pub(crate) settle: &'static str,
+    pub(crate) reconcile: &'static str,
     pub(crate) swap: &'static str,
     pub(crate) inspect: &'static str,
     pub(crate) list: &'static str,
@@ -119,7 +119,7 @@ pub(crate) struct Texts {
     pub(crate) beside_acquire: &'static str,
     pub(crate) beside_renew: &'static str,
     pub(crate) beside_release: &'static str,
-    pub(crate) beside_settle: &'static str,
+    pub(crate) beside_reconcile: &'static str,
     /// Removes the mark of a waiting writer.
     pub(crate) beside_end: &'static str,
     pub(crate) beside_wait: &'static str,

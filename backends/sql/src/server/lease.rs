@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lockwright_core::kit::Audience;
+use lockwright_core::backend_util::Subscribers;
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Busy, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind,
-    Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal,
-    RenewalOutcome, Result, Seen, Settle, Swept, Token, Wait, async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Busy, Claim, Cursor, DistributedLock, Error,
+    ErrorKind, Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, ReleaseMode,
+    ReleaseOutcome, Renew, Renewal, RenewalOutcome, Result, SweepReport, Token, Wait, async_trait,
 };
 
 use super::dialect::{BadRow, Dialect, Row, Texts};
@@ -56,7 +56,7 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     /// The renewals, exclusive and shared, that wait for locked rows.
     waiting: [Sql; 2],
     profile: Profile,
-    waiters: Arc<Audience>,
+    waiters: Arc<Subscribers>,
     bell: Option<Box<dyn Bell>>,
     /// The name that the sweep has reached.
     swept: Mutex<String>,
@@ -93,8 +93,8 @@ macro_rules! statements {
 
 statements!(
     often: acquire, renew, release;
-    seldom: settle, swap, inspect, list, break_run_out, break_now, sweep_floor, sweep_leases,
-        sweep_tombstones, beside_acquire, beside_renew, beside_release, beside_settle, beside_end,
+    seldom: reconcile, swap, inspect, list, break_run_out, break_now, sweep_floor, sweep_leases,
+        sweep_tombstones, beside_acquire, beside_renew, beside_release, beside_reconcile, beside_end,
         beside_wait, beside_swap, beside_break, beside_break_now, beside_sweep
 );
 
@@ -103,7 +103,7 @@ impl<D: Dialect> LeaseBackend<D> {
     pub(crate) fn new(
         pool: Arc<Pool<D>>,
         profile: Profile,
-        waiters: Arc<Audience>,
+        waiters: Arc<Subscribers>,
         bell: Option<Box<dyn Bell>>,
     ) -> Self {
         let dialect = pool.dialect();
@@ -122,7 +122,7 @@ impl<D: Dialect> LeaseBackend<D> {
         }
     }
 
-    async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let (statement, kind) = match (claim.mode, kind::kind(claim.mode)) {
             (Mode::Exclusive, _) => (&self.statements.acquire, String::new()),
             (_, Some(kind)) => (&self.statements.beside_acquire, kind),
@@ -165,7 +165,7 @@ impl<D: Dialect> LeaseBackend<D> {
         }
         let holding = self.sound(Holding::of(row, 1))?;
         if holding.token == Some(token.as_str()) {
-            return Ok(Attempt::Granted(holding.granted()));
+            return Ok(AcquireOutcome::Granted(holding.granted()));
         }
         if holding.is_live() && !holding.mode.is_of_the_kind_of(claim.mode) {
             return Err(Error::other_kind(holding.mode, claim.mode));
@@ -178,10 +178,10 @@ impl<D: Dialect> LeaseBackend<D> {
             self.change_so(&self.statements.beside_wait, &arguments, sending).await?;
             busy.queued = true;
         }
-        Ok(Attempt::Busy(busy))
+        Ok(AcquireOutcome::Busy(busy))
     }
 
-    async fn take_over(&self, from: Token, to: &Claim) -> Result<Attempt> {
+    async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let statement = match to.mode {
             Mode::Exclusive => &self.statements.swap,
             _ => &self.statements.beside_swap,
@@ -202,12 +202,12 @@ impl<D: Dialect> LeaseBackend<D> {
         ];
         let rows = self.change_so(statement, &arguments, self.sending(to)).await?;
         match rows.last() {
-            Some(row) => Ok(Attempt::Granted(self.sound(Holding::of(row, 0))?.granted())),
-            None => Ok(Attempt::Busy(Busy::default())),
+            Some(row) => Ok(AcquireOutcome::Granted(self.sound(Holding::of(row, 0))?.granted())),
+            None => Ok(AcquireOutcome::Busy(Busy::default())),
         }
     }
 
-    async fn end(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
+    async fn end(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let token = claim.token.to_string();
         let arguments = [
             ("name", Value::Text(claim.name.as_str())),
@@ -216,14 +216,14 @@ impl<D: Dialect> LeaseBackend<D> {
             ("channel", Value::Text(self.pool.dialect().channel())),
         ];
         let alone = claim.mode == Mode::Exclusive;
-        let statement = match (alone, settle) {
-            (true, Settle::Answered) => &self.statements.release,
-            (true, Settle::Unanswered) => &self.statements.settle,
-            (false, Settle::Answered) => &self.statements.beside_release,
-            (false, Settle::Unanswered) => &self.statements.beside_settle,
+        let statement = match (alone, release_mode) {
+            (true, ReleaseMode::Plain) => &self.statements.release,
+            (true, ReleaseMode::Reconcile) => &self.statements.reconcile,
+            (false, ReleaseMode::Plain) => &self.statements.beside_release,
+            (false, ReleaseMode::Reconcile) => &self.statements.beside_reconcile,
         };
         // Repeating a release with a tombstone changes nothing.
-        let again = settle == Settle::Unanswered;
+        let again = release_mode == ReleaseMode::Reconcile;
         let sending = Sending { again, ..self.sending(claim) };
         let mut ended = self.held(&self.change_so(statement, &arguments, sending).await?)?;
         if alone && !ended {
@@ -231,7 +231,7 @@ impl<D: Dialect> LeaseBackend<D> {
             let beside_end = &self.statements.beside_end;
             ended = self.held(&self.change_so(beside_end, &arguments, sending).await?)?;
         }
-        Ok(if ended { Ended::Released } else { Ended::NotHeld })
+        Ok(if ended { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
     }
 
     fn held(&self, rows: &[Row]) -> Result<bool> {
@@ -241,24 +241,24 @@ impl<D: Dialect> LeaseBackend<D> {
     async fn break_it(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         note: &str,
     ) -> Result<Broken> {
         for _ in 0..BREAK_TRIES {
-            // The tombstone needs a token, also for [`Seen::Any`].
+            // The tombstone needs a token, also for [`BreakTarget::Any`].
             let tokens = match seen {
-                Seen::Token(token) => vec![token],
-                Seen::Any => self.holders(name).await?,
+                BreakTarget::Token(token) => vec![token],
+                BreakTarget::Any => self.holders(name).await?,
             };
             let mut longest = None;
             for token in &tokens {
                 longest = longest.max(self.break_one(name, *token, how, note).await?);
             }
             match (longest, how) {
-                (Some(left), BreakHow::RunOut) => return Ok(Broken::RunsOut(left)),
-                (Some(left), BreakHow::Now) => return Ok(Broken::Freed(left)),
-                (None, _) if seen == Seen::Any && !tokens.is_empty() => {}
+                (Some(left), BreakMode::RunOut) => return Ok(Broken::RunsOut(left)),
+                (Some(left), BreakMode::Now) => return Ok(Broken::Freed(left)),
+                (None, _) if seen == BreakTarget::Any && !tokens.is_empty() => {}
                 (None, _) => return Ok(Broken::NotHeld),
             }
         }
@@ -270,7 +270,7 @@ impl<D: Dialect> LeaseBackend<D> {
         &self,
         name: &LockName,
         token: Token,
-        how: BreakHow,
+        how: BreakMode,
         note: &str,
     ) -> Result<Option<Duration>> {
         let token = token.to_string();
@@ -282,9 +282,9 @@ impl<D: Dialect> LeaseBackend<D> {
             ("channel", Value::Text(self.pool.dialect().channel())),
         ];
         let (alone, beside, left) = match how {
-            BreakHow::RunOut => (&self.statements.break_run_out, &self.statements.beside_break, 0),
+            BreakMode::RunOut => (&self.statements.break_run_out, &self.statements.beside_break, 0),
             // The column of the release's answer.
-            BreakHow::Now => (&self.statements.break_now, &self.statements.beside_break_now, 2),
+            BreakMode::Now => (&self.statements.break_now, &self.statements.beside_break_now, 2),
         };
         let mut left_at = 0;
         let mut rows = self.change(alone, &arguments).await?;
@@ -506,7 +506,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         self.waiters.attach(events);
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let answer = self.attempt(claim, wait).await;
         answer.map_err(|error| error.with_backend(self.profile.backend).with_name(&claim.name))
     }
@@ -539,13 +539,13 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         Ok(renewals)
     }
 
-    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let answer = self.take_over(from, to).await;
         answer.map_err(|error| error.with_backend(self.profile.backend).with_name(&to.name))
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        self.end(claim, settle).await.map_err(|error| error.with_name(&claim.name))
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        self.end(claim, release_mode).await.map_err(|error| error.with_name(&claim.name))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -575,8 +575,8 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {
@@ -589,7 +589,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     /// deletes rows with fences at or below the floor. Later claims of the name start above it. A
     /// statement from before has seen the row's last state, as that is a minute old, and starts
     /// above the row.
-    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let after = self.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let arguments = [
             ("after", Value::Text(&after)),
@@ -613,7 +613,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         let at_the_end = seen < SWEEP as i64;
         let next = if at_the_end { "" } else { last.unwrap_or_default() };
         next.clone_into(&mut self.swept.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(Swept {
+        Ok(SweepReport {
             rows: u64::try_from(leases + tombstones + beside).unwrap_or(0),
             more: !at_the_end || tombstones.max(beside) >= SWEEP as i64,
         })

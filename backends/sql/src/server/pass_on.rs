@@ -13,9 +13,9 @@ macro_rules! pass_on {
             use std::time::Duration;
 
             use lockwright_core::{
-                Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Events, Finding,
-                Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Swept,
-                Token, Wait, async_trait,
+                AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock,
+                Events, Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome,
+                Renew, Renewal, Result, SweepReport, Token, Wait, async_trait,
             };
 
             use $crate::server::pass_on::Answer;
@@ -36,7 +36,7 @@ macro_rules! pass_on {
                     &'s self,
                     claim: &'c Claim,
                     wait: Wait,
-                ) -> Answer<'f, Attempt>
+                ) -> Answer<'f, AcquireOutcome>
                 where
                     's: 'f,
                     'c: 'f,
@@ -61,17 +61,17 @@ macro_rules! pass_on {
                 fn release<'s, 'c, 'f>(
                     &'s self,
                     claim: &'c Claim,
-                    settle: Settle,
-                ) -> Answer<'f, Ended>
+                    release_mode: ReleaseMode,
+                ) -> Answer<'f, ReleaseOutcome>
                 where
                     's: 'f,
                     'c: 'f,
                     Self: 'f,
                 {
-                    self.0.release(claim, settle)
+                    self.0.release(claim, release_mode)
                 }
 
-                async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+                async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
                     self.0.swap(from, to).await
                 }
 
@@ -86,15 +86,15 @@ macro_rules! pass_on {
                 async fn break_lock(
                     &self,
                     name: &LockName,
-                    seen: Seen,
-                    how: BreakHow,
+                    seen: BreakTarget,
+                    how: BreakMode,
                     by: &str,
                     reason: &str,
                 ) -> Result<Broken> {
                     self.0.break_lock(name, seen, how, by, reason).await
                 }
 
-                async fn sweep(&self, idle: Duration) -> Result<Swept> {
+                async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
                     self.0.sweep(idle).await
                 }
 

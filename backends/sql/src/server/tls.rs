@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use lockwright_core::Error;
 /// The drivers pass ring explicitly, but verify certificates with the process's default.
-pub(crate) use lockwright_core::kit::tls::choose_provider;
+pub(crate) use lockwright_core::backend_util::tls::choose_provider;
 
 /// Returns the error of a connection that failed because of TLS, before a password was sent.
 pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {

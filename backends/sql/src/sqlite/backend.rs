@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, ErrorKind, Events,
-    Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, Result, Seen,
-    Settle, Swept, Token, Wait, async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Error,
+    ErrorKind, Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, ReleaseMode,
+    ReleaseOutcome, Renew, Renewal, Result, SweepReport, Token, Wait, async_trait,
 };
 
 use super::statements::{Acquire, Hold};
@@ -32,7 +32,7 @@ impl DistributedLock for Sqlite {
         self.waiters.attach(events);
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         // A release between an attempt and its answer wakes the waiter, and removes the name from
         // the expected ones. So the next attempt is due. One more is enough for progress; after
         // that the caller polls.
@@ -42,7 +42,7 @@ impl DistributedLock for Sqlite {
         for _ in 1..ATTEMPTS {
             let attempt = self.attempt(claim, wait).await?;
             let waits = matches!(wait, Wait::Until(_));
-            if matches!(attempt, Attempt::Granted(_))
+            if matches!(attempt, AcquireOutcome::Granted(_))
                 || !waits
                 || self.waiters.is_expected(&claim.name)
             {
@@ -52,7 +52,7 @@ impl DistributedLock for Sqlite {
         self.attempt(claim, wait).await
     }
 
-    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         known_mode(to)?;
         self.granted(Request::Swap { from, to: asked(to, Wait::No)? }, to).await
     }
@@ -63,12 +63,12 @@ impl DistributedLock for Sqlite {
         Ok(expect!(answer, Renewed))
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        let tombstone = settle == Settle::Unanswered;
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        let tombstone = release_mode == ReleaseMode::Reconcile;
         let request = Request::Release { hold: hold(claim), tombstone };
         let answer = self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))?;
         match answer {
-            Answer::Ended { ended, .. } => Ok(ended),
+            Answer::Released { ended, .. } => Ok(ended),
             other => unreachable!("asked for an end, got {other:?}"),
         }
     }
@@ -87,8 +87,8 @@ impl DistributedLock for Sqlite {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {
@@ -98,7 +98,7 @@ impl DistributedLock for Sqlite {
         Ok(expect!(answer, Broken))
     }
 
-    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         Ok(expect!(self.jobs.ask(Request::Sweep(idle)).await?, Swept))
     }
 
@@ -112,7 +112,7 @@ impl DistributedLock for Sqlite {
 }
 
 impl Sqlite {
-    async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         if let Wait::Until(until) = wait {
             // Before the attempt, to get the wake-up of a release right after it.
             self.waiters.expect(&claim.name, until, &self.jobs);
@@ -120,7 +120,7 @@ impl Sqlite {
         self.granted(Request::Acquire(asked(claim, wait)?), claim).await
     }
 
-    async fn granted(&self, request: Request, claim: &Claim) -> Result<Attempt> {
+    async fn granted(&self, request: Request, claim: &Claim) -> Result<AcquireOutcome> {
         match self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))? {
             Answer::Buried => Err(Error::new(
                 ErrorKind::Lost(Reason::Gone),

@@ -6,7 +6,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lockwright_core::{Attempt, BootInstant, Busy, Ended, Fence, Granted, LockName, Mode, Token};
+use lockwright_core::{
+    AcquireOutcome, BootInstant, Busy, Fence, Granted, LockName, Mode, ReleaseOutcome, Token,
+};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Result, Row};
 
@@ -43,7 +45,7 @@ pub(super) async fn acquire(
             return Ok(Acquired::OtherKind(present));
         }
         if present == Mode::Exclusive {
-            return Ok(Acquired::Attempt(Attempt::Busy(Busy {
+            return Ok(Acquired::Outcome(AcquireOutcome::Busy(Busy {
                 retry_after: Some(at.remaining(&row)?),
                 holder: Some(Box::new(holder(&row, at)?)),
                 queued: false,
@@ -51,7 +53,7 @@ pub(super) async fn acquire(
         }
         if let Some(own) = own(connection, &asked.name, asked.token, at).await? {
             let granted = again(connection, asked, &own, at).await?;
-            return Ok(Acquired::Attempt(Attempt::Granted(granted)));
+            return Ok(Acquired::Outcome(AcquireOutcome::Granted(granted)));
         }
     }
     let look = look(connection, &asked.name, at).await?;
@@ -62,7 +64,7 @@ pub(super) async fn acquire(
         _ => (look.writer_until.is_none(), look.last_end.or(look.writer_until)),
     };
     if !fits {
-        return Ok(Acquired::Attempt(Attempt::Busy(Busy {
+        return Ok(Acquired::Outcome(AcquireOutcome::Busy(Busy {
             retry_after: free_at.map(|end| end.saturating_since(at.now)),
             holder: first(connection, &asked.name, at).await?,
             queued: false,
@@ -90,7 +92,7 @@ pub(super) async fn acquire(
     if is_live {
         keep(connection, &[&asked.name], at).await?;
     }
-    Ok(Acquired::Attempt(Attempt::Granted(granted(fence)?)))
+    Ok(Acquired::Outcome(AcquireOutcome::Granted(granted(fence)?)))
 }
 
 /// Records that a writer waits for readers. The record is void once the name's fence has changed,
@@ -145,9 +147,9 @@ pub(super) async fn swap(
     }
     if let Some(own) = own(connection, &asked.name, asked.token, at).await? {
         let granted = again(connection, asked, &own, at).await?;
-        return Ok(Acquired::Attempt(Attempt::Granted(granted)));
+        return Ok(Acquired::Outcome(AcquireOutcome::Granted(granted)));
     }
-    let not_held = Ok(Acquired::Attempt(Attempt::Busy(Busy::default())));
+    let not_held = Ok(Acquired::Outcome(AcquireOutcome::Busy(Busy::default())));
     let Some(old) = own(connection, &asked.name, from, at).await? else { return not_held };
     let is_broken = old.try_get::<Option<&str>, _>("broken")?.is_some();
     if is_broken || holder(&old, at)?.mode != asked.mode {
@@ -171,7 +173,7 @@ pub(super) async fn swap(
         .await?;
     keep(connection, &[&asked.name], at).await?;
     bury(connection, &from, at.now + asked.ttl.max(TOMBSTONE), at.boot, None).await?;
-    Ok(Acquired::Attempt(Attempt::Granted(granted(fence)?)))
+    Ok(Acquired::Outcome(AcquireOutcome::Granted(granted(fence)?)))
 }
 
 /// Renews the holds that still exist, and adds their tokens to `renewed`.
@@ -199,12 +201,12 @@ pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,
     at: Moment<'_>,
-) -> Result<(Ended, bool)> {
+) -> Result<(ReleaseOutcome, bool)> {
     let name = hold.name.as_str();
     let gone = remove(connection, hold).await?;
-    let Some(gone) = gone else { return Ok((Ended::NotHeld, false)) };
+    let Some(gone) = gone else { return Ok((ReleaseOutcome::NotHeld, false)) };
     if !at.is_live(&gone)? {
-        return Ok((Ended::NotHeld, false));
+        return Ok((ReleaseOutcome::NotHeld, false));
     }
     let look = look(connection, &hold.name, at).await?;
     let ends = match (look.last_end, look.writer_until) {
@@ -213,12 +215,12 @@ pub(super) async fn release(
         (None, Some(_)) => at.now,
         (None, None) => {
             query!("beside_close").bind(name).execute(connection).await?;
-            return Ok((Ended::Released, true));
+            return Ok((ReleaseOutcome::Released, true));
         }
     };
     query!("beside_shorten").bind(name).bind(stored(ends)).execute(connection).await?;
     let makes_room = look.last_end.is_none() || hold.mode != Mode::Shared;
-    Ok((Ended::Released, makes_room))
+    Ok((ReleaseOutcome::Released, makes_room))
 }
 
 /// Removes the record of a waiting writer. Needs no transaction.

@@ -47,7 +47,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Reach, Result, WakeUp};
+use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Result, Scope, WakeUp};
 
 pub use options::{Options, Synchronous};
 pub use transaction::{check_fence, make_fence_table};
@@ -116,7 +116,7 @@ pub fn profile() -> Profile {
 
 static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     let mut profile = Profile::new("sqlite");
-    profile.reach = Reach::Machine;
+    profile.scope = Scope::Machine;
     profile.fencing = Fencing::Strict;
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, Broken, Busy, Cursor, Ended, Fence, Granted, Holder,
-    Inspection, LockName, Mode, Page, Reason, Renewal, Seen, Swept, Token,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Busy, Cursor, Fence, Granted,
+    Holder, Inspection, LockName, Mode, Page, Reason, ReleaseOutcome, Renewal, SweepReport, Token,
 };
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Result, Row};
@@ -66,7 +66,7 @@ pub(super) type Asked<'a> = (&'a str, String, i64);
 
 #[derive(Debug)]
 pub(super) enum Acquired {
-    Attempt(Attempt),
+    Outcome(AcquireOutcome),
     /// The token has a tombstone, and is never granted again.
     Buried,
     OtherKind(Mode),
@@ -97,7 +97,7 @@ pub(super) async fn acquire(
         .fetch_all(&mut *connection)
         .await?;
     if let Some(row) = granted.first() {
-        return Ok(Acquired::Attempt(Attempt::Granted(grant(row)?)));
+        return Ok(Acquired::Outcome(AcquireOutcome::Granted(grant(row)?)));
     }
 
     let row = seen(connection, asked, at).await?;
@@ -115,14 +115,14 @@ pub(super) async fn acquire(
         if asked.waits {
             beside::wait(connection, asked, &row, at).await?;
         }
-        return Ok(Acquired::Attempt(Attempt::Busy(Busy {
+        return Ok(Acquired::Outcome(AcquireOutcome::Busy(Busy {
             retry_after: Some(at.remaining(&row)?),
             holder: beside::first(connection, &asked.name, at).await?,
             queued: asked.waits,
         })));
     }
     if row.try_get::<&str, _>("token")? != token {
-        return Ok(Acquired::Attempt(Attempt::Busy(Busy {
+        return Ok(Acquired::Outcome(AcquireOutcome::Busy(Busy {
             retry_after: Some(at.remaining(&row)?),
             holder: Some(Box::new(holder(&row, at)?)),
             queued: false,
@@ -131,7 +131,7 @@ pub(super) async fn acquire(
     if !in_transaction {
         return Ok(Acquired::Again);
     }
-    Ok(Acquired::Attempt(Attempt::Granted(again(connection, asked, &row, at).await?)))
+    Ok(Acquired::Outcome(AcquireOutcome::Granted(again(connection, asked, &row, at).await?)))
 }
 
 /// Returns the hold of a repeated claim, renewed unless it was broken. In a transaction.
@@ -175,7 +175,9 @@ pub(super) async fn swap(
     }
     let is_live = row.try_get::<Option<&str>, _>("name")?.is_some() && at.is_live(&row)?;
     if is_live && row.try_get::<&str, _>("token")? == token {
-        return Ok(Acquired::Attempt(Attempt::Granted(again(connection, asked, &row, at).await?)));
+        return Ok(Acquired::Outcome(AcquireOutcome::Granted(
+            again(connection, asked, &row, at).await?,
+        )));
     }
     let swapped = query!("swap")
         .bind(asked.name.as_str())
@@ -188,10 +190,10 @@ pub(super) async fn swap(
         .fetch_all(&mut *connection)
         .await?;
     let Some(row) = swapped.first() else {
-        return Ok(Acquired::Attempt(Attempt::Busy(Busy::default())));
+        return Ok(Acquired::Outcome(AcquireOutcome::Busy(Busy::default())));
     };
     bury(connection, &from, at.now + asked.ttl.max(TOMBSTONE), at.boot, None).await?;
-    Ok(Acquired::Attempt(Attempt::Granted(grant(row)?)))
+    Ok(Acquired::Outcome(AcquireOutcome::Granted(grant(row)?)))
 }
 
 /// Returns the row of a name, and whether the token has a tombstone.
@@ -270,7 +272,7 @@ pub(super) async fn release(
     hold: &Hold,
     tombstone: bool,
     at: Moment<'_>,
-) -> Result<(Ended, bool)> {
+) -> Result<(ReleaseOutcome, bool)> {
     let token = hold.token.to_string();
     if tombstone {
         bury(connection, &token, at.now + hold.ttl.max(TOMBSTONE), at.boot, None).await?;
@@ -285,7 +287,7 @@ pub(super) async fn release(
         // The claim may have waited for readers.
         None => beside::withdraw(connection, hold, at).await?,
     };
-    Ok((if released { Ended::Released } else { Ended::NotHeld }, released))
+    Ok((if released { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld }, released))
 }
 
 pub(super) async fn bury(
@@ -309,21 +311,21 @@ pub(super) async fn bury(
 pub(super) async fn break_lock(
     connection: &mut SqliteConnection,
     name: &LockName,
-    seen: Seen,
-    how: BreakHow,
+    seen: BreakTarget,
+    how: BreakMode,
     broken: &str,
     at: Moment<'_>,
 ) -> Result<Broken> {
     let mut longest = None;
     for row in holders(connection, name, at).await? {
         let token: String = row.try_get("token")?;
-        if matches!(seen, Seen::Token(seen) if seen.to_string() != token) {
+        if matches!(seen, BreakTarget::Token(seen) if seen.to_string() != token) {
             continue;
         }
         let remaining = at.remaining(&row)?;
         longest = longest.max(Some(remaining));
         let is_alone = row.try_get::<&str, _>("mode")? == "exclusive";
-        if how == BreakHow::RunOut {
+        if how == BreakMode::RunOut {
             let mark = if is_alone { query!("break") } else { query!("beside_break") };
             mark.bind(name.as_str()).bind(&token).bind(broken).execute(&mut *connection).await?;
             continue;
@@ -342,8 +344,8 @@ pub(super) async fn break_lock(
     }
     Ok(match (longest, how) {
         (None, _) => Broken::NotHeld,
-        (Some(remaining), BreakHow::RunOut) => Broken::RunsOut(remaining),
-        (Some(remaining), BreakHow::Now) => Broken::Freed(remaining),
+        (Some(remaining), BreakMode::RunOut) => Broken::RunsOut(remaining),
+        (Some(remaining), BreakMode::Now) => Broken::Freed(remaining),
     })
 }
 
@@ -417,7 +419,7 @@ pub(super) async fn sweep(
     idle: Duration,
     limit: u32,
     at: Moment<'_>,
-) -> Result<Swept> {
+) -> Result<SweepReport> {
     let leases = query!("sweep_leases")
         .bind(at.boot)
         .bind(stored(at.now - idle))
@@ -438,7 +440,7 @@ pub(super) async fn sweep(
         .await?;
     let gone = [leases, beside, tombstones].map(|gone| gone.rows_affected());
     let more = gone.into_iter().any(|gone| gone >= u64::from(limit));
-    Ok(Swept { rows: gone.into_iter().sum(), more })
+    Ok(SweepReport { rows: gone.into_iter().sum(), more })
 }
 
 async fn holders(

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, Broken, Clock, Cursor, Ended, Error, LockName, Mode, Page,
-    Renewal, Result, Seen, Swept, Token,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Clock, Cursor, Error, LockName,
+    Mode, Page, ReleaseOutcome, Renewal, Result, SweepReport, Token,
 };
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{mpsc, oneshot};
@@ -28,7 +28,7 @@ pub(super) enum Request {
     Swap { from: Token, to: Acquire },
     Renew(Vec<Hold>),
     Release { hold: Hold, tombstone: bool },
-    Break { name: LockName, seen: Seen, how: BreakHow, broken: String },
+    Break { name: LockName, seen: BreakTarget, how: BreakMode, broken: String },
     Inspect(LockName),
     List { prefix: String, after: Option<Cursor> },
     Held(Vec<LockName>),
@@ -38,12 +38,12 @@ pub(super) enum Request {
 
 #[derive(Debug)]
 pub(super) enum Answer {
-    Acquired(Attempt),
+    Acquired(AcquireOutcome),
     Buried,
     OtherKind(Mode),
     Renewed(Vec<Renewal>),
-    Ended {
-        ended: Ended,
+    Released {
+        ended: ReleaseOutcome,
         /// Whether that may admit a waiter.
         makes_room: bool,
     },
@@ -51,7 +51,7 @@ pub(super) enum Answer {
     Inspection(lockwright_core::Inspection),
     Page(Page),
     Held(std::collections::HashSet<String>),
-    Swept(Swept),
+    Swept(SweepReport),
     Examination(Examination),
 }
 
@@ -158,7 +158,7 @@ enum Outcome {
 impl From<Acquired> for Outcome {
     fn from(acquired: Acquired) -> Self {
         match acquired {
-            Acquired::Attempt(attempt) => Self::Done(Answer::Acquired(attempt)),
+            Acquired::Outcome(attempt) => Self::Done(Answer::Acquired(attempt)),
             Acquired::Buried => Self::Done(Answer::Buried),
             Acquired::OtherKind(present) => Self::Done(Answer::OtherKind(present)),
             Acquired::Again => Self::Again,
@@ -243,7 +243,7 @@ impl Writer {
         }
         let freed =
             jobs.iter().zip(&results).filter_map(|(job, result)| match (&job.request, result) {
-                (Request::Release { hold, .. }, Ok(Answer::Ended { makes_room: true, .. })) => {
+                (Request::Release { hold, .. }, Ok(Answer::Released { makes_room: true, .. })) => {
                     Some(hold.name.clone())
                 }
                 (Request::Break { name, .. }, Ok(Answer::Broken(Broken::Freed(_)))) => {
@@ -355,7 +355,7 @@ impl Writer {
             Request::Release { hold, tombstone } => {
                 let (ended, makes_room) =
                     statements::release(connection, hold, *tombstone, at).await?;
-                Answer::Ended { ended, makes_room }
+                Answer::Released { ended, makes_room }
             }
             Request::Break { name, seen, how, broken } => Answer::Broken(
                 statements::break_lock(connection, name, *seen, *how, broken, at).await?,

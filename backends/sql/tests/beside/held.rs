@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lockwright_conformance::kit::{LIMIT, busy, claim, claim_for, grant};
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Clock, DistributedLock, Ended, Mode, Reason, Renew,
-    RenewalOutcome, Seen, Settle, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Mode, Reason,
+    ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Wait,
 };
 
 use crate::rules::{Two, claim_as};
@@ -24,26 +24,29 @@ fn within(time: Duration) -> Wait {
 fn wait_for(
     backend: &Arc<dyn DistributedLock>,
     claim: &Claim,
-) -> tokio::task::JoinHandle<lockwright_core::Result<Attempt>> {
+) -> tokio::task::JoinHandle<lockwright_core::Result<AcquireOutcome>> {
     let (backend, claim) = (Arc::clone(backend), claim.clone());
     tokio::spawn(async move { backend.acquire(&claim, within(LIMIT)).await })
 }
 
-async fn is_granted(waiting: tokio::task::JoinHandle<lockwright_core::Result<Attempt>>, who: &str) {
+async fn is_granted(
+    waiting: tokio::task::JoinHandle<lockwright_core::Result<AcquireOutcome>>,
+    who: &str,
+) {
     let Ok(answer) = tokio::time::timeout(LIMIT, waiting).await else { panic!("{who} waits on") };
     let answer = answer.unwrap().unwrap();
-    assert!(matches!(answer, Attempt::Granted(_)), "{who}: {answer:?}");
+    assert!(matches!(answer, AcquireOutcome::Granted(_)), "{who}: {answer:?}");
 }
 
 async fn release(backend: &dyn DistributedLock, claim: &Claim) {
-    assert_eq!(backend.release(claim, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(backend.release(claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
 }
 
 async fn until_readers_are_refused(backend: &dyn DistributedLock) {
     let limit = Clock::boot().now() + LIMIT;
     loop {
         let next = reader();
-        let Attempt::Granted(_) = backend.try_acquire(&next).await.unwrap() else { return };
+        let AcquireOutcome::Granted(_) = backend.try_acquire(&next).await.unwrap() else { return };
         release(backend, &next).await;
         assert!(Clock::boot().now() < limit, "the writer that waits stops no readers");
     }
@@ -98,9 +101,10 @@ pub(crate) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
         let held = reader();
         let wait = || if round % 2 == 0 { Wait::No } else { within(Duration::from_secs(1)) };
         let (a, b) = tokio::join!(one.acquire(&held, wait()), two.acquire(&held, wait()));
-        let granted = [&a, &b].map(|answer| matches!(answer, Ok(Attempt::Granted(_))));
+        let granted = [&a, &b].map(|answer| matches!(answer, Ok(AcquireOutcome::Granted(_))));
         assert_ne!(granted, [false; 2], "nobody got it: {a:?}, {b:?}");
-        let carrier = if matches!(&a, Ok(Attempt::Granted(granted)) if granted.valid.is_none()) {
+        let carrier = if matches!(&a, Ok(AcquireOutcome::Granted(granted)) if granted.valid.is_none())
+        {
             &one
         } else {
             &two
@@ -147,7 +151,7 @@ pub(crate) async fn a_sweep_leaves_what_is_read(Two(one, two): Two, ask: Asks<'_
 
 /// Inspection and listing show the readers too.
 pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
-    for how in [BreakHow::RunOut, BreakHow::Now] {
+    for how in [BreakMode::RunOut, BreakMode::Now] {
         let readers = [reader(), reader(), reader()];
         for reader in &readers {
             grant(&*one, reader).await;
@@ -162,16 +166,16 @@ pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
         let listed = two.list("", None).await.unwrap().names;
         assert_eq!(listed.len(), 1, "{listed:?}");
         assert_eq!(listed[0].holders.len(), 3, "{listed:?}");
-        let broken = two.break_lock(name, Seen::Any, how, "me", "to see").await.unwrap();
+        let broken = two.break_lock(name, BreakTarget::Any, how, "me", "to see").await.unwrap();
         match how {
-            BreakHow::RunOut => assert!(matches!(broken, Broken::RunsOut(_)), "{broken:?}"),
+            BreakMode::RunOut => assert!(matches!(broken, Broken::RunsOut(_)), "{broken:?}"),
             _ => assert!(matches!(broken, Broken::Freed(_)), "{broken:?}"),
         }
         for reader in &readers {
             let answers = one.renew(&[Renew::of(reader)]).await.unwrap();
             assert_eq!(answers[0].outcome, RenewalOutcome::NotHeld(Reason::Broken));
         }
-        if how == BreakHow::RunOut {
+        if how == BreakMode::RunOut {
             let shown = two.inspect(name).await.unwrap();
             let reasons = shown.holders.iter().filter(|holder| holder.broken.is_some());
             assert_eq!(reasons.count(), 3, "{shown:?}");

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use lockwright_conformance::kit::{LIMIT, busy, claim, claim_for, events, grant, next};
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, Broken, Claim, Clock, DistributedLock, Ended, ErrorKind, Event,
-    Mode, Reason, Renew, Renewal, RenewalOutcome, Seen, Settle, Token, Wait,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock,
+    ErrorKind, Event, Mode, Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome,
+    Token, Wait,
 };
 
 use crate::held::Asks;
@@ -59,8 +60,10 @@ async fn contend(
                     let claim = claim_as("x", mode(task, round));
                     loop {
                         match backend.try_acquire(&claim).await.unwrap() {
-                            Attempt::Granted(_) => break,
-                            Attempt::Busy(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+                            AcquireOutcome::Granted(_) => break,
+                            AcquireOutcome::Busy(_) => {
+                                tokio::time::sleep(Duration::from_millis(1)).await
+                            }
                         }
                     }
                     let weight = weight(claim.mode);
@@ -68,8 +71,8 @@ async fn contend(
                     together.fetch_max(before + weight, Ordering::SeqCst);
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     taken.fetch_sub(weight, Ordering::SeqCst);
-                    let ended = backend.release(&claim, Settle::Answered).await.unwrap();
-                    assert_eq!(ended, Ended::Released);
+                    let ended = backend.release(&claim, ReleaseMode::Plain).await.unwrap();
+                    assert_eq!(ended, ReleaseOutcome::Released);
                 }
             })
         })
@@ -113,14 +116,17 @@ pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     assert!(matches!(first_again.outcome, RenewalOutcome::Renewed { .. }), "{first_again:?}");
     grant(&*one, &first).await;
     for reader in [&first, &last] {
-        assert_eq!(one.release(reader, Settle::Answered).await.unwrap(), Ended::Released);
+        assert_eq!(
+            one.release(reader, ReleaseMode::Plain).await.unwrap(),
+            ReleaseOutcome::Released
+        );
         busy(&*one, &late, Wait::No).await;
     }
     let granted = grant(&*two, &writer).await;
-    assert_eq!(two.release(&writer, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(two.release(&writer, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
     let readers = grant(&*one, &late).await;
     assert!(readers.fence > granted.fence, "{readers:?} after {granted:?}");
-    one.release(&late, Settle::Answered).await.unwrap();
+    one.release(&late, ReleaseMode::Plain).await.unwrap();
 }
 
 pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
@@ -134,7 +140,10 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
         loop {
             busy(&*one, &late, soon()).await;
             busy(&*two, &writer, soon()).await;
-            assert_eq!(two.release(&writer, Settle::Answered).await.unwrap(), Ended::Released);
+            assert_eq!(
+                two.release(&writer, ReleaseMode::Plain).await.unwrap(),
+                ReleaseOutcome::Released
+            );
             if one.profile().wake_up == lockwright_core::WakeUp::Poll {
                 break;
             }
@@ -148,7 +157,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     });
     waiting.await.expect("readers are told that the writer has given up");
     grant(&*one, &late).await;
-    assert_eq!(two.release(&writer, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(two.release(&writer, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
 }
 
 /// By a renewal or a repeated claim, after all earlier expiries.
@@ -166,7 +175,7 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
         assert_eq!(*renewed, Renewal::RENEWED);
         tokio::time::sleep(ttl).await;
         busy(&*two, &claim_as("x", other), Wait::No).await;
-        assert_eq!(one.release(&long, Settle::Answered).await.unwrap(), Ended::Released);
+        assert_eq!(one.release(&long, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
 
         let held = [0, 1].map(|_| Claim { mode, ..claim_for("x", ttl) });
         for claim in &held {
@@ -176,10 +185,10 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
         grant(&*one, &long).await;
         tokio::time::sleep(ttl).await;
         busy(&*two, &claim_as("x", other), Wait::No).await;
-        assert_eq!(one.release(&long, Settle::Answered).await.unwrap(), Ended::Released);
+        assert_eq!(one.release(&long, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
         let next = claim_as("x", other);
         grant(&*two, &next).await;
-        two.release(&next, Settle::Answered).await.unwrap();
+        two.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -196,11 +205,14 @@ pub(crate) async fn a_name_runs_out_with_the_last_of_them(Two(one, two): Two) {
 
         let short = Claim { mode, ..claim_for("x", ttl) };
         grant(&*one, &short).await;
-        assert_eq!(one.release(&long, Settle::Answered).await.unwrap(), Ended::Released);
+        assert_eq!(one.release(&long, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
         tokio::time::sleep(ttl).await;
         grant(&*two, &other).await;
-        assert_eq!(one.release(&short, Settle::Answered).await.unwrap(), Ended::NotHeld);
-        assert_eq!(two.release(&other, Settle::Answered).await.unwrap(), Ended::Released);
+        assert_eq!(one.release(&short, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
+        assert_eq!(
+            two.release(&other, ReleaseMode::Plain).await.unwrap(),
+            ReleaseOutcome::Released
+        );
     }
 }
 
@@ -210,24 +222,27 @@ pub(crate) async fn their_holds_move(Two(one, two): Two) {
         let (moved, again) = (claim_as("x", mode), claim_as("x", mode));
         let had = grant(&*one, &first).await;
         let answer = two.swap(first.token, &moved).await.unwrap();
-        let Attempt::Granted(granted) = answer else { panic!("{mode}: {answer:?}") };
+        let AcquireOutcome::Granted(granted) = answer else { panic!("{mode}: {answer:?}") };
         assert_eq!(had.fence == granted.fence, mode == Mode::Shared, "{had:?}, {granted:?}");
         let repeated = two.swap(first.token, &moved).await.unwrap();
-        assert_eq!(repeated, Attempt::Granted(granted));
+        assert_eq!(repeated, AcquireOutcome::Granted(granted));
         let answer = one.swap(first.token, &again).await.unwrap();
-        assert!(matches!(answer, Attempt::Busy(_)), "{mode}: {answer:?}");
+        assert!(matches!(answer, AcquireOutcome::Busy(_)), "{mode}: {answer:?}");
         let answer = one.swap(Token::random(), &again).await.unwrap();
-        assert!(matches!(answer, Attempt::Busy(_)), "{mode}: {answer:?}");
-        assert_eq!(one.release(&first, Settle::Answered).await.unwrap(), Ended::NotHeld);
+        assert!(matches!(answer, AcquireOutcome::Busy(_)), "{mode}: {answer:?}");
+        assert_eq!(one.release(&first, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
         let error = one.try_acquire(&first).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone), "{error:?}");
         match mode {
             Mode::Shared => drop(busy(&*one, &claim("x"), Wait::No).await),
             _ => drop(busy(&*one, &other, Wait::No).await),
         }
-        assert_eq!(one.release(&moved, Settle::Answered).await.unwrap(), Ended::Released);
+        assert_eq!(
+            one.release(&moved, ReleaseMode::Plain).await.unwrap(),
+            ReleaseOutcome::Released
+        );
         grant(&*one, &other).await;
-        one.release(&other, Settle::Answered).await.unwrap();
+        one.release(&other, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -235,15 +250,21 @@ pub(crate) async fn a_buried_token_is_never_granted(Two(one, two): Two) {
     for mode in [Mode::Shared, permits(OF)] {
         let (held, unheard) = (claim_as("x", mode), claim_as("x", mode));
         grant(&*one, &held).await;
-        assert_eq!(one.release(&unheard, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
-        assert_eq!(one.release(&held, Settle::Unanswered).await.unwrap(), Ended::Released);
+        assert_eq!(
+            one.release(&unheard, ReleaseMode::Reconcile).await.unwrap(),
+            ReleaseOutcome::NotHeld
+        );
+        assert_eq!(
+            one.release(&held, ReleaseMode::Reconcile).await.unwrap(),
+            ReleaseOutcome::Released
+        );
         for buried in [&held, &unheard] {
             let error = two.try_acquire(buried).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone), "{error:?}");
         }
         let next = claim("x");
         grant(&*two, &next).await;
-        two.release(&next, Settle::Answered).await.unwrap();
+        two.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -260,8 +281,8 @@ pub(crate) async fn a_batch_may_have_all_modes(Two(one, _): Two) {
     for claim in held.iter().chain([&broken]) {
         grant(&*one, claim).await;
     }
-    let seen = Seen::Token(broken.token);
-    one.break_lock(&broken.name, seen, BreakHow::RunOut, "me", "to see").await.unwrap();
+    let seen = BreakTarget::Token(broken.token);
+    one.break_lock(&broken.name, seen, BreakMode::RunOut, "me", "to see").await.unwrap();
     let batch: Vec<Renew<'_>> =
         [&missing, &broken].into_iter().chain(&held).map(Renew::of).collect();
     let answers = one.renew(&batch).await.unwrap();
@@ -278,20 +299,20 @@ pub(crate) async fn a_batch_may_have_all_modes(Two(one, _): Two) {
 }
 
 pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
-    for how in [BreakHow::RunOut, BreakHow::Now] {
+    for how in [BreakMode::RunOut, BreakMode::Now] {
         let name = format!("{how:?}");
         let readers = [claim_as(&name, Mode::Shared), claim_as(&name, Mode::Shared)];
         for reader in &readers {
             grant(&*one, reader).await;
         }
         let locked = &readers[0].name;
-        let broken = two.break_lock(locked, Seen::Any, how, "me", "to see").await.unwrap();
+        let broken = two.break_lock(locked, BreakTarget::Any, how, "me", "to see").await.unwrap();
         assert!(!matches!(broken, Broken::NotHeld), "{broken:?}");
         let batch = [0, 1].map(|at| Renew::of(&readers[at]));
         for answer in one.renew(&batch).await.unwrap() {
             assert_eq!(answer.outcome, RenewalOutcome::NotHeld(Reason::Broken));
         }
-        if how == BreakHow::Now {
+        if how == BreakMode::Now {
             grant(&*one, &claim(&name)).await;
         } else {
             let left = grant(&*one, &readers[0]).await.valid.unwrap();
@@ -300,8 +321,9 @@ pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
             let reasons = shown.holders.iter().filter(|holder| holder.broken.is_some());
             assert_eq!(reasons.count(), 2, "{shown:?}");
         }
-        let broken = two.break_lock(locked, Seen::Token(readers[1].token), how, "me", "").await;
-        assert_eq!(broken.unwrap() == Broken::NotHeld, how == BreakHow::Now);
+        let broken =
+            two.break_lock(locked, BreakTarget::Token(readers[1].token), how, "me", "").await;
+        assert_eq!(broken.unwrap() == Broken::NotHeld, how == BreakMode::Now);
     }
 }
 
@@ -325,8 +347,8 @@ pub(crate) async fn a_repeat_revives_no_broken_hold<G>(
     ask("UPDATE lockwright_beside SET expires = expires - ttl / 2");
     let gate = close().await;
     let breaking = tokio::spawn({
-        let (name, seen) = (held.name.clone(), Seen::Token(held.token));
-        async move { two.break_lock(&name, seen, BreakHow::RunOut, "me", "to see").await }
+        let (name, seen) = (held.name.clone(), BreakTarget::Token(held.token));
+        async move { two.break_lock(&name, seen, BreakMode::RunOut, "me", "to see").await }
     });
     wait_for("1").await;
     let repeating = tokio::spawn({
@@ -336,7 +358,9 @@ pub(crate) async fn a_repeat_revives_no_broken_hold<G>(
     wait_for("2").await;
     open(gate).await;
     let Broken::RunsOut(left) = breaking.await.unwrap().unwrap() else { panic!("not broken") };
-    let Attempt::Granted(again) = repeating.await.unwrap().unwrap() else { panic!("not held") };
+    let AcquireOutcome::Granted(again) = repeating.await.unwrap().unwrap() else {
+        panic!("not held")
+    };
     let valid = again.valid.expect("that it is broken");
     assert!(valid <= left, "{left:?} were left, and the repeat made {valid:?} of it");
     let shown = one.inspect(&held.name).await.unwrap();
@@ -357,12 +381,12 @@ pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     busy(one, &writer, soon()).await;
     lockwright_conformance::kit::eventually(|| async {
         match one.try_acquire(&writer).await.unwrap() {
-            Attempt::Granted(_) => Some(()),
-            Attempt::Busy(_) => None,
+            AcquireOutcome::Granted(_) => Some(()),
+            AcquireOutcome::Busy(_) => None,
         }
     })
     .await;
-    one.release(&writer, Settle::Answered).await.unwrap();
+    one.release(&writer, ReleaseMode::Plain).await.unwrap();
     tokio::time::sleep(Duration::from_secs(4)).await;
 }
 

@@ -1,7 +1,8 @@
 //! Broken holds: the errors of their holders, and their tombstones.
 
 use lockwright_core::{
-    Attempt, BreakHow, DistributedLock, HoldState, Reason, Renew, Renewal, Seen, Settle,
+    AcquireOutcome, BreakMode, BreakTarget, DistributedLock, HoldState, Reason, ReleaseMode, Renew,
+    Renewal,
 };
 
 use crate::server::{LONG, Server, claim, granted, in_time, ms, name, on_each, waiters, within};
@@ -26,13 +27,13 @@ async fn holder_gets_broken_despite_a_next_holder<S: Server>(server: &S, mode: &
         };
         within(ms(5_000), "the waiter to block", async || waiters(&*operator, "x").await == 1)
             .await;
-        let seen = Seen::Token(guard.token());
-        operator.break_lock(&name("x"), seen, BreakHow::Now, "ada", "stuck").await.unwrap();
+        let seen = BreakTarget::Token(guard.token());
+        operator.break_lock(&name("x"), seen, BreakMode::Now, "ada", "stuck").await.unwrap();
         let ended = guard.signal().ended().await;
         assert_eq!(ended, HoldState::Lost(Reason::Broken), "{mode}");
         let answer = waiting.await.unwrap().unwrap();
-        assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
-        operator.release(&next, Settle::Answered).await.unwrap();
+        assert!(matches!(answer, AcquireOutcome::Granted(_)), "{answer:?}");
+        operator.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -41,23 +42,23 @@ async fn claim_gets_broken_through_another_connection<S: Server>(server: &S, mod
     let (one, two) = (server.backend(mode, "").await, server.backend(mode, "").await);
     let (held, next) = (claim("x", LONG), claim("x", LONG));
     granted(&*one, &held).await;
-    let seen = Seen::Token(held.token);
-    two.break_lock(&name("x"), seen, BreakHow::Now, "ada", "stuck").await.unwrap();
+    let seen = BreakTarget::Token(held.token);
+    two.break_lock(&name("x"), seen, BreakMode::Now, "ada", "stuck").await.unwrap();
     granted(&*two, &next).await;
     let renewed = two.renew(&[Renew::of(&held)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Broken)], "{mode}");
     let inspection = two.inspect(&name("x")).await.unwrap();
     assert_eq!(inspection.holders.len(), 1, "{mode}: {inspection:?}");
     assert_eq!(inspection.holders[0].token, Some(next.token));
-    two.release(&next, Settle::Answered).await.unwrap();
+    two.release(&next, ReleaseMode::Plain).await.unwrap();
 }
 
 async fn tombstone_of_a_broken_hold_is_swept<S: Server>(server: &S, mode: &str) {
     let one = server.backend(mode, "").await;
     let held = claim("x", LONG);
     granted(&*one, &held).await;
-    let seen = Seen::Token(held.token);
-    one.break_lock(&name("x"), seen, BreakHow::Now, "ada", "stuck").await.unwrap();
+    let seen = BreakTarget::Token(held.token);
+    one.break_lock(&name("x"), seen, BreakMode::Now, "ada", "stuck").await.unwrap();
     let left = || {
         server.sql("SELECT (SELECT count(*) FROM lockwright_hold) + (SELECT count(*) FROM lockwright_reader)")
     };

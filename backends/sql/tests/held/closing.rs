@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use lockwright_core::{ErrorKind, Locks, Settle};
+use lockwright_core::{ErrorKind, Locks, ReleaseMode};
 
 use crate::server::{LONG, Server, claim, granted, is_free, ms, on_each, waiters, within};
 
@@ -33,7 +33,7 @@ async fn closed_client_is_granted_nothing<S: Server>(server: &S, mode: &str) {
         };
         let releasing = async {
             tokio::time::sleep(ms(round / 4)).await;
-            one.release(&holder, Settle::Answered).await.unwrap();
+            one.release(&holder, ReleaseMode::Plain).await.unwrap();
         };
         tokio::join!(closing, releasing);
         let (answer, late) = tokio::time::timeout(ms(5_000), waiting).await.unwrap().unwrap();
@@ -66,6 +66,6 @@ async fn closed_waiter_leaves_the_server<S: Server>(server: &S, mode: &str) {
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::Closed, "{mode}");
     within(ms(2_000), "the wait to end", async || waiters(&*one, "x").await == 0).await;
     assert!(begun.elapsed() < ms(4_000), "{mode}: {:?}", begun.elapsed());
-    one.release(&holder, Settle::Answered).await.unwrap();
+    one.release(&holder, ReleaseMode::Plain).await.unwrap();
     assert!(is_free(&*one, "x").await, "{mode}: a closed client holds it");
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockwright_core::{Attempt, DistributedLock, Ended, Renew, RenewalOutcome, Settle};
+use lockwright_core::{
+    AcquireOutcome, DistributedLock, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome,
+};
 
 use crate::server::{Server, claim, granted, is_free, ms, on_each, within};
 
@@ -22,8 +24,8 @@ async fn locked_table_delays_no_release<S: Server>(server: &S, mode: &str) {
     });
     tokio::time::sleep(ms(500)).await;
     let begun = Instant::now();
-    let released = one.release(&held, Settle::Answered).await;
-    assert_eq!(released.unwrap(), Ended::Released, "{mode}");
+    let released = one.release(&held, ReleaseMode::Plain).await;
+    assert_eq!(released.unwrap(), ReleaseOutcome::Released, "{mode}");
     let took = begun.elapsed();
     assert!(took < ttl / 2, "{mode}: the renewal delayed it by {took:?}");
     let renewals = renewing.await.unwrap().unwrap();
@@ -31,7 +33,7 @@ async fn locked_table_delays_no_release<S: Server>(server: &S, mode: &str) {
     drop(lock);
     let next = claim("x", ttl);
     within(ms(5_000), "the table to be unlocked", async || {
-        matches!(one.try_acquire(&next).await, Ok(Attempt::Granted(_)))
+        matches!(one.try_acquire(&next).await, Ok(AcquireOutcome::Granted(_)))
     })
     .await;
     // A failed renewal keeps the lock. In the mode `row`, a successful one would block the lock of
@@ -52,7 +54,7 @@ async fn locked_table_delays_no_release<S: Server>(server: &S, mode: &str) {
     }
     let other = server.backend(mode, "").await;
     assert!(!is_free(&*other, "x").await, "{mode}: the failed renewal has freed it");
-    one.release(&next, Settle::Answered).await.unwrap();
+    one.release(&next, ReleaseMode::Plain).await.unwrap();
 }
 
 /// The requests of one session don't reach the server.
@@ -87,6 +89,6 @@ async fn stuck_session_delays_no_other_renewal<S: Server>(server: &S, mode: &str
         assert_eq!(renewal.outcome, RenewalOutcome::Renewed { valid: None }, "{mode}");
     }
     for other in &others {
-        one.release(other, Settle::Answered).await.unwrap();
+        one.release(other, ReleaseMode::Plain).await.unwrap();
     }
 }

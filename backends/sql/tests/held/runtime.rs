@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockwright_core::{HoldState, Reason, Settle};
+use lockwright_core::{HoldState, Reason, ReleaseMode};
 
 use crate::server::{LONG, Server, claim, granted, is_free, ms, on_each, within};
 
@@ -38,7 +38,7 @@ async fn hold_ends_with_its_runtime<S: Server>(server: &S, mode: &str) {
         within(ms(5_000), "the server to free it", async || is_free(&*other, "x").await).await;
         let next = claim("x", LONG);
         granted(&*other, &next).await;
-        other.release(&next, Settle::Answered).await.unwrap();
+        other.release(&next, ReleaseMode::Plain).await.unwrap();
         drop((guard, locks));
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, Claim, Clock, DistributedLock, Identity, LockName, Locks, Mode, Token, Upkeep, Wait,
+    AcquireOutcome, Claim, Clock, DistributedLock, Identity, LockName, Locks, Mode, RenewalMode,
+    Token, Wait,
 };
 use lockwright_sql::{Mysql, Postgres};
 use lockwright_testbed as testbed;
@@ -226,23 +227,24 @@ pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
         identity: Arc::new(Identity::of_this_process(Some("test"))),
         ttl,
         fences: 1,
-        upkeep: Upkeep::Renewed,
+        renewal_mode: RenewalMode::Auto,
     }
 }
 
 pub(crate) async fn granted(backend: &dyn DistributedLock, claim: &Claim) {
     match backend.acquire(claim, Wait::No).await.unwrap() {
-        Attempt::Granted(_) => {}
-        Attempt::Busy(busy) => panic!("{} is busy: {busy:?}", claim.name),
+        AcquireOutcome::Granted(_) => {}
+        AcquireOutcome::Busy(busy) => panic!("{} is busy: {busy:?}", claim.name),
     }
 }
 
 /// Returns whether a claim is granted, and releases the hold.
 pub(crate) async fn is_free(backend: &dyn DistributedLock, of: &str) -> bool {
     let claim = claim(of, LONG);
-    let free = matches!(backend.acquire(&claim, Wait::No).await.unwrap(), Attempt::Granted(_));
+    let free =
+        matches!(backend.acquire(&claim, Wait::No).await.unwrap(), AcquireOutcome::Granted(_));
     if free {
-        backend.release(&claim, lockwright_core::Settle::Answered).await.unwrap();
+        backend.release(&claim, lockwright_core::ReleaseMode::Plain).await.unwrap();
     }
     free
 }

@@ -1,6 +1,6 @@
 //! Connections that go silent while new ones work.
 
-use lockwright_core::{ErrorKind, Locks, Settle};
+use lockwright_core::{ErrorKind, Locks, ReleaseMode};
 use lockwright_testbed::Proxy;
 
 use crate::server::{LONG, Server, claim, granted, ms, on_each, waiters, within};
@@ -26,7 +26,7 @@ async fn waiter_on_a_silent_connection_ends<S: Server>(server: &S, mode: &str) {
         waiting.is_finished() || proxy.accepted() > accepted
     })
     .await;
-    one.release(&holder, Settle::Answered).await.unwrap();
+    one.release(&holder, ReleaseMode::Plain).await.unwrap();
     let answer = tokio::time::timeout(ms(30_000), waiting).await;
     let answer = answer.unwrap_or_else(|_| panic!("{mode}: the waiter hangs")).unwrap();
     let guard = match answer {

@@ -1,8 +1,8 @@
 //! One process, one file.
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, DistributedLock, Ended, ErrorKind, Reason, Renew, Renewal,
-    RenewalOutcome, Seen, Settle, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, Reason,
+    ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome, Wait,
 };
 
 use crate::support::{LONG, Place, claim, granted, in_one_transaction, is_busy, ms, name, sql};
@@ -14,7 +14,7 @@ async fn acquire_renew_release() {
     let (a, b) = (claim("x", LONG), claim("x", LONG));
 
     let first = granted(&backend, &a).await;
-    let Attempt::Busy(busy) = backend.acquire(&b, Wait::No).await.unwrap() else {
+    let AcquireOutcome::Busy(busy) = backend.acquire(&b, Wait::No).await.unwrap() else {
         panic!("both hold");
     };
     let holder = busy.holder.unwrap();
@@ -27,10 +27,10 @@ async fn acquire_renew_release() {
     let renewed = backend.renew(&renewals).await.unwrap();
     assert_eq!(renewed, [Renewal::RENEWED, Renewal::not_held(Reason::Gone)]);
 
-    assert_eq!(backend.release(&b, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(backend.release(&b, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
     assert!(is_busy(&backend, &b).await, "the release of another took the hold");
-    assert_eq!(backend.release(&a, Settle::Answered).await.unwrap(), Ended::Released);
-    assert_eq!(backend.release(&a, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(backend.release(&a, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    assert_eq!(backend.release(&a, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
 
     let second = granted(&backend, &b).await;
     assert!(second.fence > first.fence);
@@ -50,7 +50,7 @@ async fn a_repeat_is_the_same_hold_and_is_rearmed() {
     let holder = &backend.inspect(&a.name).await.unwrap().holders[0];
     assert!(holder.remaining.unwrap() > ms(1_000), "{holder:?}");
 
-    backend.release(&a, Settle::Answered).await.unwrap();
+    backend.release(&a, ReleaseMode::Plain).await.unwrap();
     let next = granted(&backend, &claim("x", LONG)).await;
     assert!(next.fence.get() >= first.fence.get() + 5, "it is inside the reserved block");
 }
@@ -76,7 +76,7 @@ async fn a_hold_that_ran_out_is_not_revived() {
     }
     let renewed = backend.renew(&[Renew::of(&c)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Expired)]);
-    assert_eq!(backend.release(&c, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(backend.release(&c, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
 }
 
 #[tokio::test]
@@ -85,12 +85,15 @@ async fn a_late_duplicate_is_refused() {
     let backend = place.open().await;
     let a = claim("x", LONG);
     granted(&backend, &a).await;
-    assert_eq!(backend.release(&a, Settle::Unanswered).await.unwrap(), Ended::Released);
+    assert_eq!(
+        backend.release(&a, ReleaseMode::Reconcile).await.unwrap(),
+        ReleaseOutcome::Released
+    );
     let error = backend.acquire(&a, Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
     // Also when the release overtook its acquire.
     let b = claim("x", LONG);
-    assert_eq!(backend.release(&b, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(backend.release(&b, ReleaseMode::Reconcile).await.unwrap(), ReleaseOutcome::NotHeld);
     granted(&backend, &claim("x", LONG)).await;
     let error = backend.acquire(&b, Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
@@ -104,25 +107,26 @@ async fn breaking() {
     let fence = granted(&backend, &a).await.fence;
     let x = &a.name;
 
-    let other = Seen::Token(claim("x", LONG).token);
-    let broken = backend.break_lock(x, other, BreakHow::Now, "me", "why").await.unwrap();
+    let other = BreakTarget::Token(claim("x", LONG).token);
+    let broken = backend.break_lock(x, other, BreakMode::Now, "me", "why").await.unwrap();
     assert_eq!(broken, Broken::NotHeld);
 
-    let seen = Seen::Token(a.token);
-    let broken = backend.break_lock(x, seen, BreakHow::RunOut, "me", "why").await.unwrap();
+    let seen = BreakTarget::Token(a.token);
+    let broken = backend.break_lock(x, seen, BreakMode::RunOut, "me", "why").await.unwrap();
     assert!(matches!(broken, Broken::RunsOut(left) if left > ms(50_000)), "{broken:?}");
     let renewed = backend.renew(&[Renew::of(&a)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Broken)]);
     assert!(is_busy(&backend, &claim("x", LONG)).await);
     let holder = &backend.inspect(x).await.unwrap().holders[0];
     assert_eq!(holder.broken.as_deref(), Some("me: why"));
-    let Attempt::Granted(repeat) = backend.acquire(&a, Wait::No).await.unwrap() else {
+    let AcquireOutcome::Granted(repeat) = backend.acquire(&a, Wait::No).await.unwrap() else {
         panic!("it is still its own");
     };
     assert_eq!(repeat.fence, fence);
     assert!(repeat.valid.is_some_and(|left| left <= LONG), "a broken hold was re-armed");
 
-    let broken = backend.break_lock(x, Seen::Any, BreakHow::Now, "me", "now").await.unwrap();
+    let broken =
+        backend.break_lock(x, BreakTarget::Any, BreakMode::Now, "me", "now").await.unwrap();
     assert!(matches!(broken, Broken::Freed(_)));
     let renewed = backend.renew(&[Renew::of(&a)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Broken)]);

@@ -4,7 +4,9 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use lockwright_core::{Attempt, BreakHow, DistributedLock, Renew, Seen, Settle, Wait};
+use lockwright_core::{
+    AcquireOutcome, BreakMode, BreakTarget, DistributedLock, ReleaseMode, Renew, Wait,
+};
 
 use crate::support::{LONG, Place, claim, granted, ms, sql};
 
@@ -37,17 +39,18 @@ async fn nothing_is_left_behind(threads: &str) {
             2 => {
                 drop_after(polls, backend.renew(&[Renew::of(&held)])).await;
             }
-            3 => drop_after(polls, backend.release(&mine, Settle::Unanswered)).await,
+            3 => drop_after(polls, backend.release(&mine, ReleaseMode::Reconcile)).await,
             _ => {
                 let x = &mine.name;
-                drop_after(polls, backend.break_lock(x, Seen::Any, BreakHow::Now, "", "")).await;
+                drop_after(polls, backend.break_lock(x, BreakTarget::Any, BreakMode::Now, "", ""))
+                    .await;
             }
         }
         dropped.push(mine);
     }
     // A release reconciles requests that were carried out with those that weren't.
     for mine in &dropped {
-        backend.release(mine, Settle::Unanswered).await.unwrap();
+        backend.release(mine, ReleaseMode::Reconcile).await.unwrap();
     }
     let left = backend.list("", None).await.unwrap().names;
     assert_eq!(left.len(), 1, "{threads}: {left:?}");
@@ -80,7 +83,7 @@ async fn a_dropped_acquire_that_had_not_begun_never_happens() {
     let second = claim("second", LONG);
     drop_after(3, backend.acquire(&second, Wait::No)).await;
     sql(&mut raw, "COMMIT").await;
-    assert!(matches!(acquire.await.unwrap(), Attempt::Granted(_)));
+    assert!(matches!(acquire.await.unwrap(), AcquireOutcome::Granted(_)));
     // Queued behind the second request.
     granted(&backend, &claim("third", LONG)).await;
     assert!(backend.inspect(&second.name).await.unwrap().holders.is_empty());

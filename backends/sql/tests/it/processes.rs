@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, Claim, Clock, DistributedLock, ErrorKind, Event, Events, Fence, Reason, Renew,
-    Renewal, Settle, Wait,
+    AcquireOutcome, Claim, Clock, DistributedLock, ErrorKind, Event, Events, Fence, Reason,
+    ReleaseMode, Renew, Renewal, Wait,
 };
 use lockwright_sql::Sqlite;
 use tokio::sync::Notify;
@@ -43,8 +43,8 @@ async fn part() {
             say("ready");
             for i in 0.. {
                 let mine = claim(&format!("w{}", i % 10), ms(50));
-                if matches!(backend.try_acquire(&mine).await.unwrap(), Attempt::Granted(_)) {
-                    backend.release(&mine, Settle::Unanswered).await.unwrap();
+                if matches!(backend.try_acquire(&mine).await.unwrap(), AcquireOutcome::Granted(_)) {
+                    backend.release(&mine, ReleaseMode::Reconcile).await.unwrap();
                 }
             }
         }
@@ -77,7 +77,7 @@ async fn work(folder: &Path, file: &Path) {
         let fence = wait_for(&backend, &mine, &woken).await;
         longest = longest.max(start.elapsed());
         alone(folder, fence);
-        backend.release(&mine, Settle::Answered).await.unwrap();
+        backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     }
     say(longest.as_millis());
 }
@@ -86,8 +86,8 @@ async fn wait_for(backend: &Sqlite, claim: &Claim, woken: &Notify) -> Fence {
     loop {
         let far = Wait::Until(Clock::boot().now() + LONG);
         match backend.acquire(claim, far).await.unwrap() {
-            Attempt::Granted(granted) => return granted.fence,
-            Attempt::Busy(_) => {
+            AcquireOutcome::Granted(granted) => return granted.fence,
+            AcquireOutcome::Busy(_) => {
                 let _ = tokio::time::timeout(backend.profile().slow_poll, woken.notified()).await;
             }
         }
@@ -169,7 +169,7 @@ async fn a_hold_outlives_the_closing_of_the_file() {
     let backend = place.open().await;
     assert!(is_busy(&backend, &claim("x", LONG)).await);
     assert_eq!(granted(&backend, &mine).await.fence, fence, "a repeat after the restart");
-    backend.release(&mine, Settle::Answered).await.unwrap();
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     place.close(backend).await;
 
     let backend = place.open().await;
@@ -272,7 +272,7 @@ async fn rows_of_the_dead_do_not_stay_for_ever() {
     let backend = place.open().await;
     for i in 0..50 {
         granted(&backend, &claim(&format!("orders/{i}"), LONG)).await;
-        backend.release(&claim(&format!("none/{i}"), LONG), Settle::Unanswered).await.unwrap();
+        backend.release(&claim(&format!("none/{i}"), LONG), ReleaseMode::Reconcile).await.unwrap();
     }
     place.close(backend).await;
     let mut raw = place.raw().await;

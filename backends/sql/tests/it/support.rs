@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, Claim, DistributedLock, Granted, Identity, LockName, Mode, Token, Upkeep, Wait,
+    AcquireOutcome, Claim, DistributedLock, Granted, Identity, LockName, Mode, RenewalMode, Token,
+    Wait,
 };
 use lockwright_sql::Sqlite;
 use sqlx::Connection;
@@ -72,7 +73,7 @@ pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
         identity: Arc::new(Identity::of_this_process(Some("test"))),
         ttl,
         fences: 1,
-        upkeep: Upkeep::Renewed,
+        renewal_mode: RenewalMode::Auto,
     }
 }
 
@@ -84,13 +85,13 @@ pub(crate) fn ms(millis: u64) -> Duration {
 
 pub(crate) async fn granted(backend: &Sqlite, claim: &Claim) -> Granted {
     match backend.acquire(claim, Wait::No).await.unwrap() {
-        Attempt::Granted(granted) => granted,
-        Attempt::Busy(busy) => panic!("{} is busy: {busy:?}", claim.name),
+        AcquireOutcome::Granted(granted) => granted,
+        AcquireOutcome::Busy(busy) => panic!("{} is busy: {busy:?}", claim.name),
     }
 }
 
 pub(crate) async fn is_busy(backend: &Sqlite, claim: &Claim) -> bool {
-    matches!(backend.acquire(claim, Wait::No).await.unwrap(), Attempt::Busy(_))
+    matches!(backend.acquire(claim, Wait::No).await.unwrap(), AcquireOutcome::Busy(_))
 }
 
 /// Queues `requests` behind a request that waits for the write lock, to share a transaction.

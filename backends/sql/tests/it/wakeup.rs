@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Clock, DistributedLock, Event, Events, Seen, Settle, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Clock, DistributedLock, Event, Events, ReleaseMode,
+    Wait,
 };
 use lockwright_sql::Sqlite;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -36,20 +37,20 @@ async fn a_release_elsewhere_wakes_who_waits_for_it() {
         let held = claim("x", LONG);
         granted(&there, &held).await;
         let mine = claim("x", LONG);
-        assert!(matches!(here.acquire(&mine, far()).await.unwrap(), Attempt::Busy(_)));
+        assert!(matches!(here.acquire(&mine, far()).await.unwrap(), AcquireOutcome::Busy(_)));
         if round % 5 == 4 {
             // Truncates the log, whose content doesn't matter.
             sql(&mut raw, "PRAGMA wal_checkpoint(TRUNCATE)").await;
         }
         if round % 2 == 0 {
-            there.release(&held, Settle::Answered).await.unwrap();
+            there.release(&held, ReleaseMode::Plain).await.unwrap();
         } else {
-            there.break_lock(&held.name, Seen::Any, BreakHow::Now, "", "").await.unwrap();
+            there.break_lock(&held.name, BreakTarget::Any, BreakMode::Now, "", "").await.unwrap();
         }
         let name = tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
         assert_eq!(name.as_deref(), Some("x"));
-        assert!(matches!(here.acquire(&mine, far()).await.unwrap(), Attempt::Granted(_)));
-        here.release(&mine, Settle::Answered).await.unwrap();
+        assert!(matches!(here.acquire(&mine, far()).await.unwrap(), AcquireOutcome::Granted(_)));
+        here.release(&mine, ReleaseMode::Plain).await.unwrap();
         while woken.try_recv().is_ok() {}
     }
 }
@@ -69,9 +70,9 @@ async fn a_release_is_heard_through_a_symbolic_link() {
         granted(holder, &held).await;
         assert!(matches!(
             waiter.acquire(&claim("x", LONG), far()).await.unwrap(),
-            Attempt::Busy(_)
+            AcquireOutcome::Busy(_)
         ));
-        holder.release(&held, Settle::Answered).await.unwrap();
+        holder.release(&held, ReleaseMode::Plain).await.unwrap();
         tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
         while woken.try_recv().is_ok() {}
     }
@@ -86,15 +87,15 @@ async fn what_is_still_held_wakes_nobody() {
     for held in [&x, &y] {
         granted(&there, held).await;
         let waiting = claim(held.name.as_str(), LONG);
-        assert!(matches!(here.acquire(&waiting, far()).await.unwrap(), Attempt::Busy(_)));
+        assert!(matches!(here.acquire(&waiting, far()).await.unwrap(), AcquireOutcome::Busy(_)));
     }
     for i in 0..50 {
         let other = claim(&format!("other{i}"), LONG);
         granted(&there, &other).await;
-        there.release(&other, Settle::Answered).await.unwrap();
+        there.release(&other, ReleaseMode::Plain).await.unwrap();
     }
     for held in [&y, &x] {
-        there.release(held, Settle::Answered).await.unwrap();
+        there.release(held, ReleaseMode::Plain).await.unwrap();
         let first = tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
         assert_eq!(first.as_deref(), Some(held.name.as_str()));
     }
@@ -115,9 +116,9 @@ async fn a_release_in_the_same_transaction_is_not_lost() {
         while woken.try_recv().is_ok() {}
         attempt
     };
-    let batch = async { tokio::join!(asking, backend.release(&held, Settle::Answered)) };
+    let batch = async { tokio::join!(asking, backend.release(&held, ReleaseMode::Plain)) };
     let (attempt, _) = in_one_transaction(&place, &backend, batch).await;
-    if matches!(attempt, Attempt::Busy(_)) {
+    if matches!(attempt, AcquireOutcome::Busy(_)) {
         tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
     }
 }
@@ -129,7 +130,7 @@ async fn a_release_wakes_the_other_clients_of_the_same_backend() {
     let (mut one, mut two) = (wakes(&backend), wakes(&backend));
     let held = claim("x", LONG);
     granted(&backend, &held).await;
-    backend.release(&held, Settle::Answered).await.unwrap();
+    backend.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(one.try_recv().unwrap(), "x");
     assert_eq!(two.try_recv().unwrap(), "x");
 }
@@ -148,12 +149,12 @@ async fn a_release_during_the_attempt_is_not_lost() {
             while woken.try_recv().is_ok() {}
             attempt
         };
-        let (attempt, _) = tokio::join!(asking, there.release(&held, Settle::Answered));
-        if matches!(attempt.unwrap(), Attempt::Busy(_)) {
+        let (attempt, _) = tokio::join!(asking, there.release(&held, ReleaseMode::Plain));
+        if matches!(attempt.unwrap(), AcquireOutcome::Busy(_)) {
             tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
             granted(&here, &mine).await;
         }
-        here.release(&mine, Settle::Answered).await.unwrap();
+        here.release(&mine, ReleaseMode::Plain).await.unwrap();
         while woken.try_recv().is_ok() {}
     }
 }
@@ -175,7 +176,10 @@ async fn the_log_is_watched_only_while_somebody_waits() {
     granted(&backend, &held).await;
     assert!(!watched());
     let short = Wait::Until(Clock::boot().now() + ms(300));
-    assert!(matches!(backend.acquire(&claim("x", LONG), short).await.unwrap(), Attempt::Busy(_)));
+    assert!(matches!(
+        backend.acquire(&claim("x", LONG), short).await.unwrap(),
+        AcquireOutcome::Busy(_)
+    ));
     assert!(watched());
     crate::support::within(SOON, "the watch to end", || !watched()).await;
 }

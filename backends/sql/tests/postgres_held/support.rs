@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, Claim, Clock, DistributedLock, Granted, Identity, LockName, Locks, Mode, Token,
-    Upkeep, Wait,
+    AcquireOutcome, Claim, Clock, DistributedLock, Granted, Identity, LockName, Locks, Mode,
+    RenewalMode, Token, Wait,
 };
 use lockwright_sql::Postgres;
 use lockwright_testbed as testbed;
@@ -46,7 +46,7 @@ pub(crate) fn claim(of: &str, ttl: Duration) -> Claim {
         identity: Arc::new(Identity::of_this_process(Some("test"))),
         ttl,
         fences: 1,
-        upkeep: Upkeep::Renewed,
+        renewal_mode: RenewalMode::Auto,
     }
 }
 
@@ -56,13 +56,13 @@ pub(crate) fn reader(of: &str, ttl: Duration) -> Claim {
 
 pub(crate) async fn granted(backend: &dyn DistributedLock, claim: &Claim) -> Granted {
     match backend.acquire(claim, Wait::No).await.unwrap() {
-        Attempt::Granted(granted) => granted,
-        Attempt::Busy(busy) => panic!("{} is busy: {busy:?}", claim.name),
+        AcquireOutcome::Granted(granted) => granted,
+        AcquireOutcome::Busy(busy) => panic!("{} is busy: {busy:?}", claim.name),
     }
 }
 
 pub(crate) async fn is_busy(backend: &dyn DistributedLock, claim: &Claim) -> bool {
-    matches!(backend.acquire(claim, Wait::No).await.unwrap(), Attempt::Busy(_))
+    matches!(backend.acquire(claim, Wait::No).await.unwrap(), AcquireOutcome::Busy(_))
 }
 
 pub(crate) fn in_time(time: Duration) -> Wait {

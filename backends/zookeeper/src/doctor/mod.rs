@@ -6,7 +6,7 @@ mod servers;
 
 use std::sync::Arc;
 
-use lockwright_core::kit::tls::is_local;
+use lockwright_core::backend_util::tls::is_local;
 use lockwright_core::{ErrorKind, Finding, Result, Severity};
 
 use crate::config::Config;

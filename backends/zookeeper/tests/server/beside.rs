@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_conformance::crowds::{self, claim_as};
-use lockwright_core::{BootInstant, DistributedLock, ErrorKind, Locks, Mode, Settle, Wait};
+use lockwright_core::{BootInstant, DistributedLock, ErrorKind, Locks, Mode, ReleaseMode, Wait};
 use zookeeper_client as zk;
 
 use crate::kit::{busy, connect, ensemble_and_client, grant, raw, server_and_client};
@@ -69,7 +69,7 @@ async fn a_name_that_becomes_another_programs_lock_is_left() {
     raw.create("/lockwright/x/_c_theirs-lock-", b"", &options).await.unwrap();
     let for_ever = Wait::Until(BootInstant::FAR_FUTURE);
     busy(&zookeeper, &waits, for_ever).await;
-    zookeeper.release(&held, Settle::Answered).await.unwrap();
+    zookeeper.release(&held, ReleaseMode::Plain).await.unwrap();
     let answer = zookeeper.acquire(&waits, for_ever).await;
     assert_eq!(answer.err().map(|error| error.kind()), Some(ErrorKind::Conflict));
     assert_eq!(queue(&raw).await.len(), 1);
@@ -87,7 +87,7 @@ async fn another_programs_node_is_a_writers() {
         let theirs = format!("/lockwright/x/_c_7b0a1f2e-1111-4222-8333-444455556666-{kind}");
         let (_, sequence) = raw.create(&theirs, b"", &options).await.unwrap();
         busy(&zookeeper, &claim_as(Mode::Shared), Wait::No).await;
-        zookeeper.release(&reads, Settle::Answered).await.unwrap();
+        zookeeper.release(&reads, ReleaseMode::Plain).await.unwrap();
         let shown = zookeeper.inspect(&reads.name).await.unwrap();
         assert!(matches!(&shown.holders[..], [one] if one.mode == Mode::Exclusive), "{shown:?}");
         busy(&zookeeper, &claim_as(Mode::Shared), Wait::No).await;
@@ -96,6 +96,6 @@ async fn another_programs_node_is_a_writers() {
         raw.delete(&format!("{theirs}{sequence}"), None).await.unwrap();
         let again = claim_as(Mode::Shared);
         grant(&zookeeper, &again).await;
-        zookeeper.release(&again, Settle::Answered).await.unwrap();
+        zookeeper.release(&again, ReleaseMode::Plain).await.unwrap();
     }
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use lockwright_core::{BreakHow, Broken, DistributedLock, ErrorKind, Seen, Upkeep};
+use lockwright_core::{BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, RenewalMode};
 use lockwright_testbed as testbed;
 use lockwright_zookeeper::{Config, ZooKeeper};
 use tokio::net::TcpListener;
@@ -77,10 +77,11 @@ async fn what_is_too_long_is_refused_or_as_good_as_for_ever() {
     let zookeeper = config.idle_timeout(Duration::MAX).connect().await.unwrap();
     assert_eq!(*zookeeper.profile().ttl.start(), tick * 4);
     let mut held = claim("x");
-    held.upkeep = Upkeep::Fixed;
+    held.renewal_mode = RenewalMode::Off;
     grant(&zookeeper, &held).await;
-    let how = BreakHow::RunOut;
-    let broken = zookeeper.break_lock(&held.name, Seen::Any, how, "me", "why").await.unwrap();
+    let how = BreakMode::RunOut;
+    let broken =
+        zookeeper.break_lock(&held.name, BreakTarget::Any, how, "me", "why").await.unwrap();
     assert!(matches!(broken, Broken::RunsOut(left) if left > tick * 4), "{broken:?}");
 }
 
@@ -239,7 +240,7 @@ async fn with_a_login_the_nodes_are_its_own() {
         let error = other.try_acquire(&claim("x")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     }
-    ours.release(&first, lockwright_core::Settle::Answered).await.unwrap();
+    ours.release(&first, lockwright_core::ReleaseMode::Plain).await.unwrap();
     let again: ZooKeeper = connect(&url("me:p%40ss")).await;
     assert!(grant(&again, &second).await.fence > fence);
 }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use lockwright_conformance::liveness;
-use lockwright_core::{DistributedLock, Locks, Settle, Wait};
+use lockwright_core::{DistributedLock, Locks, ReleaseMode, Wait};
 use lockwright_testbed::{self as testbed, Proxy};
 use lockwright_zookeeper::ZooKeeper;
 use tokio::task::JoinSet;
@@ -75,7 +75,7 @@ async fn one_try_leaves_nothing_behind() {
         drop(timeout(Duration::from_micros(at * 200), tries).await);
     }
     eventually(|| async { (nodes() == 1).then_some(()) }).await;
-    other.release(&held, Settle::Answered).await.unwrap();
+    other.release(&held, ReleaseMode::Plain).await.unwrap();
     eventually(|| async { (nodes() == 0).then_some(()) }).await;
 }
 

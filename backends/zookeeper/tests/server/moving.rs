@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, Claim, Clock, DistributedLock, Event, Reason, RenewalOutcome, Settle,
-    Wait,
+    AcquireOutcome, BootInstant, Claim, Clock, DistributedLock, Event, Reason, ReleaseMode,
+    RenewalOutcome, Wait,
 };
 use lockwright_testbed::{self as testbed, Proxy};
 use lockwright_zookeeper::{Config, ZooKeeper};
@@ -118,7 +118,7 @@ async fn a_session_that_may_have_been_on_an_unknown_server_is_given_up() {
     let another = claim_for("z", ttl);
     eventually(|| async {
         let asked = zookeeper.try_acquire(&another).await;
-        matches!(asked, Ok(Attempt::Granted(_))).then_some(())
+        matches!(asked, Ok(AcquireOutcome::Granted(_))).then_some(())
     })
     .await;
     assert!(matches!(renew(&zookeeper, &another).await, RenewalOutcome::Renewed { .. }));
@@ -138,17 +138,17 @@ async fn a_session_that_stays_in_doubt_is_given_up_and_lets_others_have_their_tu
     let strangers = crowd(&server).await;
     proxy.drop_connections();
     answered(&zookeeper, ttl).await;
-    other.release(&taken, Settle::Answered).await.unwrap();
+    other.release(&taken, ReleaseMode::Plain).await.unwrap();
     let asks_on = async {
         loop {
             let asked = zookeeper.acquire(&waiting, forever).await;
-            assert!(!matches!(asked, Ok(Attempt::Granted(_))), "{asked:?}");
+            assert!(!matches!(asked, Ok(AcquireOutcome::Granted(_))), "{asked:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     let has_its_turn = eventually(|| async {
         let asked = other.try_acquire(&claim_for("taken", taken.ttl)).await.unwrap();
-        matches!(asked, Attempt::Granted(_)).then_some(())
+        matches!(asked, AcquireOutcome::Granted(_)).then_some(())
     });
     tokio::select! {
         () = has_its_turn => {}
@@ -203,7 +203,7 @@ async fn a_session_that_is_kept_for_less_than_before_is_given_up() {
     }
     eventually(|| async {
         let asked = other.try_acquire(&claim_for("x", Duration::from_secs(2))).await;
-        matches!(asked, Ok(Attempt::Granted(_))).then_some(())
+        matches!(asked, Ok(AcquireOutcome::Granted(_))).then_some(())
     })
     .await;
     assert!(clock.now() >= believed, "two hold it");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, DistributedLock, ErrorKind, RenewalOutcome, Settle, Wait,
+    AcquireOutcome, BootInstant, DistributedLock, ErrorKind, ReleaseMode, RenewalOutcome, Wait,
 };
 use lockwright_testbed as testbed;
 use zookeeper_client as zk;
@@ -114,11 +114,11 @@ async fn after_the_last_number_nobody_is_granted_until_all_who_have_one_are_gone
         }
         assert!(!busy(&ours, &late, FOREVER).await.queued);
         assert!(matches!(renew(holder, held).await, RenewalOutcome::Renewed { .. }));
-        holder.release(held, Settle::Answered).await.unwrap();
+        holder.release(held, ReleaseMode::Plain).await.unwrap();
         let granted = eventually(|| async {
             match next.acquire(waiting, FOREVER).await.unwrap() {
-                Attempt::Granted(granted) => Some(granted),
-                Attempt::Busy(_) => None,
+                AcquireOutcome::Granted(granted) => Some(granted),
+                AcquireOutcome::Busy(_) => None,
             }
         });
         let granted = granted.await;
@@ -129,11 +129,11 @@ async fn after_the_last_number_nobody_is_granted_until_all_who_have_one_are_gone
     assert_eq!(nodes.len(), 1, "{nodes:?}");
 
     // Then the numbers start from zero.
-    others[1].release(&third, Settle::Answered).await.unwrap();
+    others[1].release(&third, ReleaseMode::Plain).await.unwrap();
     let granted = eventually(|| async {
         match ours.acquire(&late, FOREVER).await.unwrap() {
-            Attempt::Granted(granted) => Some(granted),
-            Attempt::Busy(_) => None,
+            AcquireOutcome::Granted(granted) => Some(granted),
+            AcquireOutcome::Busy(_) => None,
         }
     });
     assert!(granted.await.fence > fence);
@@ -154,7 +154,7 @@ async fn what_keeps_the_numbers_from_beginning_anew_is_said() {
     raw.delete("/lockwright/x/other", None).await.unwrap();
     eventually(|| async {
         let asked = zookeeper.try_acquire(&claim_for("x", LONG)).await.unwrap();
-        matches!(asked, Attempt::Granted(_)).then_some(())
+        matches!(asked, AcquireOutcome::Granted(_)).then_some(())
     })
     .await;
 }

@@ -1,7 +1,11 @@
 //! The queue of a name: nodes, watches, and foreign nodes.
 
-use lockwright_core::{Attempt, Busy, DistributedLock, Ended, Event, Locks, Settle, Wait};
-use lockwright_core::{BootInstant, BreakHow, Broken, ErrorKind, Reason, RenewalOutcome, Seen};
+use lockwright_core::{
+    AcquireOutcome, Busy, DistributedLock, Event, Locks, ReleaseMode, ReleaseOutcome, Wait,
+};
+use lockwright_core::{
+    BootInstant, BreakMode, BreakTarget, Broken, ErrorKind, Reason, RenewalOutcome,
+};
 use lockwright_testbed as testbed;
 use lockwright_zookeeper::ZooKeeper;
 use zookeeper_client as zk;
@@ -55,7 +59,10 @@ async fn a_node_that_does_not_stand_in_the_queue_is_in_nobodys_way() {
     let held = claim("a");
     grant(&zookeeper, &held).await;
     assert_eq!(zookeeper.inspect(&held.name).await.unwrap().waiters, Some(0));
-    assert_eq!(zookeeper.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(
+        zookeeper.release(&held, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::Released
+    );
 }
 
 #[tokio::test]
@@ -79,15 +86,15 @@ async fn each_who_waits_watches_the_one_ahead_and_only_the_next_is_woken() {
         let node = node_of(ahead);
         assert!(watched.iter().any(|path| path.contains(&node)), "{watched:?}");
     }
-    holder.release(&held, Settle::Answered).await.unwrap();
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut waiting[0].1).await, Event::Wake(name("x")));
     grant(&waiting[0].0, &waiting[0].2).await;
     // The middle waiter gives up: the last one watches its new predecessor, and isn't granted.
-    waiting[1].0.release(&waiting[1].2, Settle::Answered).await.unwrap();
+    waiting[1].0.release(&waiting[1].2, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut waiting[2].1).await, Event::Wake(name("x")));
     assert!(busy(&waiting[2].0, &waiting[2].2, FOREVER).await.queued);
     assert!(waiting[1].1.try_recv().is_err(), "nobody woke the one that stood behind");
-    waiting[0].0.release(&waiting[0].2, Settle::Answered).await.unwrap();
+    waiting[0].0.release(&waiting[0].2, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut waiting[2].1).await, Event::Wake(name("x")));
     grant(&waiting[2].0, &waiting[2].2).await;
 }
@@ -106,13 +113,13 @@ async fn another_programs_node_is_a_holder_and_its_end_wakes() {
         assert!(busy(&zookeeper, &claim, FOREVER).await.queued);
         let shown = zookeeper.inspect(&claim.name).await.unwrap();
         assert_eq!((shown.holders[0].token, shown.waiters), (None, Some(1)));
-        let seen = Seen::Any;
-        let broken = zookeeper.break_lock(&claim.name, seen, BreakHow::RunOut, "me", "why").await;
+        let seen = BreakTarget::Any;
+        let broken = zookeeper.break_lock(&claim.name, seen, BreakMode::RunOut, "me", "why").await;
         assert_eq!(broken.unwrap_err().kind(), ErrorKind::Conflict);
         raw.delete(&format!("{path}{sequence}"), None).await.unwrap();
         assert_eq!(next(&mut told).await, Event::Wake(name("x")));
         grant(&zookeeper, &claim).await;
-        zookeeper.release(&claim, Settle::Answered).await.unwrap();
+        zookeeper.release(&claim, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -123,8 +130,10 @@ async fn another_programs_hold_can_be_freed_at_once() {
     raw.mkdir("/lockwright/x", &persistent()).await.unwrap();
     raw.create(CURATOR, b"", &ephemeral()).await.unwrap();
     let claim = claim("x");
-    let broken =
-        zookeeper.break_lock(&claim.name, Seen::Any, BreakHow::Now, "me", "why").await.unwrap();
+    let broken = zookeeper
+        .break_lock(&claim.name, BreakTarget::Any, BreakMode::Now, "me", "why")
+        .await
+        .unwrap();
     assert_eq!(broken, Broken::Freed(std::time::Duration::MAX), "it believes for ever");
     grant(&zookeeper, &claim).await;
 }
@@ -144,8 +153,8 @@ async fn what_somebody_removed_is_lost_and_asked_for_anew() {
     // Its place is gone: it queues at the end.
     let granted = eventually(|| async {
         match zookeeper.acquire(&waiting, FOREVER).await.unwrap() {
-            Attempt::Granted(granted) => Some(granted),
-            Attempt::Busy(_) => None,
+            AcquireOutcome::Granted(granted) => Some(granted),
+            AcquireOutcome::Busy(_) => None,
         }
     })
     .await;
@@ -163,7 +172,7 @@ async fn fences_grow_though_the_queue_itself_is_removed() {
         let granted = grant(&zookeeper, &held).await.fence;
         assert!(Some(granted) > fence, "{granted} after {fence:?}");
         fence = Some(granted);
-        zookeeper.release(&held, Settle::Answered).await.unwrap();
+        zookeeper.release(&held, ReleaseMode::Plain).await.unwrap();
         raw.delete("/lockwright/x", None).await.unwrap();
     }
 }
@@ -227,17 +236,18 @@ async fn holder_of_a_lock_broken_at_once_gets_broken() {
     let (held, next) = (claim("x"), claim("x"));
     grant(&zookeeper, &held).await;
     assert!(busy(&zookeeper, &next, FOREVER).await.queued);
-    let seen = Seen::Token(held.token);
-    let broken = zookeeper.break_lock(&held.name, seen, BreakHow::Now, "me", "why").await.unwrap();
+    let seen = BreakTarget::Token(held.token);
+    let broken = zookeeper.break_lock(&held.name, seen, BreakMode::Now, "me", "why").await.unwrap();
     assert!(matches!(broken, Broken::Freed(_)), "{broken:?}");
     eventually(|| async {
         let attempt = zookeeper.acquire(&next, FOREVER).await.unwrap();
-        matches!(attempt, Attempt::Granted(_)).then_some(())
+        matches!(attempt, AcquireOutcome::Granted(_)).then_some(())
     })
     .await;
     assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
     // The next holder gets `Broken` too, and no other client does.
-    let broken = zookeeper.break_lock(&next.name, Seen::Any, BreakHow::Now, "me", "why").await;
+    let broken =
+        zookeeper.break_lock(&next.name, BreakTarget::Any, BreakMode::Now, "me", "why").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     assert_eq!(renew(&zookeeper, &next).await, RenewalOutcome::NotHeld(Reason::Broken));
 }
@@ -250,7 +260,8 @@ async fn hold_is_freed_at_once_if_no_note_can_be_left() {
     let claim = claim("x");
     grant(&zookeeper, &claim).await;
     raw.set_data("/lockwright/x", b"theirs", None).await.unwrap();
-    let broken = zookeeper.break_lock(&claim.name, Seen::Any, BreakHow::Now, "me", "why").await;
+    let broken =
+        zookeeper.break_lock(&claim.name, BreakTarget::Any, BreakMode::Now, "me", "why").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
     assert_eq!(raw.get_data("/lockwright/x").await.unwrap().0, b"theirs");
     assert_eq!(renew(&zookeeper, &claim).await, RenewalOutcome::NotHeld(Reason::Gone));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, BreakHow, Broken, Claim, DistributedLock, Ended, ErrorKind, Reason, Seen,
-    Settle, Token, Upkeep, Wait,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind,
+    Reason, ReleaseMode, ReleaseOutcome, RenewalMode, Token, Wait,
 };
 use lockwright_testbed as testbed;
 use lockwright_testbed::proxy::{Proxy, Traffic};
@@ -61,7 +61,7 @@ async fn lose_the_reply(
 async fn grant_and_release(zookeeper: &ZooKeeper, claim: &Claim) {
     let first = Claim { token: Token::random(), ..claim.clone() };
     grant(zookeeper, &first).await;
-    zookeeper.release(&first, Settle::Answered).await.unwrap();
+    zookeeper.release(&first, ReleaseMode::Plain).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,8 +72,8 @@ async fn a_node_whose_reply_was_lost_is_the_hold_when_asked_again() {
     lose_the_reply(&proxy, &zookeeper, &raw, &claim).await;
     let granted = eventually(|| async {
         match zookeeper.acquire(&claim, FOREVER).await {
-            Ok(Attempt::Granted(granted)) => Some(granted),
-            Ok(Attempt::Busy(busy)) => panic!("it waits for itself: {busy:?}"),
+            Ok(AcquireOutcome::Granted(granted)) => Some(granted),
+            Ok(AcquireOutcome::Busy(busy)) => panic!("it waits for itself: {busy:?}"),
             Err(error) => {
                 assert!(error.is_transient(), "{error}");
                 None
@@ -85,7 +85,10 @@ async fn a_node_whose_reply_was_lost_is_the_hold_when_asked_again() {
     assert_eq!(nodes.len(), 1, "{nodes:?}");
     let stat = raw.check_stat(&format!("/lockwright/x/{}", nodes[0])).await.unwrap().unwrap();
     assert_eq!(granted.fence.get(), stat.czxid.unsigned_abs());
-    assert_eq!(zookeeper.release(&claim, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(
+        zookeeper.release(&claim, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::Released
+    );
 }
 
 /// An operator breaks the hold before its client gets the response.
@@ -95,8 +98,8 @@ async fn a_node_whose_reply_was_lost_and_that_was_broken_is_not_granted() {
     let (raw, other) = (raw(&server.url()).await, connect(&server.url()).await);
     let claim = claim_for("x", LONG);
     lose_the_reply(&proxy, &zookeeper, &raw, &claim).await;
-    let seen = Seen::Token(claim.token);
-    let broken = other.break_lock(&claim.name, seen, BreakHow::RunOut, "me", "why").await.unwrap();
+    let seen = BreakTarget::Token(claim.token);
+    let broken = other.break_lock(&claim.name, seen, BreakMode::RunOut, "me", "why").await.unwrap();
     assert!(matches!(broken, Broken::RunsOut(_)), "{broken:?}");
     let told = eventually(|| async {
         match zookeeper.acquire(&claim, FOREVER).await {
@@ -113,13 +116,14 @@ async fn a_node_whose_reply_was_lost_and_that_was_broken_is_not_granted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_reply_was_lost_is_removed_when_settled() {
+async fn a_node_whose_reply_was_lost_is_removed_on_reconciliation() {
     let (server, proxy, zookeeper) = harmed().await;
     let raw = raw(&server.url()).await;
     let claim = claim_for("x", LONG);
     lose_the_reply(&proxy, &zookeeper, &raw, &claim).await;
-    let ended = eventually(|| async { zookeeper.release(&claim, Settle::Unanswered).await.ok() });
-    assert_eq!(ended.await, Ended::Released);
+    let ended =
+        eventually(|| async { zookeeper.release(&claim, ReleaseMode::Reconcile).await.ok() });
+    assert_eq!(ended.await, ReleaseOutcome::Released);
     assert!(nodes(&raw, &claim).await.is_empty());
     let late = zookeeper.acquire(&claim, Wait::No).await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone), "{late}");
@@ -127,7 +131,7 @@ async fn a_node_whose_reply_was_lost_is_removed_when_settled() {
 
 /// The client library sends the request after the caller has given up.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_late_is_settled() {
+async fn late_request_is_reconciled() {
     let (server, proxy, zookeeper) = harmed().await;
     let raw = raw(&server.url()).await;
     let claim = claim_for("x", LONG);
@@ -137,10 +141,10 @@ async fn what_is_sent_late_is_settled() {
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
     assert!(nodes(&raw, &claim).await.is_empty(), "it is still on its way");
     let (ended, ()) = tokio::join!(
-        eventually(|| async { zookeeper.release(&claim, Settle::Unanswered).await.ok() }),
+        eventually(|| async { zookeeper.release(&claim, ReleaseMode::Reconcile).await.ok() }),
         async { proxy.set(Traffic::Forward) }
     );
-    assert_eq!(ended, Ended::Released, "it came first, and went");
+    assert_eq!(ended, ReleaseOutcome::Released, "it came first, and went");
     assert!(nodes(&raw, &claim).await.is_empty());
 }
 
@@ -168,7 +172,7 @@ async fn a_repeat_is_not_granted_what_is_being_removed() {
     let (server, proxy, zookeeper) = harmed_with(options).await;
     let other = connect(&server.url()).await;
     let mut claim = claim_for("x", Duration::from_secs(6));
-    claim.upkeep = Upkeep::Fixed;
+    claim.renewal_mode = RenewalMode::Off;
     grant_and_release(&zookeeper, &claim).await;
     proxy.set(Traffic::SwallowAll);
     let error = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
@@ -182,7 +186,7 @@ async fn a_repeat_is_not_granted_what_is_being_removed() {
     proxy.drop_connections();
     eventually(|| async {
         let granted = other.try_acquire(&claim_for("x", LONG)).await.unwrap();
-        matches!(granted, Attempt::Granted(_)).then_some(())
+        matches!(granted, AcquireOutcome::Granted(_)).then_some(())
     })
     .await;
     let again = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
@@ -203,5 +207,8 @@ async fn an_error_while_a_node_stands_there_is_indeterminate() {
     raw.set_acl(&path, &acls, None).await.unwrap();
     let error = zookeeper.acquire(&waiting, FOREVER).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
-    assert_eq!(zookeeper.release(&waiting, Settle::Unanswered).await.unwrap(), Ended::Released);
+    assert_eq!(
+        zookeeper.release(&waiting, ReleaseMode::Reconcile).await.unwrap(),
+        ReleaseOutcome::Released
+    );
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Clock, DistributedLock, Ended, ErrorKind, Event, Renew,
-    RenewalOutcome, Seen, Settle, Upkeep,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Clock, DistributedLock, ErrorKind, Event,
+    ReleaseMode, ReleaseOutcome, Renew, RenewalMode, RenewalOutcome,
 };
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
@@ -28,7 +28,7 @@ async fn all_claims_of_one_ttl_share_a_session_and_what_is_fixed_has_another() {
     grant(&zookeeper, &claim_for("y", TTL * 2)).await;
     for number in 0..3 {
         let mut fixed = claim(&format!("f{number}"));
-        fixed.upkeep = Upkeep::Fixed;
+        fixed.renewal_mode = RenewalMode::Off;
         grant(&zookeeper, &fixed).await;
     }
     let all = [TTL, TTL * 2, TTL + tick * 3].map(|timeout| sessions(&server, timeout));
@@ -63,7 +63,7 @@ async fn a_session_that_nobody_uses_is_closed_and_one_that_is_used_is_not() {
     let (held, other) = (claim("x"), claim_for("y", TTL * 2));
     grant(&zookeeper, &other).await;
     grant(&zookeeper, &held).await;
-    zookeeper.release(&other, Settle::Answered).await.unwrap();
+    zookeeper.release(&other, ReleaseMode::Plain).await.unwrap();
     eventually(|| async { (sessions(&server, TTL * 2) == 0).then_some(()) }).await;
     assert!(matches!(renew(&zookeeper, &held).await, RenewalOutcome::Renewed { .. }));
     grant(&zookeeper, &claim("z")).await;
@@ -121,7 +121,7 @@ async fn a_fixed_hold_is_valid_for_its_whole_ttl() {
     let (_server, zookeeper) = server_and_client().await;
     for number in 0..5 {
         let mut fixed = claim(&format!("x{number}"));
-        fixed.upkeep = Upkeep::Fixed;
+        fixed.renewal_mode = RenewalMode::Off;
         let valid = grant(&zookeeper, &fixed).await.valid;
         // On a busy machine a proof may be late.
         assert!(valid.is_some_and(|valid| valid > TTL - TTL / 8), "in round {number}: {valid:?}");
@@ -134,9 +134,9 @@ async fn a_fixed_hold_is_valid_for_its_whole_ttl() {
 async fn what_is_left_of_a_broken_hold_is_what_its_session_may_last() {
     let (server, zookeeper) = server_and_client().await;
     let (raw, tick) = (raw(&server.url()).await, Duration::from_millis(200));
-    for (locked, upkeep) in [("x", Upkeep::Renewed), ("y", Upkeep::Fixed)] {
+    for (locked, renewal_mode) in [("x", RenewalMode::Auto), ("y", RenewalMode::Off)] {
         let mut held = claim(locked);
-        held.upkeep = upkeep;
+        held.renewal_mode = renewal_mode;
         grant(&zookeeper, &held).await;
         let queue = format!("/lockwright/{locked}");
         let node = format!("{queue}/{}", raw.list_children(&queue).await.unwrap()[0]);
@@ -146,7 +146,7 @@ async fn what_is_left_of_a_broken_hold_is_what_its_session_may_last() {
         let session = listed.lines().find(|line| line.contains(&session)).unwrap();
         let timeout = session.split_once("to=").unwrap().1.split_once(',').unwrap().0;
         let timeout = Duration::from_millis(timeout.parse().unwrap());
-        let (seen, how) = (Seen::Token(held.token), BreakHow::RunOut);
+        let (seen, how) = (BreakTarget::Token(held.token), BreakMode::RunOut);
         let broken = zookeeper.break_lock(&held.name, seen, how, "me", "why").await.unwrap();
         let Broken::RunsOut(left) = broken else { panic!("{broken:?}") };
         assert!(left >= timeout + tick, "{left:?} of a session of {timeout:?}");
@@ -204,7 +204,7 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     proxies.iter().for_each(Proxy::cut);
     eventually(|| async {
         let granted = other.try_acquire(&claim("x")).await.unwrap();
-        matches!(granted, Attempt::Granted(_)).then_some(())
+        matches!(granted, AcquireOutcome::Granted(_)).then_some(())
     })
     .await;
     proxies.iter().for_each(Proxy::mend);
@@ -214,7 +214,7 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     let again = claim_for("y", long);
     let granted = eventually(|| async {
         match zookeeper.try_acquire(&again).await {
-            Ok(Attempt::Granted(granted)) => Some(granted),
+            Ok(AcquireOutcome::Granted(granted)) => Some(granted),
             _ => None,
         }
     });
@@ -247,7 +247,10 @@ async fn what_is_held_outlives_the_backend_and_what_waits_does_not() {
     until_free.await;
     assert!(Clock::boot().now() >= begun + TTL);
     eventually(|| async { (sessions(&server, TTL) == 0).then_some(()) }).await;
-    assert_eq!(other.release(&blocking, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(
+        other.release(&blocking, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::Released
+    );
 }
 
 /// The session for reads isn't shared.

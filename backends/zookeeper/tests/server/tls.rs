@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    Claim, DistributedLock, Error, ErrorKind, Renew, RenewalOutcome, Settle, Severity, Wait,
+    Claim, DistributedLock, Error, ErrorKind, ReleaseMode, Renew, RenewalOutcome, Severity, Wait,
 };
 use lockwright_testbed::{self as testbed, Certificates};
 use lockwright_zookeeper::{Config, ZooKeeper};
@@ -71,7 +71,7 @@ async fn servers_are_trusted_when_the_authority_that_is_named_signed_for_them() 
     busy(&by_name, &next, Wait::No).await;
     let holders = by_name.inspect(&first.name).await.unwrap().holders;
     assert_eq!((holders.len(), holders[0].token), (1, Some(first.token)));
-    zookeeper.release(&first, Settle::Answered).await.unwrap();
+    zookeeper.release(&first, ReleaseMode::Plain).await.unwrap();
     assert!(grant(&by_name, &next).await.fence > fence);
 
     // The other checks pass. Servers that can't be asked don't count as dead.

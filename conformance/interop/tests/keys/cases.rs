@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Attempt, BootInstant, Ended, Reason, Renew, Renewal, Settle, Wait};
+use lockwright_core::{
+    AcquireOutcome, BootInstant, Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait,
+};
 use lockwright_interop::{LIMIT, Side, Turns};
 
 use crate::scene::{Scene, claim, claim_for};
@@ -28,8 +30,8 @@ pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: S
     assert!(seen.holders[0].remaining.unwrap() > Duration::from_secs(5));
 
     // If it was queued, it no longer is.
-    let withdrawn = scene.ours.release(&ours, Settle::Unanswered).await.unwrap();
-    assert_eq!(withdrawn == Ended::Released, busy.queued);
+    let withdrawn = scene.ours.release(&ours, ReleaseMode::Reconcile).await.unwrap();
+    assert_eq!(withdrawn == ReleaseOutcome::Released, busy.queued);
     let renewal = scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();
     assert_eq!(renewal, [Renewal::not_held(Reason::Gone)]);
     assert_eq!(theirs.ask("extend orders/42 30"), "extended", "they still have it");
@@ -48,7 +50,10 @@ pub(crate) async fn a_lock_of_ours_keeps_them_out_until_we_release_it(scene: Sce
 
     theirs.send("wait orders/42 30 20");
     assert!(theirs.is_silent_for(MOMENT));
-    assert_eq!(scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(
+        scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::Released
+    );
     assert_eq!(theirs.answer(), "yes", "they wait by polling");
     scene.busy(&claim("orders/42"), Wait::No).await;
     assert_eq!(theirs.ask("release orders/42"), "released");
@@ -77,7 +82,7 @@ pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene:
     let ours = claim("a");
     let trying = async {
         loop {
-            if let Attempt::Granted(granted) = scene.ours.try_acquire(&ours).await.unwrap() {
+            if let AcquireOutcome::Granted(granted) = scene.ours.try_acquire(&ours).await.unwrap() {
                 return granted;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -88,7 +93,10 @@ pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene:
     assert_eq!(theirs.ask("release a"), "not ours");
     assert!(scene.values("a").iter().all(|value| *value == ours.token.to_string()));
     assert_eq!(scene.grant(&ours).await.fence, granted.fence);
-    assert_eq!(scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(
+        scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::Released
+    );
 
     // Our lock expires and theirs is granted: we must not release theirs.
     let ours = claim_for("b", Duration::from_secs(2));
@@ -97,8 +105,14 @@ pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene:
     let before = scene.values("b");
     let renewal = scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();
     assert_eq!(renewal, [Renewal::not_held(Reason::Gone)]);
-    assert_eq!(scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::NotHeld);
-    assert_eq!(scene.ours.release(&ours, Settle::Unanswered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(
+        scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::NotHeld
+    );
+    assert_eq!(
+        scene.ours.release(&ours, ReleaseMode::Reconcile).await.unwrap(),
+        ReleaseOutcome::NotHeld
+    );
     assert_eq!(scene.values("b"), before);
     assert_eq!(theirs.ask("release b"), "released");
 }

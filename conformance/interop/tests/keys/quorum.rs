@@ -1,6 +1,6 @@
 //! Cases for redsync with some of five nodes down.
 
-use lockwright_core::{Busy, Claim, Ended, Renew, Renewal, Settle, Wait};
+use lockwright_core::{Busy, Claim, ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait};
 use lockwright_interop::LIMIT;
 
 use crate::five::Five;
@@ -33,7 +33,10 @@ async fn with_two_nodes_killed_both_go_on_and_exclude_each_other() {
     assert_eq!(theirs.ask("release a"), "released");
     five.scene.grant(&a).await;
     assert_eq!(theirs.ask("try a 30"), "no");
-    assert_eq!(five.scene.ours.release(&b, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(
+        five.scene.ours.release(&b, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::Released
+    );
     assert_eq!(theirs.ask("try b 30"), "yes");
     busy(&five, &claim("b")).await;
     let seen = five.scene.locks().inspect("b").await.unwrap();
@@ -96,7 +99,10 @@ async fn a_bare_majority_of_ours_keeps_them_out() {
     assert_eq!(renewal, [Renewal::RENEWED]);
     five.is_had_by("orders/42", &[0, 1, 2, 3, 4]).await;
     assert_eq!(theirs.ask("try orders/42 30"), "no");
-    assert_eq!(five.scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(
+        five.scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::Released
+    );
     five.is_had_by("orders/42", &[]).await;
     assert_eq!(theirs.ask("try orders/42 30"), "yes");
 }
@@ -108,7 +114,10 @@ async fn what_we_release_is_released_on_nodes_too_that_were_down() {
     five.scene.grant(&ours).await;
     five.is_had_by("orders/42", &[0, 1, 2, 3, 4]).await;
     five.kill([3, 4]);
-    assert_eq!(five.scene.ours.release(&ours, Settle::Answered).await.unwrap(), Ended::Released);
+    assert_eq!(
+        five.scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::Released
+    );
     five.bring_back([3, 4]).await;
     five.is_had_by("orders/42", &[]).await;
     five.kill([0, 1]);
@@ -142,7 +151,7 @@ async fn a_node_that_forgot_may_let_them_in_beside_us() {
     // Even so, we don't end their hold, and our renewal isn't confirmed.
     let renewal = five.scene.ours.renew(&[Renew::of(&ours)]).await;
     assert_ne!(renewal.ok(), Some(vec![Renewal::RENEWED]));
-    let _ = five.scene.ours.release(&ours, Settle::Answered).await;
+    let _ = five.scene.ours.release(&ours, ReleaseMode::Plain).await;
     five.is_had_by("orders/42", &[0, 3, 4]).await;
     assert_eq!(theirs.ask("extend orders/42 30"), "extended");
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, Busy, Claim, DistributedLock, Granted, Identity, LockName, Locks, Mode, Token, Upkeep,
-    Wait,
+    AcquireOutcome, Busy, Claim, DistributedLock, Granted, Identity, LockName, Locks, Mode,
+    RenewalMode, Token, Wait,
 };
 use lockwright_interop::{LIMIT, Peer};
 use lockwright_redis::Config;
@@ -57,15 +57,15 @@ impl Scene {
 
     pub(crate) async fn grant(&self, claim: &Claim) -> Granted {
         match self.ours.try_acquire(claim).await.unwrap() {
-            Attempt::Granted(granted) => granted,
-            Attempt::Busy(busy) => panic!("busy: {busy:?}"),
+            AcquireOutcome::Granted(granted) => granted,
+            AcquireOutcome::Busy(busy) => panic!("busy: {busy:?}"),
         }
     }
 
     pub(crate) async fn busy(&self, claim: &Claim, wait: Wait) -> Busy {
         match self.ours.acquire(claim, wait).await.unwrap() {
-            Attempt::Busy(busy) => busy,
-            Attempt::Granted(granted) => panic!("granted: {granted:?}"),
+            AcquireOutcome::Busy(busy) => busy,
+            AcquireOutcome::Granted(granted) => panic!("granted: {granted:?}"),
         }
     }
 
@@ -100,6 +100,6 @@ pub(crate) fn claim_for(name: &str, ttl: Duration) -> Claim {
         identity: Arc::new(Identity::of_this_process(Some("test"))),
         ttl,
         fences: 1,
-        upkeep: Upkeep::Renewed,
+        renewal_mode: RenewalMode::Auto,
     }
 }

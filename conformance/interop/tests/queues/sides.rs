@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright::{
-    Attempt, BootInstant, Claim, Event, Events, Identity, LockName, Locks, Mode, Settle, Token,
-    Upkeep, Wait,
+use lockwright::backend::{
+    AcquireOutcome, Claim, Event, Events, Identity, ReleaseMode, RenewalMode, Wait,
 };
+use lockwright::{BootInstant, LockName, Locks, Mode, Token};
 use lockwright_interop::{LIMIT, Side, Turns};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -35,7 +35,7 @@ fn an_attempt_fails_and_leaves_nothing(scene: &Scene, attempt: Side, beside: Sid
 pub(crate) fn their_release_wakes_us(scene: &Scene) {
     let mut theirs = scene.holder(Side::Theirs);
     let runtime = Runtime::new().unwrap();
-    let ours = runtime.block_on(lockwright::backend(&scene.server.url())).unwrap();
+    let ours = runtime.block_on(lockwright::backend::open(&scene.server.url())).unwrap();
     let (sender, mut events) = mpsc::unbounded_channel();
     ours.attach(Events::to(move |event| sender.send(event).is_ok()));
     let claim = Claim {
@@ -46,12 +46,12 @@ pub(crate) fn their_release_wakes_us(scene: &Scene) {
         // Long enough, because the claim isn't repeated.
         ttl: 2 * TTL,
         fences: 1,
-        upkeep: Upkeep::Renewed,
+        renewal_mode: RenewalMode::Auto,
     };
     let until = Wait::Until(BootInstant::FAR_FUTURE);
     match runtime.block_on(ours.acquire(&claim, until)).unwrap() {
-        Attempt::Busy(busy) => assert!(busy.queued, "{busy:?}"),
-        Attempt::Granted(granted) => panic!("granted: {granted:?}"),
+        AcquireOutcome::Busy(busy) => assert!(busy.queued, "{busy:?}"),
+        AcquireOutcome::Granted(granted) => panic!("granted: {granted:?}"),
     }
     // Ignore earlier wake-ups.
     while events.try_recv().is_ok() {}
@@ -66,8 +66,8 @@ pub(crate) fn their_release_wakes_us(scene: &Scene) {
     };
     runtime.block_on(async { tokio::time::timeout(LIMIT, woken).await }).unwrap();
     let again = runtime.block_on(ours.acquire(&claim, until)).unwrap();
-    assert!(matches!(again, Attempt::Granted(_)), "{again:?}");
-    runtime.block_on(ours.release(&claim, Settle::Answered)).unwrap();
+    assert!(matches!(again, AcquireOutcome::Granted(_)), "{again:?}");
+    runtime.block_on(ours.release(&claim, ReleaseMode::Plain)).unwrap();
 }
 
 pub(crate) fn their_hold_is_one_without_a_token(scene: &Scene) {
@@ -75,7 +75,7 @@ pub(crate) fn their_hold_is_one_without_a_token(scene: &Scene) {
     let _waiter = scene.waiter(Side::Theirs);
     let runtime = Runtime::new().unwrap();
     let seen = runtime.block_on(async {
-        let backend = lockwright::backend(&scene.server.url()).await.unwrap();
+        let backend = lockwright::backend::open(&scene.server.url()).await.unwrap();
         Locks::new(backend).unwrap().inspect(&scene.name).await.unwrap()
     });
     assert_eq!(seen.holders.len(), 1, "{seen:?}");

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Cursor, DistributedLock, Ended, Error, Events, Finding,
-    Inspection, LockName, Page, Profile, Renew, Renewal, Result, Seen, Settle, Token, Wait,
-    async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Error, Events,
+    Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal,
+    Result, Token, Wait, async_trait,
 };
 use tokio::time::sleep;
 
@@ -157,19 +157,23 @@ impl DistributedLock for Link {
         self.server.attach(events);
     }
 
-    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<Attempt>> {
+    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<AcquireOutcome>> {
         self.meet_at_once(|| self.server.acquire_at_once(claim))
     }
 
-    fn release_at_once(&self, claim: &Claim, settle: Settle) -> Option<Result<Ended>> {
-        self.meet_at_once(|| self.server.release_at_once(claim, settle))
+    fn release_at_once(
+        &self,
+        claim: &Claim,
+        release_mode: ReleaseMode,
+    ) -> Option<Result<ReleaseOutcome>> {
+        self.meet_at_once(|| self.server.release_at_once(claim, release_mode))
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         self.meet(self.server().acquire(claim.clone(), wait)).await
     }
 
-    async fn swap(&self, from: Token, to: &Claim) -> Result<Attempt> {
+    async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         self.meet(self.server().swap(from, to.clone())).await
     }
 
@@ -178,8 +182,8 @@ impl DistributedLock for Link {
         self.meet(self.server().renew(claims)).await
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        self.meet(self.server().release(claim.clone(), settle)).await
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        self.meet(self.server().release(claim.clone(), release_mode)).await
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -194,8 +198,8 @@ impl DistributedLock for Link {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         _: &str,
         _: &str,
     ) -> Result<Broken> {

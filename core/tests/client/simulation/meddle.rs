@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lockwright_core::{BreakHow, Broken, Event, Granted, LockName, Reason, Seen};
+use lockwright_core::{BreakMode, BreakTarget, Broken, Event, Granted, LockName, Reason};
 use tokio::time::{sleep, timeout};
 
 use super::world::{LOCKS, World, count};
@@ -27,8 +27,8 @@ impl World {
 
     async fn break_one(&self) {
         let Some((name, token)) = self.holders.pick(&self.chance) else { return };
-        let seen = if self.chance.one_in(4) { Seen::Any } else { Seen::Token(token) };
-        let how = self.chance.of(&[BreakHow::RunOut, BreakHow::Now]);
+        let seen = if self.chance.one_in(4) { BreakTarget::Any } else { BreakTarget::Token(token) };
+        let how = self.chance.of(&[BreakMode::RunOut, BreakMode::Now]);
         let client = self.client();
         let answer = timeout(secs(2), client.locks.break_lock(name, seen, how, "simulated")).await;
         if matches!(answer, Ok(Ok(Broken::RunsOut(_) | Broken::Freed(_)))) {

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Clock, DistributedLock, Ended, Event, Events, LockName,
-    Reason, Renew, Renewal, Result, Seen, Settle, Token, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Event, Events,
+    LockName, Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Token, Wait,
 };
 use lockwright_memory::Memory;
 use tokio::time::sleep;
@@ -150,7 +150,7 @@ impl Server {
             let offer = Claim { ttl: OFFER.min(claim.ttl), ..claim.clone() };
             let start = self.clock.now();
             match self.memory.acquire_at_once(&offer) {
-                Some(Ok(Attempt::Granted(mut granted))) => {
+                Some(Ok(AcquireOutcome::Granted(mut granted))) => {
                     granted.start = Some(start);
                     granted.valid = Some(offer.ttl);
                     self.leave(claim.token);
@@ -170,15 +170,15 @@ impl Server {
         self.state.lock().unwrap().waiting.retain(|claim| claim.token != token);
     }
 
-    fn note_answer(&self, claim: &Claim, answer: &Result<Attempt>) {
+    fn note_answer(&self, claim: &Claim, answer: &Result<AcquireOutcome>) {
         {
             let mut state = self.state.lock().unwrap();
             state.received.insert(claim.token, claim.clone());
             match answer {
-                Ok(Attempt::Busy(busy)) if busy.queued => {
+                Ok(AcquireOutcome::Busy(busy)) if busy.queued => {
                     state.waiting.push(claim.clone());
                 }
-                Ok(Attempt::Busy(_)) => {}
+                Ok(AcquireOutcome::Busy(_)) => {}
                 _ => drop(state.handed.remove(&claim.token)),
             }
         }
@@ -188,7 +188,7 @@ impl Server {
         }
     }
 
-    pub(super) fn acquire_at_once(&self, claim: &Claim) -> Option<Result<Attempt>> {
+    pub(super) fn acquire_at_once(&self, claim: &Claim) -> Option<Result<AcquireOutcome>> {
         // The grant may wake others, so it must not be followed by an offer.
         self.leave(claim.token);
         let answer = self.memory.acquire_at_once(claim)?;
@@ -196,16 +196,20 @@ impl Server {
         Some(answer)
     }
 
-    pub(super) async fn acquire(self: Arc<Self>, claim: Claim, wait: Wait) -> Result<Attempt> {
+    pub(super) async fn acquire(
+        self: Arc<Self>,
+        claim: Claim,
+        wait: Wait,
+    ) -> Result<AcquireOutcome> {
         self.leave(claim.token);
         let answer = self.memory.acquire(&claim, wait).await;
         self.note_answer(&claim, &answer);
         answer
     }
 
-    pub(super) async fn swap(self: Arc<Self>, from: Token, to: Claim) -> Result<Attempt> {
+    pub(super) async fn swap(self: Arc<Self>, from: Token, to: Claim) -> Result<AcquireOutcome> {
         let answer = self.memory.swap(from, &to).await;
-        if let Ok(Attempt::Granted(_)) = &answer {
+        if let Ok(AcquireOutcome::Granted(_)) = &answer {
             self.state.lock().unwrap().received.insert(to.token, to);
         }
         answer
@@ -216,27 +220,35 @@ impl Server {
         self.memory.renew(&holds).await
     }
 
-    pub(super) fn release_at_once(&self, claim: &Claim, settle: Settle) -> Option<Result<Ended>> {
+    pub(super) fn release_at_once(
+        &self,
+        claim: &Claim,
+        release_mode: ReleaseMode,
+    ) -> Option<Result<ReleaseOutcome>> {
         self.leave(claim.token);
-        self.memory.release_at_once(claim, self.settle(settle))
+        self.memory.release_at_once(claim, self.release_mode(release_mode))
     }
 
-    pub(super) async fn release(self: Arc<Self>, claim: Claim, settle: Settle) -> Result<Ended> {
+    pub(super) async fn release(
+        self: Arc<Self>,
+        claim: Claim,
+        release_mode: ReleaseMode,
+    ) -> Result<ReleaseOutcome> {
         self.leave(claim.token);
-        self.memory.release(&claim, self.settle(settle)).await
+        self.memory.release(&claim, self.release_mode(release_mode)).await
     }
 
-    fn settle(&self, settle: Settle) -> Settle {
-        if self.manner.tombstones { settle } else { Settle::Answered }
+    fn release_mode(&self, release_mode: ReleaseMode) -> ReleaseMode {
+        if self.manner.tombstones { release_mode } else { ReleaseMode::Plain }
     }
 
     pub(super) async fn break_lock(
         self: Arc<Self>,
         name: LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
     ) -> Result<Broken> {
-        self.state.lock().unwrap().is_breaking_now = how == BreakHow::Now;
+        self.state.lock().unwrap().is_breaking_now = how == BreakMode::Now;
         let answer = self.memory.break_lock(&name, seen, how, "operator", "simulation").await;
         self.state.lock().unwrap().is_breaking_now = false;
         answer
@@ -246,14 +258,14 @@ impl Server {
     pub(super) async fn end_after_notice(self: Arc<Self>, claim: Claim) {
         self.send_certainly(&Event::Lost(claim.token, Reason::SessionEnded));
         sleep(millis(1)).await;
-        let _ = self.release(claim, Settle::Unanswered).await;
+        let _ = self.release(claim, ReleaseMode::Reconcile).await;
     }
 
     /// Ends a hold. Its holder may be notified late or by its next renewal.
     pub(super) async fn end_without_notice(self: Arc<Self>, claim: Claim) {
         self.state.lock().unwrap().excused.insert(claim.token);
         let token = claim.token;
-        let _ = Arc::clone(&self).release(claim, Settle::Unanswered).await;
+        let _ = Arc::clone(&self).release(claim, ReleaseMode::Reconcile).await;
         self.send(&Event::Lost(token, Reason::Gone));
     }
 }

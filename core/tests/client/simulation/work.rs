@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use lockwright_core::client::Handle;
+use lockwright_core::Handle;
 use lockwright_core::{ErrorKind, Guard, Request, Result};
 use tokio::time::{sleep, timeout};
 

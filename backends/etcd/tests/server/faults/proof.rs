@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_conformance::participants::now;
 use lockwright_core::{
-    Attempt, BootInstant, DistributedLock, Fence, Renew, RenewalOutcome, Settle, Wait,
+    AcquireOutcome, BootInstant, DistributedLock, Fence, ReleaseMode, Renew, RenewalOutcome, Wait,
 };
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::etcd::{Member, Version};
@@ -174,7 +174,7 @@ async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
         grant(&rival, &first).await;
         let waiting = claim_for("orders", ttl);
         assert!(busy(&etcd, &waiting, Wait::Until(far())).await.queued);
-        rival.release(&first, Settle::Answered).await.unwrap();
+        rival.release(&first, ReleaseMode::Plain).await.unwrap();
         cluster.members[0].freeze();
         sleep(ttl + Duration::from_millis(1_100)).await;
         let asking = {
@@ -196,19 +196,21 @@ async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
                 .await
             }
         };
-        let Attempt::Granted(granted) = attempt else { panic!("nobody else waits: {attempt:?}") };
+        let AcquireOutcome::Granted(granted) = attempt else {
+            panic!("nobody else waits: {attempt:?}")
+        };
         assert!(Some(granted.fence) > highest, "round {round}");
         highest = Some(granted.fence);
         let believed = sent + granted.valid.unwrap_or(ttl).min(ttl);
         while now() < believed {
             let other = claim_for("orders", ttl);
-            if let Ok(Attempt::Granted(granted)) = rival.try_acquire(&other).await {
+            if let Ok(AcquireOutcome::Granted(granted)) = rival.try_acquire(&other).await {
                 assert!(now() >= believed, "round {round}: the rival has {granted:?} too");
-                rival.release(&other, Settle::Answered).await.unwrap();
+                rival.release(&other, ReleaseMode::Plain).await.unwrap();
             }
             sleep(Duration::from_millis(20)).await;
         }
-        eventually(async || etcd.release(&waiting, Settle::Unanswered).await.ok()).await;
+        eventually(async || etcd.release(&waiting, ReleaseMode::Reconcile).await.ok()).await;
     }
 }
 

@@ -37,9 +37,9 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Claim, Cursor, Error, ErrorKind, Fault, Faults, Fence, Fencing, Finding,
-    Inspection, LockName, Modes, Order, Page, Profile, Reach, Reason, Result, Seen, Swept, WakeUp,
-    async_trait,
+    BreakMode, BreakTarget, Broken, Claim, Cursor, Error, ErrorKind, Fault, Faults, Fence, Fencing,
+    Finding, Inspection, LockName, Modes, Order, Page, Profile, Reason, Result, Scope, SweepReport,
+    WakeUp, async_trait,
 };
 
 use tokio::time::Instant;
@@ -158,7 +158,7 @@ const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
 
 fn profile(backend: &'static str, shared: bool) -> Profile {
     let mut profile = Profile::new(backend);
-    profile.reach = Reach::Network;
+    profile.scope = Scope::Network;
     profile.fencing = Fencing::Strict;
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared, permits: false };
@@ -274,14 +274,14 @@ impl Server for Sessions {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         note: &str,
     ) -> Result<Broken> {
         self.rows.break_lock(name, seen, how, note).await
     }
 
-    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         self.rows.sweep(idle).await
     }
 

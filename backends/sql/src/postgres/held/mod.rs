@@ -38,8 +38,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Claim, Cursor, Fault, Faults, Fence, Fencing, Finding, Inspection, LockName,
-    Modes, Order, Page, Profile, Reach, Reason, Result, Seen, Swept, WakeUp, async_trait,
+    BreakMode, BreakTarget, Broken, Claim, Cursor, Fault, Faults, Fence, Fencing, Finding,
+    Inspection, LockName, Modes, Order, Page, Profile, Reason, Result, Scope, SweepReport, WakeUp,
+    async_trait,
 };
 
 use tokio::time::Instant;
@@ -187,7 +188,7 @@ const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL \
 
 fn profile(backend: &'static str) -> Profile {
     let mut profile = Profile::new(backend);
-    profile.reach = Reach::Network;
+    profile.scope = Scope::Network;
     profile.fencing = Fencing::Strict;
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared: true, permits: false };
@@ -301,14 +302,14 @@ impl Server for Sessions {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         note: &str,
     ) -> Result<Broken> {
         self.rows.break_lock(name, seen, how, note).await
     }
 
-    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         self.rows.sweep(idle).await
     }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lockwright_core::{
-    Attempt, BreakHow, Broken, Claim, Clock, Cursor, DistributedLock, Ended, Error, Events,
-    Finding, Inspection, LockName, Mode, Page, Profile, Reason, Renew, Renewal, RenewalOutcome,
-    Result, Seen, Settle, Swept, Wait, async_trait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, DistributedLock, Error,
+    Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, ReleaseMode,
+    ReleaseOutcome, Renew, Renewal, RenewalOutcome, Result, SweepReport, Wait, async_trait,
 };
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -93,7 +93,7 @@ impl<S: Server> DistributedLock for Engine<S> {
         self.shared.attach(events);
     }
 
-    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<Attempt> {
+    async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         self.has_mode_of(claim)?;
         loop {
             if let Some(reason) = self.shared.is_over(claim) {
@@ -149,8 +149,8 @@ impl<S: Server> DistributedLock for Engine<S> {
         Ok(join_all(renewals).await)
     }
 
-    async fn release(&self, claim: &Claim, settle: Settle) -> Result<Ended> {
-        if settle == Settle::Unanswered {
+    async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
+        if release_mode == ReleaseMode::Reconcile {
             // From now on, this process rejects the claim.
             self.shared.set_over(claim, Reason::Gone);
         }
@@ -166,8 +166,8 @@ impl<S: Server> DistributedLock for Engine<S> {
         // The session is another process's, or its state is uncertain.
         let ending = tokio::time::timeout(LIMIT, self.shared.server.end(claim));
         match ending.await {
-            Ok(Ok(true)) => Ok(Ended::Released),
-            Ok(Ok(false)) => Ok(Ended::NotHeld),
+            Ok(Ok(true)) => Ok(ReleaseOutcome::Released),
+            Ok(Ok(false)) => Ok(ReleaseOutcome::NotHeld),
             Ok(Err(error)) => Err(self.named(error, claim)),
             Err(_) => {
                 Err(self.named(Error::indeterminate("the server didn't answer the release"), claim))
@@ -186,8 +186,8 @@ impl<S: Server> DistributedLock for Engine<S> {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         by: &str,
         reason: &str,
     ) -> Result<Broken> {
@@ -196,7 +196,7 @@ impl<S: Server> DistributedLock for Engine<S> {
         broken.map_err(|error| error.with_name(name))
     }
 
-    async fn sweep(&self, idle: Duration) -> Result<Swept> {
+    async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         self.shared.server.sweep(idle).await
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, Claim, Ended, Error, ErrorKind, Event, Fence, Granted, Reason,
-    RenewalOutcome, Result,
+    AcquireOutcome, BootInstant, Claim, Error, ErrorKind, Event, Fence, Granted, Reason,
+    ReleaseOutcome, RenewalOutcome, Result,
 };
 use tokio::sync::oneshot;
 
@@ -105,7 +105,7 @@ impl<S: Server> Holding<S> {
                         Renewed::From(start) => {
                             let mut granted = Granted::new(self.hold.fence);
                             granted.start = Some(start);
-                            Ok(Attempt::Granted(granted))
+                            Ok(AcquireOutcome::Granted(granted))
                         }
                         Renewed::Unsure => Err(Error::indeterminate(
                             "the session holds it, but couldn't be renewed",
@@ -161,21 +161,21 @@ impl<S: Server> Holding<S> {
     }
 
     /// Ends the hold on the server, then answers the release.
-    async fn let_go(self, answer: Option<oneshot::Sender<Result<Ended>>>) {
+    async fn let_go(self, answer: Option<oneshot::Sender<Result<ReleaseOutcome>>>) {
         let Self { live, shared, claim, place, inbox, hold } = self;
         live.end();
         let mut session = hold.session;
         let unlocked = tokio::time::timeout(LIMIT, session.unlock(&claim)).await;
         let (ended, reusable) = match unlocked {
-            Ok(Ok(true)) => (Ok(Ended::Released), Some(session)),
+            Ok(Ok(true)) => (Ok(ReleaseOutcome::Released), Some(session)),
             Ok(Ok(false)) => {
                 session.close().await;
-                (Ok(Ended::NotHeld), None)
+                (Ok(ReleaseOutcome::NotHeld), None)
             }
             Ok(Err(_)) | Err(_) => {
                 // The session may have timed out, without a notification yet.
                 let over = shared.clock.now() >= hold.armed + claim.ttl;
-                let ended = if over { Ended::NotHeld } else { Ended::Released };
+                let ended = if over { ReleaseOutcome::NotHeld } else { ReleaseOutcome::Released };
                 let closed = withdraw::close(&shared.server, &claim, session, false).await;
                 (closed.map(|_| ended), None)
             }

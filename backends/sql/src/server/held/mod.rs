@@ -47,8 +47,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Claim, Cursor, Fence, Finding, Inspection, LockName, Page, Profile, Reason,
-    Result, Seen, Swept, async_trait,
+    BreakMode, BreakTarget, Broken, Claim, Cursor, Fence, Finding, Inspection, LockName, Page,
+    Profile, Reason, Result, SweepReport, async_trait,
 };
 
 use tokio::time::Instant;
@@ -172,12 +172,12 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
     async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         note: &str,
     ) -> Result<Broken>;
 
-    async fn sweep(&self, idle: Duration) -> Result<Swept>;
+    async fn sweep(&self, idle: Duration) -> Result<SweepReport>;
 
     async fn doctor(&self) -> Result<Vec<Finding>>;
 }

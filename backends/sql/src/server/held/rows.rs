@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, Broken, Claim, Cursor, Error, ErrorKind, Fence, Holder, Inspection, LockName, Mode,
-    Page, Reason, Result, Seen, Swept, Token,
+    BreakMode, BreakTarget, Broken, Claim, Cursor, Error, ErrorKind, Fence, Holder, Inspection,
+    LockName, Mode, Page, Reason, Result, SweepReport, Token,
 };
 
 use super::SessionId;
@@ -260,14 +260,14 @@ impl<D: Dialect> Rows<D> {
     pub(crate) async fn break_lock(
         &self,
         name: &LockName,
-        seen: Seen,
-        how: BreakHow,
+        seen: BreakTarget,
+        how: BreakMode,
         note: &str,
     ) -> Result<Broken> {
         let (inspection, sessions) = self.look(name).await?;
         let mut broken = Broken::NotHeld;
         for (holder, session) in inspection.holders.iter().zip(sessions) {
-            if matches!(seen, Seen::Token(seen) if holder.token != Some(seen)) {
+            if matches!(seen, BreakTarget::Token(seen) if holder.token != Some(seen)) {
                 continue;
             }
             broken = match self.break_one(name, holder, session, how, note).await {
@@ -288,13 +288,13 @@ impl<D: Dialect> Rows<D> {
         name: &LockName,
         holder: &Holder,
         session: SessionId,
-        how: BreakHow,
+        how: BreakMode,
         note: &str,
     ) -> Result<Broken> {
         let remaining = holder.remaining.unwrap_or_default();
         let Some(token) = holder.token else {
             return match (&self.kill_foreign, how) {
-                (Some(kill), BreakHow::Now) => {
+                (Some(kill), BreakMode::Now) => {
                     let arguments =
                         [("name", Value::Text(name.as_str())), ("session", Value::Int(session))];
                     let killed = self.pool.fetch(kill, &arguments, Effect::Changes).await;
@@ -314,7 +314,7 @@ impl<D: Dialect> Rows<D> {
             };
         };
         let marked = self.mark_broken(name, token, holder.mode, note).await?;
-        if how == BreakHow::RunOut {
+        if how == BreakMode::RunOut {
             return if marked {
                 Ok(Broken::RunsOut(remaining))
             } else {
@@ -363,7 +363,7 @@ impl<D: Dialect> Rows<D> {
         Ok(false)
     }
 
-    pub(crate) async fn sweep(&self, idle: Duration) -> Result<Swept> {
+    pub(crate) async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         // Longer than any statement, so none has read the floor before it was raised.
         const YOUNGEST: Duration = Duration::from_secs(60);
 
@@ -371,7 +371,7 @@ impl<D: Dialect> Rows<D> {
         let arguments = [("idle_us", Value::Int(idle_us)), ("limit", Value::Int(STEP))];
         let rows = self.pool.fetch(&self.sweep, &arguments, Effect::Changes).await?;
         let swept = rows.last().map_or(Ok(0), |row| self.read(row.int(0)))?;
-        Ok(Swept { rows: u64::try_from(swept).unwrap_or_default(), more: swept >= STEP })
+        Ok(SweepReport { rows: u64::try_from(swept).unwrap_or_default(), more: swept >= STEP })
     }
 
     async fn about(

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwright_core::kit::{Audience, Over};
+use lockwright_core::backend_util::{EndedClaims, Subscribers};
 use lockwright_core::{
-    Attempt, Claim, Clock, Ended, Event, Events, LockName, Reason, RenewalOutcome, Result, Token,
-    Wait,
+    AcquireOutcome, Claim, Clock, Event, Events, LockName, Reason, ReleaseOutcome, RenewalOutcome,
+    Result, Token, Wait,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -25,9 +25,9 @@ const SESSION_LIMIT: Duration = Duration::from_millis(400);
 /// again.
 #[derive(Debug)]
 pub(super) enum Command {
-    Acquire(Wait, oneshot::Sender<Result<Attempt>>),
+    Acquire(Wait, oneshot::Sender<Result<AcquireOutcome>>),
     Renew(oneshot::Sender<RenewalOutcome>),
-    Release(oneshot::Sender<Result<Ended>>),
+    Release(oneshot::Sender<Result<ReleaseOutcome>>),
 }
 
 /// A hold's identity: the same token with another name is a different hold.
@@ -44,8 +44,8 @@ pub(super) struct Shared<S: Server> {
     pub(super) queues: Queues,
     idle: Idle<S::Session>,
     tasks: Mutex<HashMap<Key, mpsc::UnboundedSender<Command>>>,
-    over: Over,
-    clients: Audience,
+    over: EndedClaims,
+    clients: Subscribers,
     tidying: AtomicBool,
 }
 
@@ -62,8 +62,8 @@ impl<S: Server> Shared<S> {
             queues: Queues::default(),
             idle: Idle::default(),
             tasks: Mutex::default(),
-            over: Over::new(clock.clone()),
-            clients: Audience::default(),
+            over: EndedClaims::new(clock.clone()),
+            clients: Subscribers::default(),
             clock,
             tidying: AtomicBool::new(false),
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BootInstant, Busy, Claim, Ended, Error, ErrorKind, Granted, RenewalOutcome, Result,
-    Wait,
+    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Granted, ReleaseOutcome,
+    RenewalOutcome, Result, Wait,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -41,16 +41,16 @@ pub(super) struct Inbox {
     /// Closed when the backend is dropped.
     pub(super) closing: watch::Receiver<()>,
     /// The first caller.
-    pub(super) answer: Option<oneshot::Sender<Result<Attempt>>>,
+    pub(super) answer: Option<oneshot::Sender<Result<AcquireOutcome>>>,
     /// Further callers with the same claim.
-    others: Vec<oneshot::Sender<Result<Attempt>>>,
+    others: Vec<oneshot::Sender<Result<AcquireOutcome>>>,
 }
 
 /// The reason for withdrawing a claim before it was granted.
 pub(super) enum Withdrawn {
     /// All callers have dropped their requests.
     Unwanted,
-    Released(oneshot::Sender<Result<Ended>>),
+    Released(oneshot::Sender<Result<ReleaseOutcome>>),
     Closing,
 }
 
@@ -66,7 +66,7 @@ impl Inbox {
     pub(super) fn new(
         commands: mpsc::UnboundedReceiver<Command>,
         closing: watch::Receiver<()>,
-        answer: oneshot::Sender<Result<Attempt>>,
+        answer: oneshot::Sender<Result<AcquireOutcome>>,
     ) -> Self {
         Self { commands, closing, answer: Some(answer), others: Vec::new() }
     }
@@ -85,7 +85,7 @@ impl Inbox {
                 _ = self.closing.changed() => return Withdrawn::Closing,
                 command = self.commands.recv() => match command {
                     Some(Command::Acquire(Wait::No, answer)) => {
-                        let _ = answer.send(Ok(Attempt::Busy(Busy::default())));
+                        let _ = answer.send(Ok(AcquireOutcome::Busy(Busy::default())));
                     }
                     Some(Command::Acquire(Wait::Until(_), answer)) => self.others.push(answer),
                     Some(Command::Renew(answer)) => {
@@ -102,7 +102,7 @@ impl Inbox {
     /// Sends the grant to all callers. Returns false if none received it.
     fn tell_granted(&mut self, granted: Granted) -> bool {
         let answers = self.answer.take().into_iter().chain(self.others.drain(..));
-        let heard = answers.map(|answer| answer.send(Ok(Attempt::Granted(granted))).is_ok());
+        let heard = answers.map(|answer| answer.send(Ok(AcquireOutcome::Granted(granted))).is_ok());
         // No short circuit: each caller must get the grant.
         heard.fold(false, |any, heard| any | heard)
     }
@@ -128,12 +128,12 @@ impl<S: Server> Task<S> {
             Ok(Asked::Busy) => {
                 drop(place);
                 if let Some(answer) = inbox.answer.take() {
-                    let _ = answer.send(Ok(Attempt::Busy(Busy::default())));
+                    let _ = answer.send(Ok(AcquireOutcome::Busy(Busy::default())));
                 }
             }
             Ok(Asked::Withdrawn(Withdrawn::Released(answer))) => {
                 drop(place);
-                let _ = answer.send(Ok(Ended::Released));
+                let _ = answer.send(Ok(ReleaseOutcome::Released));
             }
             Ok(Asked::Withdrawn(Withdrawn::Unwanted | Withdrawn::Closing)) => {}
             Err(error) => {

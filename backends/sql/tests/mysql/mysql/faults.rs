@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Attempt, DistributedLock, ErrorKind, Settle};
+use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_sql::Mysql;
 use lockwright_testbed::{self as testbed, Proxy, proxy::Traffic};
 use sqlx::Executor;
@@ -31,13 +31,13 @@ async fn a_frozen_server_hangs_nothing() {
     let mysql = impatient(&server.url()).await;
     grant(&mysql, &claim("warm")).await;
     server.freeze();
-    let changing = mysql.release(&held, Settle::Answered).await.unwrap_err();
+    let changing = mysql.release(&held, ReleaseMode::Plain).await.unwrap_err();
     assert_eq!(changing.kind(), ErrorKind::Indeterminate, "{changing:?}");
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
     server.thaw();
     // Carried out late or never; the release reconciles both.
     let mysql = connect(&server.url()).await;
-    mysql.release(&held, Settle::Unanswered).await.unwrap();
+    mysql.release(&held, ReleaseMode::Reconcile).await.unwrap();
     assert!(mysql.inspect(&name("x")).await.unwrap().holders.is_empty());
 }
 
@@ -59,7 +59,7 @@ async fn a_lost_answer_is_indeterminate() {
     .await;
     // It is the same hold, on a new connection.
     proxy.mend();
-    assert!(matches!(mysql.try_acquire(&held).await.unwrap(), Attempt::Granted(_)));
+    assert!(matches!(mysql.try_acquire(&held).await.unwrap(), AcquireOutcome::Granted(_)));
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn what_the_server_refuses_has_no_effect() {
     let (server, mysql) = server_and_client().await;
     let before = claim("x");
     grant(&mysql, &before).await;
-    mysql.release(&before, Settle::Answered).await.unwrap();
+    mysql.release(&before, ReleaseMode::Plain).await.unwrap();
 
     server.sql("SET GLOBAL max_statement_time = 0.2").unwrap();
     let hurried = connect(&server.url()).await;
@@ -119,7 +119,7 @@ async fn a_dropped_request_spoils_nothing() {
     let mysql = Arc::new(mysql);
     let before = claim("x");
     grant(&mysql, &before).await;
-    mysql.release(&before, Settle::Answered).await.unwrap();
+    mysql.release(&before, ReleaseMode::Plain).await.unwrap();
     for _ in 0..6 {
         let mut row = locking(&server, "x").await;
         let dropped = claim("x");
@@ -128,9 +128,9 @@ async fn a_dropped_request_spoils_nothing() {
         // More requests are dropped than there are connections.
         let other = claim("y");
         grant(&mysql, &other).await;
-        mysql.release(&other, Settle::Answered).await.unwrap();
+        mysql.release(&other, ReleaseMode::Plain).await.unwrap();
         row.execute("COMMIT").await.unwrap();
-        mysql.release(&dropped, Settle::Unanswered).await.unwrap();
+        mysql.release(&dropped, ReleaseMode::Reconcile).await.unwrap();
         assert!(mysql.inspect(&name("x")).await.unwrap().holders.is_empty());
     }
 }
@@ -156,5 +156,5 @@ async fn an_error_after_the_grant_is_indeterminate() {
     locked.execute("UNLOCK TABLES").await.unwrap();
     let token = server.sql("SELECT token FROM lockwright_lease WHERE name = 'x'").unwrap();
     assert_eq!(token, held.token.to_string());
-    mysql.release(&held, Settle::Unanswered).await.unwrap();
+    mysql.release(&held, ReleaseMode::Reconcile).await.unwrap();
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Claim, DistributedLock, Ended, ErrorKind, Fence, Reason, Renew,
-    RenewalOutcome, Seen, Settle,
+    AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Fence, Reason,
+    ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome,
 };
 use lockwright_sql::Mysql;
 use sqlx::Executor;
@@ -36,12 +36,12 @@ async fn of_many_at_once_one_is_granted() {
             .collect();
         let mut granted = Vec::new();
         for asked in asked {
-            if let (Attempt::Granted(_), claim) = asked.await.unwrap() {
+            if let (AcquireOutcome::Granted(_), claim) = asked.await.unwrap() {
                 granted.push(claim);
             }
         }
         assert_eq!(granted.len(), 1, "in round {round}");
-        clients[0].release(&granted[0], Settle::Answered).await.unwrap();
+        clients[0].release(&granted[0], ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -60,8 +60,8 @@ async fn what_ran_out_is_not_revived() {
     assert_eq!(renew(&mysql, &short).await, RenewalOutcome::NotHeld(Reason::Expired));
     assert!(mysql.inspect(&name("x")).await.unwrap().holders.is_empty());
     assert_eq!(
-        mysql.release(&short, Settle::Answered).await.unwrap(),
-        Ended::NotHeld,
+        mysql.release(&short, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::NotHeld,
         "it had run out by itself"
     );
     let again = grant(&mysql, &short).await;
@@ -87,14 +87,14 @@ async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
                 } else {
                     // A new hold is correct, the old one isn't.
                     let answer = mysql.try_acquire(&held).await;
-                    matches!(answer, Ok(Attempt::Granted(granted)) if granted.fence == first.fence)
+                    matches!(answer, Ok(AcquireOutcome::Granted(granted)) if granted.fence == first.fence)
                 }
             }
         });
         tokio::time::sleep(ttl * 3 / 10).await;
         row.execute("COMMIT").await.unwrap();
         assert!(!asking.await.unwrap(), "it was revived, by a renewal: {by_renewal}");
-        mysql.release(&held, Settle::Answered).await.unwrap();
+        mysql.release(&held, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -103,23 +103,23 @@ async fn a_hold_ends_by_its_own_token_only() {
     let (_server, mysql) = server_and_client().await;
     let (held, other) = (claim("x"), claim("x"));
     grant(&mysql, &held).await;
-    for settle in [Settle::Answered, Settle::Unanswered] {
-        assert_eq!(mysql.release(&other, settle).await.unwrap(), Ended::NotHeld);
+    for release_mode in [ReleaseMode::Plain, ReleaseMode::Reconcile] {
+        assert_eq!(mysql.release(&other, release_mode).await.unwrap(), ReleaseOutcome::NotHeld);
         assert_eq!(renew(&mysql, &other).await, RenewalOutcome::NotHeld(Reason::Gone));
         assert_eq!(renew(&mysql, &held).await, RenewalOutcome::Renewed { valid: None });
     }
-    assert_eq!(mysql.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
-    assert_eq!(mysql.release(&held, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(mysql.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    assert_eq!(mysql.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
 }
 
 /// A claim in progress doesn't see the tombstone of its token.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_under_way_is_settled() {
+async fn claim_in_flight_is_reconciled() {
     let (server, mysql) = server_and_client().await;
     let mysql = Arc::new(mysql);
     let before = claim("x");
     grant(&mysql, &before).await;
-    mysql.release(&before, Settle::Answered).await.unwrap();
+    mysql.release(&before, ReleaseMode::Plain).await.unwrap();
 
     let late = claim("x");
     let mut row = locking(&server, "x").await;
@@ -130,7 +130,7 @@ async fn a_claim_under_way_is_settled() {
     wait_for_blocked(&server, 1).await;
     let settling = tokio::spawn({
         let (mysql, late) = (Arc::clone(&mysql), late.clone());
-        async move { mysql.release(&late, Settle::Unanswered).await.unwrap() }
+        async move { mysql.release(&late, ReleaseMode::Reconcile).await.unwrap() }
     });
     wait_for_blocked(&server, 2).await;
     row.execute("COMMIT").await.unwrap();
@@ -151,7 +151,10 @@ async fn a_broken_hold_is_not_rearmed_by_a_repeat() {
     let (_server, mysql) = server_and_client().await;
     let held = claim_for("x", Duration::from_secs(3));
     let first = grant(&mysql, &held).await;
-    mysql.break_lock(&name("x"), Seen::Any, BreakHow::RunOut, "ada", "to see").await.unwrap();
+    mysql
+        .break_lock(&name("x"), BreakTarget::Any, BreakMode::RunOut, "ada", "to see")
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     let again = grant(&mysql, &held).await;
     assert_eq!(again.fence, first.fence);
@@ -175,10 +178,13 @@ async fn fences_grow_past_what_was_reserved() {
         let shown = mysql.inspect(&name("x")).await.unwrap();
         assert_eq!(shown.fence, Some(last));
         if fences == 7 {
-            mysql.break_lock(&name("x"), Seen::Any, BreakHow::Now, "ada", "to see").await.unwrap();
+            mysql
+                .break_lock(&name("x"), BreakTarget::Any, BreakMode::Now, "ada", "to see")
+                .await
+                .unwrap();
             assert_eq!(renew(&mysql, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
         } else {
-            mysql.release(&held, Settle::Answered).await.unwrap();
+            mysql.release(&held, ReleaseMode::Plain).await.unwrap();
         }
     }
     // As after a step back of the server's clock.
@@ -199,7 +205,7 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     let mysql = Arc::new(mysql);
     let before = claim("x");
     grant(&mysql, &before).await;
-    mysql.release(&before, Settle::Answered).await.unwrap();
+    mysql.release(&before, ReleaseMode::Plain).await.unwrap();
     let mut row = locking(&server, "x").await;
     let asking = tokio::spawn({
         let mysql = Arc::clone(&mysql);
@@ -229,14 +235,14 @@ async fn serializable_transactions_are_no_obstacle() {
         let mut granted = Vec::new();
         for asked in asked {
             match asked.await.unwrap() {
-                (Ok(Attempt::Granted(_)), claim) => granted.push(claim),
-                (Ok(Attempt::Busy(_)), _) => {}
+                (Ok(AcquireOutcome::Granted(_)), claim) => granted.push(claim),
+                (Ok(AcquireOutcome::Busy(_)), _) => {}
                 // It lost in each attempt, without effect.
                 (Err(error), _) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
             }
         }
         assert_eq!(granted.len(), 1, "in round {round}");
-        clients[0].release(&granted[0], Settle::Answered).await.unwrap();
+        clients[0].release(&granted[0], ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -263,12 +269,13 @@ async fn nothing_in_a_value_is_taken_for_sql() {
             assert_eq!(shown.holders.len(), 1, "{odd:?}");
             let listed = mysql.list(odd, None).await.unwrap();
             assert_eq!(listed.names.len(), 1, "{odd:?}");
-            let broken = mysql.break_lock(&held.name, Seen::Any, BreakHow::RunOut, odd, odd);
+            let broken =
+                mysql.break_lock(&held.name, BreakTarget::Any, BreakMode::RunOut, odd, odd);
             broken.await.unwrap();
             let shown = mysql.inspect(&name(odd)).await.unwrap();
             assert_eq!(shown.holders[0].broken.as_deref(), Some(&*format!("{odd}: {odd}")));
             assert_eq!(renew(&mysql, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
-            mysql.release(&held, Settle::Unanswered).await.unwrap();
+            mysql.release(&held, ReleaseMode::Reconcile).await.unwrap();
         }
     }
     drop(mysql);
@@ -281,8 +288,8 @@ async fn what_is_granted_is_committed_whatever_the_completion_type_is() {
     let url = format!("{}?connections=2", server.url());
     let mysql = crate::kit::connect(&url).await;
     crate::kit::grant(&mysql, &crate::kit::claim("x")).await;
-    let how = lockwright_core::BreakHow::Now;
-    let seen = lockwright_core::Seen::Any;
+    let how = lockwright_core::BreakMode::Now;
+    let seen = lockwright_core::BreakTarget::Any;
     mysql.break_lock(&crate::kit::name("x"), seen, how, "a", "b").await.unwrap();
     let held = crate::kit::claim("y");
     crate::kit::grant(&mysql, &held).await;
@@ -300,7 +307,7 @@ async fn names_are_whole_in_a_database_with_another_character_set() {
         crate::kit::grant(&mysql, &held).await;
         let renewed = mysql.renew(&[lockwright_core::Renew::of(&held)]).await.unwrap();
         assert!(format!("{:?}", renewed[0].outcome).starts_with("Renewed"), "{name}: {renewed:?}");
-        mysql.release(&held, lockwright_core::Settle::Answered).await.unwrap();
+        mysql.release(&held, lockwright_core::ReleaseMode::Plain).await.unwrap();
     }
     // The steps of a sweep read names from such a table too.
     let hour = "UPDATE lockwright_lease SET updated = updated - 3600000000, \

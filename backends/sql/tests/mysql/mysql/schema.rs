@@ -1,6 +1,6 @@
 //! Tables that the backend or an administrator creates.
 
-use lockwright_core::{DistributedLock, ErrorKind, Settle};
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_sql::mysql::Options;
 use lockwright_testbed as testbed;
 
@@ -18,9 +18,9 @@ async fn several_make_them_at_once() {
                     let mysql = connect(&url).await;
                     let held = claim("x");
                     if mysql.try_acquire(&held).await.unwrap()
-                        != lockwright_core::Attempt::Busy(lockwright_core::Busy::default())
+                        != lockwright_core::AcquireOutcome::Busy(lockwright_core::Busy::default())
                     {
-                        mysql.release(&held, Settle::Answered).await.unwrap();
+                        mysql.release(&held, ReleaseMode::Plain).await.unwrap();
                     }
                 })
             })
@@ -48,7 +48,7 @@ async fn one_who_may_not_make_them_is_told_and_can_use_them() {
     let mysql = connect(&url).await;
     let held = claim("x");
     grant(&mysql, &held).await;
-    mysql.release(&held, Settle::Unanswered).await.unwrap();
+    mysql.release(&held, ReleaseMode::Reconcile).await.unwrap();
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwright_core::{DistributedLock, Fence, Settle, Swept};
+use lockwright_core::{DistributedLock, Fence, ReleaseMode, SweepReport};
 use lockwright_sql::Mysql;
 use lockwright_testbed as testbed;
 use sqlx::Executor;
@@ -15,7 +15,7 @@ use crate::kit::{
 async fn sweep(mysql: &Mysql, idle: Duration) -> u64 {
     let mut rows = 0;
     for _ in 0..10_000 {
-        let Swept { rows: gone, more } = mysql.sweep(idle).await.unwrap();
+        let SweepReport { rows: gone, more } = mysql.sweep(idle).await.unwrap();
         rows += gone;
         if !more {
             return rows;
@@ -70,7 +70,7 @@ async fn one_off_names_go(count: usize) {
         let granted = grant(&mysql, &held).await;
         fences.push(granted.fence.get() + 999_999_999);
         if i % 2 == 0 {
-            mysql.release(&held, Settle::Answered).await.unwrap();
+            mysql.release(&held, ReleaseMode::Plain).await.unwrap();
         }
     }
     an_hour_passes(&server);
@@ -109,7 +109,7 @@ async fn what_is_young_held_or_waited_for_stays() {
     grant(&mysql, &held).await;
     let released = claim("released");
     grant(&mysql, &released).await;
-    mysql.release(&released, Settle::Unanswered).await.unwrap();
+    mysql.release(&released, ReleaseMode::Reconcile).await.unwrap();
     // A running statement may have missed the row's last change.
     assert_eq!(sweep(&mysql, Duration::ZERO).await, 0);
     server.sql("UPDATE lockwright_lease SET updated = updated - 1800000000").unwrap();
@@ -140,7 +140,7 @@ async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     let mut before = claim("x");
     before.fences = 1_000_000_000;
     let last = grant(&mysql, &before).await.fence.get() + 999_999_999;
-    mysql.release(&before, Settle::Answered).await.unwrap();
+    mysql.release(&before, ReleaseMode::Plain).await.unwrap();
 
     let mut sweeper = session(&server).await;
     sweeper.execute("BEGIN; DELETE FROM lockwright_lease WHERE name = 'x'").await.unwrap();
@@ -190,7 +190,7 @@ async fn sweeping_and_locking_at_once() {
                     let last = &mut last[count % NAMES];
                     assert!(fence > *last, "after {last} it got {fence}");
                     *last = Fence::new(fence.get() + 999_999);
-                    mysql.release(&held, Settle::Answered).await.unwrap();
+                    mysql.release(&held, ReleaseMode::Plain).await.unwrap();
                     count += 1;
                 }
                 count

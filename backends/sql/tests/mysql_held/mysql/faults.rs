@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use lockwright_core::{Attempt, DistributedLock, ErrorKind, HoldState, Reason, Settle, Wait};
+use lockwright_core::{
+    AcquireOutcome, DistributedLock, ErrorKind, HoldState, Reason, ReleaseMode, Wait,
+};
 use lockwright_testbed::{Proxy, proxy::Traffic};
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
@@ -146,7 +148,7 @@ async fn a_session_that_has_ended_is_not_written_down() {
         let backend = backend(&server, mode).await;
         let first = claim("x", LONG);
         granted(&backend, &first).await;
-        backend.release(&first, Settle::Answered).await.unwrap();
+        backend.release(&first, ReleaseMode::Plain).await.unwrap();
         // Blocks writes of the row, but no reads.
         let mut gate = MySqlConnection::connect(&server.admin_url()).await.unwrap();
         sqlx::raw_sql("BEGIN; SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE")
@@ -170,7 +172,7 @@ async fn a_session_that_has_ended_is_not_written_down() {
         assert!(!written.contains(&late.token.to_string()), "{mode}: it was written down");
         let next = claim("x", LONG);
         granted(&backend, &next).await;
-        backend.release(&next, Settle::Answered).await.unwrap();
+        backend.release(&next, ReleaseMode::Plain).await.unwrap();
         server.sql("DELETE FROM lockwright_hold").unwrap();
     }
 }
@@ -189,17 +191,17 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
         loop {
             let before = claim("x", LONG);
             granted(&backend, &before).await;
-            backend.release(&before, Settle::Answered).await.unwrap();
+            backend.release(&before, ReleaseMode::Plain).await.unwrap();
             meddler.harm("@lockwright_mark = GET_LOCK", Harm::Unanswered);
             let held = claim("x", LONG);
             let answer = backend.acquire(&held, Wait::No).await;
             assert!(meddler.has_harmed());
             match answer {
-                Ok(Attempt::Granted(_)) => {
-                    backend.release(&held, Settle::Answered).await.unwrap();
+                Ok(AcquireOutcome::Granted(_)) => {
+                    backend.release(&held, ReleaseMode::Plain).await.unwrap();
                     break;
                 }
-                Ok(Attempt::Busy(busy)) => panic!("{mode}: a ghost has it: {busy:?}"),
+                Ok(AcquireOutcome::Busy(busy)) => panic!("{mode}: a ghost has it: {busy:?}"),
                 // The released session wasn't back yet.
                 Err(error) if error.kind() == ErrorKind::Unavailable => {}
                 // The statement may still be in transit.
@@ -209,7 +211,7 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
                         sessions_of(&server, held.token) == 1
                     })
                     .await;
-                    backend.release(&held, Settle::Unanswered).await.unwrap();
+                    backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
                 }
             }
             tries += 1;

@@ -1,6 +1,6 @@
 //! Other programs that take the same lock with the documented SQL.
 
-use lockwright_core::{DistributedLock, Settle};
+use lockwright_core::{DistributedLock, ReleaseMode};
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
@@ -32,7 +32,7 @@ async fn locks_of_others_exclude_both_ways() {
         let mine = claim(of, LONG);
         granted(&backend, &mine).await;
         assert!(!sql(&mut other, lock.clone()).await, "{of}: the other got it beside us");
-        backend.release(&mine, Settle::Answered).await.unwrap();
+        backend.release(&mine, ReleaseMode::Plain).await.unwrap();
 
         assert!(sql(&mut other, lock).await, "{of}: the other didn't get what is free");
         assert!(is_busy(&backend, &claim(of, LONG)).await, "{of}: we got it beside the other");
@@ -42,7 +42,7 @@ async fn locks_of_others_exclude_both_ways() {
         assert!(sql(&mut other, unlock).await);
         let mine = claim(of, LONG);
         granted(&backend, &mine).await;
-        backend.release(&mine, Settle::Answered).await.unwrap();
+        backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -56,7 +56,7 @@ async fn locked_rows_of_others_exclude_both_ways() {
     let mine = claim("orders/42", LONG);
     granted(&backend, &mine).await;
     assert!(!sql(&mut other, lock.to_owned()).await, "the other got it beside us");
-    backend.release(&mine, Settle::Answered).await.unwrap();
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
 
     sqlx::raw_sql("BEGIN").execute(&mut other).await.unwrap();
     assert!(sql(&mut other, lock.to_owned()).await, "the other didn't get what is free");
@@ -64,7 +64,7 @@ async fn locked_rows_of_others_exclude_both_ways() {
     sqlx::raw_sql("COMMIT").execute(&mut other).await.unwrap();
     let mine = claim("orders/42", LONG);
     granted(&backend, &mine).await;
-    backend.release(&mine, Settle::Answered).await.unwrap();
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,12 +83,12 @@ async fn rows_that_others_share_stand_beside_ours() {
     assert!(!sql(&mut other, lock("FOR UPDATE")).await);
     sqlx::raw_sql("BEGIN").execute(&mut other).await.unwrap();
     assert!(sql(&mut other, lock("LOCK IN SHARE MODE")).await);
-    backend.release(&mine, Settle::Answered).await.unwrap();
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     assert!(is_busy(&backend, &writer).await, "we write beside the other");
     let mine = reader("orders/42", LONG);
     granted(&backend, &mine).await;
     sqlx::raw_sql("COMMIT").execute(&mut other).await.unwrap();
-    backend.release(&mine, Settle::Answered).await.unwrap();
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     granted(&backend, &writer).await;
     assert!(!sql(&mut other, lock("LOCK IN SHARE MODE")).await);
 }

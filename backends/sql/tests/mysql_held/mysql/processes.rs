@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Clock, DistributedLock, Settle, Wait};
+use lockwright_core::{Clock, DistributedLock, ReleaseMode, Wait};
 use lockwright_sql::Mysql;
 use rustix::process::Signal;
 
@@ -69,7 +69,7 @@ async fn a_stopped_holder_loses_it_within_its_ttl() {
         holder.signal(Signal::CONT);
         let said = holder.hear();
         assert!(said.starts_with("Lost"), "the holder says {said}");
-        backend.release(&next, Settle::Answered).await.unwrap();
+        backend.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -85,7 +85,7 @@ async fn a_killed_holder_frees_at_once() {
         let next = claim("x", LONG);
         within(ms(1_000), "the killed holder's end", async || !is_busy(&backend, &next).await)
             .await;
-        backend.release(&next, Settle::Answered).await.unwrap();
+        backend.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -98,7 +98,7 @@ async fn a_crashed_holder_shares_its_fence_with_nobody() {
         // Ahead of the clock, which would hide a fence that was rolled back.
         let first = claim("x", LONG);
         granted(&backend, &first).await;
-        backend.release(&first, Settle::Answered).await.unwrap();
+        backend.release(&first, ReleaseMode::Plain).await.unwrap();
         server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
         let last = format!("SELECT fence FROM lockwright_hold WHERE kind = '{mode}'");
         let mut fences = vec![server.sql(&last).unwrap().parse::<u64>().unwrap()];
@@ -115,9 +115,11 @@ async fn a_crashed_holder_shares_its_fence_with_nobody() {
                 holder.kill();
             };
             let (answer, ()) = tokio::join!(waiting, killing);
-            let lockwright_core::Attempt::Granted(granted) = answer else { panic!("not granted") };
+            let lockwright_core::AcquireOutcome::Granted(granted) = answer else {
+                panic!("not granted")
+            };
             fences.push(granted.fence.get());
-            backend.release(&next, Settle::Answered).await.unwrap();
+            backend.release(&next, ReleaseMode::Plain).await.unwrap();
         }
         assert!(fences.is_sorted_by(|a, b| a < b), "{mode}: {fences:?}");
     }
@@ -138,7 +140,7 @@ async fn a_killed_waiter_leaves_the_queue() {
         // slice is the bound.
         let limit = if mode == "session" { ms(3_000) } else { ms(6_000) };
         within(limit, "the dead waiter to leave", async || queued(&server) == 0).await;
-        backend.release(&holder, Settle::Answered).await.unwrap();
+        backend.release(&holder, ReleaseMode::Plain).await.unwrap();
         assert_eq!(holding(&server), 0);
     }
 }
@@ -159,7 +161,7 @@ async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time() {
         let limit = ttl.min(ms(5_000)) * 2 + ms(3_000);
         within(limit, "readers to be let in", async || can_read(&backend).await).await;
         assert!(stopped.elapsed() >= ms(500), "its end had come before it was stopped");
-        backend.release(&first, Settle::Answered).await.unwrap();
+        backend.release(&first, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -181,10 +183,10 @@ async fn a_killed_reader_ends_alone() {
         within(ms(2_000), "the killed reader's end", async || holders().await == 1).await;
         assert!(is_busy(&backend, &claim("x", LONG)).await, "a writer was let in beside a reader");
         assert_eq!(granted(&backend, &mine).await.fence.get(), fence, "the other's hold");
-        backend.release(&mine, Settle::Answered).await.unwrap();
+        backend.release(&mine, ReleaseMode::Plain).await.unwrap();
         let writer = claim("x", LONG);
         assert!(granted(&backend, &writer).await.fence.get() > fence);
-        backend.release(&writer, Settle::Answered).await.unwrap();
+        backend.release(&writer, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -192,7 +194,7 @@ async fn can_read(backend: &Mysql) -> bool {
     let next = reader("x", LONG);
     let can = !is_busy(backend, &next).await;
     if can {
-        backend.release(&next, Settle::Answered).await.unwrap();
+        backend.release(&next, ReleaseMode::Plain).await.unwrap();
     }
     can
 }

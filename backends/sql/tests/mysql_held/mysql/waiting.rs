@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Attempt, Clock, DistributedLock, ErrorKind, Settle};
+use lockwright_core::{AcquireOutcome, Clock, DistributedLock, ErrorKind, ReleaseMode};
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
@@ -33,12 +33,12 @@ async fn a_dropped_wait_leaves_no_ghost() {
                 }
                 assert_eq!(sessions_of(&server, waiter.token), 1);
                 if release_first {
-                    one.release(&holder, Settle::Answered).await.unwrap();
+                    one.release(&holder, ReleaseMode::Plain).await.unwrap();
                 }
             }
             if release_first {
                 // If it was granted before the drop, the client releases it.
-                two.release(&waiter, Settle::Unanswered).await.unwrap();
+                two.release(&waiter, ReleaseMode::Reconcile).await.unwrap();
             }
             within(ms(2_000), "the waiter's session to go", async || {
                 sessions_of(&server, waiter.token) == 0 && queued(&server) == 0
@@ -47,7 +47,7 @@ async fn a_dropped_wait_leaves_no_ghost() {
             if !release_first {
                 assert_eq!(holding(&server), 1, "somebody else holds something");
                 assert!(is_busy(&two, &claim("x", LONG)).await);
-                one.release(&holder, Settle::Answered).await.unwrap();
+                one.release(&holder, ReleaseMode::Plain).await.unwrap();
             }
             // For a whole slice.
             let begun = Instant::now();
@@ -55,12 +55,12 @@ async fn a_dropped_wait_leaves_no_ghost() {
                 assert_eq!(holding(&server), 0, "a ghost owns it");
             }
             assert_eq!(
-                two.release(&waiter, Settle::Unanswered).await.unwrap(),
-                lockwright_core::Ended::NotHeld
+                two.release(&waiter, ReleaseMode::Reconcile).await.unwrap(),
+                lockwright_core::ReleaseOutcome::NotHeld
             );
             let next = claim("x", LONG);
             granted(&two, &next).await;
-            two.release(&next, Settle::Answered).await.unwrap();
+            two.release(&next, ReleaseMode::Plain).await.unwrap();
         }
     }
 }
@@ -87,12 +87,12 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
                 tokio::time::sleep(std::time::Duration::from_micros(round % 12 * 100)).await;
                 waiting.abort();
             };
-            let (released, ()) = tokio::join!(one.release(&holder, Settle::Answered), dropping);
+            let (released, ()) = tokio::join!(one.release(&holder, ReleaseMode::Plain), dropping);
             released.unwrap();
-            two.release(&waiter, Settle::Unanswered).await.unwrap();
+            two.release(&waiter, ReleaseMode::Reconcile).await.unwrap();
             let next = claim("x", LONG);
             within(ms(1_000), "the name to be free", async || !is_busy(&one, &next).await).await;
-            one.release(&next, Settle::Answered).await.unwrap();
+            one.release(&next, ReleaseMode::Plain).await.unwrap();
         }
     }
 }
@@ -139,11 +139,11 @@ async fn a_wait_states_when_it_was_over() {
             within(ms(5_000), "the waiter to block", async || queued(&server) == 1).await;
             tokio::time::sleep(ms(300)).await;
             let before = Clock::boot().now();
-            one.release(&holder, Settle::Answered).await.unwrap();
+            one.release(&holder, ReleaseMode::Plain).await.unwrap();
             before
         };
         let ((answer, answered), released) = tokio::join!(waiting, releasing);
-        let Attempt::Granted(granted) = answer else { panic!("{answer:?}") };
+        let AcquireOutcome::Granted(granted) = answer else { panic!("{answer:?}") };
         let start = granted.start.unwrap();
         assert!(
             start > released,
@@ -151,7 +151,7 @@ async fn a_wait_states_when_it_was_over() {
             released.saturating_since(start)
         );
         assert!(start < answered, "{mode}: it states the answer's own time");
-        two.release(&waiter, Settle::Answered).await.unwrap();
+        two.release(&waiter, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -168,9 +168,9 @@ async fn many_waiters_of_a_process_block_one_connection() {
             tokio::spawn(async move {
                 let claim = claim("x", LONG);
                 let answer = two.acquire(&claim, in_time(LONG)).await.unwrap();
-                assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
+                assert!(matches!(answer, AcquireOutcome::Granted(_)), "{answer:?}");
                 sender.send(number).unwrap();
-                two.release(&claim, Settle::Answered).await.unwrap();
+                two.release(&claim, ReleaseMode::Plain).await.unwrap();
             });
             if number == 0 {
                 within(ms(5_000), "the first one to block", async || queued(&server) == 1).await;
@@ -181,7 +181,7 @@ async fn many_waiters_of_a_process_block_one_connection() {
         assert_eq!(queued(&server), 1, "more than one blocks in the server");
         let inspection = one.inspect(&holder.name).await.unwrap();
         assert_eq!(inspection.waiters, Some(1));
-        one.release(&holder, Settle::Answered).await.unwrap();
+        one.release(&holder, ReleaseMode::Plain).await.unwrap();
         let mut order = Vec::new();
         while let Some(number) = served.recv().await {
             order.push(number);
@@ -205,7 +205,7 @@ async fn a_limit_of_any_length_is_kept() {
                 let begun = Instant::now();
                 let waiter = claim("x", ms(1_000));
                 let answer = backend.acquire(&waiter, in_time(limit)).await.unwrap();
-                assert!(matches!(answer, Attempt::Busy(_)));
+                assert!(matches!(answer, AcquireOutcome::Busy(_)));
                 soonest = soonest.min(begun.elapsed());
                 assert!(begun.elapsed() + ms(50) >= limit, "{limit:?}: {:?}", begun.elapsed());
                 if soonest <= limit + ms(250) {
@@ -215,7 +215,7 @@ async fn a_limit_of_any_length_is_kept() {
             assert!(soonest <= limit + ms(250), "{limit:?}: {soonest:?}");
         }
         assert_eq!(queued(&server), 0);
-        backend.release(&holder, Settle::Answered).await.unwrap();
+        backend.release(&holder, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -233,9 +233,9 @@ async fn a_wait_that_ends_as_it_is_granted_leaves_nothing() {
                 async move { two.acquire(&waiter, in_time(ms(125))).await }
             });
             tokio::time::sleep(std::time::Duration::from_micros(98_000 + round * 150)).await;
-            one.release(&holder, Settle::Answered).await.unwrap();
-            if let Attempt::Granted(_) = waiting.await.unwrap().unwrap() {
-                two.release(&waiter, Settle::Answered).await.unwrap();
+            one.release(&holder, ReleaseMode::Plain).await.unwrap();
+            if let AcquireOutcome::Granted(_) = waiting.await.unwrap().unwrap() {
+                two.release(&waiter, ReleaseMode::Plain).await.unwrap();
             }
             assert_eq!(holding(&server), 0, "{mode}, {round}: an idle session holds it");
         }
@@ -256,7 +256,7 @@ async fn a_wait_that_may_yet_be_cut_off_is_no_grant() {
         meddler.harm("KILL QUERY", Harm::Kept);
         let releasing = async {
             within(ms(5_000), "the wait to be cut off", async || meddler.has_harmed()).await;
-            one.release(&holder, Settle::Answered).await.unwrap();
+            one.release(&holder, ReleaseMode::Plain).await.unwrap();
         };
         let (answer, ()) = tokio::join!(two.acquire(&waiter, in_time(ms(500))), releasing);
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable, "{mode}");
@@ -289,7 +289,7 @@ async fn a_wait_for_ones_own_ghost_is_no_hot_loop() {
         let before = asked();
         let answer = backend.acquire(&waiter, in_time(ms(2_000))).await.unwrap();
         let asked = asked() - before;
-        assert!(matches!(answer, Attempt::Busy(_)), "{mode}: {answer:?}");
+        assert!(matches!(answer, AcquireOutcome::Busy(_)), "{mode}: {answer:?}");
         // Some for each of twenty attempts.
         assert!(asked < 1_000, "{mode}: the server was asked {asked} things");
         let waiting = backend.acquire(&waiter, in_time(LONG));
@@ -298,8 +298,10 @@ async fn a_wait_for_ones_own_ghost_is_no_hot_loop() {
             ghost.close().await.unwrap();
         };
         let (answer, ()) = tokio::join!(waiting, going);
-        let Attempt::Granted(_) = answer.unwrap() else { panic!("{mode}: not when it is free") };
-        backend.release(&waiter, Settle::Answered).await.unwrap();
+        let AcquireOutcome::Granted(_) = answer.unwrap() else {
+            panic!("{mode}: not when it is free")
+        };
+        backend.release(&waiter, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -321,7 +323,7 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
         let held = claim("x", ttl);
         granted(&one, &held).await;
         assert!(is_busy(&two, &claim("x", ttl)).await);
-        one.release(&held, Settle::Answered).await.unwrap();
+        one.release(&held, ReleaseMode::Plain).await.unwrap();
         let before = connected();
         assert!(before.len() >= 2, "{before:?} are kept");
         tokio::time::sleep(ms(2_500)).await;

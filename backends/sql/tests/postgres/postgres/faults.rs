@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Attempt, DistributedLock, ErrorKind, Settle};
+use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_sql::Postgres;
 use lockwright_testbed::{self as testbed, Proxy, proxy::Traffic};
 use sqlx::Executor;
@@ -31,13 +31,13 @@ async fn a_frozen_server_hangs_nothing() {
     let postgres = impatient(&server.url()).await;
     grant(&postgres, &claim("warm")).await;
     server.freeze();
-    let changing = postgres.release(&held, Settle::Answered).await.unwrap_err();
+    let changing = postgres.release(&held, ReleaseMode::Plain).await.unwrap_err();
     assert_eq!(changing.kind(), ErrorKind::Indeterminate, "{changing:?}");
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
     server.thaw();
     // Carried out late or never; the release reconciles both.
     let postgres = connect(&server.url()).await;
-    postgres.release(&held, Settle::Unanswered).await.unwrap();
+    postgres.release(&held, ReleaseMode::Reconcile).await.unwrap();
     assert!(postgres.inspect(&name("x")).await.unwrap().holders.is_empty());
 }
 
@@ -59,7 +59,7 @@ async fn a_lost_answer_is_indeterminate() {
     .await;
     // It is the same hold, on a new connection.
     proxy.mend();
-    assert!(matches!(postgres.try_acquire(&held).await.unwrap(), Attempt::Granted(_)));
+    assert!(matches!(postgres.try_acquire(&held).await.unwrap(), AcquireOutcome::Granted(_)));
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn what_the_server_refuses_has_no_effect() {
     let (server, postgres) = server_and_client().await;
     let before = claim("x");
     grant(&postgres, &before).await;
-    postgres.release(&before, Settle::Answered).await.unwrap();
+    postgres.release(&before, ReleaseMode::Plain).await.unwrap();
 
     server.sql("ALTER ROLE lockwright SET statement_timeout = '200ms'").unwrap();
     let hurried = connect(&server.url()).await;
@@ -121,7 +121,7 @@ async fn a_dropped_request_spoils_nothing() {
     let postgres = Arc::new(postgres);
     let before = claim("x");
     grant(&postgres, &before).await;
-    postgres.release(&before, Settle::Answered).await.unwrap();
+    postgres.release(&before, ReleaseMode::Plain).await.unwrap();
     for _ in 0..6 {
         let mut row = locking(&server, "x").await;
         let dropped = claim("x");
@@ -131,9 +131,9 @@ async fn a_dropped_request_spoils_nothing() {
         // More requests are dropped than there are connections.
         let other = claim("y");
         grant(&postgres, &other).await;
-        postgres.release(&other, Settle::Answered).await.unwrap();
+        postgres.release(&other, ReleaseMode::Plain).await.unwrap();
         row.execute("COMMIT").await.unwrap();
-        postgres.release(&dropped, Settle::Unanswered).await.unwrap();
+        postgres.release(&dropped, ReleaseMode::Reconcile).await.unwrap();
         assert!(postgres.inspect(&name("x")).await.unwrap().holders.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use lockwright_core::{BootInstant, DistributedLock, Settle, Wait, WakeUp};
+use lockwright_core::{BootInstant, DistributedLock, ReleaseMode, Wait, WakeUp};
 use lockwright_testbed::{self as testbed, PgBouncer};
 
 use crate::kit::{busy, claim, connect, grant, patient};
@@ -28,7 +28,7 @@ async fn one_that_pools_transactions_is_noticed() {
                 for _ in 0..20 {
                     let held = claim(&format!("x{task}"));
                     grant(&postgres, &held).await;
-                    postgres.release(&held, Settle::Answered).await.unwrap();
+                    postgres.release(&held, ReleaseMode::Plain).await.unwrap();
                 }
             })
         })
@@ -39,7 +39,7 @@ async fn one_that_pools_transactions_is_noticed() {
     let held = claim("x");
     grant(&postgres, &held).await;
     busy(&direct, &claim("x"), Wait::No).await;
-    postgres.release(&held, Settle::Unanswered).await.unwrap();
+    postgres.release(&held, ReleaseMode::Reconcile).await.unwrap();
     grant(&direct, &claim("x")).await;
 }
 
@@ -59,7 +59,7 @@ async fn nothing_is_left_in_a_session_of_others() {
         grant(&postgres, &held).await;
         busy(&postgres, &claim("x"), WAIT).await;
         postgres.doctor().await.unwrap();
-        postgres.release(&held, Settle::Answered).await.unwrap();
+        postgres.release(&held, ReleaseMode::Plain).await.unwrap();
         let left = "SELECT (SELECT count(*) FROM pg_listening_channels()), \
                     (SELECT count(*) FROM pg_prepared_statements), \
                     (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')";
@@ -75,5 +75,5 @@ async fn one_that_pools_sessions_works() {
     assert_eq!(postgres.profile().wake_up, WakeUp::Poll);
     let held = claim("x");
     grant(&postgres, &held).await;
-    postgres.release(&held, Settle::Answered).await.unwrap();
+    postgres.release(&held, ReleaseMode::Plain).await.unwrap();
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    Attempt, BreakHow, Claim, DistributedLock, Ended, ErrorKind, Fence, Reason, Renew,
-    RenewalOutcome, Seen, Settle,
+    AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Fence, Reason,
+    ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome,
 };
 use lockwright_sql::Postgres;
 use sqlx::Executor;
@@ -36,12 +36,12 @@ async fn of_many_at_once_one_is_granted() {
             .collect();
         let mut granted = Vec::new();
         for asked in asked {
-            if let (Attempt::Granted(_), claim) = asked.await.unwrap() {
+            if let (AcquireOutcome::Granted(_), claim) = asked.await.unwrap() {
                 granted.push(claim);
             }
         }
         assert_eq!(granted.len(), 1, "in round {round}");
-        clients[0].release(&granted[0], Settle::Answered).await.unwrap();
+        clients[0].release(&granted[0], ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -60,8 +60,8 @@ async fn what_ran_out_is_not_revived() {
     assert_eq!(renew(&postgres, &short).await, RenewalOutcome::NotHeld(Reason::Expired));
     assert!(postgres.inspect(&name("x")).await.unwrap().holders.is_empty());
     assert_eq!(
-        postgres.release(&short, Settle::Answered).await.unwrap(),
-        Ended::NotHeld,
+        postgres.release(&short, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::NotHeld,
         "it had run out by itself"
     );
     let again = grant(&postgres, &short).await;
@@ -87,14 +87,14 @@ async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
                 } else {
                     // A new hold is correct, the old one isn't.
                     let answer = postgres.try_acquire(&held).await;
-                    matches!(answer, Ok(Attempt::Granted(granted)) if granted.fence == first.fence)
+                    matches!(answer, Ok(AcquireOutcome::Granted(granted)) if granted.fence == first.fence)
                 }
             }
         });
         tokio::time::sleep(ttl * 3 / 10).await;
         row.execute("COMMIT").await.unwrap();
         assert!(!asking.await.unwrap(), "it was revived, by a renewal: {by_renewal}");
-        postgres.release(&held, Settle::Answered).await.unwrap();
+        postgres.release(&held, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -103,29 +103,32 @@ async fn a_hold_ends_by_its_own_token_only() {
     let (_server, postgres) = server_and_client().await;
     let (held, other) = (claim("x"), claim("x"));
     grant(&postgres, &held).await;
-    for settle in [Settle::Answered, Settle::Unanswered] {
-        assert_eq!(postgres.release(&other, settle).await.unwrap(), Ended::NotHeld);
+    for release_mode in [ReleaseMode::Plain, ReleaseMode::Reconcile] {
+        assert_eq!(postgres.release(&other, release_mode).await.unwrap(), ReleaseOutcome::NotHeld);
         assert_eq!(renew(&postgres, &other).await, RenewalOutcome::NotHeld(Reason::Gone));
         assert_eq!(renew(&postgres, &held).await, RenewalOutcome::Renewed { valid: None });
     }
-    assert_eq!(postgres.release(&held, Settle::Answered).await.unwrap(), Ended::Released);
-    assert_eq!(postgres.release(&held, Settle::Answered).await.unwrap(), Ended::NotHeld);
+    assert_eq!(
+        postgres.release(&held, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::Released
+    );
+    assert_eq!(postgres.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
 }
 
 /// A claim in progress doesn't see the tombstone of its token.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_under_way_is_settled() {
+async fn claim_in_flight_is_reconciled() {
     let (server, postgres) = server_and_client().await;
     let postgres = Arc::new(postgres);
     let before = claim("x");
     grant(&postgres, &before).await;
-    postgres.release(&before, Settle::Answered).await.unwrap();
+    postgres.release(&before, ReleaseMode::Plain).await.unwrap();
 
     let late = claim("x");
     let mut row = locking(&server, "x").await;
     let settling = tokio::spawn({
         let (postgres, late) = (Arc::clone(&postgres), late.clone());
-        async move { postgres.release(&late, Settle::Unanswered).await.unwrap() }
+        async move { postgres.release(&late, ReleaseMode::Reconcile).await.unwrap() }
     });
     wait_for_blocked(&server, 1).await;
     // The tombstone isn't committed yet.
@@ -135,7 +138,7 @@ async fn a_claim_under_way_is_settled() {
     });
     wait_for_blocked(&server, 2).await;
     row.execute("COMMIT").await.unwrap();
-    assert_eq!(settling.await.unwrap(), Ended::NotHeld);
+    assert_eq!(settling.await.unwrap(), ReleaseOutcome::NotHeld);
     let error = asking.await.unwrap().unwrap_err();
     assert_eq!(error.lost_reason(), Some(Reason::Gone), "{error:?}");
     assert!(postgres.inspect(&name("x")).await.unwrap().holders.is_empty());
@@ -158,12 +161,12 @@ async fn fences_grow_past_what_was_reserved() {
         assert_eq!(shown.fence, Some(last));
         if fences == 7 {
             postgres
-                .break_lock(&name("x"), Seen::Any, BreakHow::Now, "ada", "to see")
+                .break_lock(&name("x"), BreakTarget::Any, BreakMode::Now, "ada", "to see")
                 .await
                 .unwrap();
             assert_eq!(renew(&postgres, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
         } else {
-            postgres.release(&held, Settle::Answered).await.unwrap();
+            postgres.release(&held, ReleaseMode::Plain).await.unwrap();
         }
     }
     // As after a step back of the server's clock.
@@ -184,7 +187,7 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     let postgres = Arc::new(postgres);
     let before = claim("x");
     grant(&postgres, &before).await;
-    postgres.release(&before, Settle::Answered).await.unwrap();
+    postgres.release(&before, ReleaseMode::Plain).await.unwrap();
     let mut row = locking(&server, "x").await;
     let asking = tokio::spawn({
         let postgres = Arc::clone(&postgres);
@@ -214,14 +217,14 @@ async fn serializable_transactions_are_no_obstacle() {
         let mut granted = Vec::new();
         for asked in asked {
             match asked.await.unwrap() {
-                (Ok(Attempt::Granted(_)), claim) => granted.push(claim),
-                (Ok(Attempt::Busy(_)), _) => {}
+                (Ok(AcquireOutcome::Granted(_)), claim) => granted.push(claim),
+                (Ok(AcquireOutcome::Busy(_)), _) => {}
                 // It lost in each attempt, without effect.
                 (Err(error), _) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
             }
         }
         assert_eq!(granted.len(), 1, "in round {round}");
-        clients[0].release(&granted[0], Settle::Answered).await.unwrap();
+        clients[0].release(&granted[0], ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -250,12 +253,13 @@ async fn nothing_in_a_value_is_taken_for_sql() {
             assert_eq!(shown.holders.len(), 1, "{odd:?}");
             let listed = postgres.list(odd, None).await.unwrap();
             assert_eq!(listed.names.len(), 1, "{odd:?}");
-            let broken = postgres.break_lock(&held.name, Seen::Any, BreakHow::RunOut, odd, odd);
+            let broken =
+                postgres.break_lock(&held.name, BreakTarget::Any, BreakMode::RunOut, odd, odd);
             broken.await.unwrap();
             let shown = postgres.inspect(&name(odd)).await.unwrap();
             assert_eq!(shown.holders[0].broken.as_deref(), Some(&*format!("{odd}: {odd}")));
             assert_eq!(renew(&postgres, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
-            postgres.release(&held, Settle::Unanswered).await.unwrap();
+            postgres.release(&held, ReleaseMode::Reconcile).await.unwrap();
         }
     }
     drop(postgres);

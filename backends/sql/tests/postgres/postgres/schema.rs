@@ -1,6 +1,6 @@
 //! Tables that the backend or an administrator creates.
 
-use lockwright_core::{DistributedLock, ErrorKind, Settle};
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_sql::postgres::Options;
 use lockwright_testbed as testbed;
 
@@ -18,9 +18,9 @@ async fn several_make_them_at_once() {
                     let postgres = connect(&url).await;
                     let held = claim("x");
                     if postgres.try_acquire(&held).await.unwrap()
-                        != lockwright_core::Attempt::Busy(lockwright_core::Busy::default())
+                        != lockwright_core::AcquireOutcome::Busy(lockwright_core::Busy::default())
                     {
-                        postgres.release(&held, Settle::Answered).await.unwrap();
+                        postgres.release(&held, ReleaseMode::Plain).await.unwrap();
                     }
                 })
             })
@@ -52,7 +52,7 @@ async fn one_who_may_not_make_them_is_told_and_can_use_them() {
     let postgres = connect(&url).await;
     let held = claim("x");
     grant(&postgres, &held).await;
-    postgres.release(&held, Settle::Unanswered).await.unwrap();
+    postgres.release(&held, ReleaseMode::Reconcile).await.unwrap();
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn renewals_and_acquires_write_no_index() {
             grant(&postgres, &held).await;
             let renew = lockwright_core::Renew::of(&held);
             postgres.renew(&[renew]).await.unwrap();
-            postgres.release(&held, Settle::Answered).await.unwrap();
+            postgres.release(&held, ReleaseMode::Plain).await.unwrap();
         }
     }
     crate::kit::eventually(|| async {

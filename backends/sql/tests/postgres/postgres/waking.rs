@@ -1,4 +1,6 @@
-use lockwright_core::{BootInstant, BreakHow, DistributedLock, Event, Seen, Settle, Wait};
+use lockwright_core::{
+    BootInstant, BreakMode, BreakTarget, DistributedLock, Event, ReleaseMode, Wait,
+};
 use sqlx::postgres::PgListener;
 
 use crate::kit::{
@@ -27,7 +29,7 @@ async fn a_release_and_a_break_are_told() {
     // Once the client listens, it wakes all waiters.
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     busy(&waiter, &second, WAIT).await;
-    holder.release(&first, Settle::Answered).await.unwrap();
+    holder.release(&first, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     grant(&waiter, &second).await;
 
@@ -35,7 +37,7 @@ async fn a_release_and_a_break_are_told() {
     let mut told = events(&holder);
     busy(&holder, &third, WAIT).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
-    waiter.break_lock(&name("x"), Seen::Any, BreakHow::Now, "ada", "to see").await.unwrap();
+    waiter.break_lock(&name("x"), BreakTarget::Any, BreakMode::Now, "ada", "to see").await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
 }
 
@@ -49,14 +51,14 @@ async fn nothing_is_told_that_nobody_waits_for() {
         let held = claim(&format!("quiet/{i}"));
         grant(&holder, &held).await;
         busy(&waiter, &claim(&format!("quiet/{i}")), Wait::No).await;
-        holder.release(&held, Settle::Answered).await.unwrap();
+        holder.release(&held, ReleaseMode::Plain).await.unwrap();
     }
     assert_eq!(listeners(&server), "0", "nobody waits, so nobody of ours listens");
     let held = claim("loud");
     grant(&holder, &held).await;
     let mut told = events(&waiter);
     busy(&waiter, &claim("loud"), WAIT).await;
-    holder.release(&held, Settle::Answered).await.unwrap();
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("loud")));
     // In the order of commits, so others would have come first.
     let hearing = async {
@@ -100,6 +102,6 @@ async fn a_lost_listener_comes_back() {
     // It wakes all waiters once it listens again.
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     // The row still records a waiter. The holder's first request may fail on a dead connection.
-    eventually(|| async { holder.release(&first, Settle::Unanswered).await.ok() }).await;
+    eventually(|| async { holder.release(&first, ReleaseMode::Reconcile).await.ok() }).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{Attempt, DistributedLock, Settle, Wait};
+use lockwright_core::{AcquireOutcome, DistributedLock, ReleaseMode, Wait};
 
 use crate::support::{LONG, MODES, backend, claim, server};
 
@@ -22,14 +22,14 @@ async fn of_many_on_a_fresh_name_one_is_granted() {
                 asking.spawn(async move {
                     let claim = claim(&format!("x{round}"), LONG);
                     let answer = backend.acquire(&claim, Wait::No).await.unwrap();
-                    matches!(answer, Attempt::Granted(_)).then_some((backend, claim))
+                    matches!(answer, AcquireOutcome::Granted(_)).then_some((backend, claim))
                 });
             }
             let mut granted: Vec<_> = asking.join_all().await.into_iter().flatten().collect();
             assert_eq!(granted.len(), 1, "{mode}, round {round}");
             let (backend, claim) = granted.pop().unwrap();
-            let ended = backend.release(&claim, Settle::Answered).await.unwrap();
-            assert_eq!(ended, lockwright_core::Ended::Released);
+            let ended = backend.release(&claim, ReleaseMode::Plain).await.unwrap();
+            assert_eq!(ended, lockwright_core::ReleaseOutcome::Released);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lockwright_core::{DistributedLock, ErrorKind, HoldState, Reason, Settle, Wait};
+use lockwright_core::{DistributedLock, ErrorKind, HoldState, Reason, ReleaseMode, Wait};
 use lockwright_testbed::{Proxy, proxy::Traffic};
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
@@ -148,7 +148,7 @@ async fn a_session_that_has_ended_is_not_written_down() {
         let backend = backend(&server, mode).await;
         let first = claim("x", LONG);
         granted(&backend, &first).await;
-        backend.release(&first, Settle::Answered).await.unwrap();
+        backend.release(&first, ReleaseMode::Plain).await.unwrap();
         let mut gate = PgConnection::connect(&server.admin_url()).await.unwrap();
         sqlx::raw_sql(lock).execute(&mut gate).await.unwrap();
         let late = claim("x", LONG);
@@ -172,7 +172,7 @@ async fn a_session_that_has_ended_is_not_written_down() {
         assert!(!written.contains(&late.token.to_string()), "{mode}, {lock}: a row was written");
         let next = claim("x", LONG);
         granted(&backend, &next).await;
-        backend.release(&next, Settle::Answered).await.unwrap();
+        backend.release(&next, ReleaseMode::Plain).await.unwrap();
         server.sql("DELETE FROM lockwright_hold").unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! Other programs that take the same lock with the documented SQL.
 
-use lockwright_core::{DistributedLock, Mode, Settle};
+use lockwright_core::{DistributedLock, Mode, ReleaseMode};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
@@ -28,7 +28,7 @@ async fn advisory_locks_of_others_exclude_both_ways() {
         let mine = claim(of, LONG);
         granted(&backend, &mine).await;
         assert!(!sql(&mut other, lock.clone()).await, "{of}: the other got it beside us");
-        backend.release(&mine, Settle::Answered).await.unwrap();
+        backend.release(&mine, ReleaseMode::Plain).await.unwrap();
 
         assert!(sql(&mut other, lock).await, "{of}: the other didn't get what is free");
         assert!(is_busy(&backend, &claim(of, LONG)).await, "{of}: we got it beside the other");
@@ -38,7 +38,7 @@ async fn advisory_locks_of_others_exclude_both_ways() {
         assert!(sql(&mut other, unlock).await);
         let mine = claim(of, LONG);
         granted(&backend, &mine).await;
-        backend.release(&mine, Settle::Answered).await.unwrap();
+        backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -52,7 +52,7 @@ async fn locked_rows_of_others_exclude_both_ways() {
     let mine = claim("orders/42", LONG);
     granted(&backend, &mine).await;
     assert!(!sql(&mut other, lock.to_owned()).await, "the other got it beside us");
-    backend.release(&mine, Settle::Answered).await.unwrap();
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
 
     sqlx::raw_sql("BEGIN").execute(&mut other).await.unwrap();
     assert!(sql(&mut other, lock.to_owned()).await, "the other didn't get what is free");
@@ -60,7 +60,7 @@ async fn locked_rows_of_others_exclude_both_ways() {
     sqlx::raw_sql("COMMIT").execute(&mut other).await.unwrap();
     let mine = claim("orders/42", LONG);
     granted(&backend, &mine).await;
-    backend.release(&mine, Settle::Answered).await.unwrap();
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,12 +77,12 @@ async fn shared_locks_of_others_stand_beside_ours() {
     assert_eq!(shown.len(), 2, "{shown:?}");
     assert!(shown.iter().all(|holder| holder.mode == Mode::Shared), "{shown:?}");
     assert!(shown.iter().any(|holder| holder.token.is_none()), "{shown:?}");
-    backend.release(&mine, Settle::Answered).await.unwrap();
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     assert!(is_busy(&backend, &writer).await, "we write beside the other");
     let mine = reader("orders/42", LONG);
     granted(&backend, &mine).await;
     assert!(sql(&mut other, format!("SELECT pg_advisory_unlock_shared({key})")).await);
-    backend.release(&mine, Settle::Answered).await.unwrap();
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     granted(&backend, &writer).await;
     assert!(!sql(&mut other, format!("SELECT pg_try_advisory_lock_shared({key})")).await);
 }
@@ -103,12 +103,12 @@ async fn rows_that_others_share_stand_beside_ours() {
     assert!(!sql(&mut other, lock("UPDATE")).await);
     sqlx::raw_sql("BEGIN").execute(&mut other).await.unwrap();
     assert!(sql(&mut other, lock("SHARE")).await);
-    backend.release(&mine, Settle::Answered).await.unwrap();
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     assert!(is_busy(&backend, &writer).await, "we write beside the other");
     let mine = reader("orders/42", LONG);
     granted(&backend, &mine).await;
     sqlx::raw_sql("COMMIT").execute(&mut other).await.unwrap();
-    backend.release(&mine, Settle::Answered).await.unwrap();
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     granted(&backend, &writer).await;
     assert!(!sql(&mut other, lock("SHARE")).await);
 }

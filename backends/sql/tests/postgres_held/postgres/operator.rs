@@ -1,8 +1,8 @@
 //! Inspection, breaks and sweeps by operators.
 
 use lockwright_core::{
-    BreakHow, Broken, DistributedLock, Ended, ErrorKind, HoldState, Reason, Renew, Renewal, Seen,
-    Settle,
+    BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, HoldState, Reason, ReleaseMode,
+    ReleaseOutcome, Renew, Renewal,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use sqlx::Connection;
@@ -19,9 +19,9 @@ async fn a_break_ends_the_session_at_once_and_says_so() {
     for mode in MODES {
         let (locks, operator) = (client(&server, mode, LONG).await, backend(&server, mode).await);
         let guard = locks.mutex("x").acquire().await.unwrap();
-        let seen = Seen::Token(guard.token());
+        let seen = BreakTarget::Token(guard.token());
         let broken =
-            operator.break_lock(&name("x"), seen, BreakHow::Now, "ada", "stuck").await.unwrap();
+            operator.break_lock(&name("x"), seen, BreakMode::Now, "ada", "stuck").await.unwrap();
         assert!(matches!(broken, Broken::Freed(left) if left > LONG - ms(5_000)), "{broken:?}");
         assert_eq!(holding(&server), 0, "it isn't free on the server");
         assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Broken));
@@ -40,7 +40,7 @@ async fn a_broken_hold_runs_out_at_every_level_of_isolation() {
         let held = claim("x", LONG);
         granted(&backend, &held).await;
         backend
-            .break_lock(&held.name, Seen::Token(held.token), BreakHow::RunOut, "us", "test")
+            .break_lock(&held.name, BreakTarget::Token(held.token), BreakMode::RunOut, "us", "test")
             .await
             .unwrap();
         let renewed = backend.renew(&[Renew::of(&held)]).await.unwrap();
@@ -65,13 +65,13 @@ async fn who_may_not_end_a_session_is_told_what_it_takes() {
         let url = format!("postgres://auditor:secret@127.0.0.1:{}/lockwright", server.port());
         let other =
             lockwright_sql::Postgres::connect(&crate::support::in_mode(&url, mode)).await.unwrap();
-        let seen = Seen::Token(held.token);
+        let seen = BreakTarget::Token(held.token);
         let error =
-            other.break_lock(&name("x"), seen, BreakHow::Now, "ada", "stuck").await.unwrap_err();
+            other.break_lock(&name("x"), seen, BreakMode::Now, "ada", "stuck").await.unwrap_err();
         assert_eq!(error.kind(), lockwright_core::ErrorKind::Denied, "{error:?}");
         assert!(error.to_string().contains("another user"), "{error}");
         assert_eq!(holding(&server), 1);
-        one.release(&held, Settle::Answered).await.unwrap();
+        one.release(&held, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -81,7 +81,7 @@ async fn a_foreign_lock_is_only_broken_when_any_is_meant() {
     let backend = backend(&server, "session").await;
     let mine = claim("x", LONG);
     granted(&backend, &mine).await;
-    backend.release(&mine, Settle::Answered).await.unwrap();
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     let mut other = PgConnection::connect(&server.url()).await.unwrap();
     sqlx::raw_sql(
         "SELECT pg_advisory_lock(('x' || substr(encode(sha256('x'), 'hex'), 1, 16))::bit(64)::bigint)",
@@ -89,13 +89,15 @@ async fn a_foreign_lock_is_only_broken_when_any_is_meant() {
     .execute(&mut other)
     .await
     .unwrap();
-    let how = BreakHow::Now;
-    let seen = Seen::Token(mine.token);
+    let how = BreakMode::Now;
+    let seen = BreakTarget::Token(mine.token);
     let broken = backend.break_lock(&name("x"), seen, how, "ada", "stuck").await.unwrap();
     assert_eq!(broken, Broken::NotHeld);
-    let soft = backend.break_lock(&name("x"), Seen::Any, BreakHow::RunOut, "ada", "stuck").await;
+    let soft =
+        backend.break_lock(&name("x"), BreakTarget::Any, BreakMode::RunOut, "ada", "stuck").await;
     assert!(soft.unwrap_err().to_string().contains("end its session"));
-    let broken = backend.break_lock(&name("x"), Seen::Any, how, "ada", "stuck").await.unwrap();
+    let broken =
+        backend.break_lock(&name("x"), BreakTarget::Any, how, "ada", "stuck").await.unwrap();
     assert!(matches!(broken, Broken::Freed(_)), "{broken:?}");
     assert!(other.ping().await.is_err(), "its session is still there");
     granted(&backend, &claim("x", LONG)).await;
@@ -108,15 +110,15 @@ async fn a_release_through_another_connection_ends_the_session() {
         let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
         let held = claim("x", LONG);
         granted(&one, &held).await;
-        two.release(&held, Settle::Answered).await.unwrap();
+        two.release(&held, ReleaseMode::Plain).await.unwrap();
         assert_eq!(holding(&server), 0);
         assert_eq!(sessions_of(&server, held.token), 0);
         let next = claim("x", LONG);
         granted(&two, &next).await;
         // A late release doesn't affect the next hold.
-        one.release(&held, Settle::Answered).await.unwrap();
+        one.release(&held, ReleaseMode::Plain).await.unwrap();
         assert_eq!(holding(&server), 1);
-        two.release(&next, Settle::Answered).await.unwrap();
+        two.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -134,9 +136,9 @@ async fn what_has_not_ended_is_not_said_to_be_free() {
         ));
         let stuck = Pid::from_raw(stuck.unwrap().trim().parse().unwrap()).unwrap();
         kill_process(stuck, Signal::STOP).unwrap();
-        let released = two.release(&held, Settle::Answered).await;
+        let released = two.release(&held, ReleaseMode::Plain).await;
         let broken = two
-            .break_lock(&held.name, Seen::Token(held.token), BreakHow::Now, "ada", "stuck")
+            .break_lock(&held.name, BreakTarget::Token(held.token), BreakMode::Now, "ada", "stuck")
             .await;
         let holding = holding(&server);
         kill_process(stuck, Signal::CONT).unwrap();
@@ -144,7 +146,7 @@ async fn what_has_not_ended_is_not_said_to_be_free() {
         assert_eq!(broken.unwrap_err().kind(), ErrorKind::Indeterminate);
         assert_eq!(holding, 1, "it was free");
         within(ms(5_000), "its end", async || sessions_of(&server, held.token) == 0).await;
-        assert_eq!(two.release(&held, Settle::Answered).await.unwrap(), Ended::NotHeld);
+        assert_eq!(two.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
     }
 }
 
@@ -159,7 +161,8 @@ async fn a_foreign_session_that_has_not_ended_is_not_said_to_be_free() {
         sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut other).await.unwrap();
     let stuck = Pid::from_raw(stuck).unwrap();
     kill_process(stuck, Signal::STOP).unwrap();
-    let broken = backend.break_lock(&name("x"), Seen::Any, BreakHow::Now, "ada", "stuck").await;
+    let broken =
+        backend.break_lock(&name("x"), BreakTarget::Any, BreakMode::Now, "ada", "stuck").await;
     kill_process(stuck, Signal::CONT).unwrap();
     assert_eq!(broken.unwrap_err().kind(), ErrorKind::Indeterminate);
     within(ms(5_000), "its end", async || holding(&server) == 0).await;
@@ -173,7 +176,7 @@ async fn a_sweep_leaves_the_held_and_keeps_the_fences() {
         let (held, over) = (claim("held", LONG), claim("over", LONG));
         granted(&backend, &held).await;
         let before = granted(&backend, &over).await.fence;
-        backend.release(&over, Settle::Answered).await.unwrap();
+        backend.release(&over, ReleaseMode::Plain).await.unwrap();
         let rows = || {
             count(&server, &format!("SELECT count(*) FROM lockwright_hold WHERE kind = '{mode}'"))
         };
@@ -196,7 +199,7 @@ async fn a_sweep_leaves_the_held_and_keeps_the_fences() {
         assert!(fence.get() > floor as u64 + 1_000_000_000_000_000);
         server.sql("UPDATE lockwright_meta SET floor = 0").unwrap();
         for claim in [&held, &again] {
-            backend.release(claim, Settle::Answered).await.unwrap();
+            backend.release(claim, ReleaseMode::Plain).await.unwrap();
         }
     }
 }

@@ -1,4 +1,4 @@
-use lockwright_core::{DistributedLock, ErrorKind, Settle};
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_sql::Postgres;
 use lockwright_testbed::{self as testbed, Account, Process, Program, port};
 use tempfile::TempDir;
@@ -67,11 +67,11 @@ async fn one_that_leaves_sessions_whole_is_as_good_as_none() {
         granted(&through, &mine).await;
         assert!(!matches!(
             direct.try_acquire(&claim("x", LONG)).await.unwrap(),
-            lockwright_core::Attempt::Granted(_)
+            lockwright_core::AcquireOutcome::Granted(_)
         ));
-        through.release(&mine, Settle::Answered).await.unwrap();
+        through.release(&mine, ReleaseMode::Plain).await.unwrap();
         let next = claim("x", LONG);
         granted(&direct, &next).await;
-        direct.release(&next, Settle::Answered).await.unwrap();
+        direct.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Clock, DistributedLock, Settle, Wait};
+use lockwright_core::{Clock, DistributedLock, ReleaseMode, Wait};
 use lockwright_sql::Postgres;
 use rustix::process::Signal;
 
@@ -55,7 +55,7 @@ async fn a_stopped_holder_loses_it_within_its_ttl() {
         let mut holder = Part::start("holder", &server, mode, ttl);
         if waited {
             within(ms(5_000), "the holder to wait", async || queued(&server) == 1).await;
-            backend.release(&before, Settle::Answered).await.unwrap();
+            backend.release(&before, ReleaseMode::Plain).await.unwrap();
         }
         let fence: u64 = holder.hear().parse().unwrap();
         tokio::time::sleep(ttl * 2).await;
@@ -76,7 +76,7 @@ async fn a_stopped_holder_loses_it_within_its_ttl() {
         holder.signal(Signal::CONT);
         let said = holder.hear();
         assert!(said.starts_with("Lost"), "the holder says {said}");
-        backend.release(&next, Settle::Answered).await.unwrap();
+        backend.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -92,7 +92,7 @@ async fn a_killed_holder_frees_at_once() {
         let next = claim("x", LONG);
         within(ms(1_000), "the killed holder's end", async || !is_busy(&backend, &next).await)
             .await;
-        backend.release(&next, Settle::Answered).await.unwrap();
+        backend.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -105,7 +105,7 @@ async fn a_crashed_holder_shares_its_fence_with_nobody() {
         // Ahead of the clock, which would hide a fence that was rolled back.
         let first = claim("x", LONG);
         granted(&backend, &first).await;
-        backend.release(&first, Settle::Answered).await.unwrap();
+        backend.release(&first, ReleaseMode::Plain).await.unwrap();
         server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
         let mut fences = Vec::new();
         for _ in 0..3 {
@@ -121,9 +121,11 @@ async fn a_crashed_holder_shares_its_fence_with_nobody() {
                 holder.kill();
             };
             let (answer, ()) = tokio::join!(waiting, killing);
-            let lockwright_core::Attempt::Granted(granted) = answer else { panic!("not granted") };
+            let lockwright_core::AcquireOutcome::Granted(granted) = answer else {
+                panic!("not granted")
+            };
             fences.push(granted.fence.get());
-            backend.release(&next, Settle::Answered).await.unwrap();
+            backend.release(&next, ReleaseMode::Plain).await.unwrap();
         }
         assert!(fences.is_sorted_by(|a, b| a < b), "{mode}: {fences:?}");
     }
@@ -142,7 +144,7 @@ async fn a_killed_waiter_leaves_the_queue() {
         waiter.kill();
         // Its slice would last for five seconds.
         within(ms(3_000), "the dead waiter to leave", async || queued(&server) == 0).await;
-        backend.release(&holder, Settle::Answered).await.unwrap();
+        backend.release(&holder, ReleaseMode::Plain).await.unwrap();
         assert_eq!(holding(&server), 0);
     }
 }
@@ -163,7 +165,7 @@ async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time() {
         let limit = ttl.min(ms(5_000)) * 2 + ms(3_000);
         within(limit, "readers to be let in", async || can_read(&backend).await).await;
         assert!(stopped.elapsed() >= ms(500), "its end had come before it was stopped");
-        backend.release(&first, Settle::Answered).await.unwrap();
+        backend.release(&first, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -184,15 +186,17 @@ async fn a_stopped_writer_that_waits_holds_up_no_other() {
         let waiting = backend.acquire(&next, Wait::Until(Clock::boot().now() + LONG));
         let releasing = async {
             within(ms(5_000), "the next one to block", async || queued(&server) == 1).await;
-            backend.release(&first, Settle::Answered).await.unwrap();
+            backend.release(&first, ReleaseMode::Plain).await.unwrap();
             Instant::now()
         };
         let (answer, released) =
             tokio::join!(async { (waiting.await.unwrap(), Instant::now()) }, releasing);
-        let (lockwright_core::Attempt::Granted(_), at) = answer else { panic!("{answer:?}") };
+        let (lockwright_core::AcquireOutcome::Granted(_), at) = answer else {
+            panic!("{answer:?}")
+        };
         let took = at.duration_since(released);
         assert!(took < ms(2_000), "{mode}: it had to wait for {took:?}");
-        backend.release(&next, Settle::Answered).await.unwrap();
+        backend.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -214,10 +218,10 @@ async fn a_killed_reader_ends_alone() {
         within(ms(2_000), "the killed reader's end", async || holders().await == 1).await;
         assert!(is_busy(&backend, &claim("x", LONG)).await, "a writer was let in beside a reader");
         assert_eq!(granted(&backend, &mine).await.fence.get(), fence, "the other's hold");
-        backend.release(&mine, Settle::Answered).await.unwrap();
+        backend.release(&mine, ReleaseMode::Plain).await.unwrap();
         let writer = claim("x", LONG);
         assert!(granted(&backend, &writer).await.fence.get() > fence);
-        backend.release(&writer, Settle::Answered).await.unwrap();
+        backend.release(&writer, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -225,7 +229,7 @@ async fn can_read(backend: &Postgres) -> bool {
     let next = reader("x", LONG);
     let can = !is_busy(backend, &next).await;
     if can {
-        backend.release(&next, Settle::Answered).await.unwrap();
+        backend.release(&next, ReleaseMode::Plain).await.unwrap();
     }
     can
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwright_core::{Attempt, Clock, DistributedLock, Settle};
+use lockwright_core::{AcquireOutcome, Clock, DistributedLock, ReleaseMode};
 use lockwright_testbed::{Proxy, proxy::Traffic};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -32,12 +32,12 @@ async fn a_dropped_wait_leaves_no_ghost() {
                 }
                 assert_eq!(sessions_of(&server, waiter.token), 1);
                 if release_first {
-                    one.release(&holder, Settle::Answered).await.unwrap();
+                    one.release(&holder, ReleaseMode::Plain).await.unwrap();
                 }
             }
             if release_first {
                 // If it was granted before the drop, the client releases it.
-                two.release(&waiter, Settle::Unanswered).await.unwrap();
+                two.release(&waiter, ReleaseMode::Reconcile).await.unwrap();
             }
             within(ms(2_000), "the waiter's session to go", async || {
                 sessions_of(&server, waiter.token) == 0 && queued(&server) == 0
@@ -46,7 +46,7 @@ async fn a_dropped_wait_leaves_no_ghost() {
             if !release_first {
                 assert_eq!(holding(&server), 1, "somebody else holds something");
                 assert!(is_busy(&two, &claim("x", LONG)).await);
-                one.release(&holder, Settle::Answered).await.unwrap();
+                one.release(&holder, ReleaseMode::Plain).await.unwrap();
             }
             // For a whole slice.
             let begun = Instant::now();
@@ -54,12 +54,12 @@ async fn a_dropped_wait_leaves_no_ghost() {
                 assert_eq!(holding(&server), 0, "a ghost owns it");
             }
             assert_eq!(
-                two.release(&waiter, Settle::Unanswered).await.unwrap(),
-                lockwright_core::Ended::NotHeld
+                two.release(&waiter, ReleaseMode::Reconcile).await.unwrap(),
+                lockwright_core::ReleaseOutcome::NotHeld
             );
             let next = claim("x", LONG);
             granted(&two, &next).await;
-            two.release(&next, Settle::Answered).await.unwrap();
+            two.release(&next, ReleaseMode::Plain).await.unwrap();
         }
     }
 }
@@ -86,12 +86,12 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost() {
                 tokio::time::sleep(std::time::Duration::from_micros(round % 12 * 100)).await;
                 waiting.abort();
             };
-            let (released, ()) = tokio::join!(one.release(&holder, Settle::Answered), dropping);
+            let (released, ()) = tokio::join!(one.release(&holder, ReleaseMode::Plain), dropping);
             released.unwrap();
-            two.release(&waiter, Settle::Unanswered).await.unwrap();
+            two.release(&waiter, ReleaseMode::Reconcile).await.unwrap();
             let next = claim("x", LONG);
             within(ms(1_000), "the name to be free", async || !is_busy(&one, &next).await).await;
-            one.release(&next, Settle::Answered).await.unwrap();
+            one.release(&next, ReleaseMode::Plain).await.unwrap();
         }
     }
 }
@@ -113,16 +113,16 @@ async fn a_wait_in_vain_that_was_granted_in_the_last_moment_keeps_nothing() {
         let blocked = server.sql("SELECT pid FROM pg_locks WHERE NOT granted").unwrap();
         let blocked = Pid::from_raw(blocked.trim().parse().unwrap()).unwrap();
         kill_process(blocked, Signal::STOP).unwrap();
-        let released = one.release(&holder, Settle::Answered).await;
+        let released = one.release(&holder, ReleaseMode::Plain).await;
         tokio::time::sleep(ms(2_000)).await;
         kill_process(blocked, Signal::CONT).unwrap();
         released.unwrap();
         match waiting.await.unwrap() {
-            Ok(Attempt::Granted(_)) => {
-                two.release(&waiter, Settle::Answered).await.unwrap();
+            Ok(AcquireOutcome::Granted(_)) => {
+                two.release(&waiter, ReleaseMode::Plain).await.unwrap();
             }
             _ => {
-                two.release(&waiter, Settle::Unanswered).await.unwrap();
+                two.release(&waiter, ReleaseMode::Reconcile).await.unwrap();
             }
         }
         // Its session is reusable, but for another name.
@@ -130,7 +130,7 @@ async fn a_wait_in_vain_that_was_granted_in_the_last_moment_keeps_nothing() {
         granted(&*two, &other).await;
         within(ms(2_000), "the name to be free", async || !is_busy(&one, &claim("x", LONG)).await)
             .await;
-        two.release(&other, Settle::Answered).await.unwrap();
+        two.release(&other, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -154,7 +154,7 @@ async fn a_reader_granted_in_the_last_moment_has_it_for_its_ttl() {
         let blocked = Pid::from_raw(blocked.trim().parse().unwrap()).unwrap();
         kill_process(blocked, Signal::STOP).unwrap();
         proxy.set(Traffic::SwallowAll);
-        let released = one.release(&holder, Settle::Answered).await;
+        let released = one.release(&holder, ReleaseMode::Plain).await;
         tokio::time::sleep(waiter.ttl + ms(500)).await;
         kill_process(blocked, Signal::CONT).unwrap();
         released.unwrap();
@@ -162,7 +162,7 @@ async fn a_reader_granted_in_the_last_moment_has_it_for_its_ttl() {
         within(waiter.ttl + ms(4_000), "the name to be free", async || !is_busy(&one, &next).await)
             .await;
         waiting.abort();
-        one.release(&next, Settle::Answered).await.unwrap();
+        one.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -182,7 +182,7 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
             let (one, two) = (backend(&server, mode).await, backend(&server, mode).await);
             granted(&one, &held).await;
             assert!(is_busy(&two, &claim("x", ttl)).await);
-            one.release(&held, Settle::Answered).await.unwrap();
+            one.release(&held, ReleaseMode::Plain).await.unwrap();
             let before = idle();
             assert_eq!(before.split(' ').count(), 2, "{before:?} are kept");
             tokio::time::sleep(ttl * 2).await;
@@ -235,11 +235,11 @@ async fn a_wait_states_when_it_was_over() {
             within(ms(5_000), "the waiter to block", async || queued(&server) == 1).await;
             tokio::time::sleep(ms(300)).await;
             let before = Clock::boot().now();
-            one.release(&holder, Settle::Answered).await.unwrap();
+            one.release(&holder, ReleaseMode::Plain).await.unwrap();
             before
         };
         let ((answer, answered), released) = tokio::join!(waiting, releasing);
-        let Attempt::Granted(granted) = answer else { panic!("{answer:?}") };
+        let AcquireOutcome::Granted(granted) = answer else { panic!("{answer:?}") };
         let start = granted.start.unwrap();
         assert!(
             start > released,
@@ -247,7 +247,7 @@ async fn a_wait_states_when_it_was_over() {
             released.saturating_since(start)
         );
         assert!(start < answered, "{mode}: it states the answer's own time");
-        two.release(&waiter, Settle::Answered).await.unwrap();
+        two.release(&waiter, ReleaseMode::Plain).await.unwrap();
     }
 }
 
@@ -264,9 +264,9 @@ async fn many_waiters_of_a_process_block_one_connection() {
             tokio::spawn(async move {
                 let claim = claim("x", LONG);
                 let answer = two.acquire(&claim, in_time(LONG)).await.unwrap();
-                assert!(matches!(answer, Attempt::Granted(_)), "{answer:?}");
+                assert!(matches!(answer, AcquireOutcome::Granted(_)), "{answer:?}");
                 sender.send(number).unwrap();
-                two.release(&claim, Settle::Answered).await.unwrap();
+                two.release(&claim, ReleaseMode::Plain).await.unwrap();
             });
             if number == 0 {
                 within(ms(5_000), "the first one to block", async || queued(&server) == 1).await;
@@ -277,7 +277,7 @@ async fn many_waiters_of_a_process_block_one_connection() {
         assert_eq!(queued(&server), 1, "more than one blocks in the server");
         let inspection = one.inspect(&holder.name).await.unwrap();
         assert_eq!(inspection.waiters, Some(1));
-        one.release(&holder, Settle::Answered).await.unwrap();
+        one.release(&holder, ReleaseMode::Plain).await.unwrap();
         let mut order = Vec::new();
         while let Some(number) = served.recv().await {
             order.push(number);
@@ -301,7 +301,7 @@ async fn a_limit_of_any_length_is_kept() {
                 let begun = Instant::now();
                 let waiter = claim("x", ms(1_000));
                 let answer = backend.acquire(&waiter, in_time(limit)).await.unwrap();
-                assert!(matches!(answer, Attempt::Busy(_)));
+                assert!(matches!(answer, AcquireOutcome::Busy(_)));
                 soonest = soonest.min(begun.elapsed());
                 assert!(begun.elapsed() + ms(50) >= limit, "{limit:?}: {:?}", begun.elapsed());
                 if soonest <= limit + ms(250) {
@@ -311,6 +311,6 @@ async fn a_limit_of_any_length_is_kept() {
             assert!(soonest <= limit + ms(250), "{limit:?}: {soonest:?}");
         }
         assert_eq!(queued(&server), 0);
-        backend.release(&holder, Settle::Answered).await.unwrap();
+        backend.release(&holder, ReleaseMode::Plain).await.unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 /// Encodes `%` and each character that `must_go`, as its UTF-8 bytes in hex.
 ///
 /// ```
-/// use lockwright_core::kit::percent;
+/// use lockwright_core::backend_util::percent;
 ///
 /// assert_eq!(percent::encode("a/b 5%", |c| c == '/'), "a%2Fb 5%25");
 /// ```
@@ -26,7 +26,7 @@ pub fn encode(text: &str, must_go: impl Fn(char) -> bool) -> String {
 /// Decodes the output of [`encode`]. `None` for a `%` without two hex digits, or bytes that aren't UTF-8.
 ///
 /// ```
-/// use lockwright_core::kit::percent;
+/// use lockwright_core::backend_util::percent;
 ///
 /// assert_eq!(percent::decode("a%2Fb 5%25").as_deref(), Some("a/b 5%"));
 /// assert_eq!(percent::decode("5%"), None);

@@ -15,7 +15,7 @@ use crate::token::Token;
 use super::answer::{answer, say};
 use super::background::Job;
 use super::hold::Hold;
-use super::shared::{Fact, Shared};
+use super::shared::{HoldEvent, Shared};
 
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 
@@ -25,20 +25,20 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::fro
 const AFTER_PANIC: Duration = Duration::from_millis(20);
 
 /// Records the end of the renewal task, also by the end of its runtime.
-struct Going(Weak<Shared>);
+struct EndOfRenewer(Weak<Shared>);
 
-impl Drop for Going {
+impl Drop for EndOfRenewer {
     fn drop(&mut self) {
         if let Some(shared) = self.0.upgrade() {
-            shared.keeper_has_gone();
+            shared.renewer_has_ended();
         }
     }
 }
 
 /// Returns the renewal task. It ends when no handle, request, hold or job keeps the client alive.
-pub(crate) fn keeper(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 'static {
-    let going = Going(Arc::downgrade(shared));
-    let (roused, clock) = (Arc::clone(&shared.keeper), shared.clock.clone());
+pub(crate) fn renewer(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 'static {
+    let going = EndOfRenewer(Arc::downgrade(shared));
+    let (roused, clock) = (Arc::clone(&shared.renewer), shared.clock.clone());
     async move {
         let mut due = Vec::new();
         loop {
@@ -68,7 +68,7 @@ pub(crate) fn keeper(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 
 
 fn round(shared: &Arc<Shared>, due: &mut Vec<Arc<Hold>>) -> Option<BootInstant> {
     start_jobs(shared);
-    take_facts(shared);
+    take_hold_events(shared);
     let now = shared.clock.now();
     shared.table().holds.take_due(now, due);
     attend(shared, now, due);
@@ -97,15 +97,16 @@ fn start_jobs(shared: &Arc<Shared>) {
 
 /// Processes the backend's events together: the end of a session loses many holds. After the renewal task's end,
 /// the reporting thread calls this.
-pub(crate) fn take_facts(shared: &Shared) {
-    let told = std::mem::take(&mut *shared.facts.lock().unwrap_or_else(PoisonError::into_inner));
+pub(crate) fn take_hold_events(shared: &Shared) {
+    let told =
+        std::mem::take(&mut *shared.hold_events.lock().unwrap_or_else(PoisonError::into_inner));
     if told.is_empty() {
         return;
     }
-    let mut facts: HashMap<Token, Fact> = HashMap::new();
+    let mut facts: HashMap<Token, HoldEvent> = HashMap::new();
     for (token, fact) in told {
         // A loss overrides later facts.
-        if !matches!(facts.get(&token), Some(Fact::Lost(_))) {
+        if !matches!(facts.get(&token), Some(HoldEvent::Lost(_))) {
             facts.insert(token, fact);
         }
     }
@@ -114,11 +115,11 @@ pub(crate) fn take_facts(shared: &Shared) {
     for hold in &holds {
         // An application's waker may panic, which must not delay the other facts.
         let report = || match facts[&hold.claim.token] {
-            Fact::AtRisk => {
+            HoldEvent::AtRisk => {
                 hold.renew_again_at(now);
                 hold.put_at_risk();
             }
-            Fact::Lost(reason) => {
+            HoldEvent::Lost(reason) => {
                 hold.lose(reason);
             }
         };
@@ -174,7 +175,7 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
         })
         .collect();
     if shared.table().holds.reschedule(batch.iter().zip(look_again)) {
-        shared.keeper.notify_one();
+        shared.renewer.notify_one();
     }
 }
 

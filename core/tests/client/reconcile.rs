@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwright_core::{Clock, Error, ErrorKind, Guard, Request, Settle, Step};
+use lockwright_core::{Clock, Error, ErrorKind, Guard, ReleaseMode, Request, Step};
 
 use crate::support::{Act, TTL, millis, secs, settle_down, troubled};
 
@@ -15,7 +15,7 @@ async fn a_try_with_a_lost_answer_says_so_and_leaves_nothing() {
     assert_eq!(error.name().unwrap().as_str(), "x");
     settle_down().await;
     let release = stage.calls("release")[0];
-    assert_eq!(release.settle, Some(Settle::Unanswered));
+    assert_eq!(release.release_mode, Some(ReleaseMode::Reconcile));
     other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
     assert!(memory.is_empty());
     assert_eq!(locks.metrics().settled, 1);
@@ -41,18 +41,18 @@ async fn an_acquire_goes_on_with_the_same_token_through_lost_answers() {
     assert!(calls.iter().all(|call| call.token == guard.token()));
     guard.release().await.unwrap();
     // A lost acquire may still arrive, so its release writes a tombstone.
-    assert_eq!(stage.calls("release")[0].settle, Some(Settle::Unanswered));
+    assert_eq!(stage.calls("release")[0].release_mode, Some(ReleaseMode::Reconcile));
 }
 
 #[tokio::test(start_paused = true)]
 async fn answered_holds_are_released_without_a_tombstone() {
     let (locks, stage, _, _, _) = troubled();
     locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
-    assert_eq!(stage.calls("release")[0].settle, Some(Settle::Answered));
+    assert_eq!(stage.calls("release")[0].release_mode, Some(ReleaseMode::Plain));
 }
 
 #[tokio::test(start_paused = true)]
-async fn settling_continues_until_it_is_answered() {
+async fn reconciliation_continues_until_it_is_answered() {
     let (locks, stage, other, memory, clock) = troubled();
     stage.on_acquire([Act::AnswerLost]);
     stage.on_release(vec![Act::Refuse(ErrorKind::Unavailable); 8]);
@@ -78,7 +78,7 @@ async fn without_tombstones_it_is_released_until_it_can_no_longer_be_held() {
     locks.mutex("x").wait_for(TTL * 4).acquire().await.unwrap().release().await.unwrap();
     let releases = stage.calls("release");
     let last = releases.iter().rev().nth(1).unwrap();
-    assert!(last.at > start + TTL, "not held, once, did not settle it");
+    assert!(last.at > start + TTL, "not held, once, did not release_mode it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,7 +148,7 @@ async fn a_server_that_is_away_is_waited_for_as_long_as_said() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_was_ended_meanwhile_is_given_up_and_inherited_by_nobody() {
-    use lockwright_core::{BreakHow, Seen};
+    use lockwright_core::{BreakMode, BreakTarget};
 
     let (locks, stage, other, memory, clock) = troubled();
     // It is granted, its answer is lost, and an operator breaks it before the retry.
@@ -157,7 +157,7 @@ async fn a_claim_that_was_ended_meanwhile_is_given_up_and_inherited_by_nobody() 
     let mut second = Box::pin(locks.mutex("x").acquire());
     assert!(crate::queue::futures_poll(&mut first).is_none());
     assert!(crate::queue::futures_poll(&mut second).is_none());
-    other.break_lock("x", Seen::Any, BreakHow::Now, "it hangs").await.unwrap();
+    other.break_lock("x", BreakTarget::Any, BreakMode::Now, "it hangs").await.unwrap();
     let start = clock.now();
     let guard = first.await.unwrap();
     assert_ne!(guard.token(), stage.calls("acquire")[0].token);
@@ -251,7 +251,7 @@ async fn try_behind_an_unanswered_request_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_does_not_wait_for_the_settling_of_an_old_claim() {
+async fn request_does_not_wait_for_the_reconciliation_of_an_old_claim() {
     let (locks, stage, _, memory, clock) = troubled();
     stage.is_silent(true);
     locks.mutex("x").wait_for(secs(1)).acquire().await.unwrap_err();

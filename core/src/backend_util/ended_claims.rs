@@ -18,7 +18,7 @@ const MANY: usize = 1_000;
 /// Tombstones, with the reason, for a backend that alone may receive a repeat of an ended claim. Each is kept for
 /// an hour, or its TTL if that is longer.
 #[derive(Debug)]
-pub struct Over {
+pub struct EndedClaims {
     clock: Clock,
     state: Mutex<State>,
 }
@@ -30,7 +30,7 @@ struct State {
     tidy_at: usize,
 }
 
-impl Over {
+impl EndedClaims {
     /// Creates an empty set.
     pub fn new(clock: Clock) -> Self {
         Self { clock, state: Mutex::new(State { claims: HashMap::new(), tidy_at: MANY }) }
@@ -60,7 +60,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::claim::Upkeep;
+    use crate::claim::RenewalMode;
     use crate::identity::Identity;
     use crate::mode::Mode;
 
@@ -72,13 +72,13 @@ mod tests {
             identity: Arc::new(Identity::of_this_process(None)),
             ttl: Duration::from_secs(1),
             fences: 1,
-            upkeep: Upkeep::Renewed,
+            renewal_mode: RenewalMode::Auto,
         }
     }
 
     #[test]
     fn what_is_over_is_remembered_by_name_and_token_with_its_first_reason() {
-        let over = Over::new(Clock::boot());
+        let over = EndedClaims::new(Clock::boot());
         let (one, mut other) = (claim("a"), claim("b"));
         over.set(&one, Reason::Broken);
         over.set(&one, Reason::Gone);
@@ -90,7 +90,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn old_ones_are_forgotten_when_there_are_many() {
         let clock = Clock::tokio();
-        let over = Over::new(clock.clone());
+        let over = EndedClaims::new(clock.clone());
         let first = claim("first");
         over.set(&first, Reason::Gone);
         tokio::time::sleep(REMEMBERED + Duration::from_secs(1)).await;

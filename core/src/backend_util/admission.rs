@@ -12,7 +12,7 @@
 //! # The shared fence of concurrent readers
 //!
 //! A writer's fence is its number. A reader starts with its number, and takes the lowest fence of all concurrent
-//! readers ([`witness`]). These include readers behind it, which may be admitted already. It writes a taken fence
+//! readers ([`fence_source`]). These include readers behind it, which may be admitted already. It writes a taken fence
 //! to its entry. The same atomic step checks that the source reader is still there and unchanged. Until then the
 //! reader isn't admitted.
 //!
@@ -32,12 +32,12 @@ use crate::token::Token;
 /// libraries.
 ///
 /// ```
-/// use lockwright_core::{Mode, Token, kit::line};
+/// use lockwright_core::{Mode, Token, backend_util::admission};
 ///
 /// let mode = Mode::Permits { count: 2, of: 3 };
-/// assert_eq!(line::mark(mode).as_deref(), Some("p2of3"));
-/// assert_eq!(line::marked("p2of3"), Some(mode));
-/// assert_eq!(line::mark(Mode::Exclusive), None);
+/// assert_eq!(queue::mark(mode).as_deref(), Some("p2of3"));
+/// assert_eq!(queue::marked("p2of3"), Some(mode));
+/// assert_eq!(queue::mark(Mode::Exclusive), None);
 /// ```
 pub fn mark(mode: Mode) -> Option<String> {
     match mode {
@@ -67,7 +67,7 @@ pub fn signed(text: &str) -> Option<(Mode, Token)> {
 }
 
 /// Returns whether a claim behind `before` is admitted.
-pub fn lets_in(before: &[Mode], own: Mode) -> bool {
+pub fn admits(before: &[Mode], own: Mode) -> bool {
     match own {
         Mode::Exclusive => before.is_empty(),
         Mode::Shared => before.iter().all(|mode| *mode == Mode::Shared),
@@ -99,7 +99,7 @@ pub fn holders(line: &[Mode]) -> usize {
 }
 
 /// Returns the indices of the predecessors whose release may admit this waiting claim.
-pub fn in_the_way(before: &[Mode], own: Mode) -> std::ops::Range<usize> {
+pub fn blockers(before: &[Mode], own: Mode) -> std::ops::Range<usize> {
     let last = before.len().saturating_sub(1);
     match own {
         Mode::Exclusive => last..before.len(),
@@ -136,7 +136,7 @@ impl Reader {
 
 /// Returns the reader whose fence the reader at `own` takes, if any. `readers` are all readers from the head of the
 /// queue to the first other claim, also behind `own`.
-pub fn witness(readers: &[Reader], own: usize) -> Option<usize> {
+pub fn fence_source(readers: &[Reader], own: usize) -> Option<usize> {
     let lowest = (0..readers.len()).min_by_key(|at| readers[*at].fence())?;
     (readers[lowest].fence() < readers[own].fence()).then_some(lowest)
 }
@@ -185,7 +185,7 @@ mod tests {
         for (line, holding) in lines {
             assert_eq!(holders(line), holding, "{line:?}");
             for at in 0..line.len() {
-                let is_in = lets_in(&line[..at], line[at]);
+                let is_in = admits(&line[..at], line[at]);
                 assert_eq!(is_in, at < holding, "{at} of {line:?}");
             }
         }
@@ -198,12 +198,12 @@ mod tests {
         for line in 0..4usize.pow(5) {
             let line: Vec<Mode> = (0..5).map(|at| modes[line / 4usize.pow(at) % 4]).collect();
             let (own, before) = line.split_last().unwrap();
-            if lets_in(before, *own) {
+            if admits(before, *own) {
                 continue;
             }
-            let way = in_the_way(before, *own);
+            let way = blockers(before, *own);
             assert!(!way.is_empty(), "{line:?}");
-            assert!(!lets_in(&before[way], *own), "{line:?}");
+            assert!(!admits(&before[way], *own), "{line:?}");
         }
     }
 
@@ -246,11 +246,11 @@ mod tests {
 
         fn looks(&mut self, at: usize) {
             let before: Vec<Mode> = self.line[..at].iter().map(|one| one.mode).collect();
-            if !lets_in(&before, self.line[at].mode) {
+            if !admits(&before, self.line[at].mode) {
                 return;
             }
             let readers = self.readers();
-            let from = (self.line[at].mode == R).then(|| witness(&readers, at)).flatten();
+            let from = (self.line[at].mode == R).then(|| fence_source(&readers, at)).flatten();
             self.line[at].seen = Some((self.revision, from.map(|from| readers[from])));
         }
 

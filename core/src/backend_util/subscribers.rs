@@ -16,7 +16,7 @@ use crate::name::LockName;
 ///
 /// [`DistributedLock::attach`]: crate::DistributedLock::attach
 #[derive(Debug)]
-pub struct Audience {
+pub struct Subscribers {
     forgotten_after: Duration,
     attached: Mutex<Arc<Vec<Events>>>,
     waiting: Mutex<Waiting>,
@@ -28,14 +28,14 @@ struct Waiting {
     sweep_at: usize,
 }
 
-impl Default for Audience {
+impl Default for Subscribers {
     /// For waiters that poll at least once a second.
     fn default() -> Self {
         Self::new(Duration::from_secs(1))
     }
 }
 
-impl Audience {
+impl Subscribers {
     /// Creates an empty set. A waiter that hasn't polled for ten times `slow_poll` is removed.
     pub fn new(slow_poll: Duration) -> Self {
         Self {
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn only_those_who_wait_are_woken_and_who_has_gone_is_forgotten() {
-        let audience = Audience::new(Duration::from_secs(1));
+        let audience = Subscribers::new(Duration::from_secs(1));
         let (told, there) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
         let (count, is_there) = (Arc::clone(&told), Arc::clone(&there));
         audience.attach(Events::to(move |_| {
@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn a_waiter_that_is_not_heard_of_is_forgotten() {
-        let audience = Audience::new(Duration::ZERO);
+        let audience = Subscribers::new(Duration::ZERO);
         audience.waits(&name("a"));
         assert!(!audience.anybody());
-        let audience = Audience::new(Duration::from_secs(10));
+        let audience = Subscribers::new(Duration::from_secs(10));
         audience.waits(&name("a"));
         assert!(audience.anybody());
     }

@@ -20,7 +20,7 @@ type Key = (LockName, Token);
 /// While a session lives for other holds, the backend must end claims that are no longer renewed. It removes the
 /// [overdue](Self::mark_overdue) ones from the server. So an end here must never be earlier than the holder's.
 #[derive(Debug)]
-pub struct Roster<P> {
+pub struct ClaimRegistry<P> {
     clock: Clock,
     state: Mutex<State<P>>,
     changed: Notify,
@@ -43,7 +43,7 @@ fn key(claim: &Claim) -> Key {
     (claim.name.clone(), claim.token)
 }
 
-impl<P: Clone> Roster<P> {
+impl<P: Clone> ClaimRegistry<P> {
     /// Creates an empty registry.
     pub fn new(clock: Clock) -> Self {
         let state = State { places: HashMap::new(), earliest: BootInstant::FAR_FUTURE };
@@ -181,7 +181,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::claim::Upkeep;
+    use crate::claim::RenewalMode;
     use crate::identity::Identity;
     use crate::mode::Mode;
 
@@ -195,14 +195,14 @@ mod tests {
             identity: Arc::new(Identity::of_this_process(None)),
             ttl: SECOND,
             fences: 1,
-            upkeep: Upkeep::Renewed,
+            renewal_mode: RenewalMode::Auto,
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_is_renewed_stays_and_who_is_not_is_overdue() {
         let clock = Clock::tokio();
-        let roster = Roster::new(clock.clone());
+        let roster = ClaimRegistry::new(clock.clone());
         let (renewed, forgotten) = (claim("a"), claim("b"));
         roster.enter(&renewed, 1, clock.now() + SECOND);
         roster.enter(&forgotten, 2, clock.now() + SECOND);
@@ -219,7 +219,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_is_marked_keeps_its_place_until_it_is_struck_off() {
         let clock = Clock::tokio();
-        let roster = Roster::new(clock.clone());
+        let roster = ClaimRegistry::new(clock.clone());
         let held = claim("a");
         roster.enter(&held, 1, clock.now() + SECOND);
         assert!(roster.mark_overdue(|place| *place = 2).is_empty());
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_nobody_knew_of_takes_nobodys_place_and_is_not_overdue_twice() {
-        let roster = Roster::new(Clock::boot());
+        let roster = ClaimRegistry::new(Clock::boot());
         let (known, unknown) = (claim("a"), claim("b"));
         roster.enter(&known, 1, BootInstant::FAR_FUTURE);
         assert!(!roster.enter_overdue(&known.name, known.token, 2));
@@ -247,7 +247,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_end_is_never_moved_ahead() {
         let clock = Clock::tokio();
-        let roster = Roster::new(clock.clone());
+        let roster = ClaimRegistry::new(clock.clone());
         let held = claim("a");
         roster.enter(&held, (), clock.now() + SECOND * 3);
         assert!(roster.extend_if(&held, clock.now() + SECOND, |_| true));
@@ -258,7 +258,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn somebody_who_comes_is_waited_for() {
         let clock = Clock::tokio();
-        let roster = Arc::new(Roster::new(clock.clone()));
+        let roster = Arc::new(ClaimRegistry::new(clock.clone()));
         let waiting = tokio::spawn({
             let roster = Arc::clone(&roster);
             async move { roster.until_overdue().await }

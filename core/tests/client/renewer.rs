@@ -129,10 +129,10 @@ async fn one_not_held_is_a_loss() {
         identity: std::sync::Arc::new(other.identity().clone()),
         ttl: TTL,
         fences: 1,
-        upkeep: lockwright_core::Upkeep::Renewed,
+        renewal_mode: lockwright_core::RenewalMode::Auto,
     };
     use lockwright_core::DistributedLock as _;
-    memory.release(&claim, lockwright_core::Settle::Answered).await.unwrap();
+    memory.release(&claim, lockwright_core::ReleaseMode::Plain).await.unwrap();
     let told_at = {
         let state = guard.signal().ended().await;
         assert_eq!(state, HoldState::Lost(Reason::Gone));
@@ -230,7 +230,7 @@ async fn a_loss_has_no_slack() {
     let long = locks.mutex("long").ttl(secs(300)).acquire().await.unwrap();
     let capped = locks.mutex("x").ttl(secs(3_600)).max_hold(secs(1)).acquire().await.unwrap();
     clock.sleep_until(capped.lost_at() + millis(5)).await;
-    assert_eq!(locks.metrics().lost, 1, "the keeper told it, with nobody looking");
+    assert_eq!(locks.metrics().lost, 1, "the renewer told it, with nobody looking");
     clock.sleep_until(capped.deadline() + millis(5)).await;
     other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
     long.release().await.unwrap();

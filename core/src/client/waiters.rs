@@ -1,0 +1,97 @@
+//! Waiting claims and their wake-ups.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::claim::Granted;
+use crate::name::{LockName, NameMap};
+use crate::token::Token;
+
+#[derive(Default)]
+pub(crate) struct Waiters(Mutex<Registered>);
+
+#[derive(Default)]
+struct Registered {
+    by_name: NameMap<Vec<Arc<Waiter>>>,
+    by_token: HashMap<Token, Arc<Waiter>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Waiter {
+    wake: Notify,
+    handed: Mutex<Option<Granted>>,
+}
+
+impl Waiter {
+    /// Waits for a wake-up or a hand-over, including earlier ones.
+    ///
+    /// # Cancel safety
+    /// May be dropped; a received wake-up is lost then.
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    pub(crate) fn take_handed(&self) -> Option<Granted> {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Waiters {
+    fn registered(&self) -> MutexGuard<'_, Registered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a claim for wake-ups and a hand-over, until the result is dropped.
+    pub(crate) fn register<'a>(&'a self, name: &LockName, token: Token) -> WaiterSlot<'a> {
+        let waiter = Arc::new(Waiter::default());
+        let mut registered = self.registered();
+        registered.by_name.entry(name.clone()).or_default().push(Arc::clone(&waiter));
+        registered.by_token.insert(token, Arc::clone(&waiter));
+        WaiterSlot { waiters: self, waiter, name: name.clone(), token }
+    }
+
+    pub(crate) fn wake(&self, name: &LockName) {
+        for waiter in self.registered().by_name.get(name).into_iter().flatten() {
+            waiter.wake.notify_one();
+        }
+    }
+
+    /// Hands a grant to its waiting claim. A claim that no longer waits has a release in progress, which covers the
+    /// grant.
+    pub(crate) fn hand(&self, token: Token, granted: Granted) {
+        if let Some(waiter) = self.registered().by_token.get(&token) {
+            *waiter.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);
+            waiter.wake.notify_one();
+        }
+    }
+}
+
+pub(crate) struct WaiterSlot<'a> {
+    waiters: &'a Waiters,
+    waiter: Arc<Waiter>,
+    name: LockName,
+    token: Token,
+}
+
+impl std::ops::Deref for WaiterSlot<'_> {
+    type Target = Waiter;
+
+    fn deref(&self) -> &Waiter {
+        &self.waiter
+    }
+}
+
+impl Drop for WaiterSlot<'_> {
+    fn drop(&mut self) {
+        let mut registered = self.waiters.registered();
+        registered.by_token.remove(&self.token);
+        if let Some(waiting) = registered.by_name.get_mut(&self.name) {
+            waiting.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
+            if waiting.is_empty() {
+                registered.by_name.remove(&self.name);
+            }
+        }
+    }
+}

@@ -41,6 +41,7 @@ mod packages;
 mod pages;
 mod peers;
 mod process;
+mod prose;
 mod recipes;
 mod recorded;
 mod report;

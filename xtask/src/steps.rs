@@ -10,7 +10,7 @@ use crate::libtest::Reader;
 use crate::process::{self, Finished, cargo, cargo_beside, clear_progress, plain, quietly};
 use crate::report::{Outcome, Report};
 use crate::{
-    binaries, chaos, cost, examples, interop, lanes, pages, servers, table, tested, versions,
+    binaries, chaos, cost, examples, interop, lanes, pages, prose, servers, table, tested, versions,
 };
 
 #[derive(Debug)]
@@ -54,6 +54,7 @@ pub(crate) const ALL: &[Step] = &[
     Step { stops: true, ..Step::of("servers", "what the tests need is installed", needs) },
     Step::of("fmt", "formatting", fmt),
     Step::of("pages", "links, and whether the pages have all that they should", links),
+    Step::of("prose", "the words that docs/src/style.md rules out", prose::step),
     Step::of("tree", "few dependencies where few are promised", tree),
     Step::of("clippy", "lints, warnings as errors", clippy).beside(),
     Step::of("features", "each feature of the facade alone", features).beside(),

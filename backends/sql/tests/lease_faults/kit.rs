@@ -25,7 +25,8 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
 
     /// A lock on the server, until this is dropped.
     type Locking: Send;
-    async fn lock_row(&self, name: &str) -> Self::Locking;
+    /// Locks the row that meets a condition.
+    async fn lock_row(&self, table: &str, condition: &str) -> Self::Locking;
     async fn lock_table(&self) -> Self::Locking;
 
     /// Sets whether commits wait for a replica that doesn't exist.

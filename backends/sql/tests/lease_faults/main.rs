@@ -22,6 +22,16 @@ macro_rules! cases {
         }
 
         #[tokio::test(flavor = "multi_thread")]
+        async fn locked_row_of_a_reader_costs_one_of_twenty() {
+            crate::locked_row::of_a_reader_costs_one_of_twenty::<$server>().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn locked_row_of_a_reader_costs_no_other_reader_of_the_name() {
+            crate::locked_row::of_a_reader_costs_no_other_reader_of_the_name::<$server>().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
         async fn locked_row_holds_up_no_listing_and_no_sweep() {
             crate::locked_row::holds_up_no_listing_and_no_sweep::<$server>().await;
         }

@@ -46,8 +46,8 @@ impl Server for MariaDb {
         MariaDb::sql(self, statements).unwrap()
     }
 
-    async fn lock_row(&self, name: &str) -> MySqlConnection {
-        let row = format!("SELECT name FROM lockwright_lease WHERE name = '{name}' FOR UPDATE");
+    async fn lock_row(&self, table: &str, condition: &str) -> MySqlConnection {
+        let row = format!("SELECT name FROM {table} WHERE {condition} FOR UPDATE");
         locking(self, format!("BEGIN; {row}")).await
     }
 

@@ -53,8 +53,8 @@ impl Server for Postgres {
         Postgres::sql(self, statements).unwrap()
     }
 
-    async fn lock_row(&self, name: &str) -> PgConnection {
-        let row = format!("SELECT name FROM lockwright_lease WHERE name = '{name}' FOR UPDATE");
+    async fn lock_row(&self, table: &str, condition: &str) -> PgConnection {
+        let row = format!("SELECT name FROM {table} WHERE {condition} FOR UPDATE");
         locking(self, row).await
     }
 

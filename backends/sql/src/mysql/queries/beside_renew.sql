@@ -3,7 +3,8 @@
 -- Answers for each: its place, 'renewed' or why not, whether somebody waits
 --
 -- The rows of the names are locked first, and the clock that decides is read after that. A name whose
--- row another session has locked is 'skipped', so that it delays no other renewal.
+-- row another session has locked is 'skipped', so that it delays no other renewal. So is a hold whose own
+-- row is locked.
 -- By the key, because a scan waits for other rows too.
 BEGIN;
 
@@ -14,6 +15,14 @@ STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
     ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
 -- MariaDB has no OF, and MySQL requires it here.
 FOR UPDATE /*!80000 OF lease */ SKIP LOCKED;
+
+SELECT JSON_ARRAYAGG(JSON_ARRAY(beside.name, beside.token, locked.ttl, locked.place))
+INTO @lockwright_locked
+FROM {locked}
+STRAIGHT_JOIN {beside} AS beside FORCE INDEX (PRIMARY)
+    ON beside.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
+    AND beside.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
+FOR UPDATE /*!80000 OF beside */ SKIP LOCKED;
 
 SET @lockwright_now = {now};
 
@@ -37,6 +46,8 @@ UPDATE (
     FROM {locked}
     STRAIGHT_JOIN {beside} AS beside FORCE INDEX (PRIMARY)
         ON beside.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
+        -- Not the name's other holders: an UPDATE locks each row that it reads.
+        AND beside.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
     WHERE beside.mode <> 'exclusive'
     GROUP BY beside.name
 ) AS latest

@@ -3,7 +3,8 @@
 -- Answers for each: its place, 'renewed' or why not, whether somebody waits
 --
 -- The names' rows are locked first, in their order, and the clock that decides is read after that.
--- A name whose row another session has locked is 'skipped', so that it delays no other renewal.
+-- A name whose row another session has locked is 'skipped', so that it delays no other renewal. So is a
+-- hold whose own row is locked.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 WITH locked AS MATERIALIZED (
@@ -16,10 +17,24 @@ WITH locked AS MATERIALIZED (
 SELECT count(*) FROM locked
 HAVING set_config('lockwright.locked', coalesce(json_agg(name), '[]')::text, true) IS NULL;
 
+WITH locked AS MATERIALIZED (
+    SELECT place
+    FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)
+    JOIN {beside} AS beside ON beside.name = hold ->> 0 AND beside.token = hold ->> 1
+    WHERE beside.name IN (
+        SELECT json_array_elements_text(current_setting('lockwright.locked')::json)
+    )
+    -- The lock that the update takes.
+    FOR NO KEY UPDATE OF beside SKIP LOCKED
+)
+-- Passes the locked holds' places in the same way.
+SELECT count(*) FROM locked
+HAVING set_config('lockwright.locked', coalesce(json_agg(place), '[]')::text, true) IS NULL;
+
 WITH asked AS MATERIALIZED (
     SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place,
-           (hold ->> 0) IN (
-               SELECT json_array_elements_text(current_setting('lockwright.locked')::json)
+           place IN (
+               SELECT json_array_elements_text(current_setting('lockwright.locked')::json)::bigint
            ) AS is_locked
     FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)
 ), at AS MATERIALIZED (

@@ -20,6 +20,9 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
     /// Connects a backend of the lease mode with default settings.
     async fn backend(url: &str) -> Arc<dyn DistributedLock>;
 
+    /// Connects a backend whose requests wait longer for their answers.
+    async fn patient_backend(url: &str, answer: Duration) -> Arc<dyn DistributedLock>;
+
     /// Runs statements as the administrator.
     fn sql(&self, statements: &str) -> String;
 

@@ -65,6 +65,11 @@ macro_rules! cases {
         async fn silent_connections_are_replaced_in_time() {
             crate::silence::connections_are_replaced_in_time::<$server>().await;
         }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn dropped_request_replaces_silent_connections() {
+            crate::silence::dropped_request_replaces_connections::<$server>().await;
+        }
     };
 }
 pub(crate) use cases;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwright_core::{DistributedLock, async_trait};
 use lockwright_testbed::Postgres;
@@ -47,6 +48,11 @@ impl Server for Postgres {
 
     async fn backend(url: &str) -> Arc<dyn DistributedLock> {
         Arc::new(lockwright_sql::Postgres::connect(url).await.unwrap())
+    }
+
+    async fn patient_backend(url: &str, answer: Duration) -> Arc<dyn DistributedLock> {
+        let options = lockwright_sql::postgres::Options::from_url(url).unwrap();
+        Arc::new(options.response_timeout(answer).connect().await.unwrap())
     }
 
     fn sql(&self, statements: &str) -> String {

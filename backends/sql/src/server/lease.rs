@@ -108,8 +108,9 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Self {
         let dialect = pool.dialect();
         let statements = Statements::new(dialect.texts(), |text| dialect.expand(text));
+        // Only for the names' rows: a wait for a reader's own row would lock out the name's other readers.
         let waiting = [dialect.texts().renew, dialect.texts().beside_renew]
-            .map(|text| Sql::new(&dialect.expand(text).replace(" SKIP LOCKED", "")));
+            .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         Self {
             pool,
             statements,

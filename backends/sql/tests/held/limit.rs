@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockwright_core::{ErrorKind, Locks};
+use lockwright_core::{Error, ErrorKind, Locks};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::server::{Count, Server, ms, on_each, within};
@@ -16,6 +16,7 @@ on_each!(
     missing_replica_stays_within_the_limit,
     holds_beyond_the_limit_say_so,
     holds_are_kept_and_released_at_the_limit,
+    full_server_is_named,
 );
 
 const LIMIT: usize = 12;
@@ -226,6 +227,49 @@ async fn holds_are_kept_and_released_at_the_limit<S: Server>(server: &S, mode: &
         locks.inspect("x0").await.unwrap().holders.is_empty()
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_server_is_named_on_postgres_with_leases() {
+    full_server_is_named(&<lockwright_testbed::Postgres as Server>::start(), "lease").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_server_is_named_on_mysql_with_leases() {
+    full_server_is_named(&<lockwright_testbed::MariaDb as Server>::start(), "lease").await;
+}
+
+/// Other applications have all of the server's connections.
+async fn full_server_is_named<S: Server>(server: &S, mode: &str) {
+    let locks = client(server, mode).await;
+    let held = locks.mutex("held").acquire().await.unwrap();
+    let full = server.fill().await;
+    let expect = |what: &str, error: &Error| {
+        let text = chain(error);
+        assert!(S::FULL.iter().any(|words| text.contains(words)), "{mode}, {what}: {text}");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{mode}, {what}: {text}");
+    };
+
+    let url = format!("{}?mode={mode}", server.url_through(server.address().port()));
+    expect("a new client", &S::try_connect(&url).await.expect_err("the server is full"));
+
+    // A hold needs a connection of its own, except for leases, whose idle connections serve some requests.
+    let mut asking = JoinSet::new();
+    for number in 0..if mode == "lease" { 6 } else { 1 } {
+        let request = locks.mutex(format!("x{number}"));
+        asking.spawn(async move { request.try_acquire().await });
+    }
+    let answers = asking.join_all().await;
+    let errors: Vec<&Error> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+    assert!(!errors.is_empty(), "{mode}: no request needs a connection");
+    errors.into_iter().for_each(|error| expect("a request", error));
+    drop(answers);
+
+    held.check().unwrap();
+    drop(full);
+    let guard = locks.mutex("after").wait_for(ms(20_000)).acquire().await.unwrap();
+    guard.release().await.unwrap();
+    held.release().await.unwrap();
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

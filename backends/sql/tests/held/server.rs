@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use lockwright_core::{
     AcquireOutcome, Claim, Clock, DistributedLock, Identity, LockName, Locks, Mode, RenewalMode,
-    Token, Wait,
+    Result, Token, Wait,
 };
 use lockwright_sql::{Mysql, Postgres};
 use lockwright_testbed as testbed;
@@ -42,7 +42,15 @@ pub(crate) trait Server: Sized + Send + Sync + 'static {
     async fn lock_table(&self, table: &str) -> Box<dyn Any + Send>;
     /// Sets whether each commit waits for a replica that doesn't exist.
     fn wait_for_replicas(&self, wait: bool);
-    fn connect(url: &str) -> impl Future<Output = Arc<dyn DistributedLock>> + Send;
+    fn try_connect(url: &str) -> impl Future<Output = Result<Arc<dyn DistributedLock>>> + Send;
+    /// Opens an administrator's connections until the server refuses them.
+    async fn fill(&self) -> Box<dyn Any + Send>;
+    /// Words of the server's error when it has no connection left.
+    const FULL: [&str; 2];
+
+    fn connect(url: &str) -> impl Future<Output = Arc<dyn DistributedLock>> + Send {
+        async { Self::try_connect(url).await.unwrap() }
+    }
 
     /// Connects a backend in this mode, with more parameters in its URL.
     async fn backend(&self, mode: &str, more: &str) -> Arc<dyn DistributedLock> {
@@ -125,9 +133,19 @@ impl Server for testbed::Postgres {
         self.sql(statements).unwrap()
     }
 
-    async fn connect(url: &str) -> Arc<dyn DistributedLock> {
-        Arc::new(Postgres::connect(url).await.unwrap())
+    async fn try_connect(url: &str) -> Result<Arc<dyn DistributedLock>> {
+        Ok(Arc::new(Postgres::connect(url).await?))
     }
+
+    async fn fill(&self) -> Box<dyn Any + Send> {
+        let mut connections = Vec::new();
+        while let Ok(connection) = PgConnection::connect(&self.admin_url()).await {
+            connections.push(connection);
+        }
+        Box::new(connections)
+    }
+
+    const FULL: [&str; 2] = ["too many clients", "remaining connection slots"];
 }
 
 impl Server for testbed::MariaDb {
@@ -180,9 +198,19 @@ impl Server for testbed::MariaDb {
         self.sql(statements).unwrap()
     }
 
-    async fn connect(url: &str) -> Arc<dyn DistributedLock> {
-        Arc::new(Mysql::connect(url).await.unwrap())
+    async fn try_connect(url: &str) -> Result<Arc<dyn DistributedLock>> {
+        Ok(Arc::new(Mysql::connect(url).await?))
     }
+
+    async fn fill(&self) -> Box<dyn Any + Send> {
+        let mut connections = Vec::new();
+        while let Ok(connection) = MySqlConnection::connect(&self.admin_url()).await {
+            connections.push(connection);
+        }
+        Box::new(connections)
+    }
+
+    const FULL: [&str; 2] = ["Too many connections"; 2];
 }
 
 /// Makes a test of each rule for each server and mode.

@@ -16,11 +16,15 @@ pub(crate) trait Server: Send + Sync + Sized + 'static {
 
     async fn backend(url: &str) -> Arc<dyn DistributedLock>;
 
+    /// Connects a backend whose requests wait longer for their answers.
+    async fn patient_backend(url: &str, answer: Duration) -> Arc<dyn DistributedLock>;
+
     fn sql(&self, statements: &str) -> String;
 
     /// A lock on the server, until this is dropped.
     type Locking: Send;
-    async fn lock_row(&self, name: &str) -> Self::Locking;
+    /// Locks the row that meets a condition.
+    async fn lock_row(&self, table: &str, condition: &str) -> Self::Locking;
     async fn lock_table(&self) -> Self::Locking;
 
     /// Sets whether commits wait for a replica that doesn't exist.

@@ -10,20 +10,26 @@ use crate::kit::{Server, locks};
 
 const TTL: Duration = Duration::from_secs(3);
 
-/// Holds twenty names while another session locks the row of one for ten TTLs.
-async fn hold_twenty<S: Server>(server: &S, ask: impl AsyncFn(&Locks, &str) -> Guard) {
+/// The rows of the names.
+const LEASE: &str = "lockwright_lease";
+
+/// The rows of readers and permits.
+const BESIDE: &str = "lockwright_beside";
+
+/// Holds twenty names while another session locks the row of one in `table` for ten TTLs.
+async fn hold_twenty<S: Server>(server: &S, table: &str, ask: impl AsyncFn(&Locks, &str) -> Guard) {
     let client = locks::<S>(&server.url(), TTL).await;
     let mut guards = Vec::new();
     for number in 0..20 {
         guards.push(ask(&client, &format!("held-{number}")).await);
     }
-    let locking = server.lock_row("held-7").await;
+    let locking = server.lock_row(table, "name = 'held-7'").await;
     let begun = Instant::now();
     let stuck = guards.remove(7);
     let mut signal = stuck.signal();
     let states = tokio::spawn(async move {
         let mut states = vec![signal.state()];
-        while !matches!(states.last(), Some(HoldState::Lost(_))) {
+        while states.last().is_some_and(|state| state.is_live()) {
             states.push(signal.changed().await);
         }
         states
@@ -51,17 +57,55 @@ async fn hold_twenty<S: Server>(server: &S, ask: impl AsyncFn(&Locks, &str) -> G
     }
     let states = states.await.unwrap();
     assert!(states.contains(&HoldState::AtRisk), "{states:?}");
+    assert!(matches!(states.last(), Some(HoldState::Lost(_))), "{states:?}");
     drop(locking);
 }
 
 pub(crate) async fn costs_one_hold_of_twenty<S: Server>() {
     let server = S::start();
-    hold_twenty(&server, async |locks, name| locks.mutex(name).acquire().await.unwrap()).await;
+    hold_twenty(&server, LEASE, async |locks, name| locks.mutex(name).acquire().await.unwrap())
+        .await;
 }
 
 pub(crate) async fn costs_one_reader_of_twenty<S: Server>() {
     let server = S::start();
-    hold_twenty(&server, async |locks, name| locks.read(name).acquire().await.unwrap()).await;
+    hold_twenty(&server, LEASE, async |locks, name| locks.read(name).acquire().await.unwrap())
+        .await;
+}
+
+pub(crate) async fn of_a_reader_costs_one_of_twenty<S: Server>() {
+    let server = S::start();
+    hold_twenty(&server, BESIDE, async |locks, name| locks.read(name).acquire().await.unwrap())
+        .await;
+}
+
+/// The renewal of the locked row must not lock the name's row while it waits, and that of another reader must
+/// not wait for the locked row.
+pub(crate) async fn of_a_reader_costs_no_other_reader_of_the_name<S: Server>() {
+    let server = S::start();
+    let client = locks::<S>(&server.url(), TTL * 10).await;
+    let mut guards = Vec::new();
+    for _ in 0..20 {
+        guards.push(client.read("shared").acquire().await.unwrap());
+    }
+    let stuck = guards.remove(7);
+    let row = format!("name = 'shared' AND token = '{}'", stuck.token());
+    let locking = server.lock_row(BESIDE, &row).await;
+    let renewing = tokio::spawn(async move {
+        loop {
+            stuck.renew().await.unwrap_err();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    for guard in guards.iter().cycle().take(60) {
+        let begun = Instant::now();
+        guard.renew().await.unwrap();
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(600), "a renewal took {took:?}");
+    }
+    assert!(!renewing.is_finished());
+    renewing.abort();
+    drop(locking);
 }
 
 pub(crate) async fn holds_up_no_listing_and_no_sweep<S: Server>() {
@@ -70,7 +114,7 @@ pub(crate) async fn holds_up_no_listing_and_no_sweep<S: Server>() {
     for number in 0..20 {
         client.mutex(format!("held-{number}")).acquire().await.unwrap().release().await.unwrap();
     }
-    let locking = server.lock_row("held-7").await;
+    let locking = server.lock_row(LEASE, "name = 'held-7'").await;
     let listed = client.list("held-").await.unwrap();
     assert!(listed.len() <= 20);
     client.inspect("held-7").await.unwrap();

@@ -21,6 +21,16 @@ macro_rules! cases {
         }
 
         #[tokio::test(flavor = "multi_thread")]
+        async fn locked_row_of_a_reader_costs_one_of_twenty() {
+            crate::locked_row::of_a_reader_costs_one_of_twenty::<$server>().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn locked_row_of_a_reader_costs_no_other_reader_of_the_name() {
+            crate::locked_row::of_a_reader_costs_no_other_reader_of_the_name::<$server>().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
         async fn locked_row_holds_up_no_listing_and_no_sweep() {
             crate::locked_row::holds_up_no_listing_and_no_sweep::<$server>().await;
         }
@@ -53,6 +63,11 @@ macro_rules! cases {
         #[tokio::test(flavor = "multi_thread")]
         async fn silent_connections_are_replaced_in_time() {
             crate::silence::connections_are_replaced_in_time::<$server>().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn dropped_request_replaces_silent_connections() {
+            crate::silence::dropped_request_replaces_connections::<$server>().await;
         }
     };
 }

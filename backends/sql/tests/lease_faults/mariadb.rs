@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwright_core::{DistributedLock, async_trait};
 use lockwright_testbed::MariaDb;
@@ -42,12 +43,17 @@ impl Server for MariaDb {
         Arc::new(lockwright_sql::Mysql::connect(url).await.unwrap())
     }
 
+    async fn patient_backend(url: &str, answer: Duration) -> Arc<dyn DistributedLock> {
+        let options = lockwright_sql::mysql::Options::from_url(url).unwrap();
+        Arc::new(options.response_timeout(answer).connect().await.unwrap())
+    }
+
     fn sql(&self, statements: &str) -> String {
         MariaDb::sql(self, statements).unwrap()
     }
 
-    async fn lock_row(&self, name: &str) -> MySqlConnection {
-        let row = format!("SELECT name FROM lockwright_lease WHERE name = '{name}' FOR UPDATE");
+    async fn lock_row(&self, table: &str, condition: &str) -> MySqlConnection {
+        let row = format!("SELECT name FROM {table} WHERE {condition} FOR UPDATE");
         locking(self, format!("BEGIN; {row}")).await
     }
 

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use lockwright_conformance::kit::eventually;
+use lockwright_conformance::kit::{LIMIT, eventually};
+use lockwright_core::Locks;
 use lockwright_testbed::{Postgres, Proxy};
+use tokio::time::timeout;
 
 use crate::kit::{Server, locks};
 
@@ -37,6 +39,42 @@ async fn with_ttl<S: Server>(server: &S, ttl: Duration) {
     }
     free.release().await.unwrap();
     held.release().await.unwrap();
+}
+
+/// The caller drops each request long before the client's own limit.
+pub(crate) async fn dropped_request_replaces_connections<S: Server>() {
+    const CONNECTIONS: usize = 40;
+    let server = S::start();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let url = format!("{}?connections={}", server.url_through(proxy.port()), CONNECTIONS + 10);
+    let backend = S::patient_backend(&url, LIMIT).await;
+    let client = Locks::builder(backend).ttl(LIMIT * 4).wait(Some(LIMIT)).build().unwrap();
+    // Requests that wait for the table open more connections than the dropped requests can use up.
+    let locking = server.lock_table().await;
+    let warming = (0..CONNECTIONS).map(|number| {
+        let asking = client.mutex(format!("warm-{number}"));
+        tokio::spawn(async move { asking.acquire().await.unwrap().release().await.unwrap() })
+    });
+    let warming = warming.collect::<Vec<_>>();
+    eventually(|| async { (server.sessions() >= CONNECTIONS).then_some(()) }).await;
+    drop(locking);
+    for warming in warming {
+        warming.await.unwrap();
+    }
+    proxy.silence_present();
+    let begun = Instant::now();
+    let free = loop {
+        let asking = client.mutex("free").try_acquire();
+        if let Ok(answer) = timeout(Duration::from_millis(200), asking).await
+            && let Some(guard) = answer.unwrap()
+        {
+            break guard;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "a free lock was not granted");
+    };
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(2), "a free lock took {took:?}");
+    free.release().await.unwrap();
 }
 
 pub(crate) async fn listener_is_replaced(server: &Postgres) {

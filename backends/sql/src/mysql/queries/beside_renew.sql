@@ -2,8 +2,8 @@
 -- :holds JSON [[name, token, ttl], ...]
 -- Returns for each: its index, 'renewed' or why not, whether there are waiters
 --
--- Reads the clock after locking the names' rows. A name whose row another session has locked is 'skipped'.
--- Joins by the key, because a scan waits for other rows too.
+-- Reads the clock after locking the names' rows. A hold is 'skipped' if another session has locked its row or its
+-- name's row. Joins by the key, because a scan waits for other rows too.
 BEGIN;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, asked.token, asked.ttl, asked.place))
@@ -13,6 +13,14 @@ STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
     ON lease.name = CONVERT(asked.name USING utf8mb4) COLLATE utf8mb4_bin
 -- MySQL requires OF, which MariaDB lacks.
 FOR UPDATE /*!80000 OF lease */ SKIP LOCKED;
+
+SELECT JSON_ARRAYAGG(JSON_ARRAY(beside.name, beside.token, locked.ttl, locked.place))
+INTO @lockwright_locked
+FROM {locked}
+STRAIGHT_JOIN {beside} AS beside FORCE INDEX (PRIMARY)
+    ON beside.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
+    AND beside.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
+FOR UPDATE /*!80000 OF beside */ SKIP LOCKED;
 
 SET @lockwright_now = {now};
 
@@ -36,6 +44,8 @@ UPDATE (
     FROM {locked}
     STRAIGHT_JOIN {beside} AS beside FORCE INDEX (PRIMARY)
         ON beside.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
+        -- Not the name's other holders: an UPDATE locks each row that it reads.
+        AND beside.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
     WHERE beside.mode <> 'exclusive'
     GROUP BY beside.name
 ) AS latest

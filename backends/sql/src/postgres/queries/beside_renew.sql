@@ -2,8 +2,8 @@
 -- :holds JSON [[name, token, ttl], ...]
 -- Returns for each: its index, 'renewed' or why not, whether there are waiters
 --
--- Reads the clock after locking the names' rows, in order. A name whose row another session has locked is
--- 'skipped'.
+-- Reads the clock after locking the names' rows, in order. A hold is 'skipped' if another session has locked its row
+-- or its name's row.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 WITH locked AS MATERIALIZED (
@@ -16,10 +16,24 @@ WITH locked AS MATERIALIZED (
 SELECT count(*) FROM locked
 HAVING set_config('lockwright.locked', coalesce(json_agg(name), '[]')::text, true) IS NULL;
 
+WITH locked AS MATERIALIZED (
+    SELECT place
+    FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)
+    JOIN {beside} AS beside ON beside.name = hold ->> 0 AND beside.token = hold ->> 1
+    WHERE beside.name IN (
+        SELECT json_array_elements_text(current_setting('lockwright.locked')::json)
+    )
+    -- The lock that the update takes.
+    FOR NO KEY UPDATE OF beside SKIP LOCKED
+)
+-- Passes the locked holds' places in the same way.
+SELECT count(*) FROM locked
+HAVING set_config('lockwright.locked', coalesce(json_agg(place), '[]')::text, true) IS NULL;
+
 WITH asked AS MATERIALIZED (
     SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place,
-           (hold ->> 0) IN (
-               SELECT json_array_elements_text(current_setting('lockwright.locked')::json)
+           place IN (
+               SELECT json_array_elements_text(current_setting('lockwright.locked')::json)::bigint
            ) AS is_locked
     FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)
 ), at AS MATERIALIZED (

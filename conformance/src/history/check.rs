@@ -10,9 +10,9 @@ use super::hold::Hold;
 use super::journal::Entry;
 use super::run::{Run, UseOf, WriteOf};
 use super::violation::{Missing, Use, Used, Violation, Write};
-use super::{fences, overlap, waiting};
+use super::{fences, losses, overlap, waiting};
 
-/// The rules for a run. The default has all of them, and no limit for waiting.
+/// The rules for a run. The default has all of them, and no limits for waiting and for reports of losses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// Conflicting holds are never valid at once, and permits never exceed the semaphore's number.
@@ -25,8 +25,12 @@ pub struct Rules {
     pub longest_wait: Option<Duration>,
     /// The faults that prevent grants. Their time doesn't count as waiting.
     pub excusing_faults: Vec<String>,
-    /// The time before a deadline at which the loss is reported, for [`Figures::largest_lag_of_a_loss`].
+    /// The time before a deadline at which the loss is reported.
     pub loss_margin: Duration,
+    /// If set, a process that ran for longer since a report was due must have reported the loss of an exclusive
+    /// hold when the next grant returns. Without a next grant, the report must only exist. `None` for clients that
+    /// notice a loss at their next check.
+    pub loss_allowance: Option<Duration>,
     /// True if a run must show contention, a hand-over, and an effect of each fault. With
     /// `strict_order_of_fences`, it also needs a refused late write if a process was paused beyond its TTL.
     pub must_show: bool,
@@ -41,6 +45,7 @@ impl Default for Rules {
             longest_wait: None,
             excusing_faults: Vec::new(),
             loss_margin: Duration::ZERO,
+            loss_allowance: None,
             must_show: true,
         }
     }
@@ -62,6 +67,9 @@ pub fn check(entries: &[Entry], rules: &Rules) -> Checked {
     let mut violations = Vec::new();
     check_names(&run, rules, &mut violations);
     violations.extend(run.uses.iter().filter_map(|used| after_its_end(&run, used)));
+    if let Some(allowance) = rules.loss_allowance {
+        losses::check(&run, rules, allowance, &mut violations);
+    }
     waiting::check_stuck(&run, &mut violations);
     violations.extend(run.problems.iter().cloned());
     if rules.must_show {

@@ -52,7 +52,7 @@ pub struct Figures {
     /// The longest time without a holder while a client waited.
     pub longest_without_a_holder: Duration,
     /// The largest delay of a report of a loss after the deadline minus [`loss_margin`](Rules::loss_margin),
-    /// without time in which the process was stopped.
+    /// without time in which the process was stopped or delayed.
     pub largest_lag_of_a_loss: Duration,
 }
 
@@ -142,7 +142,7 @@ fn expired(run: &Run, tracked: &Tracked) -> bool {
 
 fn is_unreported(run: &Run, tracked: &Tracked) -> bool {
     let process = run.process(&tracked.hold.who);
-    expired(run, tracked) && !process.ran_until(tracked.deadline, run.end).is_zero()
+    expired(run, tracked) && !process.awake(tracked.deadline, run.end).is_zero()
 }
 
 fn is_paused(run: &Run, tracked: &Tracked) -> bool {
@@ -159,8 +159,8 @@ fn lag(run: &Run, tracked: &Tracked, margin: Duration) -> Option<Duration> {
     let process = run.process(&tracked.hold.who);
     let due: BootInstant = tracked.deadline - margin;
     match tracked.end {
-        Some(End::Lost(at, _)) => Some(process.ran_until(due, at)),
-        _ if expired(run, tracked) => Some(process.ran_until(due, run.end)),
+        Some(End::Lost(at, _)) => Some(process.awake(due, at)),
+        _ if expired(run, tracked) => Some(process.awake(due, run.end)),
         _ => None,
     }
 }

@@ -109,6 +109,11 @@ pub enum Event {
         /// True if the hold is freed at once and doesn't run out.
         at_once: bool,
     },
+    /// The process ran no task since this instant, because the machine was busy. Written afterwards.
+    Delayed {
+        /// The last instant at which it ran tasks on time.
+        since: BootInstant,
+    },
     /// The process has ended its work and holds nothing.
     Ended,
     /// The runner began or ended a fault.

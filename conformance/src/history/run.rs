@@ -102,6 +102,7 @@ impl Run {
 
     fn add(&mut self, entry: &Entry) {
         let process = self.processes.entry(entry.process.clone()).or_default();
+        process.last = Some(entry.at);
         if process.killed.is_some() {
             self.problem(
                 entry,
@@ -133,6 +134,10 @@ impl Run {
                 self.breaks.push((entry.at, name.clone(), *token));
             }
             Event::Broke { .. } => {}
+            Event::Delayed { since } => {
+                let process = self.processes.entry(entry.process.clone()).or_default();
+                process.delays.push((*since, Some(entry.at)));
+            }
             Event::Ended => self.process_ended(entry),
             Event::Fault { .. } => self.fault(entry),
             Event::Signalled { target, signal } => {

@@ -10,6 +10,8 @@ pub(crate) struct Tracked {
     pub(crate) hold: Hold,
     pub(crate) deadline: BootInstant,
     pub(crate) end: Option<End>,
+    /// The instant of the recorded end.
+    pub(crate) over: Option<BootInstant>,
     /// The instant at which an operator freed it on the server.
     pub(crate) broken: Option<BootInstant>,
     /// True if another `Tracked` continues this one.
@@ -37,6 +39,7 @@ impl Tracked {
             looked: hold.granted,
             hold,
             end: None,
+            over: None,
             broken: None,
             is_continued: false,
             is_part: false,
@@ -57,6 +60,7 @@ impl Tracked {
         if self.end.is_none() {
             self.hold.until = self.deadline.min(at);
             self.end = Some(end);
+            self.over = Some(at);
         }
     }
 }

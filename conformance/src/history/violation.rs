@@ -23,6 +23,8 @@ pub enum Violation {
     FenceFell(Box<Hold>, Box<Hold>),
     /// A holder treated its hold as valid after its end.
     UsedAfterItsEnd(Box<Used>),
+    /// A process hadn't reported the loss of its hold when the next grant returned, or never did.
+    LateLoss(Box<LateLoss>),
     /// The register accepted a write after it had accepted a higher fence.
     StaleWrite(Box<Write>, Box<Write>),
     /// A request didn't end, although its process was running.
@@ -68,6 +70,17 @@ pub struct Used {
     /// The kind of the use.
     pub by: Use,
     /// A conflicting hold that was granted before the use, if any.
+    pub next: Option<Hold>,
+}
+
+/// A loss that was reported late or never.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateLoss {
+    /// The lost hold.
+    pub hold: Hold,
+    /// The instant at which its process knew of the end, if ever.
+    pub reported: Option<BootInstant>,
+    /// The grant that returned before the report, if any.
     pub next: Option<Hold>,
 }
 
@@ -157,6 +170,10 @@ impl Violation {
                     "a hold was renewed after its deadline and the next grant".to_owned()
                 }
             },
+            Self::LateLoss(late) => match late.next {
+                Some(_) => "a loss was reported after the next grant".to_owned(),
+                None => "a loss was never reported".to_owned(),
+            },
             Self::StaleWrite(..) => "the register accepted a stale write".to_owned(),
             Self::Stuck { .. } => "a request never ended".to_owned(),
             Self::NoHolder { .. } => "a client waited for too long without a holder".to_owned(),
@@ -175,6 +192,7 @@ impl fmt::Display for Violation {
             }
             Self::TooManyPermits(holds) if !holds.is_empty() => holds[0].granted,
             Self::UsedAfterItsEnd(used) => used.hold.granted,
+            Self::LateLoss(late) => late.hold.granted,
             Self::StaleWrite(first, _) => first.answered,
             Self::Stuck { asked: at, .. } | Self::NoHolder { from: at, .. } => *at,
             _ => BootInstant::from_nanos(0),
@@ -199,6 +217,7 @@ impl fmt::Display for Described<'_> {
             }
             Violation::TooManyPermits(holds) => self.holds(f, &holds.iter().collect::<Vec<_>>()),
             Violation::UsedAfterItsEnd(used) => self.used(f, used),
+            Violation::LateLoss(late) => self.late(f, late),
             Violation::StaleWrite(first, stale) => write!(
                 f,
                 "{} wrote {:?} with fence {} at {:.6} s, and {} with fence {} after {:.6} s",
@@ -234,6 +253,19 @@ impl Described<'_> {
             hold.describe(f, self.zero)?;
         }
         Ok(())
+    }
+
+    fn late(&self, f: &mut fmt::Formatter<'_>, late: &LateLoss) -> fmt::Result {
+        write!(f, "{:?}, ", late.hold.name)?;
+        late.hold.describe(f, self.zero)?;
+        if let Some(next) = &late.next {
+            f.write_str("; the next grant was to ")?;
+            next.describe(f, self.zero)?;
+        }
+        match late.reported {
+            Some(at) => write!(f, "; reported at {:.6} s", seconds(self.zero, at)),
+            None => f.write_str("; not reported"),
+        }
     }
 
     fn used(&self, f: &mut fmt::Formatter<'_>, used: &Used) -> fmt::Result {

@@ -29,6 +29,8 @@ pub(super) struct Process {
     pub(super) store: Arc<dyn Store>,
     pub(super) until: BootInstant,
     pub(super) reopen: Notify,
+    /// False for a faulty client that reports no loss by itself.
+    watches: bool,
     client: Mutex<Client>,
     requests: AtomicU64,
 }
@@ -76,6 +78,7 @@ impl Process {
         store: Arc<dyn Store>,
         until: BootInstant,
         client: Client,
+        watches: bool,
     ) -> Self {
         Self {
             plan: plan.clone(),
@@ -84,6 +87,7 @@ impl Process {
             store,
             until,
             reopen: Notify::new(),
+            watches,
             client: Mutex::new(client),
             requests: AtomicU64::new(0),
         }
@@ -123,7 +127,8 @@ impl Process {
         asked: &[Asked<'_>],
         request: impl Future<Output = Result<Option<Vec<Held>>>>,
     ) -> Result<Option<Vec<Holding>>, Failure> {
-        let mut open = OpenRequests { journal: &self.journal, requests: Vec::new() };
+        let (journal, watches) = (&self.journal, self.watches);
+        let mut open = OpenRequests { journal, watches, requests: Vec::new() };
         for asked in asked {
             let request = self.requests.fetch_add(1, Ordering::Relaxed);
             let (name, mode, waits) = (asked.name.to_owned(), asked.mode, asked.waits);
@@ -178,13 +183,14 @@ pub(super) enum Entered {
 /// Open requests. A drop writes them to the journal as failed.
 struct OpenRequests<'a> {
     journal: &'a Journal,
+    watches: bool,
     requests: Vec<u64>,
 }
 
 impl OpenRequests<'_> {
     fn granted(mut self, held: Vec<Held>) -> Vec<Holding> {
         let requests = std::mem::take(&mut self.requests);
-        let granted = |(request, held)| Holding::granted(held, request, self.journal);
+        let granted = |(request, held)| Holding::granted(held, request, self.journal, self.watches);
         requests.into_iter().zip(held).map(granted).collect()
     }
 

@@ -5,6 +5,7 @@ mod exclusion;
 mod fences;
 mod figures;
 mod history;
+mod losses;
 mod random;
 mod uses;
 mod waiting;

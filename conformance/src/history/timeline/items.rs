@@ -143,6 +143,11 @@ pub(super) fn place(run: &Run, violation: &Violation) -> Place {
             let holds: Vec<&Hold> = [&used.hold].into_iter().chain(next).collect();
             Place::of(&holds, used.at, used.at)
         }
+        Violation::LateLoss(late) => {
+            let holds: Vec<&Hold> = [&late.hold].into_iter().chain(&late.next).collect();
+            let due = late.next.as_ref().map_or(late.hold.until, |next| next.granted);
+            Place::of(&holds, due, late.reported.unwrap_or(due))
+        }
         Violation::StaleWrite(first, stale) => {
             Place::at(&[&first.who, &stale.who], stale.answered, stale.answered)
         }

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use lockwright::validity::Rules as ValidityRules;
 use lockwright::{Profile, Token};
 use lockwright_conformance::history::journal::{Entry, Event};
 use lockwright_conformance::history::{Checked, Rules, Violation, check};
 
+use crate::client::UNRECORDED_DELAY;
 use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::plan::Schedule;
@@ -15,6 +17,10 @@ use crate::plan::Schedule;
 /// The longest poll for a free lock. Redis polls less often, because it wakes waiters, and reconnected clients
 /// poll.
 const LONGEST_POLL: Duration = Duration::from_secs(2);
+
+/// The longest time for which a process may have run since the report of a loss was due. A timer and then a task
+/// may each be delayed without a record, and the report is written after both.
+const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
 /// The time for which a free lock may be without a holder beyond TTL and poll, on two busy cores.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -146,6 +152,8 @@ fn rules(schedule: &Schedule, profile: &Profile, promise: Promise) -> Rules {
         fences: promise.fences,
         strict_order_of_fences: promise.fences,
         longest_wait: Some(longest_wait(schedule, profile)),
+        loss_margin: ValidityRules::default().margin(schedule.ttl()),
+        loss_allowance: Some(LOSS_ALLOWANCE),
         excusing_faults: faults.map(|one| one.fault.name().to_owned()).collect(),
         ..Rules::default()
     }

@@ -186,7 +186,8 @@ mod tests {
     fn history() -> Vec<Entry> {
         let grant = |at: u64, process: &str| {
             let (request, name) = (at, "x".to_owned());
-            let asked = Event::Asked { request, name, mode: Mode::Exclusive, waits: true };
+            let mode = Mode::Exclusive;
+            let asked = Event::Asked { request, name, mode, waits: true, owner: None };
             let token = Token::from_bytes([at as u8; 16]);
             let deadline = BootInstant::from_nanos(at + 1_000);
             let granted = Event::Granted { request, token, fence: Fence::new(at), deadline };

@@ -38,8 +38,11 @@ pub enum Event {
         mode: Mode,
         /// True if the request waits. The later names of a multi-lock wait only after the earlier ones are held.
         waits: bool,
+        /// The reentrancy key of the request, unique in its process.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<u64>,
     },
-    /// A granted request has returned. A second grant of a token to one process is another guard (reentrancy).
+    /// A granted request has returned. A second grant of a token to one owner is another guard (reentrancy).
     Granted {
         /// The request's number.
         request: u64,

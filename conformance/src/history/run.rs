@@ -35,6 +35,7 @@ pub(crate) struct Request {
     pub(crate) name: String,
     pub(crate) mode: Mode,
     pub(crate) waits: bool,
+    pub(crate) owner: Option<u64>,
     pub(crate) asked: BootInstant,
     pub(crate) ended: Option<BootInstant>,
     pub(crate) hold: Option<usize>,
@@ -152,7 +153,7 @@ impl Run {
     }
 
     fn asked(&mut self, entry: &Entry) {
-        let Event::Asked { request, name, mode, waits } = &entry.event else { return };
+        let Event::Asked { request, name, mode, waits, owner } = &entry.event else { return };
         let key = (entry.process.clone(), *request);
         if self.by_request.insert(key, self.requests.len()).is_some() {
             self.problem(entry, &format!("has two requests with the number {request}"));
@@ -162,6 +163,7 @@ impl Run {
             name: name.clone(),
             mode: *mode,
             waits: *waits,
+            owner: *owner,
             asked: entry.at,
             ended: None,
             hold: None,
@@ -186,13 +188,17 @@ impl Run {
         let Event::Granted { request, token, fence, deadline } = &entry.event else { return };
         let Some(index) = self.end_request(entry, *request) else { return };
         let key = (entry.process.clone(), *token);
+        let owner = self.requests[index].owner;
         let known = self.by_token.get(&key).copied().filter(|&known| {
             let known = &self.holds[known];
-            known.end.is_none() && known.hold.fence == *fence && entry.at <= known.deadline
+            owner.is_some() && known.owner == owner && known.hold.fence == *fence
         });
         if let Some(known) = known {
-            self.requests[index].hold = Some(known);
-            return self.extend(known, *deadline);
+            let tracked = &self.holds[known];
+            if tracked.end.is_none() && entry.at <= tracked.deadline {
+                self.requests[index].hold = Some(known);
+                return self.extend(known, *deadline);
+            }
         }
         let request = &mut self.requests[index];
         request.hold = Some(self.holds.len());
@@ -202,12 +208,13 @@ impl Run {
             mode: request.mode,
             token: *token,
             fence: *fence,
-            asked: request.asked,
+            // A grant that is written after the end of its owner's hold is still of that hold.
+            asked: known.map_or(request.asked, |known| self.holds[known].hold.asked),
             granted: entry.at,
             until: *deadline,
         };
         self.by_token.insert(key, self.holds.len());
-        self.holds.push(Tracked::granted(hold));
+        self.holds.push(Tracked { owner, ..Tracked::granted(hold) });
     }
 
     fn extend(&mut self, index: usize, deadline: BootInstant) {
@@ -239,12 +246,12 @@ impl Run {
             return;
         }
         let hold = Hold { granted: entry.at, until: deadline, ..tracked.hold.clone() };
-        let (as_recorded, looked) = (tracked.hold.clone(), tracked.looked);
+        let (as_recorded, looked, owner) = (tracked.hold.clone(), tracked.looked, tracked.owner);
         let by = Use::Renewed;
         self.uses.push(UseOf { as_recorded, at: entry.at, by });
         self.holds[index].is_continued = true;
         self.by_token.insert((entry.process.clone(), token), self.holds.len());
-        self.holds.push(Tracked { is_part: true, looked, ..Tracked::granted(hold) });
+        self.holds.push(Tracked { is_part: true, looked, owner, ..Tracked::granted(hold) });
     }
 
     fn finish(&mut self, entry: &Entry, token: Token, end: End) {

@@ -8,6 +8,8 @@ use super::hold::Hold;
 #[derive(Debug)]
 pub(crate) struct Tracked {
     pub(crate) hold: Hold,
+    /// The reentrancy key of its first request.
+    pub(super) owner: Option<u64>,
     pub(crate) deadline: BootInstant,
     pub(crate) end: Option<End>,
     /// The instant of the recorded end.
@@ -36,6 +38,7 @@ impl Tracked {
     pub(super) fn granted(hold: Hold) -> Self {
         Self {
             deadline: hold.until,
+            owner: None,
             looked: hold.granted,
             hold,
             end: None,

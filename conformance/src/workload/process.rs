@@ -33,6 +33,7 @@ pub(super) struct Process {
     watches: bool,
     client: Mutex<Client>,
     requests: AtomicU64,
+    owners: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
@@ -40,6 +41,8 @@ pub(super) struct Asked<'a> {
     pub(super) name: &'a str,
     pub(super) mode: Mode,
     pub(super) waits: bool,
+    /// The reentrancy key.
+    pub(super) owner: Option<u64>,
 }
 
 impl Client {
@@ -90,6 +93,7 @@ impl Process {
             watches,
             client: Mutex::new(client),
             requests: AtomicU64::new(0),
+            owners: AtomicU64::new(0),
         }
     }
 
@@ -99,6 +103,11 @@ impl Process {
 
     pub(super) fn replace(&self, client: Client) {
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
+    }
+
+    /// Returns a number for a new owner in the journal.
+    pub(super) fn next_owner(&self) -> u64 {
+        self.owners.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -131,8 +140,9 @@ impl Process {
         let mut open = OpenRequests { journal, watches, requests: Vec::new() };
         for asked in asked {
             let request = self.requests.fetch_add(1, Ordering::Relaxed);
-            let (name, mode, waits) = (asked.name.to_owned(), asked.mode, asked.waits);
-            self.journal.write(Event::Asked { request, name, mode, waits });
+            let (name, mode) = (asked.name.to_owned(), asked.mode);
+            let Asked { waits, owner, .. } = *asked;
+            self.journal.write(Event::Asked { request, name, mode, waits, owner });
             open.requests.push(request);
         }
         match client.drive(request).await? {

@@ -56,7 +56,7 @@ impl Choices {
     }
 
     fn asked(&self, mode: Mode) -> Asked<'_> {
-        Asked { name: &self.name, mode, waits: self.wait.is_some() }
+        Asked { name: &self.name, mode, waits: self.wait.is_some(), owner: None }
     }
 
     async fn send<H: Handle>(
@@ -167,8 +167,10 @@ impl Process {
         both.dedup();
         let limit = random.time(MILLISECOND, self.plan.ttl / 8);
         let request = client.locks.multi(&both).wait_for(limit);
-        let asked: Vec<_> =
-            both.iter().map(|name| Asked { name, mode: Mode::Exclusive, waits: false }).collect();
+        let asked: Vec<_> = both
+            .iter()
+            .map(|name| Asked { name, mode: Mode::Exclusive, waits: false, owner: None })
+            .collect();
         let request = async {
             let guards = request.acquire().await?.into_guards();
             let place = |guard: &Guard| both.iter().position(|name| *name == guard.name());
@@ -196,10 +198,12 @@ impl Process {
             async move { choices.send(request, Held::Guard).await }
         };
         let choices = Choices { fixed: false, max_hold: None, ..choices.clone() };
-        let first = self.request(client, choices.asked(Mode::Exclusive), send(choices.clone()));
+        let number = Some(self.next_owner());
+        let asked = Asked { owner: number, ..choices.asked(Mode::Exclusive) };
+        let first = self.request(client, asked, send(choices.clone()));
         let Some(first) = first.await? else { return Ok(()) };
         let again = Choices { wait: None, ..choices.clone() };
-        let asked = again.asked(Mode::Exclusive);
+        let asked = Asked { owner: number, ..again.asked(Mode::Exclusive) };
         let second = self.enter_again(client, asked, send(again.clone()), &first).await?;
         let holdings = vec![first];
         self.hold(&holdings, choices.time, random).await?;
@@ -244,7 +248,12 @@ impl Process {
     ) -> Result<(), Failure> {
         let Some(text) = self.store.pick()? else { return Ok(()) };
         let ticket: Ticket = serde_json::from_str(&text).map_err(std::io::Error::from)?;
-        let asked = Asked { name: ticket.name().as_str(), mode: Mode::Exclusive, waits: false };
+        let asked = Asked {
+            name: ticket.name().as_str(),
+            mode: Mode::Exclusive,
+            waits: false,
+            owner: None,
+        };
         let request =
             async { client.locks.resume(&ticket).await.map(|guard| Some(Held::Guard(guard))) };
         let request = self.request(client, asked, request).await?;

@@ -55,7 +55,14 @@ impl Script {
         name: &str,
         mode: Mode,
     ) -> Self {
-        self.add(instant, who, Event::Asked { request, name: name.to_owned(), mode, waits: true })
+        let name = name.to_owned();
+        self.add(instant, who, Event::Asked { request, name, mode, waits: true, owner: None })
+    }
+
+    /// Adds a request with a reentrancy key.
+    pub(crate) fn asks_as(self, instant: u64, who: &str, request: u64, owner: u64) -> Self {
+        let (name, mode, owner) = ("x".to_owned(), EXCLUSIVE, Some(owner));
+        self.add(instant, who, Event::Asked { request, name, mode, waits: true, owner })
     }
 
     pub(crate) fn granted(
@@ -67,6 +74,19 @@ impl Script {
         until: u64,
     ) -> Self {
         let (token, fence, deadline) = (token(request), Fence::new(fence), at(until));
+        self.add(instant, who, Event::Granted { request, token, fence, deadline })
+    }
+
+    /// Adds a second grant of the token of request 1.
+    pub(crate) fn granted_again(
+        self,
+        instant: u64,
+        who: &str,
+        request: u64,
+        fence: u64,
+        until: u64,
+    ) -> Self {
+        let (token, fence, deadline) = (token(1), Fence::new(fence), at(until));
         self.add(instant, who, Event::Granted { request, token, fence, deadline })
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::figures::Figures;
 use super::hold::Hold;
 use super::journal::Entry;
-use super::run::{Run, UseOf, WriteOf};
+use super::run::{Run, Tracked, UseOf, WriteOf};
 use super::violation::{Missing, Use, Used, Violation, Write};
 use super::{fences, losses, overlap, waiting};
 
@@ -19,7 +19,8 @@ pub struct Rules {
     pub exclusion: bool,
     /// No two holds of a name share a fence, except those of readers.
     pub fences: bool,
-    /// No hold has a smaller fence than a hold granted before its request.
+    /// No hold has a smaller fence than a hold granted before its request. With `exclusion`, no exclusive hold has
+    /// a smaller fence than one that ended before its grant.
     pub strict_order_of_fences: bool,
     /// The longest time without a holder while a client waits.
     pub longest_wait: Option<Duration>,
@@ -114,6 +115,13 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
         }
         if rules.strict_order_of_fences {
             fences::check_order(holds, violations);
+        }
+    }
+    if rules.strict_order_of_fences && rules.exclusion {
+        // A holder that relies on a hold which the server has ended also breaks exclusion.
+        let whole = run.holds.iter().filter(|tracked| !tracked.is_part);
+        for holds in by_name(whole.map(Tracked::exclusive_part)).values() {
+            fences::check_order_of_grants(holds, violations);
         }
     }
     let mut writes: BTreeMap<&str, Vec<&Write>> = BTreeMap::new();

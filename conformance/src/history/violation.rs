@@ -19,7 +19,7 @@ pub enum Violation {
     TooManyPermits(Vec<Hold>),
     /// Two holds had the same fence.
     SameFence(Box<Hold>, Box<Hold>),
-    /// The second hold was requested after the first's grant, but has a smaller fence.
+    /// The second hold was requested after the first's grant, or granted after its end, but has a smaller fence.
     FenceFell(Box<Hold>, Box<Hold>),
     /// A holder treated its hold as valid after its end.
     UsedAfterItsEnd(Box<Used>),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lockwright_core::Mode;
 use serde::{Deserialize, Serialize};
 
 use super::figures::Figures;
@@ -125,13 +126,16 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
         }
     }
     let mut writes: BTreeMap<&str, Vec<&Write>> = BTreeMap::new();
-    for WriteOf { hold, write } in &run.writes {
+    for WriteOf { hold, write, .. } in &run.writes {
         // Permits have ids, which aren't in order.
         if run.holds[*hold].hold.permits().is_none() {
             writes.entry(&write.name).or_default().push(write);
         }
     }
     writes.values().for_each(|writes| fences::check_register(writes, violations));
+    if rules.exclusion && rules.fences && rules.strict_order_of_fences {
+        violations.extend(run.writes.iter().filter_map(|write| refused_although_valid(run, write)));
+    }
     let mut names: Vec<&str> = run.requests.iter().map(|request| request.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
@@ -155,6 +159,23 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
         let (hold, next) = (hold.clone(), next.cloned());
         Violation::UsedAfterItsEnd(Box::new(Used { hold, at: used.at, by: used.by, next }))
     })
+}
+
+/// Returns a violation if the register refused a write whose hold was valid from its check to the answer. Then no
+/// other hold can have had a higher fence. A conflicting grant in this time is an overlap.
+fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
+    let (hold, write) = (run.holds[of.hold].exclusive_part(), &of.write);
+    let is_valid = hold.is_valid_at(of.checked?) && hold.is_valid_at(write.answered);
+    let is_later = |next: &Hold| {
+        next.name == hold.name
+            && !next.is_one_with(&hold)
+            && next.excludes(&hold)
+            && hold.granted <= next.granted
+            && next.granted <= write.answered
+    };
+    let refused = !write.accepted && hold.mode == Mode::Exclusive && is_valid;
+    let is_wrong = refused && !run.holds.iter().any(|tracked| is_later(&tracked.hold));
+    is_wrong.then(|| Violation::RefusedWrite(hold.into(), write.clone().into()))
 }
 
 fn missing(run: &Run, figures: &Figures, rules: &Rules) -> impl Iterator<Item = Missing> {

@@ -45,6 +45,8 @@ pub(crate) struct Request {
 pub(crate) struct WriteOf {
     pub(crate) hold: usize,
     pub(crate) write: Write,
+    /// The recorded check that found the hold valid.
+    pub(crate) checked: Option<BootInstant>,
 }
 
 #[derive(Debug)]
@@ -262,7 +264,7 @@ impl Run {
 
     fn writing(&mut self, entry: &Entry, token: Token, looked: BootInstant, late: bool) {
         let Some(index) = self.find(entry, token) else { return };
-        self.holds[index].writing = Some(entry.at);
+        self.holds[index].writing = Some((entry.at, looked));
         if !late {
             self.found_valid(index, looked);
         }
@@ -295,12 +297,13 @@ impl Run {
             who: entry.process.clone(),
             name: tracked.hold.name.clone(),
             fence,
-            sent: began.unwrap_or(known).min(entry.at),
+            sent: began.map_or(known, |(began, _)| began).min(entry.at),
             answered: entry.at,
             accepted,
             late,
         };
-        self.writes.push(WriteOf { hold: index, write });
+        let checked = began.map(|(_, looked)| looked).filter(|_| !late);
+        self.writes.push(WriteOf { hold: index, write, checked });
     }
 
     /// Marks the holds that an operator freed. A break of a name frees the holds that were requested before it.

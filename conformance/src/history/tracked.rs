@@ -22,8 +22,8 @@ pub(crate) struct Tracked {
     pub(crate) is_part: bool,
     /// The grant or the register's last answer. The next check is later.
     pub(super) looked: BootInstant,
-    /// The start of a write that the register hasn't answered yet.
-    pub(super) writing: Option<BootInstant>,
+    /// The start of a write that the register hasn't answered yet, and the check before it.
+    pub(super) writing: Option<(BootInstant, BootInstant)>,
 }
 
 /// The recorded end of a hold. Without one, it ends at its deadline.

@@ -27,6 +27,8 @@ pub enum Violation {
     LateLoss(Box<LateLoss>),
     /// The register accepted a write after it had accepted a higher fence.
     StaleWrite(Box<Write>, Box<Write>),
+    /// The register refused a write of a valid exclusive hold, which no later grant followed.
+    RefusedWrite(Box<Hold>, Box<Write>),
     /// A request didn't end, although its process was running.
     Stuck {
         /// The process that sent the request.
@@ -175,6 +177,7 @@ impl Violation {
                 None => "a loss was never reported".to_owned(),
             },
             Self::StaleWrite(..) => "the register accepted a stale write".to_owned(),
+            Self::RefusedWrite(..) => "the register refused the write of a valid hold".to_owned(),
             Self::Stuck { .. } => "a request never ended".to_owned(),
             Self::NoHolder { .. } => "a client waited for too long without a holder".to_owned(),
             Self::ShowedNothing(_) => "the run showed nothing".to_owned(),
@@ -194,6 +197,7 @@ impl fmt::Display for Violation {
             Self::UsedAfterItsEnd(used) => used.hold.granted,
             Self::LateLoss(late) => late.hold.granted,
             Self::StaleWrite(first, _) => first.answered,
+            Self::RefusedWrite(hold, _) => hold.granted,
             Self::Stuck { asked: at, .. } | Self::NoHolder { from: at, .. } => *at,
             _ => BootInstant::from_nanos(0),
         };
@@ -229,6 +233,10 @@ impl fmt::Display for Described<'_> {
                 stale.fence,
                 since(stale.sent)
             ),
+            Violation::RefusedWrite(hold, write) => {
+                self.holds(f, &[hold])?;
+                write!(f, "; answered at {:.6} s", since(write.answered))
+            }
             Violation::Stuck { who, name, asked } => {
                 write!(f, "{who} asked for {name:?} at {:.6} s", since(*asked))
             }

@@ -7,6 +7,7 @@ use crate::history::Rules;
 
 const SAME: &str = "two holds had one fence";
 const FELL: &str = "a later hold had a smaller fence";
+const REFUSED: &str = "the register refused the write of a valid hold";
 const STALE: &str = "the register accepted a stale write";
 
 #[test]
@@ -198,4 +199,45 @@ fn writers_of_one_fence_and_of_larger_ones_are_accepted() {
         .holds("b", 2, 2, EXCLUSIVE, (20, 60))
         .wrote(30, "b", (2, 2), true, false)
         .is_clean();
+}
+
+/// Returns a run with a refused write of a hold that is valid from 10 to 40.
+fn refused(looked: u64, answered: u64) -> Script {
+    let script =
+        Script::new().holds("a", 1, 5, EXCLUSIVE, (10, 40)).writing(looked, "a", 1, looked);
+    script.wrote(answered, "a", (1, 5), false, false)
+}
+
+#[test]
+fn write_of_a_valid_hold_is_accepted() {
+    refused(20, 39).breaks_once(REFUSED);
+    // The hold ended before the answer, and another holder may have written.
+    refused(20, 40).is_clean();
+    refused(20, 30).loses(31, "a", 1).breaks_once(REFUSED);
+    refused(20, 30).loses(30, "a", 1).is_clean();
+    refused(20, 30).releases(31, "a", 1).breaks_once(REFUSED);
+    refused(20, 30).releases(30, "a", 1).is_clean();
+    refused(20, 30).breaks(30, true).is_clean();
+    refused(20, 30).breaks(31, true).breaks_once(REFUSED);
+    refused(20, 30).breaks(29, false).breaks_once(REFUSED);
+    // Without an entry before the write, nothing shows when the holder checked.
+    let unchecked = Script::new().holds("a", 1, 5, EXCLUSIVE, (10, 40));
+    unchecked.wrote(20, "a", (1, 5), false, false).is_clean();
+    for rules in [
+        Rules { exclusion: false, must_show: false, ..Rules::default() },
+        Rules { fences: false, must_show: false, ..Rules::default() },
+        Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() },
+    ] {
+        assert_eq!(refused(20, 39).found_by(&rules), []);
+    }
+}
+
+#[test]
+fn write_may_be_refused_after_a_later_grant() {
+    let next = |granted| {
+        let script = refused(20, 30).holds("b", 2, 6, EXCLUSIVE, (granted, 60));
+        script.found().iter().map(Violation::title).collect::<Vec<_>>()
+    };
+    assert_eq!(next(30), ["two holds were valid at once"]);
+    assert_eq!(next(31), ["two holds were valid at once", REFUSED]);
 }

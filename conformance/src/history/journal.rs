@@ -105,12 +105,23 @@ pub enum Event {
     },
     /// An operator is about to break a hold.
     Broke {
+        /// The break's number, unique in its process.
+        #[serde(default)]
+        number: u64,
         /// The name of the lock.
         name: String,
         /// The token, or `None` for all holds of the name.
         token: Option<Token>,
         /// True if the hold is freed at once and doesn't run out.
         at_once: bool,
+    },
+    /// A break was answered. Without this entry, it may have freed the hold: its process was killed, or the answer
+    /// says nothing.
+    BreakAnswered {
+        /// The break's number.
+        number: u64,
+        /// False if nothing was changed.
+        broke: bool,
     },
     /// The process ran no task since this instant, because the machine was busy. Written afterwards.
     Delayed {

@@ -25,8 +25,16 @@ pub(crate) struct Run {
     pub(crate) problems: Vec<Violation>,
     by_token: HashMap<(String, Token), usize>,
     by_request: HashMap<(String, u64), usize>,
-    /// Breaks that freed one hold, or all of a name, at once.
-    pub(crate) breaks: Vec<(BootInstant, String, Option<Token>)>,
+    /// Breaks that may have freed one hold, or all of a name, at once.
+    pub(crate) breaks: Vec<Break>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Break {
+    by: (String, u64),
+    pub(crate) at: BootInstant,
+    pub(crate) name: String,
+    token: Option<Token>,
 }
 
 #[derive(Debug)]
@@ -133,10 +141,14 @@ impl Run {
             }
             Event::Writing { token, looked, late } => self.writing(entry, *token, *looked, *late),
             Event::Wrote { .. } => self.wrote(entry),
-            Event::Broke { name, token, at_once: true } => {
-                self.breaks.push((entry.at, name.clone(), *token));
+            Event::Broke { number, name, token, at_once: true } => {
+                let (by, name) = ((entry.process.clone(), *number), name.clone());
+                self.breaks.push(Break { by, at: entry.at, name, token: *token });
             }
-            Event::Broke { .. } => {}
+            Event::BreakAnswered { number, broke: false } => {
+                self.breaks.retain(|one| one.by != (entry.process.clone(), *number));
+            }
+            Event::Broke { .. } | Event::BreakAnswered { .. } => {}
             Event::Delayed { since } => {
                 let process = self.processes.entry(entry.process.clone()).or_default();
                 process.delays.push((*since, Some(entry.at)));
@@ -308,7 +320,7 @@ impl Run {
 
     /// Marks the holds that an operator freed. A break of a name frees the holds that were requested before it.
     fn mark_broken(&mut self) {
-        for (at, name, token) in &self.breaks {
+        for Break { at, name, token, .. } in &self.breaks {
             for tracked in self.holds.iter_mut().filter(|tracked| tracked.hold.name == *name) {
                 let is_meant = token.is_none_or(|token| token == tracked.hold.token);
                 if is_meant && tracked.hold.asked <= *at && *at < tracked.hold.until {

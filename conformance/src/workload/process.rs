@@ -33,7 +33,7 @@ pub(super) struct Process {
     watches: bool,
     client: Mutex<Client>,
     requests: AtomicU64,
-    owners: AtomicU64,
+    numbers: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ impl Process {
             watches,
             client: Mutex::new(client),
             requests: AtomicU64::new(0),
-            owners: AtomicU64::new(0),
+            numbers: AtomicU64::new(0),
         }
     }
 
@@ -105,9 +105,9 @@ impl Process {
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
     }
 
-    /// Returns a number for a new owner in the journal.
-    pub(super) fn next_owner(&self) -> u64 {
-        self.owners.fetch_add(1, Ordering::Relaxed)
+    /// Returns a new number of an owner or a break in the journal.
+    pub(super) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(super) fn is_over(&self) -> bool {

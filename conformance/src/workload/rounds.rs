@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakHow, ErrorKind, Guard, Handle, Locks, Mode, Owner, Request, Result, Seen, Ticket,
+    BreakHow, Broken, Error, ErrorKind, Guard, Handle, Locks, Mode, Owner, Request, Result, Seen,
+    Ticket,
 };
 
 use crate::case::Failure;
@@ -198,7 +199,7 @@ impl Process {
             async move { choices.send(request, Held::Guard).await }
         };
         let choices = Choices { fixed: false, max_hold: None, ..choices.clone() };
-        let number = Some(self.next_owner());
+        let number = Some(self.next_number());
         let asked = Asked { owner: number, ..choices.asked(Mode::Exclusive) };
         let first = self.request(client, asked, send(choices.clone()));
         let Some(first) = first.await? else { return Ok(()) };
@@ -282,11 +283,28 @@ impl Process {
             return Ok(());
         };
         self.sleep(moment).await;
-        self.journal.write(Event::Broke { name: name.clone(), token: Some(token), at_once });
+        let (number, seen) = (self.next_number(), Seen::Token(token));
+        let (broken, token) = (name.clone(), Some(token));
+        self.journal.write(Event::Broke { number, name: broken, token, at_once });
         let how = if at_once { BreakHow::Now } else { BreakHow::RunOut };
-        match locks.break_lock(name, Seen::Token(token), how, "a test breaks locks").await {
+        let answer = locks.break_lock(name, seen, how, "a test breaks locks").await;
+        let broke = match &answer {
+            Ok(Broken::NotHeld) => Some(false),
+            Ok(_) => Some(true),
+            Err(error) => (!may_have_happened(error)).then_some(false),
+        };
+        if let Some(broke) = broke {
+            self.journal.write(Event::BreakAnswered { number, broke });
+        }
+        match answer {
             Err(error) if error.kind() == ErrorKind::Unsupported => Err(error.into()),
             _ => Ok(()),
         }
     }
+}
+
+/// Returns whether a request with this error may have taken effect.
+fn may_have_happened(error: &Error) -> bool {
+    let kind = error.kind();
+    matches!(kind, ErrorKind::Indeterminate | ErrorKind::TimedOut(_) | ErrorKind::Closed)
 }

@@ -173,6 +173,20 @@ fn breaking_at_once_excuses_the_overlap_from_then_on() {
 }
 
 #[test]
+fn break_that_failed_excuses_nothing() {
+    let both = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 30)).breaks(20, true);
+    let both = both.holds("b", 2, 2, EXCLUSIVE, (20, 40));
+    both.clone().break_answered(25, 1, true).is_clean();
+    both.clone().break_answered(25, 1, false).breaks_once(OVERLAP);
+    // Its process was killed before the answer.
+    both.clone().signal(21, "runner", Signal::Killed).is_clean();
+    // The answer is to another break.
+    both.clone().break_answered(25, 2, false).is_clean();
+    let number = 1;
+    both.add(25, "c", super::Event::BreakAnswered { number, broke: false }).is_clean();
+}
+
+#[test]
 fn exclusion_is_checked_where_it_is_promised() {
     let both =
         Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).holds("b", 2, 2, EXCLUSIVE, (15, 30));

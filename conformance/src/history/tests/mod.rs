@@ -155,8 +155,12 @@ impl Script {
     }
 
     pub(crate) fn breaks(self, instant: u64, at_once: bool) -> Self {
-        let (name, token) = ("x".to_owned(), None);
-        self.add(instant, "runner", Event::Broke { name, token, at_once })
+        let (number, name, token) = (1, "x".to_owned(), None);
+        self.add(instant, "runner", Event::Broke { number, name, token, at_once })
+    }
+
+    pub(crate) fn break_answered(self, instant: u64, number: u64, broke: bool) -> Self {
+        self.add(instant, "runner", Event::BreakAnswered { number, broke })
     }
 
     pub(crate) fn ends(self, instant: u64, who: &str) -> Self {

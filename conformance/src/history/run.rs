@@ -231,10 +231,11 @@ impl Run {
         self.holds.push(Tracked { owner, ..Tracked::granted(hold) });
     }
 
+    /// Extends a hold. An earlier deadline, which another task may write later, changes nothing.
     fn extend(&mut self, index: usize, deadline: BootInstant) {
         let tracked = &mut self.holds[index];
-        tracked.deadline = deadline;
-        tracked.hold.until = deadline;
+        tracked.deadline = tracked.deadline.max(deadline);
+        tracked.hold.until = tracked.deadline;
     }
 
     /// Returns the index of the hold with `token` in the entry's process.

@@ -57,6 +57,17 @@ fn renewal_extends_a_hold() {
     first.holds("b", 2, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
 }
 
+#[test]
+fn renewal_never_shortens_a_hold() {
+    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 30)).renews(12, "a", 1, 20);
+    first.clone().holds("b", 2, 2, EXCLUSIVE, (30, 40)).is_clean();
+    first.holds("b", 2, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
+    let again = Script::new().asks_as(10, "a", 1, 7).granted(10, "a", 1, 1, 30);
+    let again = again.asks_as(11, "a", 2, 7).granted_again(12, "a", 2, 1, 20);
+    again.clone().holds("b", 3, 2, EXCLUSIVE, (30, 40)).is_clean();
+    again.holds("b", 3, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
+}
+
 /// The hold is invalid between its deadline and a later renewal.
 #[test]
 fn renewal_counts_from_the_moment_it_is_written() {

@@ -1,6 +1,6 @@
 //! The rules, and the evidence that a run must contain.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lockwright_core::Mode;
@@ -11,7 +11,7 @@ use super::hold::Hold;
 use super::journal::Entry;
 use super::run::{Run, Tracked, UseOf, WriteOf};
 use super::violation::{Missing, Use, Used, Violation, Write};
-use super::{fences, losses, overlap, waiting};
+use super::{fences, figures, losses, overlap, waiting};
 
 /// The rules for a run. The default has all of them, and no limits for waiting and for reports of losses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub struct Rules {
     /// notice a loss at their next check.
     pub loss_allowance: Option<Duration>,
     /// True if a run must show contention, a hand-over, and an effect of each fault. With
-    /// `strict_order_of_fences`, it also needs a refused late write if a process was paused beyond its TTL.
+    /// `strict_order_of_fences`, it also needs a refused late write of each process that was paused beyond its deadline.
     pub must_show: bool,
 }
 
@@ -184,7 +184,11 @@ fn missing(run: &Run, figures: &Figures, rules: &Rules) -> impl Iterator<Item = 
     let effects = run.faults.iter().filter(|fault| fault.effect.is_none());
     let effects = effects
         .map(|fault| Missing::Effect { fault: fault.fault.clone(), target: fault.target.clone() });
-    let is_unrefused = figures.paused_past_the_deadline > 0 && figures.paused_and_refused == 0;
-    let late_write = (rules.strict_order_of_fences && is_unrefused).then_some(Missing::LateWrite);
-    contention.into_iter().chain(hand_overs).chain(effects).chain(late_write)
+    let unrefused = match rules.strict_order_of_fences {
+        true => figures::paused_and_never_refused(run),
+        false => BTreeSet::new(),
+    };
+    let late_writes =
+        unrefused.into_iter().map(|process| Missing::LateWrite { process: process.clone() });
+    contention.into_iter().chain(hand_overs).chain(effects).chain(late_writes)
 }

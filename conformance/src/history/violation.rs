@@ -130,8 +130,11 @@ pub enum Missing {
         /// The affected server, process or request.
         target: String,
     },
-    /// A process was paused beyond its deadline, and the register refused none of its late writes.
-    LateWrite,
+    /// A process was paused beyond its deadline, and the register refused none of its writes after the pause.
+    LateWrite {
+        /// The process.
+        process: String,
+    },
 }
 
 /// The kind of a violation.
@@ -298,8 +301,11 @@ impl fmt::Display for Missing {
             Self::Effect { fault, target } => {
                 write!(f, "the fault {fault} on {target} began, and no effect was recorded")
             }
-            Self::LateWrite => {
-                f.write_str("no late write of a process that was paused beyond its TTL was refused")
+            Self::LateWrite { process } => {
+                write!(
+                    f,
+                    "{process} was paused beyond its deadline, and no write after it was refused"
+                )
             }
         }
     }

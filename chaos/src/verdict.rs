@@ -12,7 +12,7 @@ use lockwright_conformance::history::{Checked, Rules, Violation, check};
 use crate::client::UNRECORDED_DELAY;
 use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
-use crate::plan::Schedule;
+use crate::plan::{Planned, Schedule};
 
 /// The longest poll for a free lock. Redis polls less often, because it wakes waiters, and reconnected clients
 /// poll.
@@ -73,7 +73,15 @@ impl Verdict {
         };
         let mut checked = check(entries, &rules(schedule, profile, promise));
         if !promise.exclusion {
-            checked.violations.extend(overlaps(before_unsafe_faults(schedule, profile, entries)));
+            let is_unsafe = |one: &Planned| !schedule.promise_under(one, profile).exclusion;
+            checked.violations.extend(overlaps(before_faults(schedule, entries, is_unsafe)));
+        }
+        if !promise.fences {
+            let breaks_it = |one: &Planned| !schedule.promise_under(one, profile).fences;
+            // Otherwise only several faults together break it.
+            let one_breaks_it = schedule.faults.iter().any(breaks_it);
+            let is_unsafe = |one: &Planned| breaks_it(one) || !one_breaks_it;
+            checked.violations.extend(wrong_fences(before_faults(schedule, entries, is_unsafe)));
         }
         let shows_nothing = |one: &Violation| matches!(one, Violation::ShowedNothing(_));
         let outcome = if !problems.is_empty() || !checked.violations.iter().all(shows_nothing) {
@@ -89,16 +97,14 @@ impl Verdict {
     }
 }
 
-/// Returns the entries before the first fault that exclusion need not survive.
-fn before_unsafe_faults<'a>(
+/// Returns the entries before the first fault that a promise need not survive.
+fn before_faults<'a>(
     schedule: &Schedule,
-    profile: &Profile,
     entries: &'a [Entry],
+    is_unsafe: impl Fn(&Planned) -> bool,
 ) -> &'a [Entry] {
-    let is_unsafe = |fault: &str| {
-        let mut named = schedule.faults.iter().filter(|one| one.fault.name() == fault);
-        named.any(|one| !schedule.promise_under(one, profile).exclusion)
-    };
+    let is_unsafe =
+        |fault: &str| schedule.faults.iter().any(|one| one.fault.name() == fault && is_unsafe(one));
     let begins = |entry: &Entry| match &entry.event {
         Event::Fault { fault, begins: true, .. } => is_unsafe(fault),
         _ => false,
@@ -111,6 +117,14 @@ fn overlaps(entries: &[Entry]) -> Vec<Violation> {
     let rules = Rules { must_show: false, ..Rules::default() };
     let mut violations = check(entries, &rules).violations;
     violations.retain(|one| matches!(one, Violation::Overlap(..) | Violation::TooManyPermits(..)));
+    violations
+}
+
+fn wrong_fences(entries: &[Entry]) -> Vec<Violation> {
+    // Exclusion may not be promised either, so only the requests' order counts.
+    let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
+    let mut violations = check(entries, &rules).violations;
+    violations.retain(|one| matches!(one, Violation::SameFence(..) | Violation::FenceFell(..)));
     violations
 }
 
@@ -204,6 +218,37 @@ mod tests {
         let history = history();
         assert_eq!(overlaps(&history).len(), 1);
         assert_eq!(overlaps(&end_with_their_process(&history)), []);
+    }
+
+    #[test]
+    fn fences_are_checked_until_the_first_fault_that_they_need_not_survive() {
+        let fault = Fault::ServerDataLost;
+        let profile = Profile::new("redis");
+        let schedule = Schedule::draw(Configuration::Redis, &profile, 1, &[fault]);
+        assert!(!schedule.promise(&profile).fences);
+        // The second hold follows the first, and its fence is smaller or the same.
+        let found = |second: u64, at: u64| {
+            let mut entries = history();
+            for entry in &mut entries {
+                let is_second = entry.process == "b";
+                if let Event::Granted { fence, deadline, .. } = &mut entry.event {
+                    *fence = Fence::new(if is_second { second } else { 7 });
+                    *deadline = entry.at + Duration::from_nanos(5);
+                }
+            }
+            let (fault, target) = (fault.name().to_owned(), "redis".to_owned());
+            let begins = Event::Fault { fault, target, begins: true, effect: None };
+            let place = entries.iter().position(|entry| entry.at > BootInstant::from_nanos(at));
+            let begins = entry(at, "runner", begins);
+            entries.insert(place.unwrap_or(entries.len()), begins);
+            let verdict = Verdict::of(&schedule, &profile, &entries, Vec::new(), Vec::new());
+            verdict.outcome
+        };
+        assert_eq!(found(6, 39), Outcome::ShowedNothing);
+        assert_eq!(found(6, 40), Outcome::Violation);
+        assert_eq!(found(7, 39), Outcome::ShowedNothing);
+        assert_eq!(found(7, 40), Outcome::Violation);
+        assert_eq!(found(8, 40), Outcome::ShowedNothing);
     }
 
     #[test]

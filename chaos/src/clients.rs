@@ -82,9 +82,27 @@ impl<'a> Clients<'a> {
         granted.ok_or_else(|| format!("no client was granted a lock:\n{}", self.logs()).into())
     }
 
+    /// Returns the present entries, while clients still write.
     pub(crate) fn entries(&self) -> Vec<Entry> {
-        let paths: Vec<PathBuf> = self.all().iter().map(|one| one.job.journal.clone()).collect();
-        paths.iter().flat_map(|path| read(path)).collect()
+        self.journals().iter().flat_map(|path| read(path)).collect()
+    }
+
+    /// Returns the entries after the end of all clients. Fails if a journal can't be read.
+    pub(crate) fn final_entries(&self) -> Result<Vec<Entry>> {
+        let was_killed: Vec<bool> = self.all().iter().map(|one| one.was_killed).collect();
+        let mut entries = Vec::new();
+        for (path, was_killed) in self.journals().iter().zip(was_killed) {
+            // A client may be killed before it creates its journal.
+            if path.exists() || !was_killed {
+                let read = journal::read(path);
+                entries.extend(read.map_err(|error| format!("{}: {error}", path.display()))?);
+            }
+        }
+        Ok(entries)
+    }
+
+    fn journals(&self) -> Vec<PathBuf> {
+        self.all().iter().map(|one| one.job.journal.clone()).collect()
     }
 
     /// Counts the requests for `names` from before `since` that are still pending. Returns 0 after a grant since

@@ -3,14 +3,21 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwright::{Clock, Locks};
-use lockwright_conformance::history::journal::Journal;
+use lockwright_conformance::history::journal::{Event, Journal};
 use lockwright_conformance::workload::{self, RemoteStore};
 use serde::{Deserialize, Serialize};
 
 /// The environment variable with the [`Job`] as JSON.
 pub(crate) const JOB: &str = "LOCKWRIGHT_CHAOS_CLIENT";
+
+/// The pause between two measurements of whether the process runs on time.
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// The longest delay of a measurement that isn't recorded.
+pub(crate) const UNRECORDED_DELAY: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Job {
@@ -49,6 +56,18 @@ fn run(job: &Job) -> Result<(), String> {
         Locks::builder(backend).ttl(job.plan.ttl).label(&job.name).build()
     };
     let clock = Clock::boot();
+    runtime.spawn(record_delays(clock.clone(), journal.clone()));
     let work = workload::run(&job.plan, open, &clock, &journal, Arc::new(store));
     runtime.block_on(work).map_err(|failure| format!("{}: {failure}", job.name))
+}
+
+/// Writes an entry after each time in which the runtime ran no timer, because the machine was busy.
+async fn record_delays(clock: Clock, journal: Journal) {
+    loop {
+        let since = clock.now();
+        tokio::time::sleep(PERIOD).await;
+        if clock.now().saturating_since(since) > PERIOD + UNRECORDED_DELAY {
+            journal.write(Event::Delayed { since });
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use lockwright::{BootInstant, Mode};
 use lockwright_conformance::history::journal::{self, Entry, Event, Journal, Signal};
-use lockwright_conformance::workload;
+use lockwright_conformance::workload::{self, Work};
 use lockwright_testbed::{Process, Program, wait};
 
 use crate::client::{JOB, Job};
@@ -82,9 +82,27 @@ impl<'a> Clients<'a> {
         granted.ok_or_else(|| format!("no client was granted a lock:\n{}", self.logs()).into())
     }
 
+    /// Returns the present entries, while clients still write.
     pub(crate) fn entries(&self) -> Vec<Entry> {
-        let paths: Vec<PathBuf> = self.all().iter().map(|one| one.job.journal.clone()).collect();
-        paths.iter().flat_map(|path| read(path)).collect()
+        self.journals().iter().flat_map(|path| read(path)).collect()
+    }
+
+    /// Returns the entries after the end of all clients. Fails if a journal can't be read.
+    pub(crate) fn final_entries(&self) -> Result<Vec<Entry>> {
+        let was_killed: Vec<bool> = self.all().iter().map(|one| one.was_killed).collect();
+        let mut entries = Vec::new();
+        for (path, was_killed) in self.journals().iter().zip(was_killed) {
+            // A client may be killed before it creates its journal.
+            if path.exists() || !was_killed {
+                let read = journal::read(path);
+                entries.extend(read.map_err(|error| format!("{}: {error}", path.display()))?);
+            }
+        }
+        Ok(entries)
+    }
+
+    fn journals(&self) -> Vec<PathBuf> {
+        self.all().iter().map(|one| one.job.journal.clone()).collect()
     }
 
     /// Counts the requests for `names` from before `since` that are still pending. Returns 0 after a grant since
@@ -178,7 +196,8 @@ impl<'a> Clients<'a> {
     pub(crate) fn start_after_faults(&self, schedule: &Schedule) -> Result<String> {
         let mut plan = schedule.clients[0].clone();
         plan.process += 20;
-        plan.duration = plan.ttl * 2;
+        plan.duration = plan.ttl * 2 + Duration::from_secs(2);
+        plan.work = vec![Work::Mutex];
         let client = self.spawn(plan)?;
         let name = client.job.name.clone();
         self.all().push(client);

@@ -139,6 +139,11 @@ impl Record {
         self.schedules.iter().filter(shows).count()
     }
 
+    /// Returns the schedules that showed something.
+    fn showed(&self) -> impl Iterator<Item = &Schedule> {
+        self.schedules.iter().filter(|one| one.outcome != "showed-nothing")
+    }
+
     fn count(&self, outcome: &str) -> usize {
         self.schedules.iter().filter(|one| one.outcome == outcome).count()
     }
@@ -161,7 +166,8 @@ fn part(records: &Records) -> String {
                 let _ = writeln!(text, "| **{fault}** | {} |", cells.join(" | "));
             }
         }
-        text.push('\n');
+        let totals: Vec<String> = group.iter().map(|one| total(records.get(one))).collect();
+        let _ = writeln!(text, "| all schedules | {} |\n", totals.join(" | "));
     }
     text += "No schedule shows these claims of the profiles:\n\n";
     for (configuration, claim, why) in OTHERWISE {
@@ -186,6 +192,13 @@ fn cell(record: Option<&Record>, fault: Fault) -> String {
     }
 }
 
+/// Returns the number of a configuration's schedules and of the operations in them.
+fn total(record: Option<&Record>) -> String {
+    let Some(record) = record else { return "–".to_owned() };
+    let operations: u64 = record.showed().map(|one| one.figures[0]).sum();
+    format!("{}, {operations} operations", record.showed().count())
+}
+
 fn word(promise: Promise) -> &'static str {
     match (promise.exclusion, promise.fences) {
         (true, true) => "kept",
@@ -202,13 +215,12 @@ fn totals(records: &Records) -> String {
                     |---|---|---|---|---|---|---|---|---|---|\n"
             .to_owned();
     for (configuration, record) in records {
-        let showed = || record.schedules.iter().filter(|one| one.outcome != "showed-nothing");
-        let sum = |at: usize| showed().map(|one| one.figures[at]).sum::<u64>();
-        let most = |at: usize| showed().map(|one| one.figures[at]).max().unwrap_or(0);
+        let sum = |at: usize| record.showed().map(|one| one.figures[at]).sum::<u64>();
+        let most = |at: usize| record.showed().map(|one| one.figures[at]).max().unwrap_or(0);
         let _ = writeln!(
             text,
             "| {configuration} | {} | {} | {} | {} | {} | {} ms | {} ms | {} | {} |",
-            showed().count(),
+            record.showed().count(),
             record.count("VIOLATION"),
             sum(0),
             sum(1),
@@ -325,5 +337,6 @@ mod tests {
         assert!(made.starts_with("# A\n") && made.ends_with("# B\n") && !made.contains("replaced"));
         assert!(made.contains("| redis | 1 | 0 | 90 | 80 | 30 | 5 ms | 6 ms | 7 | 8 |"), "{made}");
         assert!(made.contains("kept, 1"), "{made}");
+        assert!(made.contains("| all schedules | – | 1, 90 operations | – |"), "{made}");
     }
 }

@@ -122,7 +122,7 @@ impl Lane {
         let injected = self.make_faults(schedule, &clients, journal)?;
         let last = clients.start_after_faults(schedule)?;
         let mut problems = clients.join(schedule.duration + CLIENTS_END);
-        let mut entries = clients.entries();
+        let mut entries = clients.final_entries()?;
         entries.extend(journal::read(&folder.join("runner.jsonl"))?);
         entries.sort_by_key(|entry| entry.at);
         let is_grant = |entry: &Entry| matches!(entry.event, Event::Granted { .. });

@@ -66,11 +66,18 @@ fn longest_wait(trouble: Trouble) -> Duration {
     TTL * 4 + kept + poll * 5 / 4
 }
 
+/// Returns how late a loss may be reported. Timers don't run during a suspend, so a sleep until the loss ends late.
+/// It is at most as long as a hold. Without suspends, tokio's timers are a millisecond late.
+fn loss_allowance(trouble: Trouble) -> Duration {
+    if trouble.suspends { TTL } else { Duration::from_millis(1) }
+}
+
 fn rules(seed: u64) -> Rules {
     Rules {
         longest_wait: Some(longest_wait(trouble(seed))),
         excusing_faults: vec!["cut".to_owned()],
         loss_margin: TTL / 10,
+        loss_allowance: Some(loss_allowance(trouble(seed))),
         must_show: false,
         ..Rules::default()
     }

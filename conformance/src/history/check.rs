@@ -1,34 +1,40 @@
 //! The rules, and the evidence that a run must contain.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use lockwright_core::Mode;
 use serde::{Deserialize, Serialize};
 
 use super::figures::Figures;
 use super::hold::Hold;
 use super::journal::Entry;
-use super::run::{Run, UseOf, WriteOf};
+use super::run::{Run, Tracked, UseOf, WriteOf};
 use super::violation::{Missing, Use, Used, Violation, Write};
-use super::{fences, overlap, waiting};
+use super::{fences, figures, losses, overlap, waiting};
 
-/// The rules for a run. The default has all of them, and no limit for waiting.
+/// The rules for a run. The default has all of them, and no limits for waiting and for reports of losses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// Conflicting holds are never valid at once, and permits never exceed the semaphore's number.
     pub exclusion: bool,
     /// No two holds of a name share a fence, except those of readers.
     pub fences: bool,
-    /// No hold has a smaller fence than a hold granted before its request.
+    /// No hold has a smaller fence than a hold granted before its request. With `exclusion`, no exclusive hold has
+    /// a smaller fence than one that ended before its grant.
     pub strict_order_of_fences: bool,
     /// The longest time without a holder while a client waits.
     pub longest_wait: Option<Duration>,
     /// The faults that prevent grants. Their time doesn't count as waiting.
     pub excusing_faults: Vec<String>,
-    /// The time before a deadline at which the loss is reported, for [`Figures::largest_lag_of_a_loss`].
+    /// The time before a deadline at which the loss is reported.
     pub loss_margin: Duration,
+    /// If set, a process that ran for longer since a report was due must have reported the loss of an exclusive
+    /// hold when the next grant returns. Without a next grant, the report must only exist. `None` for clients that
+    /// notice a loss at their next check.
+    pub loss_allowance: Option<Duration>,
     /// True if a run must show contention, a hand-over, and an effect of each fault. With
-    /// `strict_order_of_fences`, it also needs a refused late write if a process was paused beyond its TTL.
+    /// `strict_order_of_fences`, it also needs a refused late write of each process that was paused beyond its deadline.
     pub must_show: bool,
 }
 
@@ -41,6 +47,7 @@ impl Default for Rules {
             longest_wait: None,
             excusing_faults: Vec::new(),
             loss_margin: Duration::ZERO,
+            loss_allowance: None,
             must_show: true,
         }
     }
@@ -62,6 +69,9 @@ pub fn check(entries: &[Entry], rules: &Rules) -> Checked {
     let mut violations = Vec::new();
     check_names(&run, rules, &mut violations);
     violations.extend(run.uses.iter().filter_map(|used| after_its_end(&run, used)));
+    if let Some(allowance) = rules.loss_allowance {
+        losses::check(&run, rules, allowance, &mut violations);
+    }
     waiting::check_stuck(&run, &mut violations);
     violations.extend(run.problems.iter().cloned());
     if rules.must_show {
@@ -108,14 +118,24 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
             fences::check_order(holds, violations);
         }
     }
+    if rules.strict_order_of_fences && rules.exclusion {
+        // A holder that relies on a hold which the server has ended also breaks exclusion.
+        let whole = run.holds.iter().filter(|tracked| !tracked.is_part);
+        for holds in by_name(whole.map(Tracked::exclusive_part)).values() {
+            fences::check_order_of_grants(holds, violations);
+        }
+    }
     let mut writes: BTreeMap<&str, Vec<&Write>> = BTreeMap::new();
-    for WriteOf { hold, write } in &run.writes {
+    for WriteOf { hold, write, .. } in &run.writes {
         // Permits have ids, which aren't in order.
         if run.holds[*hold].hold.permits().is_none() {
             writes.entry(&write.name).or_default().push(write);
         }
     }
     writes.values().for_each(|writes| fences::check_register(writes, violations));
+    if rules.exclusion && rules.fences && rules.strict_order_of_fences {
+        violations.extend(run.writes.iter().filter_map(|write| refused_although_valid(run, write)));
+    }
     let mut names: Vec<&str> = run.requests.iter().map(|request| request.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
@@ -141,13 +161,34 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
     })
 }
 
+/// Returns a violation if the register refused a write whose hold was valid from its check to the answer. Then no
+/// other hold can have had a higher fence. A conflicting grant in this time is an overlap.
+fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
+    let (hold, write) = (run.holds[of.hold].exclusive_part(), &of.write);
+    let is_valid = hold.is_valid_at(of.checked?) && hold.is_valid_at(write.answered);
+    let is_later = |next: &Hold| {
+        next.name == hold.name
+            && !next.is_one_with(&hold)
+            && next.excludes(&hold)
+            && hold.granted <= next.granted
+            && next.granted <= write.answered
+    };
+    let refused = !write.accepted && hold.mode == Mode::Exclusive && is_valid;
+    let is_wrong = refused && !run.holds.iter().any(|tracked| is_later(&tracked.hold));
+    is_wrong.then(|| Violation::RefusedWrite(hold.into(), write.clone().into()))
+}
+
 fn missing(run: &Run, figures: &Figures, rules: &Rules) -> impl Iterator<Item = Missing> {
     let contention = (figures.contended == 0).then_some(Missing::Contention);
     let hand_overs = (figures.hand_overs == 0).then_some(Missing::HandOvers);
     let effects = run.faults.iter().filter(|fault| fault.effect.is_none());
     let effects = effects
         .map(|fault| Missing::Effect { fault: fault.fault.clone(), target: fault.target.clone() });
-    let is_unrefused = figures.paused_past_the_deadline > 0 && figures.paused_and_refused == 0;
-    let late_write = (rules.strict_order_of_fences && is_unrefused).then_some(Missing::LateWrite);
-    contention.into_iter().chain(hand_overs).chain(effects).chain(late_write)
+    let unrefused = match rules.strict_order_of_fences {
+        true => figures::paused_and_never_refused(run),
+        false => BTreeSet::new(),
+    };
+    let late_writes =
+        unrefused.into_iter().map(|process| Missing::LateWrite { process: process.clone() });
+    contention.into_iter().chain(hand_overs).chain(effects).chain(late_writes)
 }

@@ -41,6 +41,35 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
+/// Finds exclusive holds that were valid when their grant returned, with a smaller fence than an exclusive hold that
+/// was granted and had ended before. The first hold's term on the server began before the second's, and lasted
+/// beyond it. The holds have one name and end with a break.
+pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violation>) {
+    let mut exclusive: Vec<&Hold> =
+        holds.iter().filter(|hold| hold.mode == Mode::Exclusive).collect();
+    exclusive.sort_by_key(|hold| hold.granted);
+    let mut by_end = exclusive.clone();
+    by_end.sort_by_key(|hold| hold.until.max(hold.granted));
+    let mut ended = by_end.into_iter().peekable();
+    let mut highest: Option<&Hold> = None;
+    for hold in exclusive {
+        let is_before =
+            |before: &&Hold| before.until <= hold.granted && before.granted < hold.granted;
+        while let Some(before) = ended.next_if(is_before) {
+            if highest.is_none_or(|highest| highest.fence < before.fence) {
+                highest = Some(before);
+            }
+        }
+        let is_valid = hold.granted < hold.until;
+        // A request that was sent after the first grant is found by the other rule.
+        let is_lower =
+            |highest: &&Hold| hold.fence < highest.fence && hold.asked <= highest.granted;
+        if let Some(highest) = highest.filter(is_lower).filter(|_| is_valid) {
+            violations.push(Violation::FenceFell(highest.clone().into(), hold.clone().into()));
+        }
+    }
+}
+
 /// Finds accepted writes that were sent after the register had accepted a higher fence. The writes have one name
 /// and are in the order of their answers.
 pub(crate) fn check_register(writes: &[&Write], violations: &mut Vec<Violation>) {

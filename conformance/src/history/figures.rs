@@ -38,8 +38,8 @@ pub struct Figures {
     pub unreported_losses: u64,
     /// Exclusive holds whose process was stopped at the deadline, and then continued.
     pub paused_past_the_deadline: u64,
-    /// Holds of [`paused_past_the_deadline`](Self::paused_past_the_deadline) with a later write that the register
-    /// refused.
+    /// Holds of [`paused_past_the_deadline`](Self::paused_past_the_deadline) with a write after the pause that the
+    /// register refused.
     pub paused_and_refused: u64,
     /// Writes to the register.
     pub writes: u64,
@@ -52,7 +52,7 @@ pub struct Figures {
     /// The longest time without a holder while a client waited.
     pub longest_without_a_holder: Duration,
     /// The largest delay of a report of a loss after the deadline minus [`loss_margin`](Rules::loss_margin),
-    /// without time in which the process was stopped.
+    /// without time in which the process was stopped or delayed.
     pub largest_lag_of_a_loss: Duration,
 }
 
@@ -113,13 +113,10 @@ impl Figures {
     fn count_losses(&mut self, run: &Run, margin: Duration) {
         self.losses = count(&run.holds, |hold| matches!(hold.end, Some(End::Lost(..))));
         self.unreported_losses = count(&run.holds, |hold| is_unreported(run, hold));
-        self.paused_past_the_deadline = count(&run.holds, |hold| is_paused(run, hold));
+        self.paused_past_the_deadline = count(&run.holds, |hold| paused_until(run, hold).is_some());
         let lags = run.holds.iter().filter_map(|hold| lag(run, hold, margin));
         self.largest_lag_of_a_loss = lags.max().unwrap_or_default();
-        let refused = run.writes.iter().filter(|of| !of.write.accepted).map(|of| of.hold);
-        let refused: BTreeSet<usize> = refused.collect();
-        let refused = refused.into_iter().filter(|&hold| is_paused(run, &run.holds[hold]));
-        self.paused_and_refused = refused.count() as u64;
+        self.paused_and_refused = refused_after_a_pause(run).len() as u64;
     }
 
     fn count_writes(&mut self, run: &Run) {
@@ -142,16 +139,38 @@ fn expired(run: &Run, tracked: &Tracked) -> bool {
 
 fn is_unreported(run: &Run, tracked: &Tracked) -> bool {
     let process = run.process(&tracked.hold.who);
-    expired(run, tracked) && !process.ran_until(tracked.deadline, run.end).is_zero()
+    expired(run, tracked) && !process.awake(tracked.deadline, run.end).is_zero()
 }
 
-fn is_paused(run: &Run, tracked: &Tracked) -> bool {
+/// Returns the indices of the paused holds with a refused write that was sent after the pause.
+fn refused_after_a_pause(run: &Run) -> BTreeSet<usize> {
+    let refused = run.writes.iter().filter(|of| {
+        let continued = paused_until(run, &run.holds[of.hold]);
+        !of.write.accepted && continued.is_some_and(|continued| continued <= of.write.sent)
+    });
+    refused.map(|of| of.hold).collect()
+}
+
+/// Returns the processes with a hold that was paused past its deadline, and without a refused write of such a hold
+/// after the pause.
+pub(crate) fn paused_and_never_refused(run: &Run) -> BTreeSet<&String> {
+    let paused = run.holds.iter().filter(|hold| paused_until(run, hold).is_some());
+    let mut processes: BTreeSet<&String> = paused.map(|tracked| &tracked.hold.who).collect();
+    for hold in refused_after_a_pause(run) {
+        processes.remove(&run.holds[hold].hold.who);
+    }
+    processes
+}
+
+/// Returns the end of the pause, for an exclusive hold whose deadline passed in a stopped process.
+fn paused_until(run: &Run, tracked: &Tracked) -> Option<BootInstant> {
     let process = run.process(&tracked.hold.who);
     let continued = process.runs_from(tracked.deadline);
     let is_paused = tracked.deadline < continued && continued < run.end;
     let is_alive = process.killed.is_none_or(|killed| continued < killed);
     let is_open = tracked.hold.until == tracked.deadline;
-    tracked.hold.mode == Mode::Exclusive && is_open && is_paused && is_alive
+    let is_meant = tracked.hold.mode == Mode::Exclusive && is_open && is_paused && is_alive;
+    is_meant.then_some(continued)
 }
 
 /// Returns how long the process ran from the deadline minus `margin` until the report.
@@ -159,8 +178,8 @@ fn lag(run: &Run, tracked: &Tracked, margin: Duration) -> Option<Duration> {
     let process = run.process(&tracked.hold.who);
     let due: BootInstant = tracked.deadline - margin;
     match tracked.end {
-        Some(End::Lost(at, _)) => Some(process.ran_until(due, at)),
-        _ if expired(run, tracked) => Some(process.ran_until(due, run.end)),
+        Some(End::Lost(at, _)) => Some(process.awake(due, at)),
+        _ if expired(run, tracked) => Some(process.awake(due, run.end)),
         _ => None,
     }
 }

@@ -26,9 +26,9 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Returns whether both have the same token and the same holder.
+    /// Returns whether both are the same hold: the same token and holder, from one request.
     pub fn is_one_with(&self, other: &Self) -> bool {
-        self.token == other.token && self.who == other.who
+        self.token == other.token && self.who == other.who && self.asked == other.asked
     }
 
     /// Returns whether the modes exclude each other. Permits don't: they are counted.

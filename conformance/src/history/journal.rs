@@ -38,8 +38,11 @@ pub enum Event {
         mode: Mode,
         /// True if the request waits. The later names of a multi-lock wait only after the earlier ones are held.
         waits: bool,
+        /// The reentrancy key of the request, unique in its process.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<u64>,
     },
-    /// A granted request has returned. A second grant of a token to one process is another guard (reentrancy).
+    /// A granted request has returned. A second grant of a token to one owner is another guard (reentrancy).
     Granted {
         /// The request's number.
         request: u64,
@@ -102,12 +105,28 @@ pub enum Event {
     },
     /// An operator is about to break a hold.
     Broke {
+        /// The break's number, unique in its process.
+        #[serde(default)]
+        number: u64,
         /// The name of the lock.
         name: String,
         /// The token, or `None` for all holds of the name.
         token: Option<Token>,
         /// True if the hold is freed at once and doesn't run out.
         at_once: bool,
+    },
+    /// A break was answered. Without this entry, it may have freed the hold: its process was killed, or the answer
+    /// says nothing.
+    BreakAnswered {
+        /// The break's number.
+        number: u64,
+        /// False if nothing was changed.
+        broke: bool,
+    },
+    /// The process ran no task since this instant, because the machine was busy. Written afterwards.
+    Delayed {
+        /// The last instant at which it ran tasks on time.
+        since: BootInstant,
     },
     /// The process has ended its work and holds nothing.
     Ended,

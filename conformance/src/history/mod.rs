@@ -10,6 +10,7 @@ mod fences;
 mod figures;
 mod hold;
 pub mod journal;
+mod losses;
 mod overlap;
 mod process;
 mod rivals;
@@ -29,7 +30,7 @@ pub use check::{Checked, Rules, check};
 pub use figures::Figures;
 pub use hold::Hold;
 pub use timeline::timeline;
-pub use violation::{Kind, Missing, Use, Used, Violation, Write};
+pub use violation::{Kind, LateLoss, Missing, Use, Used, Violation, Write};
 
 /// A collection of ended holds. Clones share it.
 #[derive(Debug, Clone, Default)]

@@ -10,8 +10,12 @@ use super::journal::Signal;
 pub(crate) struct Process {
     /// The stops. The last may have no end.
     pub(crate) stops: Vec<(BootInstant, Option<BootInstant>)>,
+    /// Times in which the process ran no task. They may overlap stops and each other.
+    pub(crate) delays: Vec<(BootInstant, Option<BootInstant>)>,
     pub(crate) killed: Option<BootInstant>,
     pub(crate) ended: Option<BootInstant>,
+    /// The last entry that the process wrote.
+    pub(crate) last: Option<BootInstant>,
 }
 
 impl Process {
@@ -42,9 +46,18 @@ impl Process {
         from: BootInstant,
         to: BootInstant,
     ) -> Vec<(BootInstant, BootInstant)> {
+        Self::without(&self.stops, from, to)
+    }
+
+    /// Returns the parts of an interval outside the pauses, which are in the order of their beginnings.
+    fn without(
+        pauses: &[(BootInstant, Option<BootInstant>)],
+        from: BootInstant,
+        to: BootInstant,
+    ) -> Vec<(BootInstant, BootInstant)> {
         let mut times = Vec::new();
         let mut begun = from;
-        for (stop, go) in &self.stops {
+        for (stop, go) in pauses {
             times.push((begun, (*stop).min(to)));
             begun = begun.max(go.unwrap_or(BootInstant::FAR_FUTURE));
         }
@@ -53,9 +66,14 @@ impl Process {
         times
     }
 
-    /// Returns how long the process ran between `from` and `to`.
-    pub(crate) fn ran_until(&self, from: BootInstant, to: BootInstant) -> Duration {
-        let over = self.killed.into_iter().chain(self.ended).fold(to, BootInstant::min);
-        self.running(from, over).iter().map(|(from, to)| to.saturating_since(*from)).sum()
+    /// Returns how long the process ran tasks between `from` and `to`. A killed process is only known to have run
+    /// until its last entry.
+    pub(crate) fn awake(&self, from: BootInstant, to: BootInstant) -> Duration {
+        let last = self.killed.and(self.last);
+        let over = self.killed.into_iter().chain(self.ended).chain(last).fold(to, BootInstant::min);
+        let mut pauses = [&self.stops[..], &self.delays[..]].concat();
+        pauses.sort_unstable_by_key(|(from, _)| *from);
+        let running = Self::without(&pauses, from, over);
+        running.iter().map(|(from, to)| to.saturating_since(*from)).sum()
     }
 }

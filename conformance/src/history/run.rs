@@ -25,8 +25,16 @@ pub(crate) struct Run {
     pub(crate) problems: Vec<Violation>,
     by_token: HashMap<(String, Token), usize>,
     by_request: HashMap<(String, u64), usize>,
-    /// Breaks that freed one hold, or all of a name, at once.
-    pub(crate) breaks: Vec<(BootInstant, String, Option<Token>)>,
+    /// Breaks that may have freed one hold, or all of a name, at once.
+    pub(crate) breaks: Vec<Break>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Break {
+    by: (String, u64),
+    pub(crate) at: BootInstant,
+    pub(crate) name: String,
+    token: Option<Token>,
 }
 
 #[derive(Debug)]
@@ -35,6 +43,7 @@ pub(crate) struct Request {
     pub(crate) name: String,
     pub(crate) mode: Mode,
     pub(crate) waits: bool,
+    pub(crate) owner: Option<u64>,
     pub(crate) asked: BootInstant,
     pub(crate) ended: Option<BootInstant>,
     pub(crate) hold: Option<usize>,
@@ -44,6 +53,8 @@ pub(crate) struct Request {
 pub(crate) struct WriteOf {
     pub(crate) hold: usize,
     pub(crate) write: Write,
+    /// The recorded check that found the hold valid.
+    pub(crate) checked: Option<BootInstant>,
 }
 
 #[derive(Debug)]
@@ -102,6 +113,7 @@ impl Run {
 
     fn add(&mut self, entry: &Entry) {
         let process = self.processes.entry(entry.process.clone()).or_default();
+        process.last = Some(entry.at);
         if process.killed.is_some() {
             self.problem(
                 entry,
@@ -129,10 +141,18 @@ impl Run {
             }
             Event::Writing { token, looked, late } => self.writing(entry, *token, *looked, *late),
             Event::Wrote { .. } => self.wrote(entry),
-            Event::Broke { name, token, at_once: true } => {
-                self.breaks.push((entry.at, name.clone(), *token));
+            Event::Broke { number, name, token, at_once: true } => {
+                let (by, name) = ((entry.process.clone(), *number), name.clone());
+                self.breaks.push(Break { by, at: entry.at, name, token: *token });
             }
-            Event::Broke { .. } => {}
+            Event::BreakAnswered { number, broke: false } => {
+                self.breaks.retain(|one| one.by != (entry.process.clone(), *number));
+            }
+            Event::Broke { .. } | Event::BreakAnswered { .. } => {}
+            Event::Delayed { since } => {
+                let process = self.processes.entry(entry.process.clone()).or_default();
+                process.delays.push((*since, Some(entry.at)));
+            }
             Event::Ended => self.process_ended(entry),
             Event::Fault { .. } => self.fault(entry),
             Event::Signalled { target, signal } => {
@@ -147,7 +167,7 @@ impl Run {
     }
 
     fn asked(&mut self, entry: &Entry) {
-        let Event::Asked { request, name, mode, waits } = &entry.event else { return };
+        let Event::Asked { request, name, mode, waits, owner } = &entry.event else { return };
         let key = (entry.process.clone(), *request);
         if self.by_request.insert(key, self.requests.len()).is_some() {
             self.problem(entry, &format!("has two requests with the number {request}"));
@@ -157,6 +177,7 @@ impl Run {
             name: name.clone(),
             mode: *mode,
             waits: *waits,
+            owner: *owner,
             asked: entry.at,
             ended: None,
             hold: None,
@@ -181,13 +202,17 @@ impl Run {
         let Event::Granted { request, token, fence, deadline } = &entry.event else { return };
         let Some(index) = self.end_request(entry, *request) else { return };
         let key = (entry.process.clone(), *token);
+        let owner = self.requests[index].owner;
         let known = self.by_token.get(&key).copied().filter(|&known| {
             let known = &self.holds[known];
-            known.end.is_none() && known.hold.fence == *fence && entry.at <= known.deadline
+            owner.is_some() && known.owner == owner && known.hold.fence == *fence
         });
         if let Some(known) = known {
-            self.requests[index].hold = Some(known);
-            return self.extend(known, *deadline);
+            let tracked = &self.holds[known];
+            if tracked.end.is_none() && entry.at <= tracked.deadline {
+                self.requests[index].hold = Some(known);
+                return self.extend(known, *deadline);
+            }
         }
         let request = &mut self.requests[index];
         request.hold = Some(self.holds.len());
@@ -197,18 +222,20 @@ impl Run {
             mode: request.mode,
             token: *token,
             fence: *fence,
-            asked: request.asked,
+            // A grant that is written after the end of its owner's hold is still of that hold.
+            asked: known.map_or(request.asked, |known| self.holds[known].hold.asked),
             granted: entry.at,
             until: *deadline,
         };
         self.by_token.insert(key, self.holds.len());
-        self.holds.push(Tracked::granted(hold));
+        self.holds.push(Tracked { owner, ..Tracked::granted(hold) });
     }
 
+    /// Extends a hold. An earlier deadline, which another task may write later, changes nothing.
     fn extend(&mut self, index: usize, deadline: BootInstant) {
         let tracked = &mut self.holds[index];
-        tracked.deadline = deadline;
-        tracked.hold.until = deadline;
+        tracked.deadline = tracked.deadline.max(deadline);
+        tracked.hold.until = tracked.deadline;
     }
 
     /// Returns the index of the hold with `token` in the entry's process.
@@ -234,12 +261,12 @@ impl Run {
             return;
         }
         let hold = Hold { granted: entry.at, until: deadline, ..tracked.hold.clone() };
-        let (as_recorded, looked) = (tracked.hold.clone(), tracked.looked);
+        let (as_recorded, looked, owner) = (tracked.hold.clone(), tracked.looked, tracked.owner);
         let by = Use::Renewed;
         self.uses.push(UseOf { as_recorded, at: entry.at, by });
         self.holds[index].is_continued = true;
         self.by_token.insert((entry.process.clone(), token), self.holds.len());
-        self.holds.push(Tracked { is_part: true, looked, ..Tracked::granted(hold) });
+        self.holds.push(Tracked { is_part: true, looked, owner, ..Tracked::granted(hold) });
     }
 
     fn finish(&mut self, entry: &Entry, token: Token, end: End) {
@@ -250,7 +277,7 @@ impl Run {
 
     fn writing(&mut self, entry: &Entry, token: Token, looked: BootInstant, late: bool) {
         let Some(index) = self.find(entry, token) else { return };
-        self.holds[index].writing = Some(entry.at);
+        self.holds[index].writing = Some((entry.at, looked));
         if !late {
             self.found_valid(index, looked);
         }
@@ -283,17 +310,18 @@ impl Run {
             who: entry.process.clone(),
             name: tracked.hold.name.clone(),
             fence,
-            sent: began.unwrap_or(known).min(entry.at),
+            sent: began.map_or(known, |(began, _)| began).min(entry.at),
             answered: entry.at,
             accepted,
             late,
         };
-        self.writes.push(WriteOf { hold: index, write });
+        let checked = began.map(|(_, looked)| looked).filter(|_| !late);
+        self.writes.push(WriteOf { hold: index, write, checked });
     }
 
     /// Marks the holds that an operator freed. A break of a name frees the holds that were requested before it.
     fn mark_broken(&mut self) {
-        for (at, name, token) in &self.breaks {
+        for Break { at, name, token, .. } in &self.breaks {
             for tracked in self.holds.iter_mut().filter(|tracked| tracked.hold.name == *name) {
                 let is_meant = token.is_none_or(|token| token == tracked.hold.token);
                 if is_meant && tracked.hold.asked <= *at && *at < tracked.hold.until {

@@ -8,8 +8,12 @@ use super::hold::Hold;
 #[derive(Debug)]
 pub(crate) struct Tracked {
     pub(crate) hold: Hold,
+    /// The reentrancy key of its first request.
+    pub(super) owner: Option<u64>,
     pub(crate) deadline: BootInstant,
     pub(crate) end: Option<End>,
+    /// The instant of the recorded end.
+    pub(crate) over: Option<BootInstant>,
     /// The instant at which an operator freed it on the server.
     pub(crate) broken: Option<BootInstant>,
     /// True if another `Tracked` continues this one.
@@ -18,8 +22,8 @@ pub(crate) struct Tracked {
     pub(crate) is_part: bool,
     /// The grant or the register's last answer. The next check is later.
     pub(super) looked: BootInstant,
-    /// The start of a write that the register hasn't answered yet.
-    pub(super) writing: Option<BootInstant>,
+    /// The start of a write that the register hasn't answered yet, and the check before it.
+    pub(super) writing: Option<(BootInstant, BootInstant)>,
 }
 
 /// The recorded end of a hold. Without one, it ends at its deadline.
@@ -34,9 +38,11 @@ impl Tracked {
     pub(super) fn granted(hold: Hold) -> Self {
         Self {
             deadline: hold.until,
+            owner: None,
             looked: hold.granted,
             hold,
             end: None,
+            over: None,
             broken: None,
             is_continued: false,
             is_part: false,
@@ -57,6 +63,7 @@ impl Tracked {
         if self.end.is_none() {
             self.hold.until = self.deadline.min(at);
             self.end = Some(end);
+            self.over = Some(at);
         }
     }
 }

@@ -19,12 +19,16 @@ pub enum Violation {
     TooManyPermits(Vec<Hold>),
     /// Two holds had the same fence.
     SameFence(Box<Hold>, Box<Hold>),
-    /// The second hold was requested after the first's grant, but has a smaller fence.
+    /// The second hold was requested after the first's grant, or granted after its end, but has a smaller fence.
     FenceFell(Box<Hold>, Box<Hold>),
     /// A holder treated its hold as valid after its end.
     UsedAfterItsEnd(Box<Used>),
+    /// A process hadn't reported the loss of its hold when the next grant returned, or never did.
+    LateLoss(Box<LateLoss>),
     /// The register accepted a write after it had accepted a higher fence.
     StaleWrite(Box<Write>, Box<Write>),
+    /// The register refused a write of a valid exclusive hold, which no later grant followed.
+    RefusedWrite(Box<Hold>, Box<Write>),
     /// A request didn't end, although its process was running.
     Stuck {
         /// The process that sent the request.
@@ -68,6 +72,17 @@ pub struct Used {
     /// The kind of the use.
     pub by: Use,
     /// A conflicting hold that was granted before the use, if any.
+    pub next: Option<Hold>,
+}
+
+/// A loss that was reported late or never.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateLoss {
+    /// The lost hold.
+    pub hold: Hold,
+    /// The instant at which its process knew of the end, if ever.
+    pub reported: Option<BootInstant>,
+    /// The grant that returned before the report, if any.
     pub next: Option<Hold>,
 }
 
@@ -115,8 +130,11 @@ pub enum Missing {
         /// The affected server, process or request.
         target: String,
     },
-    /// A process was paused beyond its deadline, and the register refused none of its late writes.
-    LateWrite,
+    /// A process was paused beyond its deadline, and the register refused none of its writes after the pause.
+    LateWrite {
+        /// The process.
+        process: String,
+    },
 }
 
 /// The kind of a violation.
@@ -157,7 +175,12 @@ impl Violation {
                     "a hold was renewed after its deadline and the next grant".to_owned()
                 }
             },
+            Self::LateLoss(late) => match late.next {
+                Some(_) => "a loss was reported after the next grant".to_owned(),
+                None => "a loss was never reported".to_owned(),
+            },
             Self::StaleWrite(..) => "the register accepted a stale write".to_owned(),
+            Self::RefusedWrite(..) => "the register refused the write of a valid hold".to_owned(),
             Self::Stuck { .. } => "a request never ended".to_owned(),
             Self::NoHolder { .. } => "a client waited for too long without a holder".to_owned(),
             Self::ShowedNothing(_) => "the run showed nothing".to_owned(),
@@ -175,7 +198,9 @@ impl fmt::Display for Violation {
             }
             Self::TooManyPermits(holds) if !holds.is_empty() => holds[0].granted,
             Self::UsedAfterItsEnd(used) => used.hold.granted,
+            Self::LateLoss(late) => late.hold.granted,
             Self::StaleWrite(first, _) => first.answered,
+            Self::RefusedWrite(hold, _) => hold.granted,
             Self::Stuck { asked: at, .. } | Self::NoHolder { from: at, .. } => *at,
             _ => BootInstant::from_nanos(0),
         };
@@ -199,6 +224,7 @@ impl fmt::Display for Described<'_> {
             }
             Violation::TooManyPermits(holds) => self.holds(f, &holds.iter().collect::<Vec<_>>()),
             Violation::UsedAfterItsEnd(used) => self.used(f, used),
+            Violation::LateLoss(late) => self.late(f, late),
             Violation::StaleWrite(first, stale) => write!(
                 f,
                 "{} wrote {:?} with fence {} at {:.6} s, and {} with fence {} after {:.6} s",
@@ -210,6 +236,10 @@ impl fmt::Display for Described<'_> {
                 stale.fence,
                 since(stale.sent)
             ),
+            Violation::RefusedWrite(hold, write) => {
+                self.holds(f, &[hold])?;
+                write!(f, "; answered at {:.6} s", since(write.answered))
+            }
             Violation::Stuck { who, name, asked } => {
                 write!(f, "{who} asked for {name:?} at {:.6} s", since(*asked))
             }
@@ -236,6 +266,19 @@ impl Described<'_> {
         Ok(())
     }
 
+    fn late(&self, f: &mut fmt::Formatter<'_>, late: &LateLoss) -> fmt::Result {
+        write!(f, "{:?}, ", late.hold.name)?;
+        late.hold.describe(f, self.zero)?;
+        if let Some(next) = &late.next {
+            f.write_str("; the next grant was to ")?;
+            next.describe(f, self.zero)?;
+        }
+        match late.reported {
+            Some(at) => write!(f, "; reported at {:.6} s", seconds(self.zero, at)),
+            None => f.write_str("; not reported"),
+        }
+    }
+
     fn used(&self, f: &mut fmt::Formatter<'_>, used: &Used) -> fmt::Result {
         let at = seconds(self.zero, used.at);
         write!(f, "{:?} at {at:.6} s by ", used.hold.name)?;
@@ -258,8 +301,11 @@ impl fmt::Display for Missing {
             Self::Effect { fault, target } => {
                 write!(f, "the fault {fault} on {target} began, and no effect was recorded")
             }
-            Self::LateWrite => {
-                f.write_str("no late write of a process that was paused beyond its TTL was refused")
+            Self::LateWrite { process } => {
+                write!(
+                    f,
+                    "{process} was paused beyond its deadline, and no write after it was refused"
+                )
             }
         }
     }

@@ -79,13 +79,20 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Writes the grant to the journal.
-    pub(super) fn granted(held: Held, request: u64, journal: &Journal) -> Self {
+    /// Writes the grant to the journal. With `watches`, also writes a loss as soon as the client reports it.
+    pub(super) fn granted(held: Held, request: u64, journal: &Journal, watches: bool) -> Self {
         let (token, deadline) = (held.token(), held.deadline());
         journal.write(Event::Granted { request, token, fence: held.fence(), deadline });
         let state = Mutex::new(State { deadline, is_over: false });
         let record = Arc::new(Record { token, journal: journal.clone(), state });
-        let watching = tokio::spawn(watch(held.signal(), Arc::clone(&record))).abort_handle();
+        let signal = held.signal();
+        let watched = Arc::clone(&record);
+        let watching = tokio::spawn(async move {
+            if watches {
+                watch(signal, watched).await;
+            }
+        });
+        let watching = watching.abort_handle();
         Self { held, record, watching }
     }
 

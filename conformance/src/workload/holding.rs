@@ -125,7 +125,7 @@ impl Process {
         let (client, name) = (self.client(), lost.name());
         let request = client.locks.mutex(name).wait_for(self.plan.ttl * 3);
         let request = async { request.acquire().await.map(|guard| Some(Held::Guard(guard))) };
-        let asked = Asked { name, mode: Mode::Exclusive, waits: true };
+        let asked = Asked { name, mode: Mode::Exclusive, waits: true, owner: None };
         if let Some(next) = self.request(&client, asked, request).await? {
             let looked = self.clock.now();
             if next.is_valid() {

@@ -29,8 +29,11 @@ pub(super) struct Process {
     pub(super) store: Arc<dyn Store>,
     pub(super) until: BootInstant,
     pub(super) reopen: Notify,
+    /// False for a faulty client that reports no loss by itself.
+    watches: bool,
     client: Mutex<Client>,
     requests: AtomicU64,
+    numbers: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
@@ -38,6 +41,8 @@ pub(super) struct Asked<'a> {
     pub(super) name: &'a str,
     pub(super) mode: Mode,
     pub(super) waits: bool,
+    /// The reentrancy key.
+    pub(super) owner: Option<u64>,
 }
 
 impl Client {
@@ -76,6 +81,7 @@ impl Process {
         store: Arc<dyn Store>,
         until: BootInstant,
         client: Client,
+        watches: bool,
     ) -> Self {
         Self {
             plan: plan.clone(),
@@ -84,8 +90,10 @@ impl Process {
             store,
             until,
             reopen: Notify::new(),
+            watches,
             client: Mutex::new(client),
             requests: AtomicU64::new(0),
+            numbers: AtomicU64::new(0),
         }
     }
 
@@ -95,6 +103,11 @@ impl Process {
 
     pub(super) fn replace(&self, client: Client) {
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
+    }
+
+    /// Returns a new number of an owner or a break in the journal.
+    pub(super) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -123,11 +136,13 @@ impl Process {
         asked: &[Asked<'_>],
         request: impl Future<Output = Result<Option<Vec<Held>>>>,
     ) -> Result<Option<Vec<Holding>>, Failure> {
-        let mut open = OpenRequests { journal: &self.journal, requests: Vec::new() };
+        let (journal, watches) = (&self.journal, self.watches);
+        let mut open = OpenRequests { journal, watches, requests: Vec::new() };
         for asked in asked {
             let request = self.requests.fetch_add(1, Ordering::Relaxed);
-            let (name, mode, waits) = (asked.name.to_owned(), asked.mode, asked.waits);
-            self.journal.write(Event::Asked { request, name, mode, waits });
+            let (name, mode) = (asked.name.to_owned(), asked.mode);
+            let Asked { waits, owner, .. } = *asked;
+            self.journal.write(Event::Asked { request, name, mode, waits, owner });
             open.requests.push(request);
         }
         match client.drive(request).await? {
@@ -178,13 +193,14 @@ pub(super) enum Entered {
 /// Open requests. A drop writes them to the journal as failed.
 struct OpenRequests<'a> {
     journal: &'a Journal,
+    watches: bool,
     requests: Vec<u64>,
 }
 
 impl OpenRequests<'_> {
     fn granted(mut self, held: Vec<Held>) -> Vec<Holding> {
         let requests = std::mem::take(&mut self.requests);
-        let granted = |(request, held)| Holding::granted(held, request, self.journal);
+        let granted = |(request, held)| Holding::granted(held, request, self.journal, self.watches);
         requests.into_iter().zip(held).map(granted).collect()
     }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakMode, BreakTarget, ErrorKind, Guard, Handle, Locks, Mode, Owner, Request, Result, Ticket,
+    BreakMode, BreakTarget, Broken, Error, ErrorKind, Guard, Handle, Locks, Mode, Owner, Request,
+    Result, Ticket,
 };
 
 use crate::case::Failure;
@@ -56,7 +57,7 @@ impl Choices {
     }
 
     fn asked(&self, mode: Mode) -> Asked<'_> {
-        Asked { name: &self.name, mode, waits: self.wait.is_some() }
+        Asked { name: &self.name, mode, waits: self.wait.is_some(), owner: None }
     }
 
     async fn send<H: Handle>(
@@ -167,8 +168,10 @@ impl Process {
         both.dedup();
         let limit = random.time(MILLISECOND, self.plan.ttl / 8);
         let request = client.locks.multi(&both).wait_for(limit);
-        let asked: Vec<_> =
-            both.iter().map(|name| Asked { name, mode: Mode::Exclusive, waits: false }).collect();
+        let asked: Vec<_> = both
+            .iter()
+            .map(|name| Asked { name, mode: Mode::Exclusive, waits: false, owner: None })
+            .collect();
         let request = async {
             let guards = request.acquire().await?.into_guards();
             let place = |guard: &Guard| both.iter().position(|name| *name == guard.name());
@@ -196,10 +199,12 @@ impl Process {
             async move { choices.send(request, Held::Guard).await }
         };
         let choices = Choices { fixed: false, max_hold: None, ..choices.clone() };
-        let first = self.request(client, choices.asked(Mode::Exclusive), send(choices.clone()));
+        let number = Some(self.next_number());
+        let asked = Asked { owner: number, ..choices.asked(Mode::Exclusive) };
+        let first = self.request(client, asked, send(choices.clone()));
         let Some(first) = first.await? else { return Ok(()) };
         let again = Choices { wait: None, ..choices.clone() };
-        let asked = again.asked(Mode::Exclusive);
+        let asked = Asked { owner: number, ..again.asked(Mode::Exclusive) };
         let second = self.enter_again(client, asked, send(again.clone()), &first).await?;
         let holdings = vec![first];
         self.hold(&holdings, choices.time, random).await?;
@@ -244,7 +249,12 @@ impl Process {
     ) -> Result<(), Failure> {
         let Some(text) = self.store.pick()? else { return Ok(()) };
         let ticket: Ticket = serde_json::from_str(&text).map_err(std::io::Error::from)?;
-        let asked = Asked { name: ticket.name().as_str(), mode: Mode::Exclusive, waits: false };
+        let asked = Asked {
+            name: ticket.name().as_str(),
+            mode: Mode::Exclusive,
+            waits: false,
+            owner: None,
+        };
         let request =
             async { client.locks.resume(&ticket).await.map(|guard| Some(Held::Guard(guard))) };
         let request = self.request(client, asked, request).await?;
@@ -273,11 +283,28 @@ impl Process {
             return Ok(());
         };
         self.sleep(moment).await;
-        self.journal.write(Event::Broke { name: name.clone(), token: Some(token), at_once });
+        let (number, seen) = (self.next_number(), BreakTarget::Token(token));
+        let (broken, token) = (name.clone(), Some(token));
+        self.journal.write(Event::Broke { number, name: broken, token, at_once });
         let how = if at_once { BreakMode::Now } else { BreakMode::RunOut };
-        match locks.break_lock(name, BreakTarget::Token(token), how, "a test breaks locks").await {
+        let answer = locks.break_lock(name, seen, how, "a test breaks locks").await;
+        let broke = match &answer {
+            Ok(Broken::NotHeld) => Some(false),
+            Ok(_) => Some(true),
+            Err(error) => (!may_have_happened(error)).then_some(false),
+        };
+        if let Some(broke) = broke {
+            self.journal.write(Event::BreakAnswered { number, broke });
+        }
+        match answer {
             Err(error) if error.kind() == ErrorKind::Unsupported => Err(error.into()),
             _ => Ok(()),
         }
     }
+}
+
+/// Returns whether a request with this error may have taken effect.
+fn may_have_happened(error: &Error) -> bool {
+    let kind = error.kind();
+    matches!(kind, ErrorKind::Indeterminate | ErrorKind::TimedOut(_) | ErrorKind::Closed)
 }

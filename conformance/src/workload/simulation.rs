@@ -14,7 +14,7 @@ use crate::factory::Connect;
 use crate::faults::{Fate, Faulty, Op};
 use crate::history::journal::{Entry, Event, Journal, Signal};
 
-use super::{MemoryStore, Plan, Random, Work, run};
+use super::{MemoryStore, Plan, Random, Work, run_with};
 
 /// The longest simulated time, after which a task must be stuck.
 const LIMIT: Duration = Duration::from_secs(3_600);
@@ -116,12 +116,16 @@ pub struct Target {
     pub clients_clock: Option<Clock>,
     /// Wraps a client's connection, outside the network faults.
     pub at_the_client: fn(Faulty, &Clock) -> Arc<dyn DistributedLock>,
+    /// True if clients report a loss by themselves, false if they notice it only at their next check.
+    pub reports_losses: bool,
 }
 
 impl Target {
     /// Returns a target with correct clients.
     pub fn new(connect: Connect) -> Self {
-        Self { connect, clients_clock: None, at_the_client: |faulty, _| Arc::new(faulty) }
+        let at_the_client: fn(Faulty, &Clock) -> Arc<dyn DistributedLock> =
+            |faulty, _| Arc::new(faulty);
+        Self { connect, clients_clock: None, at_the_client, reports_losses: true }
     }
 }
 
@@ -234,6 +238,7 @@ impl World {
         let (clock, store) = (self.clock.clone(), Arc::clone(&self.store));
         let clients_clock = self.target.clients_clock.as_ref().unwrap_or(&self.clock).clone();
         let backend = (self.target.at_the_client)(faulty.clone(), &self.clock);
+        let reports_losses = self.target.reports_losses;
         let work = async move {
             let clients = AtomicU32::new(0);
             let open = async || {
@@ -245,7 +250,7 @@ impl World {
                     .tokens(tokens)
                     .build()
             };
-            let done = run(&plan, open, &clock, &journal, store).await;
+            let done = run_with(&plan, open, &clock, &journal, store, reports_losses).await;
             done.map_err(|failure| failure.to_string())
         };
         let task = self.lock(&self.working).spawn_local(work);

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockwright_core::Fence;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::register::{Register, RemoteRegister};
 
@@ -61,22 +62,30 @@ impl RemoteStore {
         RemoteRegister::connect(address).map(|register| Self(Mutex::new(register)))
     }
 
-    fn register(&self) -> MutexGuard<'_, RemoteRegister> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Runs a blocking call. Other tasks of the runtime's thread run elsewhere, such as one that waits for a loss.
+    fn call<T>(
+        &self,
+        call: impl FnOnce(MutexGuard<'_, RemoteRegister>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let call = || call(self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(call),
+            _ => call(),
+        }
     }
 }
 
 impl Store for RemoteStore {
     fn write(&self, name: &str, fence: Fence) -> io::Result<bool> {
-        self.register().write_to(name, fence)
+        self.call(|mut register| register.write_to(name, fence))
     }
 
     fn leave(&self, ticket: &str) -> io::Result<()> {
-        self.register().leave(ticket)
+        self.call(|mut register| register.leave(ticket))
     }
 
     fn pick(&self) -> io::Result<Option<String>> {
-        self.register().pick()
+        self.call(|mut register| register.pick())
     }
 }
 

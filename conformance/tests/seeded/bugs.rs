@@ -309,6 +309,18 @@ fn a_loss_timer_that_stops_during_a_suspend() {
 }
 
 #[test]
+fn a_loss_timer_that_does_not_fire() {
+    let trouble = Trouble { lost: 1_000, only: Some(Op::Renew), ..none() };
+    let bug = Bug::new(
+        "a loss timer that doesn't fire",
+        "the client notices that its hold has expired only at its next check",
+        MUTEX,
+    );
+    Bug { trouble, ..bug }
+        .is_found(|clock| Target { reports_losses: false, ..memory(clock) }, memory);
+}
+
+#[test]
 fn a_semaphore_of_a_majority() {
     let bug = Bug::new(
         "a semaphore by majority",

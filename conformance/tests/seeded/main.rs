@@ -111,6 +111,7 @@ impl Bug {
             longest_wait: self.longest_wait,
             excusing_faults: vec!["cut".to_owned()],
             loss_margin: self.ttl / 10,
+            loss_allowance: (!self.trouble.suspends).then_some(Duration::from_millis(1)),
             must_show: false,
             ..Rules::default()
         };

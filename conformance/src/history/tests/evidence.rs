@@ -60,16 +60,35 @@ fn pause_without_a_refused_late_write_shows_nothing() {
         script.signal(go, "a", Signal::Continued).ends(80, "b")
     };
     let script = paused(EXCLUSIVE, 50).loses(51, "a", 1);
-    assert_eq!(missing(&script), [Missing::LateWrite]);
+    let late = |process: &str| Missing::LateWrite { process: process.to_owned() };
+    assert_eq!(missing(&script), [late("a")]);
     let wrote = |accepted| script.clone().wrote(52, "a", (1, 1), accepted, true);
-    assert_eq!(missing(&wrote(true)), [Missing::LateWrite]);
+    assert_eq!(missing(&wrote(true)), [late("a")]);
     assert_eq!(missing(&wrote(false)), []);
+    // The write was sent before the pause, or just after it.
+    let sent = |sent| {
+        let script = paused(EXCLUSIVE, 50).writing(sent, "a", 1, 29);
+        script.wrote(52, "a", (1, 1), false, false)
+    };
+    assert_eq!(missing(&sent(49)), [late("a")]);
+    assert_eq!(missing(&sent(50)), []);
     assert_eq!(missing(&paused(Mode::Shared, 50)), []);
     // It continued before its deadline, and it was killed before it continued.
     assert_eq!(missing(&paused(EXCLUSIVE, 39).loses(41, "a", 1)), []);
     assert_eq!(missing(&paused(EXCLUSIVE, 50).signal(48, "a", Signal::Killed)), []);
     let rules = Rules { strict_order_of_fences: false, ..Rules::default() };
     assert_eq!(script.found_by(&rules), []);
+}
+
+#[test]
+fn each_process_needs_a_refused_write_after_its_pause() {
+    let script = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 40)).asks(15, "b", 2);
+    let script = script.signal(30, "a", Signal::Stopped).granted(45, "b", 2, 2, 90);
+    let script = script.signal(50, "a", Signal::Continued).wrote(52, "a", (1, 1), false, true);
+    let script = script.signal(60, "b", Signal::Stopped).holds("c", 3, 3, EXCLUSIVE, (90, 200));
+    let script = script.signal(100, "b", Signal::Continued).ends(200, "c");
+    assert_eq!(missing(&script), [Missing::LateWrite { process: "b".to_owned() }]);
+    assert_eq!(missing(&script.wrote(110, "b", (2, 2), false, true)), []);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use lockwright_core::Mode;
 
-use super::{EXCLUSIVE, Script, Signal, at, permits};
+use super::{EXCLUSIVE, Script, Signal, permits};
 use crate::history::Rules;
 
 const OVERLAP: &str = "two holds were valid at once";
@@ -55,6 +55,17 @@ fn renewal_extends_a_hold() {
     let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).renews(20, "a", 1, 30);
     first.clone().holds("b", 2, 2, EXCLUSIVE, (30, 40)).is_clean();
     first.holds("b", 2, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
+}
+
+#[test]
+fn renewal_never_shortens_a_hold() {
+    let first = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 30)).renews(12, "a", 1, 20);
+    first.clone().holds("b", 2, 2, EXCLUSIVE, (30, 40)).is_clean();
+    first.holds("b", 2, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
+    let again = Script::new().asks_as(10, "a", 1, 7).granted(10, "a", 1, 1, 30);
+    let again = again.asks_as(11, "a", 2, 7).granted_again(12, "a", 2, 1, 20);
+    again.clone().holds("b", 3, 2, EXCLUSIVE, (30, 40)).is_clean();
+    again.holds("b", 3, 2, EXCLUSIVE, (29, 40)).breaks_once(OVERLAP);
 }
 
 /// The hold is invalid between its deadline and a later renewal.
@@ -112,21 +123,45 @@ fn names_are_separate() {
 
 #[test]
 fn second_guard_on_a_hold_is_no_second_hold() {
-    let grant = |script: Script, who: &str, until| {
-        let event = super::Event::Granted {
-            request: 2,
-            token: super::token(1),
-            fence: lockwright_core::Fence::new(1),
-            deadline: at(until),
-        };
-        script.asks(11, who, 2).add(12, who, event)
-    };
-    let first = || Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20));
-    let twice = grant(first(), "a", 20);
+    let first = || Script::new().asks_as(10, "a", 1, 7).granted(10, "a", 1, 1, 20);
+    let twice = first().asks_as(11, "a", 2, 7).granted_again(12, "a", 2, 1, 20);
     twice.is_clean();
     twice.clone().releases(15, "a", 1).holds("b", 3, 2, EXCLUSIVE, (15, 30)).is_clean();
+    // The grant is written after the hold's release by another task, or after its deadline.
+    let late = |script: Script| script.granted_again(25, "a", 2, 1, 40);
+    late(first().asks_as(11, "a", 2, 7).releases(15, "a", 1)).is_clean();
+    late(first().asks_as(11, "a", 2, 7)).is_clean();
     // The same token in another process is a different holder.
-    assert!(grant(first(), "b", 20).found().iter().any(|found| found.title() == OVERLAP));
+    let other = first().asks_as(11, "b", 2, 7).granted_again(12, "b", 2, 1, 20);
+    assert!(other.found().iter().any(|found| found.title() == OVERLAP));
+}
+
+#[test]
+fn token_that_two_tasks_are_granted_is_two_holds() {
+    let pair = |first: Option<u64>, second: Option<u64>, granted| {
+        let asks = |script: Script, instant, request, owner| match owner {
+            Some(owner) => script.asks_as(instant, "a", request, owner),
+            None => script.asks(instant, "a", request),
+        };
+        let script = asks(Script::new(), 10, 1, first).granted(10, "a", 1, 1, 20);
+        let script = asks(script, 11, 2, second).granted_again(granted, "a", 2, 2, 40);
+        script.found().iter().any(|found| found.title() == OVERLAP)
+    };
+    for (first, second) in [(None, None), (None, Some(7)), (Some(7), None), (Some(7), Some(8))] {
+        assert!(pair(first, second, 19), "{first:?} and {second:?}");
+        assert!(!pair(first, second, 20), "{first:?} and {second:?}");
+    }
+    // The same fence shows it as well.
+    let same = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).asks(11, "a", 2);
+    let found = same.granted_again(12, "a", 2, 1, 20).found();
+    let titles: Vec<String> = found.iter().map(|found| found.title()).collect();
+    assert_eq!(titles, [OVERLAP, "two holds had one fence"]);
+}
+
+#[test]
+fn hold_may_be_given_away_and_resumed_in_one_process() {
+    let given = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 40)).releases(20, "a", 1);
+    given.holds("a", 2, 2, EXCLUSIVE, (20, 40)).is_clean();
 }
 
 #[test]
@@ -146,6 +181,20 @@ fn breaking_at_once_excuses_the_overlap_from_then_on() {
     // The operator can't have seen a hold that was requested later.
     let later = both(9, true, 20);
     later.breaks_once(OVERLAP);
+}
+
+#[test]
+fn break_that_failed_excuses_nothing() {
+    let both = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 30)).breaks(20, true);
+    let both = both.holds("b", 2, 2, EXCLUSIVE, (20, 40));
+    both.clone().break_answered(25, 1, true).is_clean();
+    both.clone().break_answered(25, 1, false).breaks_once(OVERLAP);
+    // Its process was killed before the answer.
+    both.clone().signal(21, "runner", Signal::Killed).is_clean();
+    // The answer is to another break.
+    both.clone().break_answered(25, 2, false).is_clean();
+    let number = 1;
+    both.add(25, "c", super::Event::BreakAnswered { number, broke: false }).is_clean();
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use lockwright_core::Mode;
 
-use super::{EXCLUSIVE, Script, Signal, permits};
+use super::{EXCLUSIVE, Script, Signal, Violation, permits};
 use crate::history::Rules;
 
 const SAME: &str = "two holds had one fence";
 const FELL: &str = "a later hold had a smaller fence";
+const REFUSED: &str = "the register refused the write of a valid hold";
 const STALE: &str = "the register accepted a stale write";
 
 #[test]
@@ -44,10 +45,48 @@ fn later_request_has_a_larger_fence() {
     };
     pair(11, 8).is_clean();
     pair(11, 6).breaks_once(FELL);
-    // It was requested when the first grant returned, so it may have arrived first.
-    pair(10, 6).is_clean();
     let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
     assert_eq!(pair(11, 6).found_by(&rules), []);
+    // It was requested when the first grant returned, so it may have arrived first.
+    let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
+    assert_eq!(pair(10, 6).found_by(&rules), []);
+    assert_eq!(pair(11, 6).found_by(&rules).len(), 1);
+}
+
+#[test]
+fn grant_after_the_end_of_a_hold_has_a_larger_fence() {
+    let pair = |granted, fence, until| {
+        let script = Script::new().asks(5, "b", 2).asks(6, "a", 1).granted(10, "a", 1, 7, 20);
+        script.granted(granted, "b", 2, fence, until)
+    };
+    pair(20, 8, 30).is_clean();
+    pair(20, 6, 30).breaks_once(FELL);
+    pair(20, 6, 21).breaks_once(FELL);
+    // The grant returned after its deadline, which the server had ended before the other hold.
+    pair(20, 6, 20).is_clean();
+    // The first hold hadn't ended: the holds overlap, whatever their fences are.
+    pair(19, 6, 30).breaks_once("two holds were valid at once");
+    pair(19, 8, 30).breaks_once("two holds were valid at once");
+    // Readers hold beside others, and permits have no order.
+    let reader =
+        Script::new().asks_for(5, "b", 2, "x", Mode::Shared).holds("a", 1, 7, EXCLUSIVE, (10, 20));
+    reader.granted(20, "b", 2, 6, 30).is_clean();
+    // An operator broke it before its grant returned.
+    pair(20, 6, 30).breaks(19, true).is_clean();
+    pair(20, 6, 30).breaks(20, true).is_clean();
+    pair(20, 6, 30).breaks(21, true).breaks_once(FELL);
+    pair(20, 6, 30).breaks(19, false).breaks_once(FELL);
+    let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
+    assert_eq!(pair(20, 6, 30).found_by(&rules), []);
+}
+
+#[test]
+fn grant_after_many_ended_holds_is_compared_with_the_largest_fence() {
+    let script = Script::new().asks(5, "d", 4);
+    let script = script.holds("a", 1, 7, EXCLUSIVE, (10, 20)).holds("b", 2, 9, EXCLUSIVE, (20, 30));
+    let script = script.holds("c", 3, 10, EXCLUSIVE, (30, 40));
+    script.clone().granted(40, "d", 4, 11, 50).is_clean();
+    script.granted(40, "d", 4, 8, 50).breaks_once(FELL);
 }
 
 #[test]
@@ -144,8 +183,11 @@ fn stale_write_is_found_by_its_beginning() {
             .writing(began, "a", 1, began)
             .wrote(40, "a", (1, 1), true, false)
     };
-    stale(25).is_clean();
-    stale(26).breaks_once(STALE);
+    // The fence fell, too.
+    let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
+    assert_eq!(stale(25).found_by(&rules), []);
+    let found = stale(26).found_by(&rules);
+    assert!(matches!(found[..], [Violation::StaleWrite(..)]), "{found:?}");
 }
 
 #[test]
@@ -157,4 +199,45 @@ fn writers_of_one_fence_and_of_larger_ones_are_accepted() {
         .holds("b", 2, 2, EXCLUSIVE, (20, 60))
         .wrote(30, "b", (2, 2), true, false)
         .is_clean();
+}
+
+/// Returns a run with a refused write of a hold that is valid from 10 to 40.
+fn refused(looked: u64, answered: u64) -> Script {
+    let script =
+        Script::new().holds("a", 1, 5, EXCLUSIVE, (10, 40)).writing(looked, "a", 1, looked);
+    script.wrote(answered, "a", (1, 5), false, false)
+}
+
+#[test]
+fn write_of_a_valid_hold_is_accepted() {
+    refused(20, 39).breaks_once(REFUSED);
+    // The hold ended before the answer, and another holder may have written.
+    refused(20, 40).is_clean();
+    refused(20, 30).loses(31, "a", 1).breaks_once(REFUSED);
+    refused(20, 30).loses(30, "a", 1).is_clean();
+    refused(20, 30).releases(31, "a", 1).breaks_once(REFUSED);
+    refused(20, 30).releases(30, "a", 1).is_clean();
+    refused(20, 30).breaks(30, true).is_clean();
+    refused(20, 30).breaks(31, true).breaks_once(REFUSED);
+    refused(20, 30).breaks(29, false).breaks_once(REFUSED);
+    // Without an entry before the write, nothing shows when the holder checked.
+    let unchecked = Script::new().holds("a", 1, 5, EXCLUSIVE, (10, 40));
+    unchecked.wrote(20, "a", (1, 5), false, false).is_clean();
+    for rules in [
+        Rules { exclusion: false, must_show: false, ..Rules::default() },
+        Rules { fences: false, must_show: false, ..Rules::default() },
+        Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() },
+    ] {
+        assert_eq!(refused(20, 39).found_by(&rules), []);
+    }
+}
+
+#[test]
+fn write_may_be_refused_after_a_later_grant() {
+    let next = |granted| {
+        let script = refused(20, 30).holds("b", 2, 6, EXCLUSIVE, (granted, 60));
+        script.found().iter().map(Violation::title).collect::<Vec<_>>()
+    };
+    assert_eq!(next(30), ["two holds were valid at once"]);
+    assert_eq!(next(31), ["two holds were valid at once", REFUSED]);
 }

@@ -5,6 +5,7 @@ mod exclusion;
 mod fences;
 mod figures;
 mod history;
+mod losses;
 mod random;
 mod uses;
 mod waiting;
@@ -54,7 +55,14 @@ impl Script {
         name: &str,
         mode: Mode,
     ) -> Self {
-        self.add(instant, who, Event::Asked { request, name: name.to_owned(), mode, waits: true })
+        let name = name.to_owned();
+        self.add(instant, who, Event::Asked { request, name, mode, waits: true, owner: None })
+    }
+
+    /// Adds a request with a reentrancy key.
+    pub(crate) fn asks_as(self, instant: u64, who: &str, request: u64, owner: u64) -> Self {
+        let (name, mode, owner) = ("x".to_owned(), EXCLUSIVE, Some(owner));
+        self.add(instant, who, Event::Asked { request, name, mode, waits: true, owner })
     }
 
     pub(crate) fn granted(
@@ -66,6 +74,19 @@ impl Script {
         until: u64,
     ) -> Self {
         let (token, fence, deadline) = (token(request), Fence::new(fence), at(until));
+        self.add(instant, who, Event::Granted { request, token, fence, deadline })
+    }
+
+    /// Adds a second grant of the token of request 1.
+    pub(crate) fn granted_again(
+        self,
+        instant: u64,
+        who: &str,
+        request: u64,
+        fence: u64,
+        until: u64,
+    ) -> Self {
+        let (token, fence, deadline) = (token(1), Fence::new(fence), at(until));
         self.add(instant, who, Event::Granted { request, token, fence, deadline })
     }
 
@@ -134,8 +155,12 @@ impl Script {
     }
 
     pub(crate) fn breaks(self, instant: u64, at_once: bool) -> Self {
-        let (name, token) = ("x".to_owned(), None);
-        self.add(instant, "runner", Event::Broke { name, token, at_once })
+        let (number, name, token) = (1, "x".to_owned(), None);
+        self.add(instant, "runner", Event::Broke { number, name, token, at_once })
+    }
+
+    pub(crate) fn break_answered(self, instant: u64, number: u64, broke: bool) -> Self {
+        self.add(instant, "runner", Event::BreakAnswered { number, broke })
     }
 
     pub(crate) fn ends(self, instant: u64, who: &str) -> Self {

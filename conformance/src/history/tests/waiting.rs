@@ -48,7 +48,8 @@ fn time_without_a_holder_is_bounded_while_a_client_waits() {
 #[test]
 fn try_is_no_wait() {
     let (request, name, mode, waits) = (2, "x".to_owned(), EXCLUSIVE, false);
-    let script = Script::new().add(10, "b", Event::Asked { request, name, mode, waits });
+    let script =
+        Script::new().add(10, "b", Event::Asked { request, name, mode, waits, owner: None });
     assert!(found(&script.fails(50, "b", 2), 1).is_empty());
 }
 

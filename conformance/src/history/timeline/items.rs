@@ -60,7 +60,7 @@ pub(super) fn processes(run: &Run) -> Vec<String> {
 pub(super) fn items(run: &Run, names: &[String]) -> Vec<Item> {
     let number = |name: &String| names.iter().position(|other| other == name).unwrap_or_default();
     let mut writes: Vec<Vec<(BootInstant, bool)>> = vec![Vec::new(); run.holds.len()];
-    for WriteOf { hold, write } in &run.writes {
+    for WriteOf { hold, write, .. } in &run.writes {
         writes[*hold].push((write.answered, write.accepted));
     }
     let mut items = Vec::new();
@@ -143,6 +143,12 @@ pub(super) fn place(run: &Run, violation: &Violation) -> Place {
             let holds: Vec<&Hold> = [&used.hold].into_iter().chain(next).collect();
             Place::of(&holds, used.at, used.at)
         }
+        Violation::LateLoss(late) => {
+            let holds: Vec<&Hold> = [&late.hold].into_iter().chain(&late.next).collect();
+            let due = late.next.as_ref().map_or(late.hold.until, |next| next.granted);
+            Place::of(&holds, due, late.reported.unwrap_or(due))
+        }
+        Violation::RefusedWrite(hold, write) => Place::of(&[hold], write.sent, write.answered),
         Violation::StaleWrite(first, stale) => {
             Place::at(&[&first.who, &stale.who], stale.answered, stale.answered)
         }

@@ -80,7 +80,7 @@ fn faults(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
         })
         .collect();
     let breaks = shown.run.breaks.iter();
-    spans.extend(breaks.map(|(at, name, _)| (*at, *at, format!("break: {name}, at once"))));
+    spans.extend(breaks.map(|one| (one.at, one.at, format!("break: {}, at once", one.name))));
     spans.retain(|(from, to, _)| scale.shows(*from, *to));
     spans.sort_by_key(|(from, ..)| *from);
     let (mut group, mut lanes) = (Group::new(), Lanes::default());

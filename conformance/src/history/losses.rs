@@ -1,0 +1,54 @@
+//! The rule for losses: a running process reports a loss before the next grant returns.
+
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Mode};
+
+use super::Rules;
+use super::hold::Hold;
+use super::run::{End, Run, Tracked};
+use super::violation::{LateLoss, Violation};
+
+/// Finds exclusive holds whose end is unknown to their holder when the next grant returns, and holds that stay
+/// open after their deadline. A process that ran for at most `allowance` since the report was due is excused.
+pub(crate) fn check(
+    run: &Run,
+    rules: &Rules,
+    allowance: Duration,
+    violations: &mut Vec<Violation>,
+) {
+    let exclusive = |tracked: &&Tracked| tracked.hold.mode == Mode::Exclusive;
+    for tracked in run.holds.iter().filter(exclusive).filter(|tracked| !tracked.is_continued) {
+        let process = run.process(&tracked.hold.who);
+        let due = tracked.deadline - rules.loss_margin;
+        let ran_too_long = |until| process.awake(due, until) > allowance;
+        let reported = match tracked.end {
+            Some(End::Releasing | End::Lost(..)) => tracked.over,
+            _ => None,
+        };
+        let next = next_of(run, tracked);
+        let is_late = |next: &Hold| {
+            tracked.over.is_none_or(|over| next.granted < over) && ran_too_long(next.granted)
+        };
+        let late = next.filter(|next| is_late(next));
+        let end = tracked.over.unwrap_or(run.end);
+        let is_open = reported.is_none() && tracked.deadline < end && ran_too_long(end);
+        if late.is_some() || is_open {
+            let (hold, next) = (tracked.hold.clone(), late.cloned());
+            violations.push(Violation::LateLoss(Box::new(LateLoss { hold, reported, next })));
+        }
+    }
+}
+
+/// Returns the first grant to another process after the deadline. An earlier one is an overlap, or follows a break.
+fn next_of<'a>(run: &'a Run, tracked: &Tracked) -> Option<&'a Hold> {
+    let hold = &tracked.hold;
+    let since: BootInstant = tracked.deadline.max(hold.granted);
+    let others = run.holds.iter().map(|other| &other.hold).filter(|next| {
+        next.name == hold.name
+            && next.who != hold.who
+            && next.excludes(hold)
+            && since <= next.granted
+    });
+    others.min_by_key(|next| next.granted)
+}

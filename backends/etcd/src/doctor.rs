@@ -10,8 +10,8 @@ use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::errors::{Effect, error, words};
-use crate::keeping;
-use crate::members::{self, Link, Trouble};
+use crate::keepalive;
+use crate::members::{self, Link, RequestError};
 use crate::revisions::Fall;
 use crate::shared::Shared;
 use crate::version::Version;
@@ -50,7 +50,7 @@ pub(crate) async fn ask_all(config: &Config) -> Vec<Member> {
 }
 
 async fn status(config: &Config, endpoint: &str) -> Result<StatusResponse> {
-    let client = members::client(config, endpoint).await.map_err(|no_link| no_link.error)?;
+    let client = members::client(config, endpoint).await.map_err(|link_error| link_error.error)?;
     let status = client.maintenance_client().status().await;
     status.map_err(|cause| unreachable(endpoint, &words(&cause)))
 }
@@ -75,7 +75,7 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
         of_member(member, &mut findings);
     }
     findings.extend(several_clusters(&members));
-    findings.extend(in_the_open(config));
+    findings.extend(unencrypted_findings(config));
     let answering = || members.iter().filter_map(|member| member.status.as_ref().ok());
     let has_alarm = answering().any(|status| status.errors().iter().any(|it| is_alarm(it)));
     if answering().any(|status| status.leader() != 0 && !status.is_learner()) {
@@ -83,7 +83,7 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
             |link: Arc<Link>| async move { link.client.cluster_client().member_list().await };
         let limit = shared.members.config().response_timeout;
         let listed =
-            shared.members.ask(Effect::Reads, limit, listing).await.map_err(Trouble::error)?;
+            shared.members.ask(Effect::Reads, limit, listing).await.map_err(RequestError::error)?;
         findings.extend(size(listed.value.members()));
         if !has_alarm {
             match writes(shared).await {
@@ -217,7 +217,7 @@ fn several_clusters(members: &[Member]) -> Option<Finding> {
 }
 
 /// Returns findings about connections to other machines.
-fn in_the_open(config: &Config) -> Vec<Finding> {
+fn unencrypted_findings(config: &Config) -> Vec<Finding> {
     let Some(endpoint) = config.endpoints.iter().find(|endpoint| !is_local(endpoint)) else {
         return Vec::new();
     };
@@ -278,15 +278,15 @@ async fn writes(shared: &Shared) -> Result<Option<Finding>> {
     let shortest = shared.ask_for_lease(1, shared.members.config().response_timeout).await?;
     let mut took = Vec::with_capacity(WRITES);
     for _ in 0..WRITES {
-        let nobody = shared.keys().nobody();
+        let probe_key = shared.keys().probe_key();
         // Never true. But the members must agree on it, and each first checks the permissions.
-        let never = Compare::create_revision(nobody.clone(), CompareOp::Greater, i64::MAX - 1);
-        let txn = Txn::new().when([never]).and_then([TxnOp::put(nobody, "", None)]);
+        let never = Compare::create_revision(probe_key.clone(), CompareOp::Greater, i64::MAX - 1);
+        let txn = Txn::new().when([never]).and_then([TxnOp::put(probe_key, "", None)]);
         let sent = shared.clock.now();
-        shared.transact(txn, Effect::Reads, None).await.map_err(Trouble::error)?;
+        shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
         took.push(shared.clock.now().saturating_since(sent));
     }
-    keeping::revoke_soon(shared, &shortest);
+    keepalive::revoke_soon(shared, &shortest);
     took.sort_unstable();
     let median = took[WRITES / 2];
     Ok((median > shortest.ttl / SLOW_PART).then(|| Finding {

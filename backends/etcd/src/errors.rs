@@ -23,13 +23,13 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("etcd")
 }
 
-pub(crate) fn odd_answer(effect: Effect, what: &str) -> Error {
+pub(crate) fn unexpected_response(effect: Effect, what: &str) -> Error {
     effect.unanswered(&format!("the server gave an answer that makes no sense: {what}"))
 }
 
 /// The consequence of a failed request.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum ErrorClass {
     /// The lease has ended, and nothing was done.
     NoLease,
     /// Refused, and would be again. The error's kind shows whether nothing was done.
@@ -154,32 +154,32 @@ enum Meaning {
     Unsure,
 }
 
-pub(crate) fn judge(cause: &etcd_client::Error, effect: Effect) -> Verdict {
+pub(crate) fn classify(cause: &etcd_client::Error, effect: Effect) -> ErrorClass {
     let words = words(cause);
     let found = REFUSALS.iter().find(|(says, ..)| words.contains(says));
     match found {
-        Some((_, Meaning::NoLease, _)) => Verdict::NoLease,
+        Some((_, Meaning::NoLease, _)) => ErrorClass::NoLease,
         Some((_, Meaning::Refused(kind), means)) => {
-            Verdict::Refused(error(*kind, *means).with_source(words))
+            ErrorClass::Refused(error(*kind, *means).with_source(words))
         }
         Some((_, Meaning::Elsewhere(kind), means)) => {
-            Verdict::Elsewhere(error(*kind, *means).with_source(words))
+            ErrorClass::Elsewhere(error(*kind, *means).with_source(words))
         }
         Some((_, Meaning::Later(kind), means)) => {
-            Verdict::Later(error(*kind, *means).with_source(words))
+            ErrorClass::Later(error(*kind, *means).with_source(words))
         }
         Some((_, Meaning::MaybeDone, means)) => {
-            Verdict::Refused(effect.unanswered(means).with_source(words))
+            ErrorClass::Refused(effect.unanswered(means).with_source(words))
         }
         Some((_, Meaning::Unsure, means)) => {
-            Verdict::Unsure(effect.unanswered(means).with_source(words))
+            ErrorClass::Unsure(effect.unanswered(means).with_source(words))
         }
         None => match cause {
             // The library's own error: it sent nothing.
             etcd_client::Error::LeaseKeepAliveError(why) if why.contains("lease not found") => {
-                Verdict::NoLease
+                ErrorClass::NoLease
             }
-            _ => Verdict::Unsure(
+            _ => ErrorClass::Unsure(
                 effect.unanswered("the connection broke before the answer came").with_source(words),
             ),
         },
@@ -192,7 +192,7 @@ pub(crate) fn is_granted_already(cause: &etcd_client::Error) -> bool {
 }
 
 /// Returns whether the server's database is full. The server still carries out requests that only delete.
-pub(crate) fn is_for_space(failure: &Error) -> bool {
+pub(crate) fn is_out_of_space(failure: &Error) -> bool {
     says(failure, NO_SPACE)
 }
 

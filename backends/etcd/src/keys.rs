@@ -53,7 +53,7 @@ impl Keys {
     }
 
     /// Returns a key that never exists, as names aren't empty, and that every client which may lock may read.
-    pub(crate) fn nobody(&self) -> Vec<u8> {
+    pub(crate) fn probe_key(&self) -> Vec<u8> {
         format!("{}/", self.prefix).into_bytes()
     }
 
@@ -91,7 +91,7 @@ pub(crate) fn mode(key: &[u8]) -> Mode {
 }
 
 /// Returns whether the key is in this queue, and not in a nested name's.
-pub(crate) fn stands_in(queue: &[u8], key: &[u8]) -> bool {
+pub(crate) fn is_in_queue(queue: &[u8], key: &[u8]) -> bool {
     key.strip_prefix(queue).is_some_and(|rest| !rest.is_empty() && !rest.contains(&b'/'))
 }
 
@@ -149,7 +149,7 @@ mod tests {
                 let name = name(text);
                 let key = keys.exclusive(&name, 0x7587_8f2a);
                 assert_eq!(keys.name(&key), Some(name.clone()), "{text}");
-                assert!(stands_in(&keys.queue(&name), &key));
+                assert!(is_in_queue(&keys.queue(&name), &key));
             }
             assert_eq!(keys.name(&keys.tombstone(Token::random())), None);
             assert_eq!(keys.name(b"elsewhere/a/1"), None);
@@ -165,7 +165,7 @@ mod tests {
         let raw = keys(true);
         let nested = raw.exclusive(&name("a/b"), 1);
         assert!(nested.starts_with(&raw.queue(&name("a"))));
-        assert!(!stands_in(&raw.queue(&name("a")), &nested));
+        assert!(!is_in_queue(&raw.queue(&name("a")), &nested));
         assert_eq!(String::from_utf8(raw.exclusive(&name("a"), 255)).unwrap(), "lockwright/a/ff");
         // A foreign nested key: its slash isn't encoded.
         assert_eq!(encoded.name(b"lockwright/a/b/1"), None);
@@ -179,7 +179,7 @@ mod tests {
             let text = String::from_utf8(tombstone.clone()).unwrap();
             // All possible beginnings of queues with another prefix.
             for (end, _) in text.match_indices('/') {
-                assert!(!stands_in(&tombstone[..=end], &tombstone), "{text}");
+                assert!(!is_in_queue(&tombstone[..=end], &tombstone), "{text}");
             }
             for raw in [false, true] {
                 let elsewhere = Keys { prefix: String::new(), raw };

@@ -35,7 +35,7 @@ impl Runtime {
     }
 
     /// Returns whether the runtime has ended. Then no lease is renewed and no waiter is woken.
-    pub(crate) fn has_gone(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.lives.has_changed().is_err()
     }
 }
@@ -58,8 +58,8 @@ mod tests {
         let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (first, second) = (runtime(), runtime());
         let present = first.block_on(async { Runtime::present() }).unwrap();
-        assert!(!second.block_on(async { present.has_gone() }));
+        assert!(!second.block_on(async { present.has_ended() }));
         drop(first);
-        assert!(second.block_on(async { present.has_gone() }));
+        assert!(second.block_on(async { present.has_ended() }));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockwright_core::{Error, ErrorKind, Result, redact};
 
 use crate::errors::{BACKEND, error};
-use crate::limits::FOREVER;
+use crate::limits::MAX_TIMEOUT;
 use crate::url::{self, Contents};
 
 /// Settings of a connection to ZooKeeper.
@@ -132,7 +132,7 @@ impl Config {
             &mut self.silence_timeout,
             &mut self.idle_timeout,
         ] {
-            *limit = (*limit).min(FOREVER);
+            *limit = (*limit).min(MAX_TIMEOUT);
         }
         Ok(self)
     }

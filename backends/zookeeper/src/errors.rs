@@ -23,17 +23,17 @@ pub(crate) enum Failure {
     /// No response within this time. The library may still send the request.
     Silence(Duration),
     /// An error of the library or the server.
-    Said(zk::Error),
+    Response(zk::Error),
 }
 
 impl Failure {
     pub(crate) fn is(&self, said: &zk::Error) -> bool {
-        matches!(self, Self::Said(error) if error == said)
+        matches!(self, Self::Response(error) if error == said)
     }
 
     /// Returns whether the connection broke, so that a read can be repeated on the next one.
-    pub(crate) fn is_of_the_connection(&self) -> bool {
-        matches!(self, Self::Said(zk::Error::ConnectionLoss | zk::Error::Custom(_)))
+    pub(crate) fn is_connection_error(&self) -> bool {
+        matches!(self, Self::Response(zk::Error::ConnectionLoss | zk::Error::Custom(_)))
     }
 
     pub(crate) fn error(self, effect: Effect) -> Error {
@@ -41,7 +41,7 @@ impl Failure {
             Self::Silence(limit) => {
                 return effect.unanswered(format!("the servers did not answer within {limit:?}"));
             }
-            Self::Said(cause) => cause,
+            Self::Response(cause) => cause,
         };
         let refused = |kind, message: &str| error(kind, message);
         let made = match &cause {
@@ -123,7 +123,7 @@ pub(crate) async fn answer<T>(
 ) -> Result<T, Failure> {
     match tokio::time::timeout(limit, request).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(cause)) => Err(Failure::Said(cause)),
+        Ok(Err(cause)) => Err(Failure::Response(cause)),
         Err(_) => Err(Failure::Silence(limit)),
     }
 }

@@ -153,6 +153,6 @@ fn failed(cause: zk::Error, effect: Effect) -> Error {
                            the fence, or what the operations are about";
             error(ErrorKind::Denied, message)
         }
-        cause => Failure::Said(cause).error(effect),
+        cause => Failure::Response(cause).error(effect),
     }
 }

@@ -33,7 +33,7 @@ impl Paths {
     }
 
     /// Returns a node that never exists, as no name is encoded like this.
-    pub(crate) fn nobody(&self) -> String {
+    pub(crate) fn probe_path(&self) -> String {
         format!("{}/%nobody", self.prefix)
     }
 
@@ -144,7 +144,7 @@ pub(crate) fn modes(queue: &[Contender]) -> Vec<Mode> {
 }
 
 /// Returns whether its number certainly determines its position.
-pub(crate) fn has_a_turn(queue: &[Contender], at: usize) -> bool {
+pub(crate) fn can_be_admitted(queue: &[Contender], at: usize) -> bool {
     let is_equal =
         |other: Option<&Contender>| other.is_some_and(|other| other.sequence == queue[at].sequence);
     let before = at.checked_sub(1).and_then(|before| queue.get(before));
@@ -195,8 +195,9 @@ mod tests {
     fn a_number_that_says_nothing_is_nobodys_turn() {
         let turns = |children: &[&str]| -> Vec<(i32, bool)> {
             let queue = queue(children.iter().map(|child| (*child).to_owned()).collect());
-            let turn =
-                |(at, contender): (usize, &Contender)| (contender.sequence, has_a_turn(&queue, at));
+            let turn = |(at, contender): (usize, &Contender)| {
+                (contender.sequence, can_be_admitted(&queue, at))
+            };
             queue.iter().enumerate().map(turn).collect()
         };
         let last = "a-lock-2147483646";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockwright_core::backend_util::percent;
 use lockwright_core::duration;
 
-use crate::limits::FOREVER;
+use crate::limits::MAX_TIMEOUT;
 use crate::tls::Security;
 
 const PORT: u16 = 2_181;
@@ -96,7 +96,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, String> {
 
 /// Returns whether servers accept the tick: a 32-bit number of milliseconds.
 pub(crate) fn is_tick(tick: Duration) -> bool {
-    (Duration::from_millis(1)..=FOREVER).contains(&tick)
+    (Duration::from_millis(1)..=MAX_TIMEOUT).contains(&tick)
 }
 
 fn login(login: &str) -> Result<String, String> {

@@ -36,7 +36,12 @@ pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Vec<Findi
             return Err(cause);
         }
     };
-    Ok(shared.seen.went_back(zxid).map(|seen| went_back(root, zxid, seen)).into_iter().collect())
+    Ok(shared
+        .zxid_watermark
+        .went_back(zxid)
+        .map(|seen| went_back(root, zxid, seen))
+        .into_iter()
+        .collect())
 }
 
 fn no_chroot(chroot: &str) -> Finding {

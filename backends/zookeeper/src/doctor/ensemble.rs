@@ -7,8 +7,8 @@ use lockwright_core::{Error, Finding, Result, Severity};
 use zookeeper_client as zk;
 
 use crate::errors::{Effect, Failure};
-use crate::four_letters::{Server, Status};
-use crate::limits::{FOREVER, Granted, Limits, granted};
+use crate::four_letter_words::{Server, Status};
+use crate::limits::{Granted, Limits, MAX_TIMEOUT, granted};
 use crate::session::Session;
 use crate::shared::Shared;
 
@@ -25,7 +25,7 @@ pub(super) async fn look(
 ) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     findings.extend(limits(&shared.limits));
-    findings.extend(differing(&granted(&shared.config, FOREVER).await));
+    findings.extend(differing(&granted(&shared.config, MAX_TIMEOUT).await));
     findings.extend(commits(shared, session).await?);
     findings.extend(members(shared.config.contents.hosts.len(), servers, session).await?);
     Ok(findings)
@@ -115,7 +115,7 @@ async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Findi
 async fn members(named: usize, servers: &[Server], session: &Session) -> Result<Vec<Finding>> {
     let config = match session.answer(session.client().get_config()).await {
         Ok((config, _)) => String::from_utf8_lossy(&config).into_owned(),
-        Err(Failure::Said(cause @ (zk::Error::NoNode | zk::Error::NoAuth))) => {
+        Err(Failure::Response(cause @ (zk::Error::NoNode | zk::Error::NoAuth))) => {
             let unseen = Finding {
                 severity: Severity::Warning,
                 code: "zookeeper-not-looked-at",

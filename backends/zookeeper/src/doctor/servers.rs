@@ -2,7 +2,7 @@
 
 use lockwright_core::{Finding, Severity};
 
-use crate::four_letters::{Server, Status};
+use crate::four_letter_words::{Server, Status};
 use crate::shared::Shared;
 
 /// The first version that returns a node's transaction when creating it, and that removes empty parents.

@@ -6,10 +6,10 @@ use std::time::Duration;
 use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, LockName, Result};
 use zookeeper_client as zk;
 
-use crate::ending::deleted;
 use crate::errors::{Effect, Failure, error};
-use crate::listing::{Held, holders, up_to_date};
+use crate::inspect::{Held, holders, up_to_date};
 use crate::notes;
+use crate::release::deleted;
 use crate::session::Session;
 use crate::sessions::SPARE_TICKS;
 use crate::shared::Shared;
@@ -18,7 +18,7 @@ use crate::value::Value;
 /// How often breaking retries when the holder changes.
 const TRIES: usize = 10;
 
-pub(crate) async fn break_it(
+pub(crate) async fn break_lock(
     shared: &Arc<Shared>,
     name: &LockName,
     seen: BreakTarget,
@@ -99,15 +99,15 @@ async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> R
             let mut both = client.new_multi_writer();
             both.add_delete(&held.path, None)
                 .and_then(|()| both.add_set_data(queue_path, &data, Some(stat.version)))
-                .map_err(|cause| Failure::Said(cause).error(Effect::Reads))?;
+                .map_err(|cause| Failure::Response(cause).error(Effect::Reads))?;
             let committing = both.commit();
             match session.answer(async { committing.await.map_err(zk::Error::from) }).await {
                 Ok(_) => return Ok(true),
-                Err(Failure::Said(zk::Error::NoNode)) => return Ok(false),
+                Err(Failure::Response(zk::Error::NoNode)) => return Ok(false),
                 // Another operator left a note.
-                Err(Failure::Said(zk::Error::BadVersion)) => {}
+                Err(Failure::Response(zk::Error::BadVersion)) => {}
                 // This user may delete the node, but not write to its parent.
-                Err(Failure::Said(zk::Error::NoAuth)) => break,
+                Err(Failure::Response(zk::Error::NoAuth)) => break,
                 Err(failure) => return Err(failure.error(Effect::Changes)),
             }
         }

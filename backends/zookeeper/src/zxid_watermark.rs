@@ -11,9 +11,9 @@ use lockwright_core::Fence;
 /// client can't if the servers' epoch was no lower in the older data: then transactions continue above all earlier
 /// ones.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(AtomicI64);
+pub(crate) struct ZxidWatermark(AtomicI64);
 
-impl Seen {
+impl ZxidWatermark {
     pub(crate) fn note(&self, fence: Fence) {
         self.zxid(i64::try_from(fence.get()).unwrap_or(i64::MAX));
     }

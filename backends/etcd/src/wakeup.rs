@@ -14,87 +14,87 @@ use tokio::time::{sleep, timeout};
 use crate::errors::{is_refusal, words};
 use crate::members::Link;
 use crate::shared::Shared;
-use crate::{SLOW_POLL, renewing};
+use crate::{SLOW_POLL, renew};
 
 /// How long a waiting claim is delayed until the watch has started. Without the watch, it polls.
-const STANDS_WITHIN: Duration = Duration::from_millis(500);
+const START_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The pause before a failed watch is retried.
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The same for a refused watch.
-const REFUSED: Duration = Duration::from_secs(5);
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
 /// How long a loss's notification is delayed to find the reason.
-const REASON_WITHIN: Duration = Duration::from_millis(500);
+const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
-pub(crate) struct Watching {
-    pub(crate) audience: Subscribers,
+pub(crate) struct Wakeups {
+    pub(crate) subscribers: Subscribers,
     state: Mutex<State>,
     is_started: AtomicBool,
-    stands: watch::Sender<bool>,
+    is_active: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// The keys that waiters wait for, with their names.
-    before: HashMap<Vec<u8>, LockName>,
+    waited: HashMap<Vec<u8>, LockName>,
     /// Names with acquires in progress: how many, and which of their keys were deleted.
-    asked: HashMap<LockName, (usize, Vec<Vec<u8>>)>,
+    recorders: HashMap<LockName, (usize, Vec<Vec<u8>>)>,
     /// The held keys of this backend, with their tokens and creation revisions. A later hold of the name may have the
     /// same key.
     held: HashMap<Vec<u8>, (Token, i64)>,
 }
 
 /// A guard that records the deleted keys of a name.
-pub(crate) struct Asking<'a> {
-    watching: &'a Watching,
+pub(crate) struct DeletionRecorder<'a> {
+    wakeups: &'a Wakeups,
     name: LockName,
 }
 
-impl Asking<'_> {
+impl DeletionRecorder<'_> {
     /// Wakes the name when any of the `keys` is deleted. Returns false if one already is.
     pub(crate) fn waits_for<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
-        let mut state = self.watching.state();
+        let mut state = self.wakeups.state();
         for key in keys {
-            let gone = state.asked.get(&self.name);
+            let gone = state.recorders.get(&self.name);
             if gone.is_some_and(|(_, gone)| gone.iter().any(|one| one == key)) {
                 return false;
             }
-            state.before.insert(key.to_vec(), self.name.clone());
+            state.waited.insert(key.to_vec(), self.name.clone());
         }
         true
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for DeletionRecorder<'_> {
     fn drop(&mut self) {
-        let mut state = self.watching.state();
-        if let Some((count, _)) = state.asked.get_mut(&self.name) {
+        let mut state = self.wakeups.state();
+        if let Some((count, _)) = state.recorders.get_mut(&self.name) {
             *count -= 1;
             if *count == 0 {
-                state.asked.remove(&self.name);
+                state.recorders.remove(&self.name);
             }
         }
     }
 }
 
-impl Default for Watching {
+impl Default for Wakeups {
     fn default() -> Self {
         Self {
-            audience: Subscribers::new(SLOW_POLL),
+            subscribers: Subscribers::new(SLOW_POLL),
             state: Mutex::default(),
             is_started: AtomicBool::new(false),
-            stands: watch::Sender::new(false),
+            is_active: watch::Sender::new(false),
         }
     }
 }
 
-impl Watching {
-    pub(crate) fn ask(&self, name: &LockName) -> Asking<'_> {
-        self.state().asked.entry(name.clone()).or_default().0 += 1;
-        Asking { watching: self, name: name.clone() }
+impl Wakeups {
+    pub(crate) fn record_deletions(&self, name: &LockName) -> DeletionRecorder<'_> {
+        self.state().recorders.entry(name.clone()).or_default().0 += 1;
+        DeletionRecorder { wakeups: self, name: name.clone() }
     }
 
     pub(crate) fn holds(&self, key: &[u8], token: Token, created: i64) {
@@ -106,29 +106,29 @@ impl Watching {
         self.state().held.remove(key).map(|(token, _)| token)
     }
 
-    fn went(&self, shared: &Arc<Shared>, key: &[u8], at: i64) {
+    fn on_deleted(&self, shared: &Arc<Shared>, key: &[u8], at: i64) {
         let Some(name) = shared.keys().name(key) else { return };
         let (waits, lost) = {
             let mut state = self.state();
-            if let Some((_, gone)) = state.asked.get_mut(&name) {
+            if let Some((_, gone)) = state.recorders.get_mut(&name) {
                 gone.push(key.to_vec());
             }
             let is_it = state.held.get(key).is_some_and(|(_, created)| *created < at);
             let lost = if is_it { state.held.remove(key) } else { None };
-            (state.before.remove(key), lost)
+            (state.waited.remove(key), lost)
         };
         if let Some((token, _)) = lost {
-            shared.members.runtime().spawn(tell_why(Arc::clone(shared), token));
+            shared.members.runtime().spawn(notify_loss(Arc::clone(shared), token));
         }
         if let Some(name) = waits {
-            self.audience.wake(&name);
+            self.subscribers.wake(&name);
         }
     }
 
     /// Wakes all waiters after missed events.
-    fn lost_track(&self) {
-        self.state().before.clear();
-        self.audience.wake_all();
+    fn wake_after_gap(&self) {
+        self.state().waited.clear();
+        self.subscribers.wake_all();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -137,7 +137,7 @@ impl Watching {
 }
 
 pub(crate) fn start(shared: &Arc<Shared>) {
-    if shared.watching.is_started.swap(true, Ordering::SeqCst) {
+    if shared.wakeups.is_started.swap(true, Ordering::SeqCst) {
         return;
     }
     let runtime = shared.members.runtime();
@@ -146,35 +146,35 @@ pub(crate) fn start(shared: &Arc<Shared>) {
         let mut alive = shared.alive.clone();
         tokio::select! {
             _ = alive.changed() => {}
-            () = watch_for_ever(&shared) => {}
+            () = watch_forever(&shared) => {}
         }
     });
 }
 
 /// Waits for the watch to start, but not for long.
-pub(crate) async fn stands(shared: &Arc<Shared>) {
+pub(crate) async fn wait_until_active(shared: &Arc<Shared>) {
     start(shared);
-    let mut stands = shared.watching.stands.subscribe();
-    let standing = stands.wait_for(|stands| *stands);
-    let _ = timeout(STANDS_WITHIN, standing).await;
+    let mut is_active = shared.wakeups.is_active.subscribe();
+    let becoming_active = is_active.wait_for(|is_active| *is_active);
+    let _ = timeout(START_TIMEOUT, becoming_active).await;
 }
 
 /// Notifies a holder of its loss, with the reason if there is one: breaking a hold leaves a tombstone in the
 /// transaction that deletes its key.
-async fn tell_why(shared: Arc<Shared>, token: Token) {
-    let asked = timeout(REASON_WITHIN, renewing::epitaph(&shared, token)).await;
+async fn notify_loss(shared: Arc<Shared>, token: Token) {
+    let asked = timeout(REASON_TIMEOUT, renew::loss_reason(&shared, token)).await;
     let reason = asked.map_or(Reason::Gone, |asked| asked.unwrap_or(Reason::Gone));
     if reason == Reason::Broken {
-        for (_, lost, place) in shared.roster.all(|_, place| place.is_held) {
+        for (_, lost, place) in shared.registry.all(|_, place| place.is_held) {
             if lost == token {
-                place.lease.bears_tombstone(shared.clock.now());
+                place.lease.count_tombstone(shared.clock.now());
             }
         }
     }
-    shared.watching.audience.send(&Event::Lost(token, reason));
+    shared.wakeups.subscribers.send(&Event::Lost(token, reason));
 }
 
-async fn watch_for_ever(shared: &Arc<Shared>) {
+async fn watch_forever(shared: &Arc<Shared>) {
     let mut next = None;
     loop {
         match shared.members.link().await {
@@ -183,22 +183,22 @@ async fn watch_for_ever(shared: &Arc<Shared>) {
                     ended = watch(shared, &link, &mut next) => ended,
                     () = link.until_suspect() => Ok(()),
                 };
-                shared.watching.stands.send_replace(false);
+                shared.wakeups.is_active.send_replace(false);
                 if let Err(why) = ended {
                     tracing::debug!(why, "etcd: the watch ended, and is begun anew");
                     if is_refusal(&why) {
                         // Other members would refuse too, and requests may be allowed.
-                        sleep(REFUSED).await;
+                        sleep(REFUSED_PAUSE).await;
                     } else {
                         shared.members.suspect(&link);
                     }
                 }
             }
-            Err(no_link) => {
-                tracing::debug!(failure = %no_link.error, "etcd: nobody to watch at, trying on");
+            Err(link_error) => {
+                tracing::debug!(failure = %link_error.error, "etcd: nobody to watch at, trying on");
             }
         }
-        sleep(AGAIN).await;
+        sleep(RETRY_PAUSE).await;
     }
 }
 
@@ -218,7 +218,7 @@ async fn watch(
     let limit = shared.members.config().response_timeout;
     // The member catches up with all known revisions, so that its own isn't taken for a fall.
     let mut kv = link.client.kv_client();
-    timeout(limit, kv.get(shared.keys().nobody(), None))
+    timeout(limit, kv.get(shared.keys().probe_key(), None))
         .await
         .map_err(|_| format!("it gave no answer within {limit:?}"))?
         .map_err(|cause| words(&cause))?;
@@ -237,43 +237,43 @@ async fn watch(
             }
             timeout(limit, stream.message()).await
         };
-        let heard = message
+        let response = message
             .await
             .map_err(|_| format!("it did not begin within {limit:?}"))?
             .map_err(|cause| words(&cause))?
             .ok_or_else(|| "the stream has ended".to_owned())?;
-        if heard.canceled() {
-            return canceled(shared, &heard, next);
+        if response.canceled() {
+            return canceled(shared, &response, next);
         }
-        if heard.created() {
+        if response.created() {
             is_created = true;
-            if !created(shared, &heard, next) {
+            if !created(shared, &response, next) {
                 return Ok(());
             }
         }
-        for event in heard.events() {
+        for event in response.events() {
             if let (EventType::Delete, Some(entry)) = (event.event_type(), event.kv()) {
-                shared.watching.went(shared, entry.key(), entry.mod_revision());
+                shared.wakeups.on_deleted(shared, entry.key(), entry.mod_revision());
             }
         }
-        *next = heard_up_to(&heard, *next).max(*next);
+        *next = next_revision(&response, *next).max(*next);
     }
 }
 
 /// Returns the revision to resume from. A resumed watch gets missed events after its creation response. And a response
 /// with events may be followed by more events of a revision below the store's.
-fn heard_up_to(heard: &WatchResponse, next: Option<i64>) -> Option<i64> {
-    let latest = match heard.events().last() {
+fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
+    let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),
-        None if heard.created() && next.is_some() => return None,
-        None => heard.header()?.revision(),
+        None if response.created() && next.is_some() => return None,
+        None => response.header()?.revision(),
     };
     Some(latest + 1)
 }
 
 /// Returns false if the watch waits for a revision that won't come.
-fn created(shared: &Shared, heard: &WatchResponse, next: &mut Option<i64>) -> bool {
-    let revision = heard.header().map_or(0, |header| header.revision());
+fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) -> bool {
+    let revision = response.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();
     // The member has shown that it is up to date.
     let has_gone_back = next.is_some_and(|next| next > revision + 1);
@@ -284,21 +284,25 @@ fn created(shared: &Shared, heard: &WatchResponse, next: &mut Option<i64>) -> bo
              without --bump-revision; fences may repeat"
         );
         *next = None;
-        shared.watching.lost_track();
+        shared.wakeups.wake_after_gap();
     }
-    shared.watching.stands.send_replace(true);
+    shared.wakeups.is_active.send_replace(true);
     if is_resumed {
         // The missed events follow soon, but waiters needn't wait for them.
-        shared.watching.audience.wake_all();
+        shared.wakeups.subscribers.wake_all();
     }
     !has_gone_back
 }
 
-fn canceled(shared: &Shared, heard: &WatchResponse, next: &mut Option<i64>) -> Result<(), String> {
-    if heard.compact_revision() > 0 {
-        *next = Some(heard.compact_revision());
-        shared.watching.lost_track();
+fn canceled(
+    shared: &Shared,
+    response: &WatchResponse,
+    next: &mut Option<i64>,
+) -> Result<(), String> {
+    if response.compact_revision() > 0 {
+        *next = Some(response.compact_revision());
+        shared.wakeups.wake_after_gap();
         return Ok(());
     }
-    Err(heard.cancel_reason().to_owned())
+    Err(response.cancel_reason().to_owned())
 }

@@ -62,7 +62,7 @@ pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) ->
         })?,
     };
     let found = shared.page(position.start.clone(), end).await?;
-    let is_last = found.goes_on().is_none();
+    let is_last = found.next_start().is_none();
     let last = found.keys.last().map(|last| last.key().to_vec()).unwrap_or_default();
     let mut queues: Vec<(LockName, Vec<Entry>)> = Vec::new();
     for entry in found.keys.iter().map(Entry::of) {

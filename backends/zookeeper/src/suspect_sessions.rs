@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The sessions in doubt. One task checks each server once for all of them.
 #[derive(Debug, Default)]
-pub(crate) struct Doubts {
+pub(crate) struct SuspectSessions {
     state: Mutex<State>,
     /// Wakes the task for another session.
     another: Notify,
@@ -34,7 +34,7 @@ struct State {
     is_checking: bool,
 }
 
-impl Doubts {
+impl SuspectSessions {
     pub(crate) fn knowing(granted: &[Granted]) -> Self {
         let this = Self::default();
         this.learn(granted);
@@ -73,7 +73,7 @@ impl Doubts {
         let mut state = self.state();
         state
             .sessions
-            .retain(|(session, _)| session.certainty().is_doubtful() && !session.is_over());
+            .retain(|(session, _)| session.timeout_check().is_suspect() && !session.is_over());
         state.is_checking = !state.sessions.is_empty();
         state.is_checking.then(|| state.sessions.clone())
     }
@@ -91,9 +91,9 @@ fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
 
 impl Shared {
     pub(crate) fn moved(self: &Arc<Self>, session: &Arc<Session>, is_connected: bool) {
-        if session.certainty().moved(is_connected) {
+        if session.timeout_check().moved(is_connected) {
             let patience = patience(session.timeout(), self.config.response_timeout);
-            if self.doubts.enter(Arc::clone(session), self.clock.now() + patience) {
+            if self.suspects.enter(Arc::clone(session), self.clock.now() + patience) {
                 self.sessions.runtime.spawn(Arc::clone(self).check());
             }
         }
@@ -101,15 +101,15 @@ impl Shared {
 
     async fn check(self: Arc<Self>) {
         let mut pause = PAUSE;
-        while let Some(doubted) = self.doubts.left() {
+        while let Some(doubted) = self.suspects.left() {
             // A server that grants the longest timeout grants all shorter ones.
             let most = doubted.iter().map(|(session, _)| session.timeout()).max();
             // A new session starts the check again at once, before its connection can break.
             let granted = tokio::select! {
                 granted = limits::granted(&self.config, most.unwrap_or_default()) => granted,
-                () = self.doubts.another.notified() => continue,
+                () = self.suspects.another.notified() => continue,
             };
-            self.doubts.learn(&granted);
+            self.suspects.learn(&granted);
             let least = granted.iter().map(|granted| granted.timeout).min();
             let mut is_decided = true;
             for (session, until) in doubted {
@@ -117,7 +117,7 @@ impl Shared {
                 if least.is_some_and(|least| least < timeout) {
                     self.distrust(&session, "a server grants less than before");
                 } else if least.is_some() && self.is_enough(&session) {
-                    session.certainty().trust();
+                    session.timeout_check().trust();
                 } else if self.clock.now() >= until {
                     self.distrust(
                         &session,
@@ -132,7 +132,7 @@ impl Shared {
             } else {
                 tokio::select! {
                     () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
-                    () = self.doubts.another.notified() => {}
+                    () = self.suspects.another.notified() => {}
                 }
             }
         }
@@ -141,12 +141,12 @@ impl Shared {
     /// Returns whether the checked servers suffice for this session. If it moved on unchecked, all servers of the URL
     /// must grant its timeout. A server that is down counts with its last answer.
     fn is_enough(&self, session: &Session) -> bool {
-        !session.certainty().has_moved_on()
-            || self.doubts.all_grant(&self.config.contents.hosts, session.timeout())
+        !session.timeout_check().missed_a_check()
+            || self.suspects.all_grant(&self.config.contents.hosts, session.timeout())
     }
 
     fn distrust(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
-        if session.certainty().distrust() {
+        if session.timeout_check().distrust() {
             self.abandon(session, why);
         }
     }
@@ -204,12 +204,12 @@ mod tests {
             shared.moved(session, true);
         }
         tokio::time::sleep(Duration::from_secs(4)).await;
-        assert!(sessions.iter().all(|session| session.certainty().is_doubtful()));
+        assert!(sessions.iter().all(|session| session.timeout_check().is_suspect()));
         let tries = proxy.accepted() - before;
         assert!((2..=14).contains(&tries), "{tries} tries in 4 s");
         drop(stranger);
         for session in &sessions {
-            assert!(session.certainty().wait(kit::LIMIT).await);
+            assert!(session.timeout_check().wait(kit::LIMIT).await);
         }
     }
 

@@ -10,14 +10,14 @@ use lockwright_core::{
 };
 use zookeeper_client as zk;
 
-use crate::ending::deleted;
 use crate::errors::{BACKEND, Effect, Failure, error, no_chroot};
-use crate::paths::{Contender, has_a_turn, modes, node, queue};
+use crate::paths::{Contender, can_be_admitted, modes, node, queue};
+use crate::place::{expired, lost, maybe_indeterminate, note, registered_place, vanished};
+use crate::release::deleted;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
-use crate::standing::{expired, lost, note, standing, unsettled, vanished};
 use crate::value::Value;
-use crate::watching::Watches;
+use crate::wakeup::Watches;
 
 /// How often a missing parent is created before giving up: servers remove empty parents.
 const PARENT_TRIES: usize = 10;
@@ -37,11 +37,11 @@ pub(crate) async fn acquire(
             None => (shared.session(claim).await?, None),
         };
         let queue_path = shared.paths.queue(&claim.name);
-        Ask { shared, claim, wait, begun, session, queue_path }.go(known).await
+        Acquire { shared, claim, wait, begun, session, queue_path }.run(known).await
     };
-    let place = standing(shared, claim)?;
+    let place = registered_place(shared, claim)?;
     let is_new = place.is_none();
-    let waited_in = place.as_ref().filter(|place| !place.held).map(|it| Arc::clone(&it.session));
+    let waited_in = place.as_ref().filter(|place| !place.is_held).map(|it| Arc::clone(&it.session));
     let answer = match ask(place).await {
         // The idle session ended or was given up unnoticed, before any request.
         Err(Stopped::Before(session, _)) if is_new && !session.is_fit() => {
@@ -50,11 +50,11 @@ pub(crate) async fn acquire(
         }
         // The queue position ended with its session. In a new session the claim queues again.
         Err(_) if waited_in.is_some_and(|session| session.is_over()) => {
-            ask(standing(shared, claim)?).await.map_err(Stopped::error)
+            ask(registered_place(shared, claim)?).await.map_err(Stopped::error)
         }
         answer => answer.map_err(Stopped::error),
     };
-    answer.map_err(|error| unsettled(shared, claim, error))
+    answer.map_err(|error| maybe_indeterminate(shared, claim, error))
 }
 
 enum Stopped {
@@ -79,14 +79,14 @@ impl Stopped {
 }
 
 /// The result of reading the queue before queuing.
-enum Taken {
-    So(AcquireOutcome),
+enum QueueState {
+    Decided(AcquireOutcome),
     Free,
     /// Free, and the parent node is missing.
-    Unknown,
+    NoParent,
 }
 
-pub(crate) struct Ask<'a> {
+pub(crate) struct Acquire<'a> {
     shared: &'a Arc<Shared>,
     claim: &'a Claim,
     wait: Wait,
@@ -95,29 +95,29 @@ pub(crate) struct Ask<'a> {
     pub(crate) queue_path: String,
 }
 
-impl Ask<'_> {
-    async fn go(&self, known: Option<Place>) -> Result<AcquireOutcome, Stopped> {
+impl Acquire<'_> {
+    async fn run(&self, known: Option<Place>) -> Result<AcquireOutcome, Stopped> {
         match known {
             None => {}
-            Some(Place { node: Some(node), held, .. }) => {
-                return Ok(self.again(node, held).await?);
+            Some(Place { node: Some(node), is_held, .. }) => {
+                return Ok(self.repeat(node, is_held).await?);
             }
             // An earlier request is unanswered. Once a later one is answered, it is done or rejected.
             Some(Place { node: None, .. }) => {
                 self.session.prove().await?;
-                let queue = self.look().await?;
+                let queue = self.read_queue().await?;
                 if let Some(at) = self.own(&queue) {
                     return Ok(self.adopt(queue, at).await?);
                 }
-                return Ok(self.stand(false).await?);
+                return Ok(self.enqueue(false).await?);
             }
         }
         let mut parent_is_missing = false;
         if self.wait == Wait::No {
-            match self.is_taken().await? {
-                Taken::So(attempt) => return Ok(attempt),
-                Taken::Free => {}
-                Taken::Unknown => parent_is_missing = true,
+            match self.check_queue().await? {
+                QueueState::Decided(outcome) => return Ok(outcome),
+                QueueState::Free => {}
+                QueueState::NoParent => parent_is_missing = true,
             }
         }
         // While the session's timeout is in doubt, nothing would be granted, and other waiters would be blocked.
@@ -128,36 +128,36 @@ impl Ask<'_> {
         // Registered before the request, so that its node is accounted for whatever happens to this future.
         let end = self.shared.end_of_wait(self.claim);
         let session = Arc::clone(&self.session);
-        let place = Place { session, node: None, held: false, over: false };
-        self.shared.roster.enter(self.claim, place, end);
-        Ok(self.stand(parent_is_missing).await?)
+        let place = Place { session, node: None, is_held: false, is_overdue: false };
+        self.shared.registry.enter(self.claim, place, end);
+        Ok(self.enqueue(parent_is_missing).await?)
     }
 
     /// Reads the queue for a claim that doesn't wait.
-    async fn is_taken(&self) -> Result<Taken, Stopped> {
+    async fn check_queue(&self) -> Result<QueueState, Stopped> {
         let client = self.session.client();
         let before = |error| Stopped::Before(Arc::clone(&self.session), error);
         let looking = || client.list_children(&self.queue_path);
         let queue = match self.session.read(looking).await {
             Ok(children) => queue(children),
-            Err(failure) if failure.is(&zk::Error::NoNode) => return Ok(Taken::Unknown),
+            Err(failure) if failure.is(&zk::Error::NoNode) => return Ok(QueueState::NoParent),
             Err(failure) => return Err(before(failure.error(Effect::Reads))),
         };
         if let Some(at) = self.own(&queue) {
-            return Ok(Taken::So(self.adopt(queue, at).await?));
+            return Ok(QueueState::Decided(self.adopt(queue, at).await?));
         }
         if admission::admits(&modes(&queue), self.claim.mode) {
-            return Ok(Taken::Free);
+            return Ok(QueueState::Free);
         }
         // This session's server may lag behind.
         let sync = || client.sync(&self.queue_path);
         self.session.read(sync).await.map_err(|failure| before(failure.error(Effect::Reads)))?;
-        let queue = self.look().await.map_err(before)?;
+        let queue = self.read_queue().await.map_err(before)?;
         if admission::admits(&modes(&queue), self.claim.mode) {
-            return Ok(Taken::Free);
+            return Ok(QueueState::Free);
         }
         self.refuse_another_kind(&queue)?;
-        Ok(Taken::So(AcquireOutcome::Busy(Busy::default())))
+        Ok(QueueState::Decided(AcquireOutcome::Busy(Busy::default())))
     }
 
     /// Returns an error if the first claim uses the name as another kind of lock.
@@ -171,7 +171,7 @@ impl Ask<'_> {
     }
 
     /// Creates a node, and its parent if that is missing.
-    async fn stand(&self, mut parent_is_missing: bool) -> Result<AcquireOutcome> {
+    async fn enqueue(&self, mut parent_is_missing: bool) -> Result<AcquireOutcome> {
         let prefix = format!("{}/{}", self.queue_path, node(self.claim));
         let data = Value::of(self.claim).bytes();
         let options = zk::CreateMode::EphemeralSequential.with_acls(self.shared.acls());
@@ -192,8 +192,9 @@ impl Ask<'_> {
             let created = self.session.answer(creating).await;
             if let Err(cause) = parent {
                 // The node was requested in spite of the error.
-                if matches!(created, Err(Failure::Said(zk::Error::NoNode | zk::Error::NoAuth))) {
-                    self.shared.roster.leave(self.claim);
+                if matches!(created, Err(Failure::Response(zk::Error::NoNode | zk::Error::NoAuth)))
+                {
+                    self.shared.registry.leave(self.claim);
                 }
                 return Err(cause);
             }
@@ -206,7 +207,7 @@ impl Ask<'_> {
                 Err(failure) => {
                     let error = failure.error(Effect::Changes);
                     if error.kind() != ErrorKind::Indeterminate {
-                        self.shared.roster.leave(self.claim);
+                        self.shared.registry.leave(self.claim);
                     }
                     return Err(error);
                 }
@@ -220,7 +221,7 @@ impl Ask<'_> {
             }
             let own = Node { path: format!("{prefix}{sequence}").into(), fence: fence(&stat)? };
             self.note(&own, false)?;
-            let queue = self.looked(looking).await?;
+            let queue = self.read_queue_from(looking).await?;
             return match self.own(&queue) {
                 // The token's first node is the hold.
                 Some(at) if !own.path.ends_with(&queue[at].node) => {
@@ -228,11 +229,11 @@ impl Ask<'_> {
                     deleted(self.session.answer(removing).await)?;
                     self.adopt(queue, at).await
                 }
-                Some(at) => self.place(queue, at, own).await,
+                Some(at) => self.grant_if_admitted(queue, at, own).await,
                 None => vanished(self.shared, self.claim, false),
             };
         }
-        self.shared.roster.leave(self.claim);
+        self.shared.registry.leave(self.claim);
         Err(error(
             ErrorKind::Unavailable,
             "the lock's parent node is removed again and again; see who does that",
@@ -247,7 +248,7 @@ impl Ask<'_> {
             client.create(&self.queue_path, b"", &zk::CreateMode::Container.with_acls(acls));
         async move {
             match self.session.answer(making).await {
-                Ok(_) | Err(Failure::Said(zk::Error::NodeExists)) => return Ok(()),
+                Ok(_) | Err(Failure::Response(zk::Error::NodeExists)) => return Ok(()),
                 Err(failure) if failure.is(&zk::Error::NoNode) => {}
                 Err(failure) => return Err(failure.error(Effect::Changes)),
             }
@@ -263,32 +264,32 @@ impl Ask<'_> {
         }
     }
 
-    async fn again(&self, own: Node, held: bool) -> Result<AcquireOutcome> {
+    async fn repeat(&self, own: Node, is_held: bool) -> Result<AcquireOutcome> {
         let client = self.session.client();
         let looking = client.list_children(&self.queue_path);
         let reading = client.get_data(&own.path);
-        let queue = self.looked(looking).await?;
+        let queue = self.read_queue_from(looking).await?;
         let found = queue.iter().position(|contender| own.path.ends_with(&contender.node));
-        let Some(at) = found else { return vanished(self.shared, self.claim, held) };
+        let Some(at) = found else { return vanished(self.shared, self.claim, is_held) };
         match self.session.answer(reading).await {
-            Ok((data, _)) if Value::is_broken(&data) => return self.broken(&own, held).await,
+            Ok((data, _)) if Value::is_broken(&data) => return self.broken(&own, is_held).await,
             Ok(_) => {}
             Err(failure) if failure.is(&zk::Error::NoNode) => {
-                return vanished(self.shared, self.claim, held);
+                return vanished(self.shared, self.claim, is_held);
             }
             Err(failure) => return Err(failure.error(Effect::Reads)),
         }
-        self.place(queue, at, own).await
+        self.grant_if_admitted(queue, at, own).await
     }
 
     /// Handles a broken claim. A granted hold's node stays until the TTL ends, as its holder may still consider it
     /// valid. Any other node is removed.
-    async fn broken(&self, own: &Node, held: bool) -> Result<AcquireOutcome> {
-        if !held {
+    async fn broken(&self, own: &Node, is_held: bool) -> Result<AcquireOutcome> {
+        if !is_held {
             let removing = self.session.client().delete(&own.path, None);
             deleted(self.session.answer(removing).await)?;
-            self.shared.over.set(self.claim, Reason::Broken);
-            self.shared.roster.leave(self.claim);
+            self.shared.ended_claims.set(self.claim, Reason::Broken);
+            self.shared.registry.leave(self.claim);
         }
         Err(lost(Reason::Broken))
     }
@@ -311,10 +312,10 @@ impl Ask<'_> {
                 return self.broken(&own, false).await;
             }
             self.note(&own, false)?;
-            return self.place(queue, at, own).await;
+            return self.grant_if_admitted(queue, at, own).await;
         }
         // The node belongs to another session, whose lifetime is unknown here.
-        self.shared.roster.leave(self.claim);
+        self.shared.registry.leave(self.claim);
         if is_broken {
             return Err(lost(Reason::Broken));
         }
@@ -329,19 +330,19 @@ impl Ask<'_> {
         Ok(AcquireOutcome::Granted(granted))
     }
 
-    async fn place(
+    async fn grant_if_admitted(
         &self,
         mut queue: Vec<Contender>,
         mut at: usize,
         own: Node,
     ) -> Result<AcquireOutcome> {
         for _ in 0..FENCE_TRIES {
-            if !has_a_turn(&queue, at) && !self.is_held() {
-                return self.begin_anew(own).await;
+            if !can_be_admitted(&queue, at) && !self.is_held() {
+                return self.restart_numbers(own).await;
             }
             let modes = modes(&queue);
             if !admission::admits(&modes[..at], modes[at]) {
-                return self.stay(&queue, at, own).await;
+                return self.wait_or_leave(&queue, at, own).await;
             }
             let fence = match modes[at] {
                 Mode::Shared => self.shared_fence(&queue, &own).await?,
@@ -355,7 +356,7 @@ impl Ask<'_> {
                 granted.waiters = queue.len() > admission::holders(&modes);
                 return Ok(AcquireOutcome::Granted(granted));
             }
-            queue = self.look().await?;
+            queue = self.read_queue().await?;
             match self.own(&queue) {
                 Some(now) => at = now,
                 None => return vanished(self.shared, self.claim, self.is_held()),
@@ -367,16 +368,21 @@ impl Ask<'_> {
         ))
     }
 
-    async fn stay(&self, queue: &[Contender], at: usize, own: Node) -> Result<AcquireOutcome> {
+    async fn wait_or_leave(
+        &self,
+        queue: &[Contender],
+        at: usize,
+        own: Node,
+    ) -> Result<AcquireOutcome> {
         let is_of_another_kind = self.refuse_another_kind(queue);
         if self.wait == Wait::No || is_of_another_kind.is_err() {
             let removing = self.session.client().delete(&own.path, None);
             deleted(self.session.answer(removing).await)?;
-            self.shared.roster.leave(self.claim);
+            self.shared.registry.leave(self.claim);
             is_of_another_kind?;
             return Ok(AcquireOutcome::Busy(Busy::default()));
         }
-        self.shared.audience.waits(&self.claim.name);
+        self.shared.subscribers.waits(&self.claim.name);
         let mut retry_after = None;
         for ahead in &queue[admission::blockers(&modes(&queue[..at]), self.claim.mode)] {
             let watched = format!("{}/{}", self.queue_path, ahead.node);
@@ -392,23 +398,23 @@ impl Ask<'_> {
     }
 
     fn is_held(&self) -> bool {
-        self.shared.roster.place(self.claim).is_some_and(|place| place.held)
+        self.shared.registry.place(self.claim).is_some_and(|place| place.is_held)
     }
 
     /// Removes a node whose sequence number is spent. Once the queue is empty, its parent is removed too, and the
     /// servers count from zero again.
-    async fn begin_anew(&self, own: Node) -> Result<AcquireOutcome> {
+    async fn restart_numbers(&self, own: Node) -> Result<AcquireOutcome> {
         let client = self.session.client();
         let (removing, emptied) =
             (client.delete(&own.path, None), client.delete(&self.queue_path, None));
         deleted(self.session.answer(removing).await)?;
         let retry_after = match self.session.answer(emptied).await {
-            Ok(()) | Err(Failure::Said(zk::Error::NoNode)) => Some(Duration::ZERO),
+            Ok(()) | Err(Failure::Response(zk::Error::NoNode)) => Some(Duration::ZERO),
             Err(failure) if failure.is(&zk::Error::NotEmpty) => None,
             Err(failure) => return Err(failure.error(Effect::Changes)),
         };
-        self.shared.roster.leave(self.claim);
-        if retry_after.is_none() && self.look().await?.is_empty() {
+        self.shared.registry.leave(self.claim);
+        if retry_after.is_none() && self.read_queue().await?.is_empty() {
             return Err(error(
                 ErrorKind::Conflict,
                 "the numbers of this lock's nodes are used up, and what else is below its node keeps that \
@@ -418,21 +424,21 @@ impl Ask<'_> {
         Ok(AcquireOutcome::Busy(Busy { retry_after, ..Busy::default() }))
     }
 
-    fn note(&self, own: &Node, held: bool) -> Result<()> {
-        note(self.shared, self.claim, &self.session, own, held)
+    fn note(&self, own: &Node, is_held: bool) -> Result<()> {
+        note(self.shared, self.claim, &self.session, own, is_held)
     }
 
-    async fn look(&self) -> Result<Vec<Contender>> {
+    async fn read_queue(&self) -> Result<Vec<Contender>> {
         let client = self.session.client();
         self.contenders(self.session.read(|| client.list_children(&self.queue_path)).await)
     }
 
-    async fn looked(
+    async fn read_queue_from(
         &self,
         looking: impl Future<Output = Result<Vec<String>, zk::Error>>,
     ) -> Result<Vec<Contender>> {
         match self.session.answer(looking).await {
-            Err(failure) if failure.is_of_the_connection() => self.look().await,
+            Err(failure) if failure.is_connection_error() => self.read_queue().await,
             answer => self.contenders(answer),
         }
     }
@@ -442,7 +448,7 @@ impl Ask<'_> {
             Ok(children) => Ok(queue(children)),
             Err(failure) if failure.is(&zk::Error::NoNode) => Ok(Vec::new()),
             // If there is a node already, the client must release the claim.
-            Err(failure) => Err(failure.error(match self.shared.roster.place(self.claim) {
+            Err(failure) => Err(failure.error(match self.shared.registry.place(self.claim) {
                 Some(_) => Effect::Changes,
                 None => Effect::Reads,
             })),

@@ -42,7 +42,7 @@ impl Watches {
             watcher.changed().await;
             if let Some(owner) = owner.upgrade() {
                 owner.watches.all().remove(&watched);
-                owner.audience.wake(&waited_for);
+                owner.subscribers.wake(&waited_for);
             }
         });
         if let Some(other) = all.insert(key, task.abort_handle()) {

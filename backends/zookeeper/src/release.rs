@@ -11,16 +11,16 @@ use crate::session::Session;
 use crate::shared::Shared;
 
 /// Releases a claim, with all its nodes.
-pub(crate) async fn end(
+pub(crate) async fn release(
     shared: &Arc<Shared>,
     claim: &Claim,
     release_mode: ReleaseMode,
 ) -> Result<ReleaseOutcome> {
     if release_mode == ReleaseMode::Reconcile {
         // No request for the claim starts from here on.
-        shared.over.set(claim, Reason::Gone);
+        shared.ended_claims.set(claim, Reason::Gone);
     }
-    let place = shared.roster.place(claim);
+    let place = shared.registry.place(claim);
     let session = match place.as_ref().filter(|place| !place.session.is_over()) {
         Some(place) => Arc::clone(&place.session),
         None => shared.session(claim).await?,
@@ -46,7 +46,7 @@ pub(crate) async fn end(
             }
         }
     }
-    shared.roster.leave(claim);
+    shared.registry.leave(claim);
     Ok(ended)
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn end(
 pub(crate) fn deleted(answer: Result<(), Failure>) -> Result<bool> {
     match answer {
         Ok(()) => Ok(true),
-        Err(Failure::Said(zk::Error::NoNode)) => Ok(false),
+        Err(Failure::Response(zk::Error::NoNode)) => Ok(false),
         Err(failure) => Err(failure.error(Effect::Changes)),
     }
 }
@@ -93,7 +93,7 @@ async fn nodes(session: &Arc<Session>, queue_path: &str, token: Token) -> Result
     session.prove().await?;
     let children = match session.read(|| session.client().list_children(queue_path)).await {
         Ok(children) => children,
-        Err(Failure::Said(zk::Error::NoNode)) => return Ok(Vec::new()),
+        Err(Failure::Response(zk::Error::NoNode)) => return Ok(Vec::new()),
         Err(failure) => return Err(failure.error(Effect::Reads)),
     };
     let contenders = queue(children).into_iter().filter(|contender| contender.is_of(token));

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::config::Config;
 use crate::errors::error;
-use crate::four_letters::{self, Status};
+use crate::four_letter_words::{self, Status};
 use crate::tls;
 
 /// How long connecting may take before the servers' addresses are tried.
@@ -35,7 +35,7 @@ enum Tried {
 ///
 /// # Cancel safety
 /// Dropping the future leaves nothing behind.
-pub(crate) async fn nobody_there(config: &Config) -> Error {
+pub(crate) async fn unreachable_error(config: &Config) -> Error {
     // A restarting server gets a second chance.
     for _ in 0..2 {
         sleep(PATIENCE).await;
@@ -83,7 +83,7 @@ async fn one(host: &str, is_secured: bool, limit: Duration) -> Tried {
         Err(_) => Tried::Silent(limit),
         Ok(Err(tried)) => tried,
         Ok(Ok(())) if is_secured => Tried::Reached,
-        Ok(Ok(())) => match four_letters::ask(host, limit).await {
+        Ok(Ok(())) => match four_letter_words::ask(host, limit).await {
             Status::Serves { .. } => Tried::Serves,
             Status::Alone => Tried::Alone,
             Status::Refuses(_) | Status::Silent(_) => Tried::Reached,

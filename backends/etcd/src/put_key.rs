@@ -5,17 +5,17 @@ use std::sync::Arc;
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use lockwright_core::{ErrorKind, Result};
 
-use crate::attempt::{Asked, Step, ended, several};
+use crate::acquire::{AcquireSteps, Step, ended, several};
 use crate::errors::Effect;
-use crate::keys::{after, stands_in};
+use crate::keys::{after, is_in_queue};
 use crate::leases::Lease;
-use crate::members::Trouble;
-use crate::queue::Standing;
-use crate::shared::{Answered, first, last};
-use crate::value::{self, Epitaph, Value};
+use crate::members::RequestError;
+use crate::queue::QueueKey;
+use crate::shared::{TxnReply, first, last};
+use crate::value::{self, Tombstone, Value};
 
-impl Asked<'_> {
-    pub(crate) async fn stand(&mut self, lease: Arc<Lease>) -> Result<Step> {
+impl AcquireSteps<'_> {
+    pub(crate) async fn enqueue(&mut self, lease: Arc<Lease>) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let key = shared.keys().own(claim, lease.id);
         let queue = shared.keys().queue(&claim.name);
@@ -26,16 +26,16 @@ impl Asked<'_> {
             Some(PutOptions::new().with_lease(lease.id)),
         );
         let mut conditions = vec![is_new(&key), is_new(&tombstone)];
-        let (mut put_and_look, owner) =
+        let (mut put_and_read, owner) =
             (vec![put], || TxnOp::get(queue.clone(), Some(first(i64::MAX))));
-        let queues = self.waits || self.must_look;
+        let queues = self.waits || self.must_queue;
         if queues {
-            put_and_look.push(owner());
-            put_and_look.push(TxnOp::get(queue.clone(), Some(last(i64::MAX).with_limit(2))));
+            put_and_read.push(owner());
+            put_and_read.push(TxnOp::get(queue.clone(), Some(last(i64::MAX).with_limit(2))));
         } else {
             conditions.push(is_new(&queue).with_range(after(&queue)));
         }
-        let txn = Txn::new().when(conditions).and_then(put_and_look).or_else([
+        let txn = Txn::new().when(conditions).and_then(put_and_read).or_else([
             TxnOp::get(key.clone(), None),
             TxnOp::get(tombstone, None),
             owner(),
@@ -50,8 +50,8 @@ impl Asked<'_> {
                 return self.granted(&lease, &key, created, value::fence(created), false).await;
             }
             let [owner, newest] = several(answered.found);
-            let mut newest = newest.keys.iter().map(Standing::of);
-            let previous = newest.find(|standing| standing.created < created);
+            let mut newest = newest.keys.iter().map(QueueKey::of);
+            let previous = newest.find(|place| place.created < created);
             return self.place(&lease, &key, created, owner, previous).await;
         }
         self.refused(&lease, &key, &queue, is_unsure, answered).await
@@ -64,11 +64,11 @@ impl Asked<'_> {
         key: &[u8],
         queue: &[u8],
         is_unsure: bool,
-        answered: Answered,
+        answered: TxnReply,
     ) -> Result<Step> {
         let claim = self.claim;
         let [own, tombstone, owner] = several(answered.found);
-        self.refuse_ended(lease, tombstone.epitaph())?;
+        self.refuse_ended(lease, tombstone.as_tombstone())?;
         if let Some(own) = own.first() {
             if own.token() == Some(claim.token) {
                 self.enter(lease, key, Some(own.created), is_unsure);
@@ -80,8 +80,8 @@ impl Asked<'_> {
             return Ok(Step::Again);
         }
         let Some(owner) = owner.first() else { return Ok(Step::Again) };
-        if !stands_in(queue, &owner.key) {
-            self.must_look = true;
+        if !is_in_queue(queue, &owner.key) {
+            self.must_queue = true;
             self.enter(lease, key, None, is_unsure);
             return Ok(Step::Again);
         }
@@ -90,7 +90,7 @@ impl Asked<'_> {
         }
         self.enter(lease, key, None, is_unsure);
         self.refuse_another_kind(&owner).await?;
-        Ok(self.turned_away(is_unsure, &owner))
+        Ok(self.reject_busy(is_unsure, &owner))
     }
 
     /// Sends the put. Returns its response, and whether a request for the key may still arrive late. `None` if the
@@ -100,7 +100,7 @@ impl Asked<'_> {
         txn: Txn,
         lease: &Arc<Lease>,
         key: &[u8],
-    ) -> Result<Option<(Answered, bool)>> {
+    ) -> Result<Option<(TxnReply, bool)>> {
         let (shared, claim) = (self.shared, self.claim);
         let before = self.is_unsure();
         // Registered before the request, so that the key is accounted for.
@@ -110,11 +110,11 @@ impl Asked<'_> {
                 let is_unsure = before || answered.was_unsure;
                 Ok(Some((answered, is_unsure)))
             }
-            Err(Trouble::NoLease) => {
+            Err(RequestError::NoLease) => {
                 shared.lose(lease);
                 Ok(None)
             }
-            Err(Trouble::Failed(failure)) => {
+            Err(RequestError::Failed(failure)) => {
                 // Otherwise it stays registered as unsure.
                 if failure.kind() != ErrorKind::Indeterminate && !before {
                     shared.forget(claim);
@@ -125,11 +125,11 @@ impl Asked<'_> {
     }
 
     /// Returns an error if a tombstone shows that the token was ended.
-    pub(crate) fn refuse_ended(&self, lease: &Lease, epitaph: Option<Epitaph>) -> Result<()> {
-        let Some(epitaph) = epitaph else { return Ok(()) };
-        lease.bears_tombstone(self.shared.clock.now());
+    pub(crate) fn refuse_ended(&self, lease: &Lease, tombstone: Option<Tombstone>) -> Result<()> {
+        let Some(tombstone) = tombstone else { return Ok(()) };
+        lease.count_tombstone(self.shared.clock.now());
         self.shared.forget(self.claim);
-        Err(ended(epitaph.broken.as_deref()))
+        Err(ended(tombstone.broken.as_deref()))
     }
 }
 

@@ -7,26 +7,26 @@ use lockwright_core::{LockName, Token};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::members::{Link, Trouble};
+use crate::members::{Link, RequestError};
 use crate::shared::{Place, Shared};
-use crate::{guarding, releasing};
+use crate::{orphans, release};
 
-const AGAIN: Duration = Duration::from_millis(250);
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// The timeout of a revocation.
-const LAST_WORD: Duration = Duration::from_secs(1);
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Renews a shared lease as long as it is worth keeping.
-pub(crate) fn keep(shared: &Arc<Shared>, lease: &Arc<crate::leases::Lease>) {
+pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<crate::leases::Lease>) {
     let runtime = shared.members.runtime();
     let (shared, lease) = (Arc::clone(shared), Arc::clone(lease));
     runtime.spawn(async move {
         let mut alive = shared.alive.clone();
         // Ends with this task.
-        let mut guarding = JoinSet::new();
-        guarding.spawn(guarding::guard(Arc::clone(&shared), Arc::clone(&lease)));
+        let mut orphans = JoinSet::new();
+        orphans.spawn(orphans::remove_orphans(Arc::clone(&shared), Arc::clone(&lease)));
         loop {
-            let next = lease.due().min(lease.worthless().max(shared.clock.now() + AGAIN));
+            let next = lease.due().min(lease.idle_deadline().max(shared.clock.now() + RETRY_PAUSE));
             tokio::select! {
                 _ = alive.changed() => break,
                 () = shared.clock.sleep_until(next) => {}
@@ -34,28 +34,29 @@ pub(crate) fn keep(shared: &Arc<Shared>, lease: &Arc<crate::leases::Lease>) {
             if lease.is_gone() {
                 return;
             }
-            if lease.is_over(shared.clock.now()) {
+            if lease.is_finished(shared.clock.now()) {
                 break;
             }
             if shared.clock.now() < lease.due() {
                 continue;
             }
-            let confirming = async { (shared.confirm(&lease).await, shared.clock.sleep(AGAIN)) };
+            let confirming =
+                async { (shared.confirm(&lease).await, shared.clock.sleep(RETRY_PAUSE)) };
             let (confirmed, pause) = tokio::select! {
                 _ = alive.changed() => break,
                 confirmed = confirming => confirmed,
             };
             match confirmed {
                 Ok(()) => {}
-                Err(Trouble::NoLease) => return,
-                Err(Trouble::Failed(failure)) => {
+                Err(RequestError::NoLease) => return,
+                Err(RequestError::Failed(failure)) => {
                     tracing::debug!(%failure, "etcd: a lease could not be kept alive, trying on");
                     pause.await;
                 }
             }
         }
         shared.leases.remove(&lease);
-        if lease.carries_nothing() {
+        if lease.is_empty() {
             revoke(shared.members.in_use(), lease.id).await;
         }
     });
@@ -69,44 +70,46 @@ pub(crate) fn revoke_soon(shared: &Shared, lease: &crate::leases::Lease) {
 /// If this fails, the lease expires.
 async fn revoke(link: Option<Arc<Link>>, id: i64) {
     if let Some(link) = link {
-        let _ = timeout(LAST_WORD, link.client.lease_client().revoke(id)).await;
+        let _ = timeout(REVOKE_TIMEOUT, link.client.lease_client().revoke(id)).await;
     }
 }
 
 /// Removes claims that were not renewed or repeated in time, as their lease lives on for others.
-pub(crate) fn end_what_is_overdue(shared: &Arc<Shared>) {
+pub(crate) fn remove_overdue(shared: &Arc<Shared>) {
     let runtime = shared.members.runtime();
     let shared = Arc::clone(shared);
     runtime.spawn(async move {
         let mut alive = shared.alive.clone();
         // A stuck removal blocks no other. All end with this task.
-        let mut ending = JoinSet::new();
+        let mut removals = JoinSet::new();
         loop {
             tokio::select! {
                 _ = alive.changed() => return,
-                () = shared.roster.until_overdue() => {}
+                () = shared.registry.until_overdue() => {}
             }
-            while ending.try_join_next().is_some() {}
-            for (name, token, place) in shared.roster.mark_overdue(|place| place.is_over = true) {
+            while removals.try_join_next().is_some() {}
+            for (name, token, place) in
+                shared.registry.mark_overdue(|place| place.is_overdue = true)
+            {
                 let shared = Arc::clone(&shared);
-                ending.spawn(async move { end(&shared, name, token, place).await });
+                removals.spawn(async move { remove_claim(&shared, name, token, place).await });
             }
         }
     });
 }
 
 /// Removes a claim that is marked as over, with retries.
-pub(crate) async fn end(shared: &Arc<Shared>, name: LockName, token: Token, place: Place) {
+pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: Token, place: Place) {
     while !place.lease.is_gone() {
-        match releasing::end_overdue(shared, token, &place).await {
+        match release::end_overdue(shared, token, &place).await {
             Ok(()) => break,
             Err(failure) => {
                 tracing::debug!(%failure, "etcd: a hold that ran out is still to be removed");
-                shared.clock.sleep(AGAIN).await;
+                shared.clock.sleep(RETRY_PAUSE).await;
             }
         }
     }
-    if let Some(place) = shared.roster.leave_if(&name, token, |place| place.is_over) {
+    if let Some(place) = shared.registry.leave_if(&name, token, |place| place.is_overdue) {
         shared.vacate(&name, token, &place);
     }
 }

@@ -10,10 +10,10 @@ use lockwright_core::{
     Claim, ErrorKind, LockName, Reason, ReleaseMode, ReleaseOutcome, Result, Token,
 };
 
-use crate::errors::{Effect, error, is_for_space};
-use crate::members::Trouble;
+use crate::errors::{Effect, error, is_out_of_space};
+use crate::members::RequestError;
 use crate::shared::{Found, Place, Shared};
-use crate::value::{Entry, Epitaph};
+use crate::value::{Entry, Tombstone};
 
 /// How often a changing key is read again.
 const TRIES: usize = 5;
@@ -23,28 +23,28 @@ pub(crate) async fn release(
     claim: &Claim,
     release_mode: ReleaseMode,
 ) -> Result<ReleaseOutcome> {
-    let place = shared.roster.place(claim);
+    let place = shared.registry.place(claim);
     let is_unsure = release_mode == ReleaseMode::Reconcile
         || place.as_ref().is_some_and(|place| place.is_unsure);
     if is_unsure {
         // Requests that arrive from now on are late.
-        shared.over.set(claim, Reason::Gone);
+        shared.ended_claims.set(claim, Reason::Gone);
     }
     let Some(place) = place else {
         return by_token(shared, &claim.name, claim.token).await;
     };
-    shared.watching.forget(&place.key);
+    shared.wakeups.forget(&place.key);
     let ended = if place.lease.is_gone() {
         by_token(shared, &claim.name, claim.token).await?
     } else if is_unsure {
-        bury(shared, claim, &place).await?
+        put_tombstone(shared, claim, &place).await?
     } else {
         match place.created {
             Some(created) => {
                 let ended = delete(shared, &place.key, created).await?;
                 if ended == ReleaseOutcome::NotHeld {
                     // Breaking the hold may have left a tombstone.
-                    place.lease.bears_tombstone(shared.clock.now());
+                    place.lease.count_tombstone(shared.clock.now());
                 }
                 ended
             }
@@ -59,7 +59,7 @@ pub(crate) async fn release(
 /// Removes an overdue claim. If its lease has gone, it touches nothing else: the caller may have acquired the same
 /// claim on another lease.
 pub(crate) async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
-    shared.watching.forget(&place.key);
+    shared.wakeups.forget(&place.key);
     match place.created {
         Some(created) if !place.is_unsure => {
             // Another backend may have moved the hold to its own lease.
@@ -69,12 +69,12 @@ pub(crate) async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Plac
             ];
             let deleting = TxnOp::delete(place.key.clone(), None);
             let txn = Txn::new().when(is_there).and_then([deleting]);
-            shared.transact(txn, Effect::Changes, None).await.map_err(Trouble::error)?;
+            shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
         }
-        _ => match bury_on_its_lease(shared, token, place).await {
+        _ => match put_tombstone_on_lease(shared, token, place).await {
             // The key ended with its lease.
-            Err(Trouble::NoLease) => {}
-            buried => drop(buried.map_err(Trouble::error)?),
+            Err(RequestError::NoLease) => {}
+            ended => drop(ended.map_err(RequestError::error)?),
         },
     }
     Ok(())
@@ -84,7 +84,8 @@ pub(crate) async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Plac
 pub(crate) async fn delete(shared: &Shared, key: &[u8], created: i64) -> Result<ReleaseOutcome> {
     let is_there = Compare::create_revision(key, CompareOp::Equal, created);
     let txn = Txn::new().when([is_there]).and_then([TxnOp::delete(key, None)]);
-    let answered = shared.transact(txn, Effect::Changes, None).await.map_err(Trouble::error)?;
+    let answered =
+        shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
     // An earlier copy of the request may have deleted it.
     let is_done = answered.succeeded || answered.was_unsure;
     Ok(if is_done { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
@@ -98,30 +99,34 @@ async fn by_token(shared: &Shared, name: &LockName, token: Token) -> Result<Rele
 }
 
 /// Deletes the key of a claim, and puts the token's tombstone in the same transaction.
-pub(crate) async fn bury(shared: &Shared, claim: &Claim, place: &Place) -> Result<ReleaseOutcome> {
-    match bury_on_its_lease(shared, claim.token, place).await {
+pub(crate) async fn put_tombstone(
+    shared: &Shared,
+    claim: &Claim,
+    place: &Place,
+) -> Result<ReleaseOutcome> {
+    match put_tombstone_on_lease(shared, claim.token, place).await {
         // Everything on the lease has gone for good. But the key of a broken hold may have been moved to another lease.
-        Err(Trouble::NoLease) => by_token(shared, &claim.name, claim.token).await,
-        buried => buried.map_err(Trouble::error),
+        Err(RequestError::NoLease) => by_token(shared, &claim.name, claim.token).await,
+        ended => ended.map_err(RequestError::error),
     }
 }
 
 /// The same if the lease still exists.
-async fn bury_on_its_lease(
+async fn put_tombstone_on_lease(
     shared: &Shared,
     token: Token,
     place: &Place,
-) -> Result<ReleaseOutcome, Trouble> {
+) -> Result<ReleaseOutcome, RequestError> {
     // The lease soon accepts no new claims, so that it ends together with its tombstones.
-    place.lease.bears_tombstone(shared.clock.now());
+    place.lease.count_tombstone(shared.clock.now());
     let mut created = place.created;
     for _ in 0..TRIES {
         let key = place.key.as_slice();
         let is_there = Compare::create_revision(key, CompareOp::Equal, created.unwrap_or(0));
         let on_lease = PutOptions::new().with_lease(place.lease.id);
         let tombstone = || {
-            let epitaph = Epitaph::default().bytes();
-            TxnOp::put(shared.keys().tombstone(token), epitaph, Some(on_lease.clone()))
+            let tombstone = Tombstone::default().bytes();
+            TxnOp::put(shared.keys().tombstone(token), tombstone, Some(on_lease.clone()))
         };
         let deleting = match created {
             Some(_) => vec![TxnOp::delete(key, None), tombstone()],
@@ -134,9 +139,9 @@ async fn bury_on_its_lease(
         let answered = match shared.transact(txn, Effect::Changes, None).await {
             Ok(answered) => answered,
             Err(trouble) => {
-                if matches!(&trouble, Trouble::Failed(failure) if is_for_space(failure)) {
+                if matches!(&trouble, RequestError::Failed(failure) if is_out_of_space(failure)) {
                     // There is no space for the tombstone, which is put later.
-                    by_key(shared, token, key).await.map_err(Trouble::Failed)?;
+                    by_key(shared, token, key).await.map_err(RequestError::Failed)?;
                 }
                 return Err(trouble);
             }
@@ -151,7 +156,7 @@ async fn bury_on_its_lease(
             None => return Ok(ReleaseOutcome::NotHeld),
         }
     }
-    Err(Trouble::Failed(error(
+    Err(RequestError::Failed(error(
         ErrorKind::Indeterminate,
         "the key of the claim changes faster than it can be deleted; try again",
     )))
@@ -159,7 +164,7 @@ async fn bury_on_its_lease(
 
 async fn by_key(shared: &Shared, token: Token, key: &[u8]) -> Result<()> {
     let txn = Txn::new().and_then([TxnOp::get(key, None)]);
-    let answered = shared.transact(txn, Effect::Reads, None).await.map_err(Trouble::error)?;
+    let answered = shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
     let found = answered.found.first().and_then(Found::first);
     if let Some(entry) = found.filter(|entry| entry.token() == Some(token)) {
         delete(shared, key, entry.created).await?;
@@ -188,7 +193,7 @@ mod tests {
         let claim = claim("x");
         kit::grant(&etcd, &claim).await;
         let shared = &etcd.shared;
-        let held = shared.roster.place(&claim).unwrap();
+        let held = shared.registry.place(&claim).unwrap();
         let gone = Arc::new(Lease::new(1, Duration::from_secs(30), false, shared.clock.now()));
         for created in [None, held.created] {
             let lease = Arc::clone(&gone);
@@ -197,7 +202,7 @@ mod tests {
                 created,
                 is_unsure: true,
                 is_held: false,
-                is_over: true,
+                is_overdue: true,
                 ..held.clone()
             };
             end_overdue(shared, claim.token, &place).await.unwrap();

@@ -9,11 +9,11 @@ use lockwright_core::{
 };
 
 use crate::errors::{Effect, error};
-use crate::keeping;
+use crate::keepalive;
 use crate::leases::seconds;
-use crate::members::Trouble;
-use crate::shared::{Answered, Found, Shared};
-use crate::value::{Entry, Epitaph, Value};
+use crate::members::RequestError;
+use crate::shared::{Found, Shared, TxnReply};
+use crate::value::{Entry, Tombstone, Value};
 
 /// How often breaking retries when the holder changes.
 const TRIES: usize = 10;
@@ -64,7 +64,7 @@ async fn break_one(
 }
 
 /// Returns how long the holder may still rely on the hold. An auto-renewed lease may be renewed until the last moment.
-fn believed(entry: &Entry, left: Duration, granted: Duration) -> Duration {
+fn valid_for(entry: &Entry, left: Duration, granted: Duration) -> Duration {
     let is_fixed = entry.value.as_ref().is_some_and(|value| value.fixed);
     if is_fixed { left } else { granted }
 }
@@ -77,37 +77,37 @@ async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broke
     let mut looking = vec![TxnOp::get(entry.key.clone(), None)];
     if let Some(token) = entry.token() {
         // As long as the lease lives, the tombstone rejects repeats and gives renewals the reason.
-        let epitaph = Epitaph { broken: Some(note.to_owned()), request: Some(request) }.bytes();
+        let tombstone = Tombstone { broken: Some(note.to_owned()), request: Some(request) }.bytes();
         let on_lease = PutOptions::new().with_lease(entry.lease);
-        ending.push(TxnOp::put(shared.keys().tombstone(token), epitaph, Some(on_lease)));
+        ending.push(TxnOp::put(shared.keys().tombstone(token), tombstone, Some(on_lease)));
         looking.push(TxnOp::get(shared.keys().tombstone(token), None));
-        shared.leases.bears_tombstone(entry.lease, shared.clock.now());
+        shared.leases.count_tombstone(entry.lease, shared.clock.now());
     }
     let txn = Txn::new().when([is_unchanged(entry)]).and_then(ending).or_else(looking);
     let answered = match shared.transact(txn, Effect::Changes, None).await {
         Ok(answered) => answered,
-        Err(Trouble::NoLease) => return Ok(None),
-        Err(Trouble::Failed(failure)) => return Err(failure),
+        Err(RequestError::NoLease) => return Ok(None),
+        Err(RequestError::Failed(failure)) => return Err(failure),
     };
     if !answered.succeeded && !did_first_request(&answered, entry, request)? {
         return Ok(None);
     }
-    if let Some(token) = shared.watching.forget(&entry.key) {
-        shared.watching.audience.send(&Event::Lost(token, Reason::Broken));
+    if let Some(token) = shared.wakeups.forget(&entry.key) {
+        shared.wakeups.subscribers.send(&Event::Lost(token, Reason::Broken));
     }
-    Ok(Some(Broken::Freed(believed(entry, left, granted))))
+    Ok(Some(Broken::Freed(valid_for(entry, left, granted))))
 }
 
 /// Returns whether an unanswered first copy of the request freed the hold.
-fn did_first_request(answered: &Answered, entry: &Entry, request: Token) -> Result<bool> {
+fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Result<bool> {
     let found = answered.found.first().and_then(Found::first);
     if !answered.was_unsure || found.is_some_and(|found| found.created == entry.created) {
         return Ok(false);
     }
-    match answered.found.get(1).and_then(Found::epitaph) {
-        Some(epitaph) if epitaph.request == Some(request) => Ok(true),
+    match answered.found.get(1).and_then(Found::as_tombstone) {
+        Some(tombstone) if tombstone.request == Some(request) => Ok(true),
         // The operator who broke it found its key.
-        Some(epitaph) if epitaph.broken.is_some() => Ok(false),
+        Some(tombstone) if tombstone.broken.is_some() => Ok(false),
         _ => Err(Effect::Changes.unanswered(
             "it isn't held any more, but whether this freed it, or its holder did, can't be seen",
         )),
@@ -139,7 +139,8 @@ async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<
         let on_its_lease = PutOptions::new().with_ignore_lease();
         let marking = TxnOp::put(entry.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([is_unchanged(entry)]).and_then([marking]);
-        let answered = shared.transact(txn, Effect::Changes, None).await.map_err(Trouble::error)?;
+        let answered =
+            shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
         if !answered.succeeded {
             return Ok(None);
         }
@@ -167,7 +168,7 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
         let (txn, lease) = match known {
             Some((left, _)) if value.moved => return Ok(Broken::RunsOut(left)),
             Some((left, granted)) => {
-                let lasts = believed(&marked, left, granted);
+                let lasts = valid_for(&marked, left, granted);
                 let limit = shared.members.config().response_timeout;
                 let lease = shared.ask_for_lease(seconds(lasts).max(1), limit).await?;
                 let value = Value { moved: true, ..value };
@@ -179,7 +180,8 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
             // It ended with its lease, or was moved just before.
             None => (Txn::new().and_then([looking()]), None),
         };
-        let answered = shared.transact(txn, Effect::Changes, None).await.map_err(Trouble::error)?;
+        let answered =
+            shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
         let found = answered.found.first().and_then(Found::first);
         if let Some(lease) = lease {
             if answered.succeeded {
@@ -187,7 +189,7 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
             }
             // Unless an unanswered request moved it there.
             if found.as_ref().is_none_or(|found| found.lease != lease.id) {
-                keeping::revoke_soon(shared, &lease);
+                keepalive::revoke_soon(shared, &lease);
             }
         }
         match found.filter(|found| found.created == marked.created) {

@@ -15,10 +15,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::errors::Effect;
 use crate::leases::Lease;
-use crate::members::Trouble;
+use crate::members::RequestError;
 use crate::shared::{Found, Place, Shared};
 use crate::value::Entry;
-use crate::{attempt, releasing, runtime};
+use crate::{acquire, release, runtime};
 
 /// The number of keys in one read: etcd allows 128 operations by default.
 const AT_ONCE: usize = 100;
@@ -36,7 +36,7 @@ struct Numbered {
 }
 
 /// The results of a lease's holds, and the error if some are missing.
-struct Known {
+struct LeaseRenewals {
     renewals: Vec<(usize, Renewal)>,
     failure: Option<Error>,
 }
@@ -50,7 +50,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Numbered>)> = HashMap::new();
     let begun = Instant::now();
     let give_up = begun + shared.members.config().response_timeout;
-    let tell = begun + Renew::time_to_answer(holds);
+    let answer_by = begun + Renew::time_to_answer(holds);
     let mut failure = None;
     for (at, Renew { claim, .. }) in holds.iter().enumerate() {
         if Instant::now() >= give_up {
@@ -78,8 +78,8 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
             let renewing_one = async move { renew_lease(&shared, &lease, &places).await };
             renewing.spawn_on(renewing_one, &runtime);
         }
-        let knows_none = outcomes.iter().all(|one| one.outcome == RenewalOutcome::Indeterminate);
-        let until = if knows_none { give_up } else { give_up.min(tell) };
+        let none_answered = outcomes.iter().all(|one| one.outcome == RenewalOutcome::Indeterminate);
+        let until = if none_answered { give_up } else { give_up.min(answer_by) };
         let Ok(Some(known)) = timeout_at(until, renewing.join_next()).await else { break };
         match known {
             Ok(known) => {
@@ -103,17 +103,17 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
 
 /// Returns the place of a hold, or why it isn't held. Takes over another backend's hold.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
-    let known = match shared.roster.place(claim) {
-        Some(place) if place.is_over => return Ok(Err(Reason::Expired)),
+    let known = match shared.registry.place(claim) {
+        Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),
         Some(place) if place.is_held => return Ok(Ok(place)),
         known => known,
     };
-    if let Some(reason) = shared.over.reason(claim) {
+    if let Some(reason) = shared.ended_claims.reason(claim) {
         return Ok(Err(reason));
     }
     let holders = shared.queue(&claim.name).await?.holders;
     let Some(entry) = holders.into_iter().find(|entry| entry.token() == Some(claim.token)) else {
-        return Ok(Err(epitaph(shared, claim.token).await?));
+        return Ok(Err(loss_reason(shared, claim.token).await?));
     };
     if entry.broken().is_some() {
         return Ok(Err(Reason::Broken));
@@ -121,27 +121,34 @@ async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reas
     if let Some(place) = known {
         return Ok(Ok(place));
     }
-    attempt::take_over(shared, claim, &entry).await?;
-    Ok(shared.roster.place(claim).ok_or(Reason::Gone))
+    acquire::take_over(shared, claim, &entry).await?;
+    Ok(shared.registry.place(claim).ok_or(Reason::Gone))
 }
 
 /// Returns why the key of a hold is missing.
-pub(crate) async fn epitaph(shared: &Shared, token: Token) -> Result<Reason> {
+pub(crate) async fn loss_reason(shared: &Shared, token: Token) -> Result<Reason> {
     let tombstone = TxnOp::get(shared.keys().tombstone(token), None);
     let txn = Txn::new().and_then([tombstone]);
-    let answered = shared.transact(txn, Effect::Reads, None).await.map_err(Trouble::error)?;
-    let broken = answered.found.first().and_then(Found::epitaph).and_then(|epitaph| epitaph.broken);
+    let answered = shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
+    let broken =
+        answered.found.first().and_then(Found::as_tombstone).and_then(|tombstone| tombstone.broken);
     Ok(if broken.is_some() { Reason::Broken } else { Reason::Gone })
 }
 
-async fn renew_lease(shared: &Arc<Shared>, lease: &Arc<Lease>, places: &[Numbered]) -> Known {
+async fn renew_lease(
+    shared: &Arc<Shared>,
+    lease: &Arc<Lease>,
+    places: &[Numbered],
+) -> LeaseRenewals {
     match prove(shared, lease, places).await {
-        Ok(renewals) => Known { renewals, failure: None },
-        Err(Trouble::NoLease) => {
+        Ok(renewals) => LeaseRenewals { renewals, failure: None },
+        Err(RequestError::NoLease) => {
             let expired = |numbered: &Numbered| (numbered.at, Renewal::not_held(Reason::Expired));
-            Known { renewals: places.iter().map(expired).collect(), failure: None }
+            LeaseRenewals { renewals: places.iter().map(expired).collect(), failure: None }
         }
-        Err(Trouble::Failed(failure)) => Known { renewals: Vec::new(), failure: Some(failure) },
+        Err(RequestError::Failed(failure)) => {
+            LeaseRenewals { renewals: Vec::new(), failure: Some(failure) }
+        }
     }
 }
 
@@ -149,7 +156,7 @@ async fn prove(
     shared: &Arc<Shared>,
     lease: &Arc<Lease>,
     places: &[Numbered],
-) -> Result<Vec<(usize, Renewal)>, Trouble> {
+) -> Result<Vec<(usize, Renewal)>, RequestError> {
     let begun = shared.clock.now();
     for _ in 0..PROOFS {
         shared.keep_alive(lease).await?;
@@ -159,27 +166,27 @@ async fn prove(
                 some.iter().map(|one| TxnOp::get(one.place.key.clone(), None)).collect();
             let txn = Txn::new().and_then(gets);
             let looked = shared.transact(txn, Effect::Reads, Some(lease)).await;
-            let answered = looked.map_err(|trouble| Trouble::Failed(trouble.error()))?;
+            let answered = looked.map_err(|trouble| RequestError::Failed(trouble.error()))?;
             found.extend(answered.found.iter().map(Found::first));
         }
-        let good_until = lease.good_until();
-        if good_until < begun + lease.ttl {
+        let valid_until = lease.valid_until();
+        if valid_until < begun + lease.ttl {
             // Not proven: the member or its leader changed in between.
             continue;
         }
         let mut renewals = Vec::with_capacity(places.len());
         for (Numbered { at, claim, place }, entry) in places.iter().zip(found) {
-            let renewal = match judged(shared, claim, lease, place, entry).await {
+            let renewal = match renewal_of(shared, claim, lease, place, entry).await {
                 Ok(Ok(())) => {
                     let ends = shared.clock.now() + claim.ttl;
-                    let left = good_until.saturating_since(begun);
-                    let is_on_roster = if place.is_held {
+                    let left = valid_until.saturating_since(begun);
+                    let is_registered = if place.is_held {
                         shared.keep(claim, ends)
                     } else {
                         // It was taken over.
                         shared.hold(claim, place.clone(), ends)
                     };
-                    renewed(is_on_roster, left, claim)
+                    renewed(is_registered, left, claim)
                 }
                 Ok(Err(reason)) => Renewal::not_held(reason),
                 Err(_) => Renewal::INDETERMINATE,
@@ -192,8 +199,8 @@ async fn prove(
 }
 
 /// The claim may have become overdue in this very moment.
-fn renewed(is_on_roster: bool, left: std::time::Duration, claim: &Claim) -> Renewal {
-    if !is_on_roster {
+fn renewed(is_registered: bool, left: std::time::Duration, claim: &Claim) -> Renewal {
+    if !is_registered {
         return Renewal::not_held(Reason::Expired);
     }
     let mut renewal = Renewal::RENEWED;
@@ -203,7 +210,7 @@ fn renewed(is_on_roster: bool, left: std::time::Duration, claim: &Claim) -> Rene
     renewal
 }
 
-async fn judged(
+async fn renewal_of(
     shared: &Arc<Shared>,
     claim: &Claim,
     lease: &Lease,
@@ -213,14 +220,14 @@ async fn judged(
     let ours = entry
         .filter(|entry| entry.token() == Some(claim.token) && Some(entry.created) == place.created);
     let Some(entry) = ours else {
-        let reason = epitaph(shared, claim.token).await?;
+        let reason = loss_reason(shared, claim.token).await?;
         if reason == Reason::Broken {
             // The lease carries the tombstone.
-            lease.bears_tombstone(shared.clock.now());
+            lease.count_tombstone(shared.clock.now());
         }
         if place.is_unsure && reason != Reason::Broken {
             // A tombstone keeps a late request out.
-            releasing::bury(shared, claim, place).await?;
+            release::put_tombstone(shared, claim, place).await?;
         }
         shared.forget(claim);
         return Ok(Err(reason));
@@ -230,7 +237,7 @@ async fn judged(
     }
     if entry.lease != lease.id {
         // Another backend took the hold over.
-        attempt::take_over(shared, claim, &entry).await?;
+        acquire::take_over(shared, claim, &entry).await?;
         return Err(Effect::Reads.unanswered("the hold was moved to another lease"));
     }
     Ok(Ok(()))

@@ -13,14 +13,14 @@ use lockwright_core::{
 };
 
 use crate::errors::{Effect, error};
-use crate::keys::stands_in;
+use crate::keys::is_in_queue;
 use crate::leases::Lease;
-use crate::members::Trouble;
-use crate::queue::Standing;
+use crate::members::RequestError;
+use crate::queue::QueueKey;
 use crate::shared::{Found, Place, Shared, first, last};
-use crate::value::{Entry, Epitaph, Value};
-use crate::watching::{self, Asking};
-use crate::{releasing, value};
+use crate::value::{Entry, Tombstone, Value};
+use crate::wakeup::{self, DeletionRecorder};
+use crate::{release, value};
 
 /// How often an acquire restarts after leases ended or queues changed.
 const TRIES: usize = 5;
@@ -31,14 +31,14 @@ pub(crate) enum Step {
     Again,
 }
 
-pub(crate) struct Asked<'a> {
+pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     /// The claim may wait in the queue.
     pub(crate) waits: bool,
     /// The claim must queue even without waiting: keys of nested names hide whether its queue is empty.
-    pub(crate) must_look: bool,
-    asking: Option<Asking<'a>>,
+    pub(crate) must_queue: bool,
+    recorder: Option<DeletionRecorder<'a>>,
     begun: BootInstant,
 }
 
@@ -49,11 +49,11 @@ pub(crate) async fn acquire(
     claim: &Claim,
     wait: Wait,
 ) -> Result<AcquireOutcome> {
-    let stood = shared.roster.place(claim).is_some();
-    ask(shared, claim, wait).await.map_err(|failure| {
-        let says_so = matches!(failure.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
-        let may_stand = |place: Place| place.created.is_some() || place.is_unsure;
-        if says_so || stood || !shared.roster.place(claim).is_some_and(may_stand) {
+    let had_place = shared.registry.place(claim).is_some();
+    run(shared, claim, wait).await.map_err(|failure| {
+        let is_explicit = matches!(failure.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
+        let may_exist = |place: Place| place.created.is_some() || place.is_unsure;
+        if is_explicit || had_place || !shared.registry.place(claim).is_some_and(may_exist) {
             return failure;
         }
         // The key was already put.
@@ -63,45 +63,45 @@ pub(crate) async fn acquire(
     })
 }
 
-async fn ask(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
+async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
     let waits = wait != Wait::No;
     if waits {
-        watching::stands(shared).await;
+        wakeup::wait_until_active(shared).await;
     }
     let begun = shared.clock.now();
-    let asking = waits.then(|| shared.watching.ask(&claim.name));
-    let mut asked = Asked { shared, claim, waits, must_look: false, asking, begun };
+    let recorder = waits.then(|| shared.wakeups.record_deletions(&claim.name));
+    let mut steps = AcquireSteps { shared, claim, waits, must_queue: false, recorder, begun };
     for _ in 0..TRIES {
-        if shared.over.reason(claim).is_some() {
+        if shared.ended_claims.reason(claim).is_some() {
             return Err(ended(None));
         }
-        let step = match shared.roster.place(claim) {
+        let step = match shared.registry.place(claim) {
             Some(place) if place.lease.is_gone() => {
                 shared.forget(claim);
                 Step::Again
             }
-            Some(place) if place.is_over => return Err(expired(shared, claim)),
+            Some(place) if place.is_overdue => return Err(expired(shared, claim)),
             // Keeps the place during this request.
             Some(place) if !place.is_held && !shared.keep(claim, shared.queued_until(claim)) => {
                 return Err(expired(shared, claim));
             }
             Some(Place { created: Some(created), lease, key, is_held, .. }) => match claim.mode {
-                Mode::Exclusive => asked.look(&lease, &key, created, is_held).await?,
-                _ => asked.look_beside(&lease, &key, created, is_held).await?,
+                Mode::Exclusive => steps.check(&lease, &key, created, is_held).await?,
+                _ => steps.check_shared(&lease, &key, created, is_held).await?,
             },
-            standing => {
-                let lease = match standing {
+            place => {
+                let lease = match place {
                     Some(Place { lease, .. }) => lease,
-                    None => shared.seat(claim).await?.taken(),
+                    None => shared.reserve_lease(claim).await?.into_lease(),
                 };
                 match claim.mode {
-                    Mode::Exclusive => asked.stand(lease).await?,
-                    _ => asked.stand_beside(lease).await?,
+                    Mode::Exclusive => steps.enqueue(lease).await?,
+                    _ => steps.enqueue_shared(lease).await?,
                 }
             }
         };
-        if let Step::Done(attempt) = step {
-            return Ok(attempt);
+        if let Step::Done(outcome) = step {
+            return Ok(outcome);
         }
     }
     Err(error(
@@ -110,10 +110,10 @@ async fn ask(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
     ))
 }
 
-impl Asked<'_> {
+impl AcquireSteps<'_> {
     /// The claim leaves nothing behind, unless a first request may still arrive when the queue is empty. Then it counts
     /// as queued, so that its client releases it.
-    pub(crate) fn turned_away(&self, is_unsure: bool, owner: &Entry) -> Step {
+    pub(crate) fn reject_busy(&self, is_unsure: bool, owner: &Entry) -> Step {
         if !is_unsure {
             self.shared.forget(self.claim);
         }
@@ -123,14 +123,14 @@ impl Asked<'_> {
     /// Gives up a claim without a key, and keeps late requests from putting one.
     pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
-        if let Some(place) = shared.roster.place(claim).filter(|_| is_unsure) {
-            releasing::bury(shared, claim, &place).await?;
+        if let Some(place) = shared.registry.place(claim).filter(|_| is_unsure) {
+            release::put_tombstone(shared, claim, &place).await?;
         }
         shared.forget(claim);
         Ok(())
     }
 
-    async fn look(
+    async fn check(
         &mut self,
         lease: &Arc<Lease>,
         key: &[u8],
@@ -149,15 +149,15 @@ impl Asked<'_> {
             TxnOp::get(queue, Some(last(created - 1))),
         ]);
         let answered =
-            shared.transact(txn, Effect::Reads, Some(lease)).await.map_err(Trouble::error)?;
+            shared.transact(txn, Effect::Reads, Some(lease)).await.map_err(RequestError::error)?;
         let [own, tombstone, owner, previous] = several(answered.found);
         let Some(own) = own.first().filter(|own| own.token() == Some(claim.token)) else {
-            return self.own_is_gone(lease, key, is_held, tombstone.epitaph()).await;
+            return self.own_is_gone(lease, key, is_held, tombstone.as_tombstone()).await;
         };
         if let Some(step) = self.own_has_changed(lease, &own, created).await? {
             return Ok(step);
         }
-        self.place(lease, key, created, owner, previous.keys.first().map(Standing::of)).await
+        self.place(lease, key, created, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
     /// Renews the lease of a waiting fixed claim. No task renews it, and the wait is no part of the TTL.
@@ -171,8 +171,8 @@ impl Asked<'_> {
         }
         match self.shared.confirm(lease).await {
             Ok(()) => Ok(None),
-            Err(Trouble::NoLease) => Ok(Some(Step::Again)),
-            Err(Trouble::Failed(failure)) => Err(failure),
+            Err(RequestError::NoLease) => Ok(Some(Step::Again)),
+            Err(RequestError::Failed(failure)) => Err(failure),
         }
     }
 
@@ -181,12 +181,12 @@ impl Asked<'_> {
         lease: &Arc<Lease>,
         key: &[u8],
         is_held: bool,
-        epitaph: Option<Epitaph>,
+        tombstone: Option<Tombstone>,
     ) -> Result<Step> {
-        if is_held || epitaph.is_some() {
-            lease.bears_tombstone(self.shared.clock.now());
-            self.give_up(self.is_unsure() && epitaph.is_none()).await?;
-            return Err(ended(epitaph.and_then(|epitaph| epitaph.broken).as_deref()));
+        if is_held || tombstone.is_some() {
+            lease.count_tombstone(self.shared.clock.now());
+            self.give_up(self.is_unsure() && tombstone.is_none()).await?;
+            return Err(ended(tombstone.and_then(|tombstone| tombstone.broken).as_deref()));
         }
         // Another client deleted the waiting key: queue again. The place stays if a request may be in flight.
         if self.is_unsure() {
@@ -224,11 +224,11 @@ impl Asked<'_> {
         key: &[u8],
         created: i64,
         owner: Found,
-        previous: Option<Standing>,
+        previous: Option<QueueKey>,
     ) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let queue = shared.keys().queue(&claim.name);
-        let is_ours = |key: Option<&[u8]>| key.is_none_or(|key| stands_in(&queue, key));
+        let is_ours = |key: Option<&[u8]>| key.is_none_or(|key| is_in_queue(&queue, key));
         let (waiters, first) = (owner.count > 1, owner.first());
         let of_owner = first.as_ref().map(|owner| owner.key.as_slice());
         let of_previous = previous.as_ref().map(|previous| previous.key.as_slice());
@@ -246,24 +246,24 @@ impl Asked<'_> {
         }
         if owner.token() == Some(claim.token) {
             // The token holds through another connection, and would wait for itself.
-            releasing::delete(shared, key, created).await?;
+            release::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(&owner).await;
         }
         if !owner.mode().is_of_the_kind_of(claim.mode) {
-            releasing::delete(shared, key, created).await?;
+            release::delete(shared, key, created).await?;
             return self.refuse_another_kind(&owner).await.map(|()| Step::Again);
         }
         if !self.waits {
-            releasing::delete(shared, key, created).await?;
-            return Ok(self.turned_away(self.is_unsure(), &owner));
+            release::delete(shared, key, created).await?;
+            return Ok(self.reject_busy(self.is_unsure(), &owner));
         }
         let way = previous.as_ref().map_or(&owner.key, |previous| &previous.key);
-        self.goes_on_waiting(&owner, [way.as_slice()].into_iter())
+        self.keep_waiting(&owner, [way.as_slice()].into_iter())
     }
 
     /// Waits for the keys in `way` to be deleted.
-    pub(crate) fn goes_on_waiting<'k>(
+    pub(crate) fn keep_waiting<'k>(
         &self,
         owner: &Entry,
         way: impl Iterator<Item = &'k [u8]>,
@@ -272,9 +272,9 @@ impl Asked<'_> {
         if !shared.keep(claim, shared.queued_until(claim)) {
             return Ok(Step::Again);
         }
-        shared.watching.audience.waits(&claim.name);
+        shared.wakeups.subscribers.waits(&claim.name);
         let mut busy = busy(owner, true);
-        if self.asking.as_ref().is_some_and(|asking| !asking.waits_for(way)) {
+        if self.recorder.as_ref().is_some_and(|recorder| !recorder.waits_for(way)) {
             // One of them is already deleted.
             busy.retry_after = Some(Duration::ZERO);
         }
@@ -291,12 +291,12 @@ impl Asked<'_> {
         waiters: bool,
     ) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
-        let left = || lease.good_until().saturating_since(self.begun);
+        let left = || lease.valid_until().saturating_since(self.begun);
         if left() < claim.ttl * 2 / 3 {
             return match shared.confirm(lease).await {
                 // Some versions confirm a lease that they are just ending. The key must still exist afterwards.
-                Ok(()) | Err(Trouble::NoLease) => Ok(Step::Again),
-                Err(Trouble::Failed(failure)) => Err(Effect::Changes
+                Ok(()) | Err(RequestError::NoLease) => Ok(Step::Again),
+                Err(RequestError::Failed(failure)) => Err(Effect::Changes
                     .unanswered("it could not be made sure that the lease is alive")
                     .with_source(failure)),
             };
@@ -310,7 +310,7 @@ impl Asked<'_> {
             created: Some(created),
             is_unsure,
             is_held: true,
-            is_over: false,
+            is_overdue: false,
         };
         if !shared.hold(claim, place, ends) {
             return Ok(Step::Again);
@@ -329,7 +329,7 @@ impl Asked<'_> {
 
     /// Returns whether a request for the key may arrive late.
     pub(crate) fn is_unsure(&self) -> bool {
-        self.shared.roster.place(self.claim).is_some_and(|place| place.is_unsure)
+        self.shared.registry.place(self.claim).is_some_and(|place| place.is_unsure)
     }
 
     pub(crate) fn enter(
@@ -345,9 +345,9 @@ impl Asked<'_> {
             created,
             is_unsure,
             is_held: false,
-            is_over: false,
+            is_overdue: false,
         };
-        self.shared.roster.enter(self.claim, place, self.shared.queued_until(self.claim));
+        self.shared.registry.enter(self.claim, place, self.shared.queued_until(self.claim));
     }
 }
 
@@ -357,17 +357,17 @@ pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry
         return Err(ended(Some(note)));
     }
     shared.forget(claim);
-    let lease = shared.seat(claim).await?.taken();
+    let lease = shared.reserve_lease(claim).await?.into_lease();
     let place = Place {
         lease: Arc::clone(&lease),
         key: entry.key.clone(),
         created: Some(entry.created),
         is_unsure: false,
         is_held: false,
-        is_over: false,
+        is_overdue: false,
     };
     // Registered before the request, so that the key is accounted for.
-    shared.roster.enter(claim, place, shared.queued_until(claim));
+    shared.registry.enter(claim, place, shared.queued_until(claim));
     let is_unchanged = Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified);
     let value = entry.value.as_ref().map(Value::bytes).unwrap_or_default();
     let put = TxnOp::put(entry.key.clone(), value, Some(PutOptions::new().with_lease(lease.id)));
@@ -393,7 +393,7 @@ fn busy(owner: &Entry, queued: bool) -> Busy {
 }
 
 fn expired(shared: &Shared, claim: &Claim) -> Error {
-    shared.over.set(claim, Reason::Expired);
+    shared.ended_claims.set(claim, Reason::Expired);
     error(
         ErrorKind::Lost(Reason::Expired),
         "nobody asked for it or renewed it for so long that it is being removed; ask with a new token",

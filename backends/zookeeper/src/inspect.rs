@@ -6,7 +6,7 @@ use lockwright_core::backend_util::admission;
 use lockwright_core::{Cursor, ErrorKind, Holder, Inspection, LockName, Mode, Page, Result};
 use zookeeper_client as zk;
 
-use crate::acquiring::fence;
+use crate::acquire::fence;
 use crate::config::Config;
 use crate::errors::{Effect, error, no_chroot};
 use crate::paths::{Contender, Paths, modes, queue};
@@ -78,7 +78,7 @@ pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor
 
 /// Returns a session whose server has caught up with the leader.
 pub(crate) async fn up_to_date(shared: &Arc<Shared>) -> Result<Arc<Session>> {
-    let session = shared.sessions.for_looks(shared).await?;
+    let session = shared.sessions.for_reads(shared).await?;
     refresh(&session, &shared.config).await?;
     Ok(session)
 }

@@ -10,37 +10,37 @@ use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 
 /// Makes an error indeterminate if the claim still has a place, and so possibly a node.
-pub(crate) fn unsettled(shared: &Shared, claim: &Claim, cause: Error) -> Error {
-    let says_so = matches!(cause.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
-    if says_so || shared.roster.place(claim).is_none() {
+pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) -> Error {
+    let is_explicit = matches!(cause.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
+    if is_explicit || shared.registry.place(claim).is_none() {
         return cause;
     }
     let what = format!("{}; a node of it may stand in the queue", cause.message());
     error(ErrorKind::Indeterminate, what).with_source(cause)
 }
 
-pub(crate) fn standing(shared: &Shared, claim: &Claim) -> Result<Option<Place>> {
-    if let Some(reason) = shared.over.reason(claim) {
+pub(crate) fn registered_place(shared: &Shared, claim: &Claim) -> Result<Option<Place>> {
+    if let Some(reason) = shared.ended_claims.reason(claim) {
         return Err(lost(reason));
     }
-    let Some(place) = shared.roster.place(claim) else { return Ok(None) };
-    if place.over {
+    let Some(place) = shared.registry.place(claim) else { return Ok(None) };
+    if place.is_overdue {
         return Err(expired(shared, claim));
     }
     if !place.session.is_over() {
         // A repeated acquire extends the time in the queue.
-        if !place.held && !shared.keep(claim, shared.end_of_wait(claim)) {
+        if !place.is_held && !shared.keep(claim, shared.end_of_wait(claim)) {
             return Err(expired(shared, claim));
         }
         return Ok(Some(place));
     }
-    shared.roster.leave(claim);
-    if place.held { Err(lost(Reason::SessionEnded)) } else { Ok(None) }
+    shared.registry.leave(claim);
+    if place.is_held { Err(lost(Reason::SessionEnded)) } else { Ok(None) }
 }
 
 /// Returns the error for an overdue claim, now and for later calls.
 pub(crate) fn expired(shared: &Shared, claim: &Claim) -> Error {
-    shared.over.set(claim, Reason::Expired);
+    shared.ended_claims.set(claim, Reason::Expired);
     lost(Reason::Expired)
 }
 
@@ -52,12 +52,12 @@ pub(crate) fn lost(reason: Reason) -> Error {
 }
 
 /// Handles the removal of a claim's node by another client.
-pub(crate) fn vanished(shared: &Shared, claim: &Claim, held: bool) -> Result<AcquireOutcome> {
-    if shared.roster.place(claim).is_some_and(|place| place.over) {
+pub(crate) fn vanished(shared: &Shared, claim: &Claim, is_held: bool) -> Result<AcquireOutcome> {
+    if shared.registry.place(claim).is_some_and(|place| place.is_overdue) {
         return Err(expired(shared, claim));
     }
-    shared.roster.leave(claim);
-    match held {
+    shared.registry.leave(claim);
+    match is_held {
         true => Err(lost(Reason::Gone)),
         // It queues again at the end.
         false => {
@@ -73,26 +73,27 @@ pub(crate) fn note(
     claim: &Claim,
     session: &Arc<Session>,
     own: &Node,
-    held: bool,
+    is_held: bool,
 ) -> Result<()> {
-    shared.seen.note(own.fence);
-    let end = match held {
+    shared.zxid_watermark.note(own.fence);
+    let end = match is_held {
         true => shared.end_of_hold(claim),
         false => shared.end_of_wait(claim),
     };
-    let place = shared.roster.leave(claim);
+    let place = shared.registry.leave(claim);
     match place {
-        Some(place) if !place.over => {
-            let place = Place { node: Some(own.clone()), held: place.held || held, ..place };
-            shared.roster.enter(claim, place, end);
+        Some(place) if !place.is_overdue => {
+            let place =
+                Place { node: Some(own.clone()), is_held: place.is_held || is_held, ..place };
+            shared.registry.enter(claim, place, end);
             Ok(())
         }
         None if session.is_over() => Err(lost(Reason::SessionEnded)),
         // An earlier removal may have missed this node: remove it at once.
         _ => {
             let (session, node) = (Arc::clone(session), Some(own.clone()));
-            let place = Place { session, node, held: false, over: true };
-            shared.roster.enter(claim, place, shared.clock.now());
+            let place = Place { session, node, is_held: false, is_overdue: true };
+            shared.registry.enter(claim, place, shared.clock.now());
             Err(expired(shared, claim))
         }
     }
@@ -113,21 +114,30 @@ mod tests {
         let server = testbed::ZooKeeper::options().members(1).start().unwrap();
         let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
         let shared = &*zookeeper.shared;
-        let session = zookeeper.shared.sessions.for_looks(&zookeeper.shared).await.unwrap();
+        let session = zookeeper.shared.sessions.for_reads(&zookeeper.shared).await.unwrap();
         let own = Node { path: "/lockwright/x/_c_-lock-0000000000".into(), fence: Fence::new(7) };
         let end = shared.clock.now() + Duration::from_secs(60);
         for is_removed in [false, true] {
-            for held in [false, true] {
+            for is_held in [false, true] {
                 let claim = claim("x");
-                let place =
-                    Place { session: Arc::clone(&session), node: None, held: false, over: true };
+                let place = Place {
+                    session: Arc::clone(&session),
+                    node: None,
+                    is_held: false,
+                    is_overdue: true,
+                };
                 if !is_removed {
-                    shared.roster.enter(&claim, place, end);
+                    shared.registry.enter(&claim, place, end);
                 }
-                let told = note(shared, &claim, &session, &own, held).unwrap_err();
-                assert_eq!(told.kind(), ErrorKind::Lost(Reason::Expired), "{told}");
-                assert!(shared.roster.place(&claim).is_none_or(|place| place.over && !place.held));
-                let again = standing(shared, &claim).unwrap_err();
+                let error = note(shared, &claim, &session, &own, is_held).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Lost(Reason::Expired), "{error}");
+                assert!(
+                    shared
+                        .registry
+                        .place(&claim)
+                        .is_none_or(|place| place.is_overdue && !place.is_held)
+                );
+                let again = registered_place(shared, &claim).unwrap_err();
                 assert_eq!(again.kind(), ErrorKind::Lost(Reason::Expired), "{again}");
             }
         }

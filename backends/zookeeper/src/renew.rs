@@ -23,11 +23,11 @@ struct Numbered {
 /// Renews holds: proves that each session lives, and then reads the nodes. A silent session doesn't delay others.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let begun = shared.clock.now();
-    let tell = Instant::now() + Renew::time_to_answer(holds);
+    let answer_by = Instant::now() + Renew::time_to_answer(holds);
     let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
     let mut sessions: Vec<(Arc<Session>, Vec<Numbered>)> = Vec::new();
     for (at, Renew { claim, .. }) in holds.iter().enumerate() {
-        match standing(shared, claim) {
+        match held_place(shared, claim) {
             Ok(Place { session, node, .. }) => {
                 let hold = Numbered { at, claim: (*claim).clone(), node };
                 match sessions.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &session)) {
@@ -44,7 +44,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
         let shared = Arc::clone(shared);
         renewing.spawn(async move { renew_in(&shared, &session, numbered, begun).await });
     }
-    while let Ok(Some(known)) = timeout_at(tell, renewing.join_next()).await {
+    while let Ok(Some(known)) = timeout_at(answer_by, renewing.join_next()).await {
         match known {
             Ok(known) => known.into_iter().for_each(|(at, renewal)| renewals[at] = renewal),
             Err(cause) if cause.is_panic() => std::panic::resume_unwind(cause.into_panic()),
@@ -84,12 +84,12 @@ async fn renew_in(
     known
 }
 
-fn standing(shared: &Shared, claim: &Claim) -> Result<Place, Reason> {
-    match shared.roster.place(claim) {
+fn held_place(shared: &Shared, claim: &Claim) -> Result<Place, Reason> {
+    match shared.registry.place(claim) {
         None => Err(Reason::Gone),
-        Some(place) if place.over => Err(Reason::Expired),
+        Some(place) if place.is_overdue => Err(Reason::Expired),
         Some(place) if place.session.is_over() => Err(Reason::SessionEnded),
-        Some(place) if !place.held => Err(Reason::Gone),
+        Some(place) if !place.is_held => Err(Reason::Gone),
         Some(place) => Ok(place),
     }
 }
@@ -111,7 +111,7 @@ async fn renewal(
         }
         Err(failure) if failure.is(&zk::Error::NoNode) => {
             let reason = notes::why_gone(shared, session, &claim.name, claim.token).await;
-            shared.roster.leave(claim);
+            shared.registry.leave(claim);
             return Renewal::not_held(reason);
         }
         Err(_) => return Renewal::INDETERMINATE,

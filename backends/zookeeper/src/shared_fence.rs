@@ -1,7 +1,7 @@
 //! The fence that concurrent readers share.
 //!
-//! Each reader's node has its own number, and all agree on the lowest: [`line`] explains how, and why that is safe. A
-//! reader that takes another's fence stores it in its node, so all nodes are read.
+//! Each reader's node has its own number, and all agree on the lowest: [`admission`] explains how, and why that is safe.
+//! A reader that takes another's fence stores it in its node, so all nodes are read.
 //!
 //! The nodes aren't read in one step. But the result is as good, if all of them still exist when read. The reader with
 //! the lowest fence had it, or took it from a reader that existed, and no later reader can have a lower one. If a node
@@ -11,7 +11,7 @@ use lockwright_core::backend_util::admission::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};
 use zookeeper_client as zk;
 
-use crate::acquiring::{Ask, fence};
+use crate::acquire::{Acquire, fence};
 use crate::errors::{Effect, Failure};
 use crate::paths::Contender;
 use crate::shared::Node;
@@ -23,7 +23,7 @@ struct Read {
     value: Option<Value>,
 }
 
-impl Ask<'_> {
+impl Acquire<'_> {
     /// Returns the fence of an admitted reader. `None` if a concurrent reader has gone: then it looks again.
     pub(crate) async fn shared_fence(
         &self,
@@ -31,9 +31,9 @@ impl Ask<'_> {
         own: &Node,
     ) -> Result<Option<Fence>> {
         let client = self.session.client();
-        let beside = queue.iter().take_while(|contender| contender.mode == Mode::Shared);
+        let readers_ahead = queue.iter().take_while(|contender| contender.mode == Mode::Shared);
         let paths: Vec<String> =
-            beside.map(|reader| format!("{}/{}", self.queue_path, reader.node)).collect();
+            readers_ahead.map(|reader| format!("{}/{}", self.queue_path, reader.node)).collect();
         // All requests are sent before the first response is awaited.
         let asked: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
         let (mut readers, mut read) = (Vec::new(), Vec::new());
@@ -63,7 +63,7 @@ impl Ask<'_> {
 
     /// Stores a fence taken from another reader. Returns false if either node has changed.
     async fn note_taken(&self, own: &Read, from: &Read, value: &Value) -> Result<bool> {
-        let bad = |cause: zk::Error| Failure::Said(cause).error(Effect::Reads);
+        let bad = |cause: zk::Error| Failure::Response(cause).error(Effect::Reads);
         let mut both = self.session.client().new_multi_writer();
         both.add_check_version(&from.path, from.version).map_err(bad)?;
         both.add_set_data(&own.path, &value.bytes(), Some(own.version)).map_err(bad)?;
@@ -71,7 +71,7 @@ impl Ask<'_> {
         let noting = async move { committing.await.map_err(zk::Error::from) };
         match self.session.answer(noting).await {
             Ok(_) => Ok(true),
-            Err(Failure::Said(zk::Error::NoNode | zk::Error::BadVersion)) => Ok(false),
+            Err(Failure::Response(zk::Error::NoNode | zk::Error::BadVersion)) => Ok(false),
             Err(failure) => Err(failure.error(Effect::Changes)),
         }
     }

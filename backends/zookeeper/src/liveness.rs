@@ -19,19 +19,19 @@ use lockwright_core::BootInstant;
 
 /// The relevant responses of one session.
 #[derive(Debug)]
-pub(crate) struct Anchor {
+pub(crate) struct LivenessBound {
     tick: Duration,
     /// The servers keep the session for at least its timeout from here.
-    anchor: BootInstant,
+    bound: BootInstant,
     /// When later, unconfirmed requests were sent and answered.
     unconfirmed: VecDeque<(BootInstant, BootInstant)>,
 }
 
-impl Anchor {
+impl LivenessBound {
     /// Starts from the time when the creation request was sent. The quorum commits the session, and the leader counts
     /// from then.
     pub(crate) fn new(created: BootInstant, tick: Duration) -> Self {
-        Self { tick, anchor: created, unconfirmed: VecDeque::new() }
+        Self { tick, bound: created, unconfirmed: VecDeque::new() }
     }
 
     pub(crate) fn tick(&self) -> Duration {
@@ -48,7 +48,7 @@ impl Anchor {
             if its_answer + self.tick > sent {
                 break;
             }
-            self.anchor = self.anchor.max(first);
+            self.bound = self.bound.max(first);
             self.unconfirmed.pop_front();
         }
         // Responses may arrive out of order. A later send proves no less.
@@ -58,7 +58,7 @@ impl Anchor {
     }
 
     pub(crate) fn get(&self) -> BootInstant {
-        self.anchor
+        self.bound
     }
 }
 
@@ -74,38 +74,38 @@ mod tests {
 
     #[test]
     fn a_request_counts_once_a_later_one_is_answered() {
-        let mut anchor = Anchor::new(at(100), TICK);
-        anchor.committed(at(110), at(110));
-        assert_eq!(anchor.get(), at(100), "the leader may not have heard of it yet");
-        anchor.committed(at(111), at(111));
-        assert_eq!(anchor.get(), at(100), "nor within a tick");
-        anchor.committed(at(112), at(112));
-        assert_eq!(anchor.get(), at(110));
-        anchor.committed(at(120), at(120));
-        assert_eq!(anchor.get(), at(112));
+        let mut bound = LivenessBound::new(at(100), TICK);
+        bound.committed(at(110), at(110));
+        assert_eq!(bound.get(), at(100), "the leader may not have heard of it yet");
+        bound.committed(at(111), at(111));
+        assert_eq!(bound.get(), at(100), "nor within a tick");
+        bound.committed(at(112), at(112));
+        assert_eq!(bound.get(), at(110));
+        bound.committed(at(120), at(120));
+        assert_eq!(bound.get(), at(112));
     }
 
     #[test]
     fn a_request_counts_from_its_answer() {
-        let mut anchor = Anchor::new(at(100), TICK);
+        let mut bound = LivenessBound::new(at(100), TICK);
         // A follower was paused, and forwarded both when it resumed.
-        anchor.committed(at(110), at(120));
-        anchor.committed(at(113), at(120));
-        assert_eq!(anchor.get(), at(100), "the leader may have heard of neither");
-        anchor.committed(at(121), at(121));
-        assert_eq!(anchor.get(), at(100), "nor within a tick");
-        anchor.committed(at(122), at(122));
-        assert_eq!(anchor.get(), at(113));
+        bound.committed(at(110), at(120));
+        bound.committed(at(113), at(120));
+        assert_eq!(bound.get(), at(100), "the leader may have heard of neither");
+        bound.committed(at(121), at(121));
+        assert_eq!(bound.get(), at(100), "nor within a tick");
+        bound.committed(at(122), at(122));
+        assert_eq!(bound.get(), at(113));
     }
 
     #[test]
     fn an_answer_that_comes_late_moves_nothing_back() {
-        let mut anchor = Anchor::new(at(100), TICK);
+        let mut bound = LivenessBound::new(at(100), TICK);
         for sent in [110, 113, 116, 112, 111] {
-            anchor.committed(at(sent), at(sent));
+            bound.committed(at(sent), at(sent));
         }
-        assert_eq!(anchor.get(), at(113));
-        anchor.committed(at(118), at(118));
-        assert_eq!(anchor.get(), at(116));
+        assert_eq!(bound.get(), at(113));
+        bound.committed(at(118), at(118));
+        assert_eq!(bound.get(), at(116));
     }
 }

@@ -15,10 +15,10 @@ use lockwright_core::{LockName, Result};
 use crate::SLOW_POLL;
 use crate::errors::Effect;
 use crate::leases::Lease;
-use crate::members::{Link, Trouble};
+use crate::members::{Link, RequestError};
 use crate::shared::{Found, Place, Shared};
 use crate::value::Entry;
-use crate::{keeping, keys};
+use crate::{keepalive, keys};
 
 /// The largest number of keys per look.
 const AT_ONCE: usize = 100;
@@ -26,14 +26,14 @@ const AT_ONCE: usize = 100;
 /// The shortest pause between two looks, in response timeouts.
 const REQUESTS: u32 = 3;
 
-pub(crate) async fn guard(shared: Arc<Shared>, lease: Arc<Lease>) {
+pub(crate) async fn remove_orphans(shared: Arc<Shared>, lease: Arc<Lease>) {
     let pause = shared.members.config().response_timeout.saturating_mul(REQUESTS).max(lease.ttl);
     let mut before: HashSet<(Vec<u8>, i64)> = HashSet::new();
     loop {
         shared.clock.sleep(pause).await;
-        let unknown = loop {
-            match unknown(&shared, &lease).await {
-                Ok(unknown) => break unknown,
+        let orphans = loop {
+            match orphans(&shared, &lease).await {
+                Ok(orphans) => break orphans,
                 Err(failure) => {
                     tracing::debug!(%failure, "etcd: what is on a lease can't be seen, trying on");
                     shared.clock.sleep(SLOW_POLL).await;
@@ -41,7 +41,7 @@ pub(crate) async fn guard(shared: Arc<Shared>, lease: Arc<Lease>) {
             }
         };
         let (again, new): (Vec<_>, Vec<_>) =
-            unknown.into_iter().partition(|(_, entry)| before.contains(&same(entry)));
+            orphans.into_iter().partition(|(_, entry)| before.contains(&same(entry)));
         before = new.iter().map(|(_, entry)| same(entry)).collect();
         for (name, entry) in again {
             remove(&shared, &lease, name, &entry).await;
@@ -54,37 +54,40 @@ fn same(entry: &Entry) -> (Vec<u8>, i64) {
 }
 
 /// Returns the unregistered keys of claims on the lease.
-async fn unknown(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)>> {
-    let asking = |link: Arc<Link>| async move {
+async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)>> {
+    let request = |link: Arc<Link>| async move {
         let options = LeaseTimeToLiveOptions::new().with_keys();
         link.client.lease_client().time_to_live(lease.id, Some(options)).await
     };
     let limit = shared.members.limit(lease.ttl);
-    let told = shared.members.ask(Effect::Reads, limit, asking).await.map_err(Trouble::error)?;
+    let lease_info =
+        shared.members.ask(Effect::Reads, limit, request).await.map_err(RequestError::error)?;
     // Read last, so that it includes all earlier requests.
-    let on_lease = shared.roster.all(|_, place| place.lease.id == lease.id);
-    let known: HashSet<Vec<u8>> = on_lease.into_iter().map(|(.., place)| place.key).collect();
-    let mut unknown = Vec::new();
-    for key in told.value.keys().iter().filter(|key| !known.contains(*key)).take(AT_ONCE) {
+    let on_lease = shared.registry.all(|_, place| place.lease.id == lease.id);
+    let registered: HashSet<Vec<u8>> = on_lease.into_iter().map(|(.., place)| place.key).collect();
+    let mut orphans = Vec::new();
+    for key in lease_info.value.keys().iter().filter(|key| !registered.contains(*key)).take(AT_ONCE)
+    {
         // Skips tombstones and foreign keys.
         let Some(name) = shared.keys().name(key) else { continue };
         if !shared.keys().is_own(&name, lease.id, key) {
             continue;
         }
         let txn = Txn::new().and_then([TxnOp::get(key.clone(), None)]);
-        let answered = shared.transact(txn, Effect::Reads, None).await.map_err(Trouble::error)?;
+        let answered =
+            shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
         let found = answered.found.first().and_then(Found::first);
         let is_ours = |entry: &Entry| entry.lease == lease.id && entry.token().is_some();
-        unknown.extend(found.filter(is_ours).map(|entry| (name, entry)));
+        orphans.extend(found.filter(is_ours).map(|entry| (name, entry)));
     }
-    Ok(unknown)
+    Ok(orphans)
 }
 
 /// Removes a key as that of an overdue claim, if it is still unregistered.
 async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry: &Entry) {
     let Some(token) = entry.token() else { return };
     // From here on no other claim gets this key, which consists of the name, the lease and possibly the token.
-    if !lease.carry_unknown(&name, token, keys::mode(&entry.key)) {
+    if !lease.add_orphan(&name, token, keys::mode(&entry.key)) {
         return;
     }
     let place = Place {
@@ -93,10 +96,10 @@ async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry:
         created: Some(entry.created),
         is_unsure: false,
         is_held: false,
-        is_over: true,
+        is_overdue: true,
     };
-    let is_known = shared.roster.any(|_, _, place| place.key == entry.key);
-    if is_known || !shared.roster.enter_overdue(&name, token, place.clone()) {
+    let is_registered = shared.registry.any(|_, _, place| place.key == entry.key);
+    if is_registered || !shared.registry.enter_overdue(&name, token, place.clone()) {
         lease.drop_claim(&name, token, shared.clock.now());
         return;
     }
@@ -104,7 +107,7 @@ async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry:
         %name,
         "etcd: a claim that was ended stands again, as when a snapshot is restored; removing it"
     );
-    keeping::end(shared, name.clone(), token, place).await;
+    keepalive::remove_claim(shared, name.clone(), token, place).await;
     // A new acquire with this token has its own place.
     lease.drop_claim(&name, token, shared.clock.now());
 }

@@ -1,8 +1,8 @@
 //! Acquiring a lock as a reader or for permits.
 //!
-//! The keys in the common queue alone determine the holders ([`line`]). A claim that the queue admits puts its key only
-//! if no other claim has come since. So a claim that doesn't wait blocks no others. Only after repeated interference
-//! does it queue to find out.
+//! The keys in the common queue alone determine the holders ([`admission`]). A claim that the queue admits puts its key
+//! only if no other claim has come since. So a claim that doesn't wait blocks no others. Only after repeated
+//! interference does it queue to find out.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use lockwright_core::backend_util::admission::{self, Reader};
 use lockwright_core::{Error, Fence, Mode, Result};
 
-use crate::attempt::{Asked, Step};
+use crate::acquire::{AcquireSteps, Step};
 use crate::errors::Effect;
 use crate::keys::after;
 use crate::leases::Lease;
-use crate::members::Trouble;
-use crate::putting::is_new;
-use crate::queue::Line;
-use crate::releasing;
+use crate::members::RequestError;
+use crate::put_key::is_new;
+use crate::queue::QueueSnapshot;
+use crate::release;
 use crate::shared::Found;
 use crate::value::{Entry, Value, fence};
 
@@ -32,16 +32,16 @@ enum Put {
     Not(Step),
 }
 
-impl Asked<'_> {
+impl AcquireSteps<'_> {
     /// Joins the holders, or the queue.
-    pub(crate) async fn stand_beside(&mut self, lease: Arc<Lease>) -> Result<Step> {
+    pub(crate) async fn enqueue_shared(&mut self, lease: Arc<Lease>) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let key = shared.keys().own(claim, lease.id);
         // The lease carries it, so it must be registered.
         self.enter(&lease, &key, None, self.is_unsure());
         for _ in 0..JOINS {
-            let line = match shared.line(&claim.name).await {
-                Ok(line) => line,
+            let snapshot = match shared.queue_snapshot(&claim.name).await {
+                Ok(snapshot) => snapshot,
                 Err(failure) => {
                     if !self.is_unsure() {
                         shared.forget(claim);
@@ -49,27 +49,28 @@ impl Asked<'_> {
                     return Err(failure);
                 }
             };
-            if let Some(own) = line.entries.iter().find(|one| one.token() == Some(claim.token)) {
+            if let Some(own) = snapshot.entries.iter().find(|one| one.token() == Some(claim.token))
+            {
                 if own.key != key {
                     return self.take_over(own).await;
                 }
                 self.enter(&lease, &key, Some(own.created), self.is_unsure());
                 return Ok(Step::Again);
             }
-            if let Some(first) = line.entries.first() {
+            if let Some(first) = snapshot.entries.first() {
                 self.refuse_another_kind(first).await?;
             }
-            if !admission::admits(&line.modes(line.entries.len()), claim.mode) {
-                if let Some(first) = line.entries.first().filter(|_| !self.waits) {
-                    return Ok(self.turned_away(self.is_unsure(), first));
+            if !admission::admits(&snapshot.modes(snapshot.entries.len()), claim.mode) {
+                if let Some(first) = snapshot.entries.first().filter(|_| !self.waits) {
+                    return Ok(self.reject_busy(self.is_unsure(), first));
                 }
                 break;
             }
             // The reader with the lowest fence, which all share.
-            let readers = line.readers();
+            let readers = snapshot.readers();
             let with = (0..readers.len()).min_by_key(|at| readers[*at].fence());
-            let with = with.filter(|_| claim.mode == Mode::Shared).map(|at| &line.entries[at]);
-            match self.put(&lease, &key, Some((&line, with))).await? {
+            let with = with.filter(|_| claim.mode == Mode::Shared).map(|at| &snapshot.entries[at]);
+            match self.put(&lease, &key, Some((&snapshot, with))).await? {
                 Put::There(created) => {
                     let fence = with.map_or(fence(created), Entry::fence);
                     return self.granted(&lease, &key, created, fence, false).await;
@@ -79,27 +80,27 @@ impl Asked<'_> {
             }
         }
         match self.put(&lease, &key, None).await? {
-            Put::There(created) => self.look_beside(&lease, &key, created, false).await,
+            Put::There(created) => self.check_shared(&lease, &key, created, false).await,
             Put::Missed => Ok(Step::Again),
             Put::Not(step) => Ok(step),
         }
     }
 
-    /// Puts a key. With `beside`, only if no key was created since that read, and the given reader is unchanged.
+    /// Puts a key. With `snapshot`, only if no key was created since that read, and the given reader is unchanged.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,
         key: &[u8],
-        beside: Option<(&Line, Option<&Entry>)>,
+        snapshot: Option<(&QueueSnapshot, Option<&Entry>)>,
     ) -> Result<Put> {
         let (shared, claim) = (self.shared, self.claim);
         let tombstone = shared.keys().tombstone(claim.token);
         let mut conditions = vec![is_new(key), is_new(&tombstone)];
         let mut value = Value::of(claim);
-        if let Some((line, with)) = beside {
+        if let Some((snapshot, with)) = snapshot {
             let queue = shared.keys().queue(&claim.name);
             let is_old =
-                Compare::create_revision(queue.clone(), CompareOp::Less, line.revision + 1);
+                Compare::create_revision(queue.clone(), CompareOp::Less, snapshot.revision + 1);
             conditions.push(is_old.with_range(after(&queue)));
             conditions.extend(with.map(is_unchanged));
             value.taken = with.map(|with| with.fence().get());
@@ -117,13 +118,13 @@ impl Asked<'_> {
             return Ok(Put::There(answered.revision));
         }
         let (own, tombstone) = (answered.found.first(), answered.found.get(1));
-        self.refuse_ended(lease, tombstone.and_then(Found::epitaph))?;
+        self.refuse_ended(lease, tombstone.and_then(Found::as_tombstone))?;
         let own = own.and_then(Found::first);
         self.enter(lease, key, own.as_ref().map(|own| own.created), is_unsure);
         Ok(if own.is_some() { Put::Not(Step::Again) } else { Put::Missed })
     }
 
-    pub(crate) async fn look_beside(
+    pub(crate) async fn check_shared(
         &mut self,
         lease: &Arc<Lease>,
         key: &[u8],
@@ -134,52 +135,56 @@ impl Asked<'_> {
         if let Some(step) = self.keep_fixed(lease, is_held).await? {
             return Ok(step);
         }
-        let line = shared.line(&claim.name).await?;
-        let Some(at) = line.entries.iter().position(|entry| entry.key == key) else {
+        let snapshot = shared.queue_snapshot(&claim.name).await?;
+        let Some(at) = snapshot.entries.iter().position(|entry| entry.key == key) else {
             let tombstone = TxnOp::get(shared.keys().tombstone(claim.token), None);
             let txn = Txn::new().and_then([tombstone]);
-            let answered =
-                shared.transact(txn, Effect::Reads, Some(lease)).await.map_err(Trouble::error)?;
-            let epitaph = answered.found.first().and_then(Found::epitaph);
-            return self.own_is_gone(lease, key, is_held, epitaph).await;
+            let answered = shared
+                .transact(txn, Effect::Reads, Some(lease))
+                .await
+                .map_err(RequestError::error)?;
+            let tombstone = answered.found.first().and_then(Found::as_tombstone);
+            return self.own_is_gone(lease, key, is_held, tombstone).await;
         };
-        let own = &line.entries[at];
+        let own = &snapshot.entries[at];
         if let Some(step) = self.own_has_changed(lease, own, created).await? {
             return Ok(step);
         }
-        let before = line.modes(at);
+        let before = snapshot.modes(at);
         if admission::admits(&before, claim.mode) {
-            let waiters = line.entries.len() > line.holders();
-            let from =
-                (claim.mode == Mode::Shared).then(|| admission::fence_source(&line.readers(), at));
+            let waiters = snapshot.entries.len() > snapshot.holders();
+            let from = (claim.mode == Mode::Shared)
+                .then(|| admission::fence_source(&snapshot.readers(), at));
             return match from.flatten() {
                 None => self.granted(lease, key, created, own.fence(), waiters).await,
                 Some(from) => {
-                    let fence = line.entries[from].fence();
-                    if !self.take_fence(lease, own, &line.entries[from], fence).await? {
+                    let fence = snapshot.entries[from].fence();
+                    if !self.take_fence(lease, own, &snapshot.entries[from], fence).await? {
                         return Ok(Step::Again);
                     }
                     self.granted(lease, key, created, fence, waiters).await
                 }
             };
         }
-        let first = &line.entries[0];
+        let first = &snapshot.entries[0];
         if !first.mode().is_of_the_kind_of(claim.mode) {
-            releasing::delete(shared, key, created).await?;
+            release::delete(shared, key, created).await?;
             return self.refuse_another_kind(first).await.map(|()| Step::Again);
         }
-        if let Some(own) = line.entries[..at].iter().find(|one| one.token() == Some(claim.token)) {
+        if let Some(own) =
+            snapshot.entries[..at].iter().find(|one| one.token() == Some(claim.token))
+        {
             // The token is in the queue through another connection, and earlier.
-            releasing::delete(shared, key, created).await?;
+            release::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(own).await;
         }
         if !self.waits {
-            releasing::delete(shared, key, created).await?;
-            return Ok(self.turned_away(self.is_unsure(), first));
+            release::delete(shared, key, created).await?;
+            return Ok(self.reject_busy(self.is_unsure(), first));
         }
-        let way = &line.entries[admission::blockers(&before, claim.mode)];
-        self.goes_on_waiting(first, way.iter().map(|entry| entry.key.as_slice()))
+        let way = &snapshot.entries[admission::blockers(&before, claim.mode)];
+        self.keep_waiting(first, way.iter().map(|entry| entry.key.as_slice()))
     }
 
     /// Stores the fence of an earlier reader. Returns false if either key has changed.
@@ -197,7 +202,7 @@ impl Asked<'_> {
         let txn = Txn::new().when([is_unchanged(own), is_unchanged(from)]).and_then([put]);
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
         // If an earlier copy of the request stored it, the next read shows that.
-        Ok(noting.map_err(Trouble::error)?.succeeded)
+        Ok(noting.map_err(RequestError::error)?.succeeded)
     }
 
     /// Returns an error if the first claim uses the name as another kind of lock.
@@ -211,7 +216,7 @@ impl Asked<'_> {
     }
 }
 
-impl Line {
+impl QueueSnapshot {
     fn modes(&self, count: usize) -> Vec<Mode> {
         self.entries[..count].iter().map(Entry::mode).collect()
     }

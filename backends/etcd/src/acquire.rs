@@ -58,7 +58,7 @@ pub(crate) async fn acquire(
         }
         // The key was already put.
         Effect::Changes
-            .unanswered("its key was put, and then it could not be seen where it stands")
+            .unanswered("the key was written, but reading its queue position failed")
             .with_source(failure)
     })
 }
@@ -106,7 +106,7 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
     }
     Err(error(
         ErrorKind::Indeterminate,
-        "the queue of the lock, or the leases, change faster than it can be asked for; try again",
+        "the lock's queue or its leases changed during each attempt; retry",
     ))
 }
 
@@ -297,7 +297,7 @@ impl AcquireSteps<'_> {
                 // Some versions confirm a lease that they are just ending. The key must still exist afterwards.
                 Ok(()) | Err(RequestError::NoLease) => Ok(Step::Again),
                 Err(RequestError::Failed(failure)) => Err(Effect::Changes
-                    .unanswered("it could not be made sure that the lease is alive")
+                    .unanswered("confirming that the lease is alive failed")
                     .with_source(failure)),
             };
         }
@@ -396,7 +396,8 @@ fn expired(shared: &Shared, claim: &Claim) -> Error {
     shared.ended_claims.set(claim, Reason::Expired);
     error(
         ErrorKind::Lost(Reason::Expired),
-        "nobody asked for it or renewed it for so long that it is being removed; ask with a new token",
+        "the claim was neither repeated nor renewed in time and is being removed; acquire the \
+         lock again",
     )
 }
 
@@ -404,12 +405,11 @@ pub(crate) fn ended(broken: Option<&str>) -> Error {
     match broken {
         None => error(
             ErrorKind::Lost(Reason::Gone),
-            "this token was released before, or its key deleted, so its hold does not come back; \
-             ask with a new token",
+            "the claim was released or its key deleted; acquire the lock again",
         ),
         Some(note) => error(
             ErrorKind::Lost(Reason::Broken),
-            format!("its hold was broken by {note}, and does not come back; ask with a new token"),
+            format!("the hold was broken by {note}; acquire the lock again"),
         ),
     }
 }

@@ -60,7 +60,11 @@ async fn break_one(
         let holders = shared.queue(name).await?.holders;
         found = holders.into_iter().find(|entry| entry.created == created);
     }
-    Err(error(ErrorKind::Unavailable, "the holder changes too fast to be broken; try again"))
+    Err(error(
+        ErrorKind::Unavailable,
+        "the holder changed during each attempt to break the lock; \
+                                       retry",
+    ))
 }
 
 /// Returns how long the holder may still rely on the hold. An auto-renewed lease may be renewed until the last moment.
@@ -109,7 +113,8 @@ fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Resu
         // The operator who broke it found its key.
         Some(tombstone) if tombstone.broken.is_some() => Ok(false),
         _ => Err(Effect::Changes.unanswered(
-            "it isn't held any more, but whether this freed it, or its holder did, can't be seen",
+            "the lock is no longer held, but it is unknown whether this request or the holder \
+             released it",
         )),
     }
 }
@@ -123,14 +128,14 @@ async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<
     let Some(value) = &entry.value else {
         return Err(error(
             ErrorKind::Conflict,
-            "it is held by something that isn't Lockwright, which nobody can keep from renewing, \
-             so it can't be made to run out; free it at once instead",
+            "the holder isn't a Lockwright client and can't be stopped from renewing; free the \
+             lock at once instead",
         ));
     };
     if entry.lease == 0 {
         return Err(error(
             ErrorKind::Conflict,
-            "its key has no lease, so it never runs out; free it at once instead",
+            "the holder's key has no lease and never expires; free the lock at once instead",
         ));
     }
     let mut marked = entry.clone();
@@ -150,8 +155,8 @@ async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<
         if failure.kind() == ErrorKind::Indeterminate {
             return failure;
         }
-        let what = "nobody can renew it any more, but it could not be seen to that it runs out \
-                    while its holder lives; break it again";
+        let what = "the hold was marked and can't be renewed, but moving it to an expiring lease \
+                    failed; break it again";
         Effect::Changes.unanswered(what).with_source(failure)
     })?;
     Ok(Some(moved))

@@ -64,10 +64,11 @@ pub async fn transact(
         TransactOutcome::Later(highest) => Err(fenced.superseded(highest).with_backend("etcd")),
         TransactOutcome::NoFence => Err(name(error(
             ErrorKind::Conflict,
-            "what stands under the key of the fence is none; take a key that nothing else writes to",
+            "the value under the fence's key isn't a fence; use a key that no other program \
+             writes to",
         ))),
         TransactOutcome::Nonsense => {
-            Err(name(unexpected_response(Effect::Changes, "not that of the transaction")))
+            Err(name(unexpected_response(Effect::Changes, "it doesn't match the transaction")))
         }
     }
 }
@@ -118,18 +119,18 @@ fn failed(cause: &ClientError) -> Error {
     if matches!(cause, ClientError::GRpcStatus(status) if status.code() as i32 == INVALID_ARGUMENT)
         && !matches!(classify(cause, Effect::Changes), ErrorClass::Refused(_))
     {
-        let message = "the server doesn't take the transaction";
+        let message = "the server rejects the transaction";
         return error(ErrorKind::InvalidInput, message).with_source(words(cause));
     }
     match classify(cause, Effect::Changes) {
         ErrorClass::NoLease => {
-            let message = "a lease that the transaction names isn't there; nothing was done";
+            let message = "the transaction refers to a lease that doesn't exist; nothing was done";
             error(ErrorKind::InvalidInput, message).with_source(words(cause))
         }
         ErrorClass::Refused(failure) if failure.kind() == ErrorKind::Denied => error(
             ErrorKind::Denied,
-            "the server refuses: the user needs to read and write the key of the fence, and what the \
-             transaction is about",
+            "the server denies access: the user must be allowed to read and write the fence's key \
+             and the transaction's keys",
         )
         .with_source(words(cause)),
         ErrorClass::Refused(failure)

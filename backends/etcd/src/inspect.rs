@@ -58,7 +58,11 @@ pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) ->
         None if beginning.is_empty() => Position { start: vec![0], listed: Vec::new() },
         None => Position { start: beginning, listed: Vec::new() },
         Some(from) => Position::read(&from).ok_or_else(|| {
-            error(ErrorKind::InvalidInput, "this is no cursor of a listing of etcd's")
+            error(
+                ErrorKind::InvalidInput,
+                "the cursor isn't from an etcd listing; use the cursor \
+                                            of the previous page",
+            )
         })?,
     };
     let found = shared.page(position.start.clone(), end).await?;
@@ -162,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_survives_its_text_whatever_the_key() {
+    fn cursors_round_trip_for_any_key() {
         for listed in [vec![], vec![2, 11]] {
             let position = Position { start: b"a:\xff/,1\0".to_vec(), listed };
             assert_eq!(Position::read(&position.cursor()), Some(position));
@@ -173,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_goes_on_with_the_names_whose_keys_may_yet_come() {
+    fn listing_remembers_names_with_keys_to_come() {
         let name = |name| LockName::new(name).unwrap();
         let raw = Keys { prefix: "p/".to_owned(), raw: true };
         let begun = Position { start: b"p/".to_vec(), listed: Vec::new() };

@@ -50,7 +50,7 @@ pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<crate::leases::Lease>) {
                 Ok(()) => {}
                 Err(RequestError::NoLease) => return,
                 Err(RequestError::Failed(failure)) => {
-                    tracing::debug!(%failure, "etcd: a lease could not be kept alive, trying on");
+                    tracing::debug!(%failure, "etcd: renewing a lease failed, retrying");
                     pause.await;
                 }
             }
@@ -104,7 +104,7 @@ pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: To
         match release::end_overdue(shared, token, &place).await {
             Ok(()) => break,
             Err(failure) => {
-                tracing::debug!(%failure, "etcd: a hold that ran out is still to be removed");
+                tracing::debug!(%failure, "etcd: removing an expired hold failed, retrying");
                 shared.clock.sleep(RETRY_PAUSE).await;
             }
         }

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_says_how_its_claim_wants_to_hold() {
+    fn key_contains_the_mode() {
         let keys = keys(false);
         let mut claim = lockwright_conformance::kit::claim("a.r/b");
         for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 2, of: 3 }] {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_leads_back_to_its_name() {
+    fn key_contains_the_name() {
         for keys in [keys(false), keys(true)] {
             for text in ["a", "a/b", "a/", "/", "//x", "50%", "%2F", "é", "..", "a b"] {
                 let name = name(text);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nested_name_stands_in_no_other_queue() {
+    fn nested_name_is_in_no_other_queue() {
         let encoded = keys(false);
         let nested = encoded.exclusive(&name("a/b"), 1);
         assert!(!nested.starts_with(&encoded.queue(&name("a"))));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tombstone_stands_in_no_queue_of_whatever_prefix() {
+    fn tombstone_is_in_no_queue_of_any_prefix() {
         for prefix in ["", "a", "a/", "a//", "/"] {
             let tombstone =
                 Keys { prefix: prefix.to_owned(), raw: false }.tombstone(Token::random());
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_range_is_after_all_of_it() {
+    fn end_of_a_range_is_after_all_its_keys() {
         assert_eq!(after(b"a/"), b"a0");
         assert_eq!(after(b"a\xff"), b"b");
         assert_eq!(after(b""), b"\0");

@@ -318,19 +318,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_with_tombstones_closes_after_a_while_or_with_many() {
+    fn lease_closes_some_time_after_tombstones_or_with_many() {
         let begun = Clock::boot().now();
         let new = || Lease::new(1, Duration::from_secs(30), false, begun);
         let claim = |at: usize| lockwright_conformance::kit::claim(&format!("name-{at}"));
         let (first, soon) = (claim(0), begun + IDLE_TIMEOUT / 2);
         let lease = new();
         lease.count_tombstone(begun);
-        assert!(lease.add_claim(&first, soon), "each who gives up would leave a lease behind");
+        assert!(lease.add_claim(&first, soon), "each canceled claim would leave a lease behind");
         // Later tombstones don't keep the lease open.
         lease.count_tombstone(soon);
         assert!(!lease.add_claim(&claim(1), begun + IDLE_TIMEOUT));
         lease.drop_claim(&first.name, first.token, soon);
-        assert!(lease.is_finished(begun + IDLE_TIMEOUT), "its tombstones would stay for ever");
+        assert!(lease.is_finished(begun + IDLE_TIMEOUT), "its tombstones would never expire");
         let lease = new();
         for at in 0..TOMBSTONES {
             assert!(lease.add_claim(&claim(at), begun));

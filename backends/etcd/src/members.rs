@@ -176,7 +176,7 @@ impl RequestError {
             Self::Failed(error) => error,
             Self::NoLease => error(
                 ErrorKind::Unavailable,
-                "the lease that was to carry it has run out meanwhile; try again",
+                "the lease of the claim expired during the request; retry",
             ),
         }
     }
@@ -234,7 +234,9 @@ impl Members {
         let failed = |failure: Error, was_unsure: bool| {
             let is_unsure = was_unsure && failure.kind() != ErrorKind::Indeterminate;
             RequestError::Failed(if is_unsure && effect == Effect::Changes {
-                effect.unanswered("a first request was not answered").with_source(failure)
+                effect
+                    .unanswered("an earlier attempt of the request was not answered")
+                    .with_source(failure)
             } else {
                 failure
             })

@@ -35,7 +35,7 @@ pub(crate) async fn remove_orphans(shared: Arc<Shared>, lease: Arc<Lease>) {
             match orphans(&shared, &lease).await {
                 Ok(orphans) => break orphans,
                 Err(failure) => {
-                    tracing::debug!(%failure, "etcd: what is on a lease can't be seen, trying on");
+                    tracing::debug!(%failure, "etcd: reading the keys of a lease failed, retrying");
                     shared.clock.sleep(SLOW_POLL).await;
                 }
             }
@@ -105,7 +105,7 @@ async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry:
     }
     tracing::warn!(
         %name,
-        "etcd: a claim that was ended stands again, as when a snapshot is restored; removing it"
+        "etcd: a released claim exists again, as after a restored snapshot; removing it"
     );
     keepalive::remove_claim(shared, name.clone(), token, place).await;
     // A new acquire with this token has its own place.

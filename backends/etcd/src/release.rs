@@ -158,7 +158,7 @@ async fn put_tombstone_on_lease(
     }
     Err(RequestError::Failed(error(
         ErrorKind::Indeterminate,
-        "the key of the claim changes faster than it can be deleted; try again",
+        "the claim's key changed during each attempt to delete it; retry",
     )))
 }
 
@@ -187,7 +187,7 @@ mod tests {
     /// The process was paused until its lease had gone, with a request unanswered. Then it requested the claim again,
     /// before it found the claim overdue.
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_is_overdue_on_a_lease_that_has_gone_stands_on_no_other_on_etcd() {
+    async fn overdue_claim_of_a_lost_lease_leaves_later_holds_on_etcd() {
         let server = testbed::Etcd::options().members(1).start().unwrap();
         let etcd = Etcd::connect(&server.url()).await.unwrap();
         let claim = claim("x");

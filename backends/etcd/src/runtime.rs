@@ -43,8 +43,8 @@ impl Runtime {
 pub(crate) fn gone() -> Error {
     error(
         ErrorKind::Unavailable,
-        "the tokio runtime that this client was connected on has ended, and with it what keeps its \
-         locks alive; connect again, on one that lasts for as long as the client",
+        "the tokio runtime of the connect call has ended, so this client can't renew its locks; \
+         connect again on a runtime that outlives the client",
     )
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runtime_that_ended_is_known_to_have_and_another_one_is_not() {
+    fn has_ended_reports_only_an_ended_runtime() {
         assert!(Runtime::present().is_none());
         let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (first, second) = (runtime(), runtime());

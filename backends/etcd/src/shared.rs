@@ -165,7 +165,7 @@ impl Shared {
                     // Each waiting caller gets an error in time, however many wait.
                     let limit = self.members.limit(claim.ttl);
                     let _one = timeout(limit, self.leases.asking.lock()).await.map_err(|_| {
-                        let what = "others who need a lease too have not been answered for so long";
+                        let what = "earlier requests for a lease are still unanswered";
                         error(ErrorKind::Unavailable, format!("no member grants leases: {what}"))
                     })?;
                     match found() {
@@ -245,7 +245,7 @@ impl Shared {
             }
         }
         Err(RequestError::Failed(Effect::Reads.unanswered(
-            "the cluster changes its leader or its members faster than a lease can be kept alive",
+            "the cluster's leader or members changed during each attempt to renew the lease",
         )))
     }
 
@@ -257,7 +257,7 @@ impl Shared {
             Err(RequestError::NoLease) => {
                 if self.has_key(lease).await? {
                     return Err(RequestError::Failed(
-                        Effect::Reads.unanswered("the leader doesn't know the lease yet"),
+                        Effect::Reads.unanswered("the new leader doesn't have the lease yet"),
                     ));
                 }
                 self.lose(lease);

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_survives_its_bytes_and_others_are_nobody() {
+    fn values_round_trip_and_foreign_ones_are_ignored() {
         let value = Value {
             token: Token::random(),
             identity: Some(Arc::new(Identity::of_this_process(Some("a \"b\"")))),

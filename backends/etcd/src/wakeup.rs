@@ -185,7 +185,7 @@ async fn watch_forever(shared: &Arc<Shared>) {
                 };
                 shared.wakeups.is_active.send_replace(false);
                 if let Err(why) = ended {
-                    tracing::debug!(why, "etcd: the watch ended, and is begun anew");
+                    tracing::debug!(why, "etcd: the watch ended, restarting it");
                     if is_refusal(&why) {
                         // Other members would refuse too, and requests may be allowed.
                         sleep(REFUSED_PAUSE).await;
@@ -195,7 +195,7 @@ async fn watch_forever(shared: &Arc<Shared>) {
                 }
             }
             Err(link_error) => {
-                tracing::debug!(failure = %link_error.error, "etcd: nobody to watch at, trying on");
+                tracing::debug!(failure = %link_error.error, "etcd: no member to watch at, retrying");
             }
         }
         sleep(RETRY_PAUSE).await;
@@ -220,14 +220,14 @@ async fn watch(
     let mut kv = link.client.kv_client();
     timeout(limit, kv.get(shared.keys().probe_key(), None))
         .await
-        .map_err(|_| format!("it gave no answer within {limit:?}"))?
+        .map_err(|_| format!("the member did not answer within {limit:?}"))?
         .map_err(|cause| words(&cause))?;
     let prefix = shared.members.config().keys.prefix.as_bytes();
     let mut client = link.client.watch_client();
     let starting = timeout(limit, client.watch(prefix, Some(options)));
     let mut stream = starting
         .await
-        .map_err(|_| format!("it did not begin within {limit:?}"))?
+        .map_err(|_| format!("the watch did not start within {limit:?}"))?
         .map_err(|cause| words(&cause))?;
     let mut is_created = false;
     loop {
@@ -239,7 +239,7 @@ async fn watch(
         };
         let response = message
             .await
-            .map_err(|_| format!("it did not begin within {limit:?}"))?
+            .map_err(|_| format!("the watch did not start within {limit:?}"))?
             .map_err(|cause| words(&cause))?
             .ok_or_else(|| "the stream has ended".to_owned())?;
         if response.canceled() {

@@ -30,7 +30,7 @@ impl Store {
 pub(crate) fn next_fence(last: &mut u64, count: u32) -> Result<u64> {
     let reserved = *last + u64::from(count);
     if reserved > Fence::MAX.get() {
-        return Err(Error::unavailable("the fences are used up; begin with a new store"));
+        return Err(Error::unavailable("all fences are used up; create a new store"));
     }
     Ok(std::mem::replace(last, reserved) + 1)
 }

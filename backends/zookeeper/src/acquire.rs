@@ -215,8 +215,8 @@ impl Acquire<'_> {
             if stat.ephemeral_owner != self.session.id() {
                 return Err(error(
                     ErrorKind::Indeterminate,
-                    "the servers made a node that doesn't end with its session; they are too old \
-                     (ZooKeeper 3.5 or newer is needed)",
+                    "the servers created a node that doesn't end with its session: they are too \
+                     old; use ZooKeeper 3.5 or newer",
                 ));
             }
             let own = Node { path: format!("{prefix}{sequence}").into(), fence: fence(&stat)? };
@@ -236,7 +236,8 @@ impl Acquire<'_> {
         self.shared.registry.leave(self.claim);
         Err(error(
             ErrorKind::Unavailable,
-            "the lock's parent node is removed again and again; see who does that",
+            "the lock's parent node was removed during each attempt; find the program that \
+             removes it",
         ))
     }
 
@@ -364,7 +365,7 @@ impl Acquire<'_> {
         }
         Err(error(
             ErrorKind::Indeterminate,
-            "those who read beside it change faster than it can see which fence they share; try again",
+            "the concurrent readers changed during each attempt to read their fence; retry",
         ))
     }
 
@@ -417,8 +418,8 @@ impl Acquire<'_> {
         if retry_after.is_none() && self.read_queue().await?.is_empty() {
             return Err(error(
                 ErrorKind::Conflict,
-                "the numbers of this lock's nodes are used up, and what else is below its node keeps that \
-                 from being made anew; remove that, or take another name",
+                "the sequence numbers of this lock's nodes are used up, and other nodes below it \
+                 prevent its recreation; remove them, or use another name",
             ));
         }
         Ok(AcquireOutcome::Busy(Busy { retry_after, ..Busy::default() }))

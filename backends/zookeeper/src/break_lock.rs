@@ -63,8 +63,8 @@ async fn break_one(
         let Some(mut value) = held.value else {
             return Err(error(
                 ErrorKind::Conflict,
-                "it is held by something that isn't Lockwright, which can't be made to let go; \
-                 free it at once instead",
+                "the holder isn't a Lockwright client and can't be stopped from renewing; free \
+                 the lock at once instead",
             ));
         };
         // A dead client's session ends within a tick after its timeout. A fixed hold has the longest.
@@ -81,7 +81,11 @@ async fn break_one(
         let holders = holders(session, queue_path).await?.holders;
         found = holders.into_iter().find(|held| held.path == path);
     }
-    Err(error(ErrorKind::Unavailable, "the holder changes too fast to be broken; try again"))
+    Err(error(
+        ErrorKind::Unavailable,
+        "the holder changed during each attempt to break the lock; \
+                                       retry",
+    ))
 }
 
 /// Deletes the node of a hold, and leaves a note for its holder in the same transaction. Returns whether the node

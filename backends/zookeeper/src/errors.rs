@@ -47,24 +47,23 @@ impl Failure {
         let made = match &cause {
             zk::Error::NoAuth => refused(
                 ErrorKind::Denied,
-                "the servers refuse: the nodes there belong to another login; put it into the \
-                 URL, or take another prefix",
+                "the servers deny access: the nodes belong to another login; add it to the URL, \
+                 or use another prefix",
             ),
             zk::Error::InvalidAcl => refused(
                 ErrorKind::Denied,
-                "the servers refuse the permissions of a new node: the login in the URL isn't \
-                 known to them",
+                "the servers reject a new node's ACL: they have no such login as in the URL",
             ),
             zk::Error::NoChildrenForEphemerals => refused(
                 ErrorKind::Conflict,
-                "a node of another program stands where the locks should be; take another prefix",
+                "the prefix is a node of another program; use another prefix",
             ),
             zk::Error::QuotaExceeded => refused(
                 ErrorKind::Unavailable,
-                "the quota of the locks' node is used up; raise it, or take another prefix",
+                "the quota of the locks' node is used up; raise it, or use another prefix",
             ),
             zk::Error::Throttled => {
-                refused(ErrorKind::Unavailable, "the servers are overloaded and refuse requests")
+                refused(ErrorKind::Unavailable, "the servers are overloaded and reject requests")
             }
             zk::Error::NotReadOnly => {
                 refused(ErrorKind::Unavailable, "the server has no quorum and only answers reads")
@@ -75,9 +74,8 @@ impl Failure {
             ),
             zk::Error::UnexpectedErrorCode(EPHEMERAL_ON_LOCAL_SESSION) => refused(
                 ErrorKind::Unsupported,
-                "the servers make no lock's node in a session that only one of them knows; have them \
-                 make such sessions global (localSessionsUpgradingEnabled=true), or have none of them \
-                 (localSessionsEnabled=false)",
+                "the servers reject ephemeral nodes in local sessions; set \
+                 localSessionsUpgradingEnabled=true, or localSessionsEnabled=false",
             ),
             zk::Error::ConnectionLoss => effect.unanswered("the connection broke".to_owned()),
             zk::Error::SessionExpired | zk::Error::ClientClosed | zk::Error::SessionMoved => {

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_servers_say_is_understood() {
+    fn server_responses_are_parsed() {
         let serves = "Zookeeper version: 3.8.0-1, built on 2022-02-25\nLatency min/avg/max: 0/0/0\n\
                       Zxid: 0x100000002\nMode: follower\nNode count: 5\n";
         let (version, mode) = ("3.8.0".to_owned(), "follower".to_owned());

@@ -46,8 +46,8 @@ pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor
         ErrorKind::Denied => error(
             ErrorKind::Denied,
             format!(
-                "the servers refuse: {root}, with all locks below it, belongs to another login; put \
-                 it into the URL, or take another prefix"
+                "the servers deny access: {root}, with all locks below it, belongs to another \
+                 login; add it to the URL, or use another prefix"
             ),
         ),
         _ => cause,

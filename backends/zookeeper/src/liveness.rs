@@ -76,7 +76,7 @@ mod tests {
     fn a_request_counts_once_a_later_one_is_answered() {
         let mut bound = LivenessBound::new(at(100), TICK);
         bound.committed(at(110), at(110));
-        assert_eq!(bound.get(), at(100), "the leader may not have heard of it yet");
+        assert_eq!(bound.get(), at(100), "the leader may not have received it yet");
         bound.committed(at(111), at(111));
         assert_eq!(bound.get(), at(100), "nor within a tick");
         bound.committed(at(112), at(112));
@@ -91,7 +91,7 @@ mod tests {
         // A follower was paused, and forwarded both when it resumed.
         bound.committed(at(110), at(120));
         bound.committed(at(113), at(120));
-        assert_eq!(bound.get(), at(100), "the leader may have heard of neither");
+        assert_eq!(bound.get(), at(100), "the leader may have received neither");
         bound.committed(at(121), at(121));
         assert_eq!(bound.get(), at(100), "nor within a tick");
         bound.committed(at(122), at(122));

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_one_node_and_comes_back() {
+    fn names_round_trip_as_single_nodes() {
         let paths = Paths::new("/lockwright");
         for name in
             ["a", "a/b", "a/", "//", ".", "..", "...", "%", "zookeeper", "🔒", "\u{e000}", "é"]
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_in_the_order_of_arrival_whoever_stands_in_it() {
+    fn queue_is_ordered_by_arrival() {
         let children = [
             "_c_0d2c6b5e-5a0f-4c1e-8d52-6f1c7be0b0a1-lock-0000000007",
             "9a0b__lock__0000000003",
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_says_nothing_is_nobodys_turn() {
+    fn spent_sequence_number_is_never_admitted() {
         let turns = |children: &[&str]| -> Vec<(i32, bool)> {
             let queue = queue(children.iter().map(|child| (*child).to_owned()).collect());
             let turn = |(at, contender): (usize, &Contender)| {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_called_after_its_token_as_a_uuid() {
+    fn node_name_is_the_token_as_a_uuid() {
         let token: Token = "00112233445566778899aabbccddeeff".parse().unwrap();
         let uuid = "_c_00112233-4455-6677-8899-aabbccddeeff";
         for (mode, rest) in [

@@ -15,7 +15,7 @@ pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) 
     if is_explicit || shared.registry.place(claim).is_none() {
         return cause;
     }
-    let what = format!("{}; a node of it may stand in the queue", cause.message());
+    let what = format!("{}; a node of the claim may be in the queue", cause.message());
     error(ErrorKind::Indeterminate, what).with_source(cause)
 }
 
@@ -45,10 +45,7 @@ pub(crate) fn expired(shared: &Shared, claim: &Claim) -> Error {
 }
 
 pub(crate) fn lost(reason: Reason) -> Error {
-    error(
-        ErrorKind::Lost(reason),
-        format!("{reason}, and its token is not granted again; ask with a new token"),
-    )
+    error(ErrorKind::Lost(reason), format!("{reason}; acquire the lock again"))
 }
 
 /// Handles the removal of a claim's node by another client.
@@ -110,7 +107,7 @@ mod tests {
 
     /// The claim became overdue during the request. Its removal is in progress or done.
     #[tokio::test]
-    async fn nothing_is_noted_of_what_is_over_on_zookeeper() {
+    async fn overdue_claim_is_not_registered_on_zookeeper() {
         let server = testbed::ZooKeeper::options().members(1).start().unwrap();
         let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
         let shared = &*zookeeper.shared;

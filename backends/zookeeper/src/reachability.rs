@@ -131,8 +131,8 @@ impl Tried {
                 "refuse connections; do the servers run?",
             ),
             Self::Unknown => choose(
-                "has a name that isn't known here; is it spelled right?",
-                "have names that aren't known here; are they spelled right?",
+                "has a host name that can't be resolved; check its spelling",
+                "have host names that can't be resolved; check their spelling",
             ),
             Self::Silent(limit) => format!(
                 "{} within {limit:?}; {}?",

@@ -41,7 +41,8 @@ pub(crate) async fn release(
             Ok(false) => {}
             Err(cause) if ended == ReleaseOutcome::NotHeld => return Err(cause),
             Err(cause) => {
-                let half_done = "it was released, and whether anything is left isn't known";
+                let half_done =
+                    "the lock was released, but removing other nodes of the claim failed";
                 return Err(error(ErrorKind::Indeterminate, half_done).with_source(cause));
             }
         }

@@ -65,7 +65,7 @@ async fn renew_in(
         session.trusted().await
     };
     if let Err(cause) = is_proven.await {
-        tracing::debug!(%cause, "holds could not be renewed");
+        tracing::debug!(%cause, "renewing holds failed");
         return Vec::new();
     }
     // All requests are sent before the first response is awaited.

@@ -81,8 +81,7 @@ impl Session {
         }
         Err(error(
             ErrorKind::Indeterminate,
-            "the connection broke, and it isn't known whether the servers still keep the session for \
-             as long as before",
+            "the connection broke, and the session's timeout isn't verified yet on the new server",
         ))
     }
 
@@ -176,7 +175,9 @@ impl Session {
                     *proven = (*proven).max(sent);
                 }
                 Err(_) if session.is_over() => return,
-                Err(cause) => tracing::debug!(%cause, "a session could not be proven to live"),
+                Err(cause) => {
+                    tracing::debug!(%cause, "proving that a session lives failed, retrying")
+                }
             }
             drop(session);
             clock.sleep_until(next).await;
@@ -268,7 +269,7 @@ pub(crate) async fn connect_to(
     match tokio::time::timeout(limit, connector.connect(&servers)).await {
         Ok(Ok(client)) => Ok(client),
         Ok(Err(zk::Error::AuthFailed)) => {
-            Err(error(ErrorKind::Denied, "the servers refuse the login in the URL"))
+            Err(error(ErrorKind::Denied, "the servers reject the login in the URL"))
         }
         Ok(Err(cause)) => Err(match tls::refusal(&cause) {
             Some(what) => invalid(what),

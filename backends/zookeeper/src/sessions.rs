@@ -121,7 +121,11 @@ impl Sessions {
             }
         });
         opening.await.map_err(|_| {
-            error(ErrorKind::Unavailable, "the runtime that this client was made on has gone")
+            error(
+                ErrorKind::Unavailable,
+                "the tokio runtime of the connect call has ended; \
+                                           connect again",
+            )
         })?
     }
 

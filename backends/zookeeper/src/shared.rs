@@ -219,7 +219,7 @@ mod tests {
 
     /// The session was given up with a request unanswered, and the claim was acquired again in between.
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_is_removed_of_a_session_is_not_what_another_holds_on_zookeeper() {
+    async fn removal_in_one_session_keeps_holds_of_another_on_zookeeper() {
         let server = testbed::ZooKeeper::options().members(1).start().unwrap();
         let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
         let shared = &zookeeper.shared;

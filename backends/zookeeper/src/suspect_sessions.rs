@@ -115,13 +115,13 @@ impl Shared {
             for (session, until) in doubted {
                 let timeout = session.timeout();
                 if least.is_some_and(|least| least < timeout) {
-                    self.distrust(&session, "a server grants less than before");
+                    self.distrust(&session, "a server grants a shorter timeout than before");
                 } else if least.is_some() && self.is_enough(&session) {
                     session.timeout_check().trust();
                 } else if self.clock.now() >= until {
                     self.distrust(
                         &session,
-                        "not all servers that count could be asked what they grant",
+                        "not all relevant servers could be checked for their session timeout",
                     );
                 } else {
                     is_decided = false;
@@ -153,7 +153,7 @@ impl Shared {
 
     /// Gives up a live session whose lifetime is unknown.
     fn abandon(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
-        tracing::warn!(?session, "{why}: its locks are given up");
+        tracing::warn!(?session, "{why}: giving up the session and its locks");
         self.remove(self.give_up(session));
         // Holders need time to stop, and closing the session would free their locks at once.
         let session = Arc::clone(session);
@@ -170,7 +170,7 @@ mod tests {
     use crate::ZooKeeper;
 
     #[test]
-    fn a_doubt_lasts_for_half_a_timeout_and_for_two_tries_if_they_fit() {
+    fn patience_is_half_a_timeout_or_two_tries() {
         let seconds = Duration::from_secs_f64;
         for (timeout, response, expected) in
             [(40.0, 2.0, 20.0), (8.0, 2.0, 4.0), (6.0, 2.0, 4.0), (4.0, 2.0, 3.0), (4.0, 0.5, 2.0)]
@@ -182,7 +182,7 @@ mod tests {
 
     /// Many sessions that reconnect at once don't flood busy servers.
     #[tokio::test(flavor = "multi_thread")]
-    async fn servers_are_tried_once_for_all_sessions_and_ever_less_often_on_zookeeper() {
+    async fn servers_are_checked_once_for_all_sessions_with_backoff_on_zookeeper() {
         let few = testbed::ZooKeeper::options().members(1).set("maxClientCnxns", "6");
         let server = few.start().unwrap();
         let proxy = Proxy::start(server.members[0].address()).unwrap();

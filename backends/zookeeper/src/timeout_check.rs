@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_doubted_until_it_is_trusted() {
+    fn connection_is_suspect_until_trusted() {
         let timeout_check = TimeoutCheck::new();
         for _ in 0..3 {
             assert!(!timeout_check.moved(false));
@@ -118,11 +118,14 @@ mod tests {
         // The disconnect was missed.
         assert!(timeout_check.moved(true) && !timeout_check.missed_a_check());
         assert!(timeout_check.distrust() && timeout_check.is_invalid());
-        assert!(!timeout_check.moved(true) && !timeout_check.trust(), "for ever");
+        assert!(
+            !timeout_check.moved(true) && !timeout_check.trust(),
+            "an invalid session stays invalid"
+        );
     }
 
     #[test]
-    fn a_connection_that_is_over_before_it_is_trusted_is_remembered() {
+    fn unchecked_connection_is_recorded() {
         for (between, then) in [(true, false), (true, true), (false, false)] {
             let timeout_check = TimeoutCheck::new();
             timeout_check.moved(between);
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_hears_of_both_ends_of_a_doubt() {
+    async fn wait_returns_for_both_outcomes() {
         // Far longer than needed.
         let limit = Duration::from_secs(3_600);
         let timeout_check = TimeoutCheck::new();

@@ -62,8 +62,7 @@ fn unencrypted(config: &Config) -> Option<Finding> {
         code: "zookeeper-no-tls",
         what: format!("the connection to {host} is not encrypted"),
         why: format!(
-            "who is on the way can read what is locked{password}, and take or free locks in our \
-             place"
+            "an attacker on the network can read lock names{password}, and take and release locks"
         ),
         fix: "give the servers a port for TLS (secureClientPort), and write zookeeper+tls for \
               zookeeper"
@@ -76,9 +75,10 @@ fn no_access_control() -> Finding {
         severity: Severity::Note,
         code: "zookeeper-open",
         what: "there is no login in the URL".to_owned(),
-        why: "everybody who reaches the servers may read, take and free these locks".to_owned(),
-        fix: "zookeeper:user:password@…, the same for all who share them; or see that nobody else \
-              reaches the servers"
+        why: "every client that reaches the servers can read, take and release these locks"
+            .to_owned(),
+        fix: "use zookeeper:user:password@… with the same login for all clients that share the \
+              locks, or restrict network access to the servers"
             .to_owned(),
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leaves_the_machine_in_the_open_is_found() {
+    fn unencrypted_remote_connection_is_found() {
         let found = |url: &str| unencrypted(&Config::new(url).unwrap());
         for local in ["zookeeper:127.0.0.1,localhost:1", "zookeeper:[::1]:2181"] {
             assert_eq!(found(local), None, "{local}");
@@ -104,7 +104,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn what_is_encrypted_may_leave_the_machine() {
+    fn encrypted_remote_connection_is_no_finding() {
         let config = Config::new("zookeeper+tls:10.0.0.1:1?ca=/ca.pem").unwrap();
         assert_eq!(unencrypted(&config), None);
     }

@@ -25,7 +25,7 @@ async fn watchful(url: &str) -> Etcd {
 
 /// The lease lives while any claim of its TTL is held.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_restored_snapshot_brings_back_is_removed_and_what_is_held_stays() {
+async fn restored_claims_are_removed_and_holds_stay() {
     let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
     let etcd = watchful(&cluster.url()).await;
     let ttl = Duration::from_secs(8);
@@ -45,7 +45,7 @@ async fn what_a_restored_snapshot_brings_back_is_removed_and_what_is_held_stays(
     assert_eq!(queue(&cluster, "ended").await.len(), 1, "the snapshot is from before");
     let begun = Instant::now();
     while !queue(&cluster, "ended").await.is_empty() {
-        assert!(begun.elapsed() < LIMIT * 2, "it stands for as long as its lease");
+        assert!(begun.elapsed() < LIMIT * 2, "it lasts as long as its lease");
         let _ = etcd.renew(&[Renew::of(&held)]).await;
         sleep(Duration::from_millis(200)).await;
     }
@@ -66,7 +66,7 @@ async fn what_a_restored_snapshot_brings_back_is_removed_and_what_is_held_stays(
 
 /// The key of an unanswered request counts as registered.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_answered_or_waits_is_not_removed() {
+async fn unanswered_and_waiting_claims_are_not_removed() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
     let etcd = watchful(&cluster.url_through([proxy.port()])).await;

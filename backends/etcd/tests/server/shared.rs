@@ -28,7 +28,7 @@ async fn a_writer_that_gives_up_leaves_readers_their_fence() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_leaves_nothing() {
+async fn rejected_claim_leaves_nothing() {
     let (cluster, etcd) = member_and_client().await;
     crowds::what_is_refused_leaves_nothing(&etcd, async || queue(&cluster, "x").await.len()).await;
 }
@@ -77,7 +77,7 @@ async fn a_name_that_becomes_another_programs_lock_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_ask_at_once_get_no_more_than_there_are() {
+async fn concurrent_claims_get_at_most_all_permits() {
     let (cluster, etcd) = member_and_client().await;
     let other = Arc::new(connect(&cluster.url()).await);
     crowds::those_who_ask_at_once_get_no_more_than_there_are([Arc::new(etcd), other]).await;

@@ -34,7 +34,7 @@ async fn a_writer_that_gives_up_leaves_readers_their_fence() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_leaves_nothing() {
+async fn rejected_claim_leaves_nothing() {
     let (server, zookeeper) = server_and_client().await;
     let raw = raw(&server.url()).await;
     crowds::what_is_refused_leaves_nothing(&zookeeper, async || queue(&raw).await.len()).await;
@@ -51,7 +51,7 @@ async fn a_crowd_is_kept_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_ask_at_once_get_no_more_than_there_are() {
+async fn concurrent_claims_get_at_most_all_permits() {
     let (ensemble, zookeeper) = ensemble_and_client().await;
     let other = Arc::new(connect(&ensemble.url()).await);
     crowds::those_who_ask_at_once_get_no_more_than_there_are([Arc::new(zookeeper), other]).await;

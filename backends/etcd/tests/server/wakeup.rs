@@ -15,7 +15,7 @@ const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 const LONG: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_next_is_woken_and_nobody_else() {
+async fn only_the_next_waiter_is_woken() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let (holder, second, third) = (
         connect(&cluster.url()).await,
@@ -54,7 +54,7 @@ async fn the_watch_goes_on_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_missed_is_told_afterwards() {
+async fn missed_deletions_wake_after_a_reconnect() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
     let etcd = connect(&cluster.url_through([proxy.port()])).await;
@@ -112,7 +112,7 @@ async fn the_watch_goes_on_after_a_compaction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_holds_is_told_when_somebody_deletes_the_key() {
+async fn holder_is_notified_of_a_deleted_key() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let etcd = connect(&cluster.url()).await;
     let (mine, given_back) = (claim_for("mine", LONG), claim_for("back", LONG));
@@ -122,14 +122,14 @@ async fn who_holds_is_told_when_somebody_deletes_the_key() {
     grant(&etcd, &mine).await;
     let mut told = events(&etcd);
     etcd.release(&given_back, ReleaseMode::Plain).await.unwrap();
-    assert_eq!(next(&mut told).await, Event::Wake(given_back.name.clone()), "no loss is told");
+    assert_eq!(next(&mut told).await, Event::Wake(given_back.name.clone()), "no loss is reported");
     cluster.ctl(&["del", "lockwright/mine/", "--prefix"]).unwrap();
     assert_eq!(next(&mut told).await, Event::Lost(mine.token, Reason::Gone));
 }
 
 /// The next hold of the name has the same key, made of the name and the lease.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_holds_is_not_told_of_the_end_of_an_earlier_hold() {
+async fn holder_is_not_notified_of_an_earlier_holds_end() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
     let etcd = connect(&cluster.url_through([proxy.port()])).await;
@@ -160,7 +160,7 @@ fn lease_of(cluster: &testbed::Etcd, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_is_broken_elsewhere_is_told_so() {
+async fn holder_is_notified_of_a_break_by_another_client() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let (etcd, operator) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
     grant(&etcd, &claim_for("other", LONG)).await;
@@ -180,7 +180,7 @@ async fn a_holder_that_is_broken_elsewhere_is_told_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_lease_is_told_to_all_who_hold_by_it() {
+async fn all_holders_of_a_lost_lease_are_notified() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let etcd = connect(&cluster.url()).await;
     let mut tokens = Vec::new();

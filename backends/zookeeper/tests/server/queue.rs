@@ -49,7 +49,7 @@ async fn a_hold_is_a_node_as_curator_has_it_and_its_fence_is_its_transaction() {
 
 /// Such nodes are the paths of other locks.
 #[tokio::test]
-async fn a_node_that_does_not_stand_in_the_queue_is_in_nobodys_way() {
+async fn node_outside_the_queue_blocks_no_claim() {
     let (server, zookeeper) = server_and_client().await;
     let raw = raw(&server.url()).await;
     raw.mkdir("/lockwright/a", &persistent()).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_node_that_does_not_stand_in_the_queue_is_in_nobodys_way() {
 }
 
 #[tokio::test]
-async fn each_who_waits_watches_the_one_ahead_and_only_the_next_is_woken() {
+async fn waiter_watches_its_predecessor_and_only_the_next_is_woken() {
     let (server, holder) = server_and_client().await;
     let held = claim("x");
     grant(&holder, &held).await;
@@ -93,7 +93,7 @@ async fn each_who_waits_watches_the_one_ahead_and_only_the_next_is_woken() {
     waiting[1].0.release(&waiting[1].2, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut waiting[2].1).await, Event::Wake(name("x")));
     assert!(busy(&waiting[2].0, &waiting[2].2, FOREVER).await.queued);
-    assert!(waiting[1].1.try_recv().is_err(), "nobody woke the one that stood behind");
+    assert!(waiting[1].1.try_recv().is_err(), "the next waiter was not woken");
     waiting[0].0.release(&waiting[0].2, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut waiting[2].1).await, Event::Wake(name("x")));
     grant(&waiting[2].0, &waiting[2].2).await;
@@ -134,13 +134,13 @@ async fn another_programs_hold_can_be_freed_at_once() {
         .break_lock(&claim.name, BreakTarget::Any, BreakMode::Now, "me", "why")
         .await
         .unwrap();
-    assert_eq!(broken, Broken::Freed(std::time::Duration::MAX), "it believes for ever");
+    assert_eq!(broken, Broken::Freed(std::time::Duration::MAX), "it never detects the loss");
     grant(&zookeeper, &claim).await;
 }
 
 /// A person who removes nodes ends holds and places, and the next renewal reports it.
 #[tokio::test]
-async fn what_somebody_removed_is_lost_and_asked_for_anew() {
+async fn removed_hold_is_lost_and_removed_waiter_queues_again() {
     let (server, zookeeper) = server_and_client().await;
     let raw = raw(&server.url()).await;
     let (held, waiting) = (claim("x"), claim("x"));
@@ -179,7 +179,7 @@ async fn fences_grow_though_the_queue_itself_is_removed() {
 
 /// During a wait, for longer than its session lasts.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_is_told_that_the_server_does_not_answer() {
+async fn waiter_gets_an_error_from_a_silent_server() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
     let holder = connect(&server.url()).await;
     grant(&holder, &claim_for("orders", TTL * 4)).await;
@@ -211,7 +211,7 @@ async fn who_waits_is_told_that_the_server_does_not_answer() {
 
 /// The acquire comes as its session ends, and needs a new one.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_while_its_session_ends_is_told_why_there_is_no_other() {
+async fn acquire_during_a_session_end_reports_why_there_is_no_session() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
     // With default timeouts: a claim that waits longer for one response than for its turn leaves the queue before its
     // session ends, and gets that error forever.

@@ -37,7 +37,7 @@ fn key_of(cluster: &testbed::Etcd, name: &str) -> String {
 
 /// The operator's client may die between the two steps of breaking a lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_only_marked_as_broken_runs_out_when_it_is_broken_again() {
+async fn marked_hold_runs_out_after_a_second_break() {
     let (cluster, etcd) = member_and_client().await;
     let client = Client::connect(cluster.endpoints(), None).await.unwrap();
     let ttl = Duration::from_secs(30);
@@ -67,7 +67,7 @@ async fn what_was_only_marked_as_broken_runs_out_when_it_is_broken_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_who_break_at_once_are_all_told_the_truth_and_leave_nothing() {
+async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
     let (cluster, etcd) = member_and_client().await;
     let client = Client::connect(cluster.endpoints(), None).await.unwrap();
     // No broken hold expires before the last one is broken.
@@ -143,12 +143,12 @@ async fn freed_unheard(seen: impl Fn(&Claim) -> BreakTarget) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_frees_whoever_holds_frees_nobody_else_if_the_answer_is_lost() {
+async fn break_with_a_lost_response_frees_no_later_holder() {
     freed_unheard(|_| BreakTarget::Any).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_freed_a_hold_is_told_so_if_the_first_answer_is_lost() {
+async fn break_with_a_lost_response_reports_success() {
     freed_unheard(|claim| BreakTarget::Token(claim.token)).await;
 }
 

@@ -28,11 +28,11 @@ struct Crowded {
 }
 
 async fn crowded(ttl: Duration) -> Crowded {
-    crowded_beside(ttl, None).await
+    crowded_with(ttl, None).await
 }
 
 /// The URL also names another server on this port.
-async fn crowded_beside(ttl: Duration, another: Option<u16>) -> Crowded {
+async fn crowded_with(ttl: Duration, another: Option<u16>) -> Crowded {
     let server = crowdable().start().unwrap();
     let proxy = Proxy::start(server.members[0].address()).unwrap();
     let ports = [proxy.port()].into_iter().chain(another);
@@ -56,7 +56,7 @@ async fn answered(zookeeper: &ZooKeeper, ttl: Duration) {
 
 /// After a reconnect, the client can't check yet which timeout the server grants.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_renewed_while_a_sessions_timeout_is_not_certain() {
+async fn suspect_session_renews_nothing() {
     let Crowded { server, proxy, zookeeper, other: _other, .. } = crowded(LONG).await;
     let held = claim_for("x", LONG);
     grant(&zookeeper, &held).await;
@@ -76,7 +76,7 @@ async fn nothing_is_renewed_while_a_sessions_timeout_is_not_certain() {
 /// Its connections are too short to check the servers, as when a majority fails at once. Their limits are known from
 /// before.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_moves_on_among_known_servers_goes_on() {
+async fn session_survives_moves_among_checked_servers() {
     let Crowded { server, proxy, zookeeper, other: _other, .. } = crowded(LONG).await;
     let held = claim_for("x", LONG);
     grant(&zookeeper, &held).await;
@@ -95,11 +95,11 @@ async fn a_session_that_moves_on_among_known_servers_goes_on() {
 
 /// The client library requests no more from other servers than that server granted, however little.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_may_have_been_on_an_unknown_server_is_given_up() {
+async fn session_is_given_up_after_an_unchecked_server() {
     let ttl = Duration::from_secs(8);
     let nobody = testbed::port::free();
     let Crowded { server, proxy, zookeeper, other: _other, .. } =
-        crowded_beside(ttl, Some(nobody)).await;
+        crowded_with(ttl, Some(nobody)).await;
     let held = claim_for("x", ttl);
     grant(&zookeeper, &held).await;
     let mut told = events(&zookeeper);
@@ -126,7 +126,7 @@ async fn a_session_that_may_have_been_on_an_unknown_server_is_given_up() {
 
 /// A client that can't check doesn't block the queue forever.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_stays_in_doubt_is_given_up_and_lets_others_have_their_turn() {
+async fn suspect_session_is_given_up_and_admits_other_waiters() {
     let ttl = Duration::from_secs(8);
     let Crowded { server, proxy, zookeeper, other, taken } = crowded(ttl).await;
     let raw = raw(&server.url()).await;
@@ -163,7 +163,7 @@ async fn a_session_that_stays_in_doubt_is_given_up_and_lets_others_have_their_tu
 
 /// Each server resets the session's timeout, and the client library doesn't report it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_is_kept_for_less_than_before_is_given_up() {
+async fn session_with_a_shortened_timeout_is_given_up() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
     let proxy = Proxy::start(server.members[0].address()).unwrap();
     let config = Config::new(&server.url_through([proxy.port()])).unwrap();

@@ -6,7 +6,7 @@ use lockwright_core::{
     Result, Wait, async_trait,
 };
 
-use crate::{Etcd, attempt, breaking, doctor, listing, releasing, renewing};
+use crate::{Etcd, acquire, break_lock, doctor, inspect, release, renew};
 
 #[async_trait]
 impl DistributedLock for Etcd {
@@ -15,29 +15,29 @@ impl DistributedLock for Etcd {
     }
 
     fn attach(&self, events: Events) {
-        self.shared.watching.audience.attach(events);
+        self.shared.wakeups.subscribers.attach(events);
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        let attempt = attempt::acquire(&self.shared, claim, wait).await;
+        let attempt = acquire::acquire(&self.shared, claim, wait).await;
         attempt.map_err(|error| error.with_name(&claim.name))
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        renewing::renew(&self.shared, holds).await
+        renew::renew(&self.shared, holds).await
     }
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
-        let ended = releasing::release(&self.shared, claim, release_mode).await;
+        let ended = release::release(&self.shared, claim, release_mode).await;
         ended.map_err(|error| error.with_name(&claim.name))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        listing::inspect(&self.shared, name).await.map_err(|error| error.with_name(name))
+        inspect::inspect(&self.shared, name).await.map_err(|error| error.with_name(name))
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        listing::page(&self.shared, prefix, from).await
+        inspect::page(&self.shared, prefix, from).await
     }
 
     async fn break_lock(
@@ -49,7 +49,7 @@ impl DistributedLock for Etcd {
         reason: &str,
     ) -> Result<Broken> {
         let note = format!("{by}: {reason}");
-        let broken = breaking::break_lock(&self.shared, name, seen, how, &note).await;
+        let broken = break_lock::break_lock(&self.shared, name, seen, how, &note).await;
         broken.map_err(|error| error.with_name(name))
     }
 

@@ -128,7 +128,7 @@ impl Config {
         self.keep_alive = (interval.min(LONGEST), limit.min(LONGEST));
         let times = [self.response_timeout, self.connect_timeout, interval, limit];
         if times.iter().any(Duration::is_zero) {
-            return Err(invalid("a time-out of zero lets nothing through"));
+            return Err(invalid("a timeout of zero allows no request; use a longer one"));
         }
         Ok(self)
     }

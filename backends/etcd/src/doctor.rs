@@ -10,8 +10,8 @@ use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::errors::{Effect, error, words};
-use crate::keeping;
-use crate::members::{self, Link, Trouble};
+use crate::keepalive;
+use crate::members::{self, Link, RequestError};
 use crate::revisions::Fall;
 use crate::shared::Shared;
 use crate::version::Version;
@@ -50,13 +50,13 @@ pub(crate) async fn ask_all(config: &Config) -> Vec<Member> {
 }
 
 async fn status(config: &Config, endpoint: &str) -> Result<StatusResponse> {
-    let client = members::client(config, endpoint).await.map_err(|no_link| no_link.error)?;
+    let client = members::client(config, endpoint).await.map_err(|link_error| link_error.error)?;
     let status = client.maintenance_client().status().await;
     status.map_err(|cause| unreachable(endpoint, &words(&cause)))
 }
 
 fn unreachable(endpoint: &str, why: &str) -> Error {
-    error(ErrorKind::Unavailable, format!("{endpoint} can't be asked: {why}"))
+    error(ErrorKind::Unavailable, format!("{endpoint} can't be queried: {why}"))
 }
 
 const NEARLY_FULL_PERCENT: i64 = 90;
@@ -75,7 +75,7 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
         of_member(member, &mut findings);
     }
     findings.extend(several_clusters(&members));
-    findings.extend(in_the_open(config));
+    findings.extend(unencrypted_findings(config));
     let answering = || members.iter().filter_map(|member| member.status.as_ref().ok());
     let has_alarm = answering().any(|status| status.errors().iter().any(|it| is_alarm(it)));
     if answering().any(|status| status.leader() != 0 && !status.is_learner()) {
@@ -83,7 +83,7 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
             |link: Arc<Link>| async move { link.client.cluster_client().member_list().await };
         let limit = shared.members.config().response_timeout;
         let listed =
-            shared.members.ask(Effect::Reads, limit, listing).await.map_err(Trouble::error)?;
+            shared.members.ask(Effect::Reads, limit, listing).await.map_err(RequestError::error)?;
         findings.extend(size(listed.value.members()));
         if !has_alarm {
             match writes(shared).await {
@@ -109,10 +109,10 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
                 severity: Severity::Warning,
                 code: "etcd-member-unreachable",
                 what: failure.to_string(),
-                why: "the cluster survives the loss of fewer than half of its members, and one \
-                      may be lost already; nothing else is known of it"
+                why: "the cluster survives the loss of fewer than half of its members, and this \
+                      one may already be lost"
                     .to_owned(),
-                fix: format!("start {endpoint}, or take it out of the URL if it has left"),
+                fix: format!("start {endpoint}, or remove it from the URL if it left the cluster"),
             });
             return;
         }
@@ -122,11 +122,9 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
             severity: Severity::Warning,
             code: "etcd-lease-bug",
             what: format!("{endpoint} runs etcd {version}, which can revoke leases that are alive"),
-            why:
-                "a leader that stood still, for its disk say, and was replaced meanwhile ends the \
-                  leases that it believes to have run out, and with them locks that are held: no \
-                  failover is survived"
-                    .to_owned(),
+            why: "a leader that was paused, for example by its disk, and then replaced revokes \
+                 live leases when it resumes; the locks on them are lost"
+                .to_owned(),
             fix: "update all members to 3.4.31, 3.5.13 or newer".to_owned(),
         });
     }
@@ -136,7 +134,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
             code: "etcd-no-leader",
             what: format!("{endpoint} has no leader"),
             why: "without a majority nothing can be locked, renewed or released".to_owned(),
-            fix: "start the members that are down, and mend the network between them".to_owned(),
+            fix: "start the members that are down, and repair the network between them".to_owned(),
         });
     }
     if status.is_learner() {
@@ -144,11 +142,11 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
             severity: Severity::Warning,
             code: "etcd-learner",
             what: format!("{endpoint} is a learner"),
-            why: "it has no vote, and refuses nearly every request: without the others nothing \
-                  can be locked"
+            why: "a learner has no vote and rejects nearly every request; without the other \
+                  members nothing can be locked"
                 .to_owned(),
             fix: format!(
-                "promote it ('etcdctl member promote'), or take {endpoint} out of the URL"
+                "promote it ('etcdctl member promote'), or remove {endpoint} from the URL"
             ),
         });
     }
@@ -157,8 +155,8 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
         findings.push(Finding {
             severity: Severity::Error,
             code: "etcd-no-space",
-            what: format!("{endpoint} says that the database is full (NOSPACE)"),
-            why: "the cluster takes no more writes: nothing can be locked".to_owned(),
+            what: format!("{endpoint} reports that the database is full (NOSPACE)"),
+            why: "the cluster accepts no more writes: nothing can be locked".to_owned(),
             fix: "remove data, 'etcdctl compact', 'etcdctl defrag' on each member, 'etcdctl alarm \
                   disarm'; a larger --quota-backend-bytes"
                 .to_owned(),
@@ -168,9 +166,8 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
         findings.push(Finding {
             severity: Severity::Error,
             code: "etcd-corrupt",
-            what: format!("{endpoint} says that the members' data differ (CORRUPT)"),
-            why: "the cluster answers no more requests, and two members may have granted one \
-                  lock"
+            what: format!("{endpoint} reports that the members' data differ (CORRUPT)"),
+            why: "the cluster rejects all requests, and two members may have granted the same lock"
                 .to_owned(),
             fix: "find the member whose data are wrong ('etcdctl endpoint hashkv'), replace it, \
                   and 'etcdctl alarm disarm'"
@@ -184,8 +181,7 @@ fn of_member(member: &Member, findings: &mut Vec<Finding>) {
             severity: Severity::Warning,
             code: "etcd-nearly-full",
             what: format!("{used} of {quota} bytes of the database of {endpoint} are in use"),
-            why: "once it is full the cluster takes no more writes, and nothing can be locked"
-                .to_owned(),
+            why: "a full cluster accepts no more writes, and nothing can be locked".to_owned(),
             fix: "let it compact (--auto-compaction-retention), 'etcdctl defrag' on each member, \
                   or raise --quota-backend-bytes"
                 .to_owned(),
@@ -211,13 +207,13 @@ fn several_clusters(members: &[Member]) -> Option<Finding> {
         severity: Severity::Error,
         code: "etcd-several-clusters",
         what: format!("{} and {} are members of different clusters", first.1, second.1),
-        why: "they know nothing of each other, and each grants the same lock".to_owned(),
-        fix: "name the members of one cluster only".to_owned(),
+        why: "the clusters are independent, and each grants the same lock".to_owned(),
+        fix: "list only the members of one cluster in the URL".to_owned(),
     })
 }
 
 /// Returns findings about connections to other machines.
-fn in_the_open(config: &Config) -> Vec<Finding> {
+fn unencrypted_findings(config: &Config) -> Vec<Finding> {
     let Some(endpoint) = config.endpoints.iter().find(|endpoint| !is_local(endpoint)) else {
         return Vec::new();
     };
@@ -227,19 +223,19 @@ fn in_the_open(config: &Config) -> Vec<Finding> {
             severity: Severity::Warning,
             code: "etcd-no-tls",
             what: format!("the connection to {endpoint} is not encrypted"),
-            why: "who is on the way can read what is locked, and take or free locks in our place"
-                .to_owned(),
-            fix: "let the members speak TLS, and write https for http".to_owned(),
+            why: "an attacker on the network can read, take and release locks".to_owned(),
+            fix: "enable TLS on the members, and use https in the URL".to_owned(),
         });
     }
     if config.login.is_none() && !config.security.shows_certificate() {
         findings.push(Finding {
             severity: Severity::Warning,
             code: "etcd-no-login",
-            what: format!("{endpoint} asks for no user and no certificate"),
-            why: "whoever reaches it can take and free locks, and read and delete all else"
+            what: format!("{endpoint} requires neither a user nor a certificate"),
+            why: "every client that reaches the cluster can take and release locks, and read and \
+                  delete all other data"
                 .to_owned(),
-            fix: "make a user for locks and 'etcdctl auth enable', or have clients show \
+            fix: "create a user for locks and run 'etcdctl auth enable', or require client \
                   certificates (--client-cert-auth)"
                 .to_owned(),
         });
@@ -254,10 +250,10 @@ fn size(members: &[etcd_client::Member]) -> Option<Finding> {
             severity: Severity::Warning,
             code: "etcd-one-member",
             what: "the cluster has one member that votes".to_owned(),
-            why: "while it is down nothing can be locked or renewed, and if its disk is lost, so \
-                  are all locks and fences"
+            why: "while it is down, nothing can be locked or renewed; if its disk is lost, so are \
+                  all locks and fences"
                 .to_owned(),
-            fix: "add two members, on machines of their own".to_owned(),
+            fix: "add two members on separate machines".to_owned(),
         });
     }
     (voters % 2 == 0 && voters > 0).then(|| Finding {
@@ -265,11 +261,11 @@ fn size(members: &[etcd_client::Member]) -> Option<Finding> {
         code: "etcd-even-size",
         what: format!("the cluster has {voters} members that vote"),
         why: format!(
-            "it survives the loss of {}, as one of {} does, and there is one more that can fail",
+            "it survives the loss of {}, like a cluster of {}, but has one more member that can fail",
             (voters - 1) / 2,
             voters - 1
         ),
-        fix: "have three or five".to_owned(),
+        fix: "use three or five members".to_owned(),
     })
 }
 
@@ -278,26 +274,26 @@ async fn writes(shared: &Shared) -> Result<Option<Finding>> {
     let shortest = shared.ask_for_lease(1, shared.members.config().response_timeout).await?;
     let mut took = Vec::with_capacity(WRITES);
     for _ in 0..WRITES {
-        let nobody = shared.keys().nobody();
+        let probe_key = shared.keys().probe_key();
         // Never true. But the members must agree on it, and each first checks the permissions.
-        let never = Compare::create_revision(nobody.clone(), CompareOp::Greater, i64::MAX - 1);
-        let txn = Txn::new().when([never]).and_then([TxnOp::put(nobody, "", None)]);
+        let never = Compare::create_revision(probe_key.clone(), CompareOp::Greater, i64::MAX - 1);
+        let txn = Txn::new().when([never]).and_then([TxnOp::put(probe_key, "", None)]);
         let sent = shared.clock.now();
-        shared.transact(txn, Effect::Reads, None).await.map_err(Trouble::error)?;
+        shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
         took.push(shared.clock.now().saturating_since(sent));
     }
-    keeping::revoke_soon(shared, &shortest);
+    keepalive::revoke_soon(shared, &shortest);
     took.sort_unstable();
     let median = took[WRITES / 2];
     Ok((median > shortest.ttl / SLOW_PART).then(|| Finding {
         severity: Severity::Warning,
         code: "etcd-slow-writes",
         what: format!("half of {WRITES} writes took {median:.1?} or longer"),
-        why: "the members' disks, or the network between them, are so slow that leaders may be \
-              taken for dead; each election holds up all locks, and short TTLs run out in it"
+        why: "the members' disks, or the network between them, are so slow that a live leader may \
+              be replaced; each election delays all requests, and short TTLs expire during it"
             .to_owned(),
-        fix: "give etcd a disk of its own that is quick to sync (an SSD), or raise \
-              --heartbeat-interval and --election-timeout"
+        fix: "give etcd a separate disk with fast syncs (an SSD), or raise --heartbeat-interval \
+              and --election-timeout"
             .to_owned(),
     }))
 }
@@ -322,11 +318,12 @@ fn fell(fall: Fall) -> Finding {
              --bump-revision",
             fall.from, fall.to
         ),
-        why: "locks that were held then are free or held by others, and fences are given out a \
-              second time"
+        why: "locks that were held before the restore are free or held by other clients, and \
+              fences are issued a second time"
             .to_owned(),
-        fix: "stop all who hold locks and start them anew; restore with 'etcdutl snapshot restore \
-              --bump-revision 1000000000 --mark-compacted'; raise what checks fences"
+        fix: "restart all clients that hold locks; restore with 'etcdutl snapshot restore \
+              --bump-revision 1000000000 --mark-compacted'; raise the stored fences of protected \
+              resources"
             .to_owned(),
     }
 }

@@ -23,13 +23,13 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("etcd")
 }
 
-pub(crate) fn odd_answer(effect: Effect, what: &str) -> Error {
-    effect.unanswered(&format!("the server gave an answer that makes no sense: {what}"))
+pub(crate) fn unexpected_response(effect: Effect, what: &str) -> Error {
+    effect.unanswered(&format!("the server sent an unexpected response: {what}"))
 }
 
 /// The consequence of a failed request.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum ErrorClass {
     /// The lease has ended, and nothing was done.
     NoLease,
     /// Refused, and would be again. The error's kind shows whether nothing was done.
@@ -50,33 +50,33 @@ const REFUSALS: [(&str, Meaning, &str); 19] = [
     (
         "authentication failed, invalid user ID or password",
         Meaning::Refused(ErrorKind::Denied),
-        "the server refuses the user name or password",
+        "the server rejects the user name or password",
     ),
     (
         "authentication is not enabled",
         Meaning::Refused(ErrorKind::InvalidConfig),
-        "the server has no users, and the URL names one: remove it, or have the server check it \
-         ('etcdctl auth enable')",
+        "the URL has a login, but authentication is off on the server; remove the login, or run \
+         'etcdctl auth enable'",
     ),
     (
         "user name is empty",
         Meaning::Refused(ErrorKind::Denied),
-        "the server wants a user and a password; put them into the URL",
+        "the server requires a user and a password; add them to the URL",
     ),
     (
         "user name not found",
         Meaning::Refused(ErrorKind::Denied),
-        "the server doesn't know the user",
+        "the server has no such user; check the login in the URL",
     ),
     (
         "invalid auth token",
         Meaning::Elsewhere(ErrorKind::Denied),
-        "the server no longer takes the login, which is being renewed",
+        "the authentication token has expired; the client is logging in again",
     ),
     (
         "auth store is old",
         Meaning::Elsewhere(ErrorKind::Unavailable),
-        "users or roles were changed just now",
+        "users or roles have just changed; retry",
     ),
     (
         NO_SPACE,
@@ -87,48 +87,48 @@ const REFUSALS: [(&str, Meaning, &str); 19] = [
     (
         "request is too large",
         Meaning::Refused(ErrorKind::Unavailable),
-        "the request is larger than the server takes (--max-request-bytes)",
+        "the request exceeds the server's limit (--max-request-bytes)",
     ),
     (
         TOO_LARGE,
         Meaning::MaybeDone,
-        "the answer is larger than 4 MiB and can't be read: who holds the lock isn't Lockwright, \
-         and has a value of that size under its key",
+        "the response is larger than 4 MiB and can't be read: another program holds the lock with \
+         a value of that size",
     ),
     (
         COMPACTED,
         Meaning::Refused(ErrorKind::Unavailable),
-        "the cluster is compacted faster than a long queue can be read; try again",
+        "the cluster was compacted while a long queue was read; retry",
     ),
     (
         "too many operations in txn",
         Meaning::Refused(ErrorKind::Unavailable),
-        "the server takes fewer operations in one request than are needed: let it take 128, which \
-         is the default (--max-txn-ops)",
+        "the server's limit of operations per transaction is too low; set --max-txn-ops to its \
+         default of 128",
     ),
     (
         "too many requests",
         Meaning::Later(ErrorKind::Unavailable),
-        "the cluster is overloaded: it takes no more requests until it has worked off what it has",
+        "the cluster is overloaded and rejects new requests; retry later",
     ),
     (
         "no leader",
         Meaning::Elsewhere(ErrorKind::Unavailable),
-        "the cluster has no leader: most of its members are down, or don't reach each other, or \
-         it is just electing one",
+        "the cluster has no leader: an election is in progress, or most members are down or can't \
+         reach each other",
     ),
     (
         "not supported for learner",
         Meaning::Elsewhere(ErrorKind::Unavailable),
-        "the member is a learner, which answers for nobody: name a voting one in the URL",
+        "the member is a learner and serves no requests; use a voting member in the URL",
     ),
-    ("server stopped", Meaning::Unsure, "the server is being stopped"),
-    ("leader changed", Meaning::Unsure, "the cluster changed its leader meanwhile"),
+    ("server stopped", Meaning::Unsure, "the server is shutting down"),
+    ("leader changed", Meaning::Unsure, "the cluster's leader changed during the request"),
     (
         "request timed out",
         Meaning::Unsure,
-        "the cluster didn't agree on the request in time: its disks or its network are too slow, \
-         or most of its members are down",
+        "the cluster didn't commit the request in time: its disks or its network are too slow, or \
+         most of its members are down",
     ),
 ];
 
@@ -154,33 +154,33 @@ enum Meaning {
     Unsure,
 }
 
-pub(crate) fn judge(cause: &etcd_client::Error, effect: Effect) -> Verdict {
+pub(crate) fn classify(cause: &etcd_client::Error, effect: Effect) -> ErrorClass {
     let words = words(cause);
     let found = REFUSALS.iter().find(|(says, ..)| words.contains(says));
     match found {
-        Some((_, Meaning::NoLease, _)) => Verdict::NoLease,
+        Some((_, Meaning::NoLease, _)) => ErrorClass::NoLease,
         Some((_, Meaning::Refused(kind), means)) => {
-            Verdict::Refused(error(*kind, *means).with_source(words))
+            ErrorClass::Refused(error(*kind, *means).with_source(words))
         }
         Some((_, Meaning::Elsewhere(kind), means)) => {
-            Verdict::Elsewhere(error(*kind, *means).with_source(words))
+            ErrorClass::Elsewhere(error(*kind, *means).with_source(words))
         }
         Some((_, Meaning::Later(kind), means)) => {
-            Verdict::Later(error(*kind, *means).with_source(words))
+            ErrorClass::Later(error(*kind, *means).with_source(words))
         }
         Some((_, Meaning::MaybeDone, means)) => {
-            Verdict::Refused(effect.unanswered(means).with_source(words))
+            ErrorClass::Refused(effect.unanswered(means).with_source(words))
         }
         Some((_, Meaning::Unsure, means)) => {
-            Verdict::Unsure(effect.unanswered(means).with_source(words))
+            ErrorClass::Unsure(effect.unanswered(means).with_source(words))
         }
         None => match cause {
             // The library's own error: it sent nothing.
             etcd_client::Error::LeaseKeepAliveError(why) if why.contains("lease not found") => {
-                Verdict::NoLease
+                ErrorClass::NoLease
             }
-            _ => Verdict::Unsure(
-                effect.unanswered("the connection broke before the answer came").with_source(words),
+            _ => ErrorClass::Unsure(
+                effect.unanswered("the connection broke before the response").with_source(words),
             ),
         },
     }
@@ -192,7 +192,7 @@ pub(crate) fn is_granted_already(cause: &etcd_client::Error) -> bool {
 }
 
 /// Returns whether the server's database is full. The server still carries out requests that only delete.
-pub(crate) fn is_for_space(failure: &Error) -> bool {
+pub(crate) fn is_out_of_space(failure: &Error) -> bool {
     says(failure, NO_SPACE)
 }
 

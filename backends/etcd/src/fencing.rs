@@ -26,7 +26,7 @@ use etcd_client::{
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, Result};
 
-use crate::errors::{Effect, Verdict, error, judge, odd_answer, words};
+use crate::errors::{Effect, ErrorClass, classify, error, unexpected_response, words};
 
 /// The length of a stored fence. It is fixed, so that fences sort as text.
 const DIGITS: usize = 20;
@@ -59,14 +59,17 @@ pub async fn transact(
     let name = |failure: Error| failure.with_name(&fenced.name);
     let txn = guarded(key.into(), fenced.fence, write).map_err(name)?;
     let answered = client.kv_client().txn(txn).await.map_err(|cause| name(failed(&cause)))?;
-    match told(&answered) {
-        Told::Done(theirs) => Ok(theirs),
-        Told::Later(highest) => Err(fenced.superseded(highest).with_backend("etcd")),
-        Told::NoFence => Err(name(error(
+    match outcome(&answered) {
+        TransactOutcome::Done(theirs) => Ok(theirs),
+        TransactOutcome::Later(highest) => Err(fenced.superseded(highest).with_backend("etcd")),
+        TransactOutcome::NoFence => Err(name(error(
             ErrorKind::Conflict,
-            "what stands under the key of the fence is none; take a key that nothing else writes to",
+            "the value under the fence's key isn't a fence; use a key that no other program \
+             writes to",
         ))),
-        Told::Nonsense => Err(name(odd_answer(Effect::Changes, "not that of the transaction"))),
+        TransactOutcome::Nonsense => {
+            Err(name(unexpected_response(Effect::Changes, "it doesn't match the transaction")))
+        }
     }
 }
 
@@ -83,56 +86,57 @@ fn guarded(key: Vec<u8>, fence: Fence, write: Txn) -> Result<Txn> {
     Ok(Txn::new().when([is_a_number, is_not_above]).and_then(both).or_else([TxnOp::txn(first)]))
 }
 
-enum Told {
+enum TransactOutcome {
     Done(TxnResponse),
     Later(Fence),
     NoFence,
     Nonsense,
 }
 
-fn told(answered: &TxnResponse) -> Told {
+fn outcome(answered: &TxnResponse) -> TransactOutcome {
     let mut operations = answered.op_responses().into_iter();
     if answered.succeeded() {
         return match operations.nth(1) {
-            Some(TxnOpResponse::Txn(theirs)) => Told::Done(theirs),
-            _ => Told::Nonsense,
+            Some(TxnOpResponse::Txn(theirs)) => TransactOutcome::Done(theirs),
+            _ => TransactOutcome::Nonsense,
         };
     }
     match operations.next() {
         // The branch for the first fence.
-        Some(TxnOpResponse::Txn(first)) => told(&first),
+        Some(TxnOpResponse::Txn(first)) => outcome(&first),
         Some(TxnOpResponse::Get(found)) => {
             let text = found.kvs().first().and_then(|found| found.value_str().ok());
             let text = text.filter(|text| text.len() == DIGITS);
-            text.and_then(|text| text.parse().ok())
-                .map_or(Told::NoFence, |highest| Told::Later(Fence::new(highest)))
+            text.and_then(|text| text.parse().ok()).map_or(TransactOutcome::NoFence, |highest| {
+                TransactOutcome::Later(Fence::new(highest))
+            })
         }
-        _ => Told::Nonsense,
+        _ => TransactOutcome::Nonsense,
     }
 }
 
 fn failed(cause: &ClientError) -> Error {
     if matches!(cause, ClientError::GRpcStatus(status) if status.code() as i32 == INVALID_ARGUMENT)
-        && !matches!(judge(cause, Effect::Changes), Verdict::Refused(_))
+        && !matches!(classify(cause, Effect::Changes), ErrorClass::Refused(_))
     {
-        let message = "the server doesn't take the transaction";
+        let message = "the server rejects the transaction";
         return error(ErrorKind::InvalidInput, message).with_source(words(cause));
     }
-    match judge(cause, Effect::Changes) {
-        Verdict::NoLease => {
-            let message = "a lease that the transaction names isn't there; nothing was done";
+    match classify(cause, Effect::Changes) {
+        ErrorClass::NoLease => {
+            let message = "the transaction refers to a lease that doesn't exist; nothing was done";
             error(ErrorKind::InvalidInput, message).with_source(words(cause))
         }
-        Verdict::Refused(failure) if failure.kind() == ErrorKind::Denied => error(
+        ErrorClass::Refused(failure) if failure.kind() == ErrorKind::Denied => error(
             ErrorKind::Denied,
-            "the server refuses: the user needs to read and write the key of the fence, and what the \
-             transaction is about",
+            "the server denies access: the user must be allowed to read and write the fence's key \
+             and the transaction's keys",
         )
         .with_source(words(cause)),
-        Verdict::Refused(failure)
-        | Verdict::Elsewhere(failure)
-        | Verdict::Later(failure)
-        | Verdict::Unsure(failure) => failure,
+        ErrorClass::Refused(failure)
+        | ErrorClass::Elsewhere(failure)
+        | ErrorClass::Later(failure)
+        | ErrorClass::Unsure(failure) => failure,
     }
 }
 

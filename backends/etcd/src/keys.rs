@@ -53,7 +53,7 @@ impl Keys {
     }
 
     /// Returns a key that never exists, as names aren't empty, and that every client which may lock may read.
-    pub(crate) fn nobody(&self) -> Vec<u8> {
+    pub(crate) fn probe_key(&self) -> Vec<u8> {
         format!("{}/", self.prefix).into_bytes()
     }
 
@@ -91,7 +91,7 @@ pub(crate) fn mode(key: &[u8]) -> Mode {
 }
 
 /// Returns whether the key is in this queue, and not in a nested name's.
-pub(crate) fn stands_in(queue: &[u8], key: &[u8]) -> bool {
+pub(crate) fn is_in_queue(queue: &[u8], key: &[u8]) -> bool {
     key.strip_prefix(queue).is_some_and(|rest| !rest.is_empty() && !rest.contains(&b'/'))
 }
 
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_says_how_its_claim_wants_to_hold() {
+    fn key_contains_the_mode() {
         let keys = keys(false);
         let mut claim = lockwright_conformance::kit::claim("a.r/b");
         for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 2, of: 3 }] {
@@ -143,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn a_key_leads_back_to_its_name() {
+    fn key_contains_the_name() {
         for keys in [keys(false), keys(true)] {
             for text in ["a", "a/b", "a/", "/", "//x", "50%", "%2F", "é", "..", "a b"] {
                 let name = name(text);
                 let key = keys.exclusive(&name, 0x7587_8f2a);
                 assert_eq!(keys.name(&key), Some(name.clone()), "{text}");
-                assert!(stands_in(&keys.queue(&name), &key));
+                assert!(is_in_queue(&keys.queue(&name), &key));
             }
             assert_eq!(keys.name(&keys.tombstone(Token::random())), None);
             assert_eq!(keys.name(b"elsewhere/a/1"), None);
@@ -158,28 +158,28 @@ mod tests {
     }
 
     #[test]
-    fn a_nested_name_stands_in_no_other_queue() {
+    fn nested_name_is_in_no_other_queue() {
         let encoded = keys(false);
         let nested = encoded.exclusive(&name("a/b"), 1);
         assert!(!nested.starts_with(&encoded.queue(&name("a"))));
         let raw = keys(true);
         let nested = raw.exclusive(&name("a/b"), 1);
         assert!(nested.starts_with(&raw.queue(&name("a"))));
-        assert!(!stands_in(&raw.queue(&name("a")), &nested));
+        assert!(!is_in_queue(&raw.queue(&name("a")), &nested));
         assert_eq!(String::from_utf8(raw.exclusive(&name("a"), 255)).unwrap(), "lockwright/a/ff");
         // A foreign nested key: its slash isn't encoded.
         assert_eq!(encoded.name(b"lockwright/a/b/1"), None);
     }
 
     #[test]
-    fn a_tombstone_stands_in_no_queue_of_whatever_prefix() {
+    fn tombstone_is_in_no_queue_of_any_prefix() {
         for prefix in ["", "a", "a/", "a//", "/"] {
             let tombstone =
                 Keys { prefix: prefix.to_owned(), raw: false }.tombstone(Token::random());
             let text = String::from_utf8(tombstone.clone()).unwrap();
             // All possible beginnings of queues with another prefix.
             for (end, _) in text.match_indices('/') {
-                assert!(!stands_in(&tombstone[..=end], &tombstone), "{text}");
+                assert!(!is_in_queue(&tombstone[..=end], &tombstone), "{text}");
             }
             for raw in [false, true] {
                 let elsewhere = Keys { prefix: String::new(), raw };
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_range_is_after_all_of_it() {
+    fn end_of_a_range_is_after_all_its_keys() {
         assert_eq!(after(b"a/"), b"a0");
         assert_eq!(after(b"a\xff"), b"b");
         assert_eq!(after(b""), b"\0");

@@ -14,7 +14,7 @@ use lockwright_core::{BootInstant, Claim, Clock, LockName, Mode, Token};
 use crate::members::Link;
 
 /// How long an empty lease is kept, to save the next claim a round trip.
-const WORTH_KEEPING: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// With this many tombstones a lease accepts no new claims.
 const TOMBSTONES: usize = 100;
@@ -40,7 +40,7 @@ struct State {
     /// lease.
     claims: HashMap<LockName, Token>,
     /// The readers and permit holders, whose keys contain their tokens too.
-    beside: HashSet<(LockName, Token)>,
+    shared_claims: HashSet<(LockName, Token)>,
     /// The lease accepts no new claims.
     is_retired: bool,
     /// When the lease stops accepting claims because of its tombstones.
@@ -78,7 +78,7 @@ impl Lease {
             proven: sent,
             answered: None,
             claims: HashMap::new(),
-            beside: HashSet::new(),
+            shared_claims: HashSet::new(),
             is_retired: is_fixed,
             closes: BootInstant::FAR_FUTURE,
             tombstones: 0,
@@ -135,7 +135,7 @@ impl Lease {
         }
     }
 
-    pub(crate) fn good_until(&self) -> BootInstant {
+    pub(crate) fn valid_until(&self) -> BootInstant {
         self.state().proven + self.ttl
     }
 
@@ -143,30 +143,30 @@ impl Lease {
         self.state().proven + self.ttl / 4
     }
 
-    pub(crate) fn worthless(&self) -> BootInstant {
-        self.state().used + WORTH_KEEPING
+    pub(crate) fn idle_deadline(&self) -> BootInstant {
+        self.state().used + IDLE_TIMEOUT
     }
 
     /// Adds a claim. Returns false if the lease accepts none, or another claim has this key.
-    pub(crate) fn carry(&self, claim: &Claim, now: BootInstant) -> bool {
+    pub(crate) fn add_claim(&self, claim: &Claim, now: BootInstant) -> bool {
         let mut state = self.state();
         if state.is_closed(now) || state.is_gone {
             return false;
         }
-        let carries = state.carry(&claim.name, claim.token, claim.mode);
-        if carries {
+        let is_added = state.add_claim(&claim.name, claim.token, claim.mode);
+        if is_added {
             state.used = now;
         }
-        carries
+        is_added
     }
 
-    pub(crate) fn carry_alone(&self, claim: &Claim) {
-        self.state().carry(&claim.name, claim.token, claim.mode);
+    pub(crate) fn add_only_claim(&self, claim: &Claim) {
+        self.state().add_claim(&claim.name, claim.token, claim.mode);
     }
 
     /// Adds an unregistered claim, even to a closed lease. Returns false if another claim has this key.
-    pub(crate) fn carry_unknown(&self, name: &LockName, token: Token, mode: Mode) -> bool {
-        self.state().carry(name, token, mode)
+    pub(crate) fn add_orphan(&self, name: &LockName, token: Token, mode: Mode) -> bool {
+        self.state().add_claim(name, token, mode)
     }
 
     pub(crate) fn drop_claim(&self, name: &LockName, token: Token, now: BootInstant) {
@@ -174,7 +174,7 @@ impl Lease {
         if state.claims.get(name) == Some(&token) {
             state.claims.remove(name);
         }
-        state.beside.remove(&(name.clone(), token));
+        state.shared_claims.remove(&(name.clone(), token));
         state.used = state.used.max(now);
     }
 
@@ -184,23 +184,23 @@ impl Lease {
 
     /// Counts a possible tombstone. The lease closes after a while, so that it becomes empty and its tombstones end
     /// with it. Closing at once would leave a lease behind for each canceled request.
-    pub(crate) fn bears_tombstone(&self, now: BootInstant) {
+    pub(crate) fn count_tombstone(&self, now: BootInstant) {
         let mut state = self.state();
-        state.closes = state.closes.min(now + WORTH_KEEPING);
+        state.closes = state.closes.min(now + IDLE_TIMEOUT);
         state.tombstones += 1;
         state.is_retired |= state.tombstones >= TOMBSTONES;
     }
 
     /// Closes the lease if it is empty and not worth keeping. Returns whether it did.
-    pub(crate) fn is_over(&self, now: BootInstant) -> bool {
+    pub(crate) fn is_finished(&self, now: BootInstant) -> bool {
         let mut state = self.state();
-        let is_over =
-            state.is_empty() && (state.is_closed(now) || now >= state.used + WORTH_KEEPING);
-        state.is_retired |= is_over;
-        is_over
+        let is_finished =
+            state.is_empty() && (state.is_closed(now) || now >= state.used + IDLE_TIMEOUT);
+        state.is_retired |= is_finished;
+        is_finished
     }
 
-    pub(crate) fn carries_nothing(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.state().is_empty()
     }
 
@@ -218,9 +218,9 @@ impl Lease {
 }
 
 impl State {
-    fn carry(&mut self, name: &LockName, token: Token, mode: Mode) -> bool {
+    fn add_claim(&mut self, name: &LockName, token: Token, mode: Mode) -> bool {
         if mode != Mode::Exclusive {
-            return self.beside.insert((name.clone(), token));
+            return self.shared_claims.insert((name.clone(), token));
         }
         let is_free = !self.claims.contains_key(name);
         if is_free {
@@ -230,7 +230,7 @@ impl State {
     }
 
     fn is_empty(&self) -> bool {
-        self.claims.is_empty() && self.beside.is_empty()
+        self.claims.is_empty() && self.shared_claims.is_empty()
     }
 
     fn is_closed(&self, now: BootInstant) -> bool {
@@ -242,7 +242,7 @@ impl State {
 pub(crate) struct Pool {
     leases: Mutex<HashMap<u64, Vec<Arc<Lease>>>>,
     /// Leases with unanswered requests.
-    wanted: Mutex<HashMap<u64, Wanted>>,
+    wanted: Mutex<HashMap<u64, LeaseRequest>>,
     /// Held during a request, so that concurrent callers share the lease.
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
@@ -250,13 +250,13 @@ pub(crate) struct Pool {
 /// A requested lease. The client chooses its id, so that a retry requests the same lease. With disks too slow to answer
 /// in time, new ids would never succeed, and would leave all their leases behind.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct LeaseRequest {
     pub(crate) id: i64,
     /// The time of the first request, the earliest for the grant.
     pub(crate) since: BootInstant,
 }
 
-impl Wanted {
+impl LeaseRequest {
     fn new(since: BootInstant) -> Self {
         let random = Token::random();
         let (half, _) = random.as_bytes().split_at(size_of::<u64>());
@@ -267,26 +267,26 @@ impl Wanted {
 }
 
 impl Pool {
-    pub(crate) fn wanted(&self, seconds: u64, now: BootInstant) -> Wanted {
-        *self.all_wanted().entry(seconds).or_insert_with(|| Wanted::new(now))
+    pub(crate) fn lease_request(&self, seconds: u64, now: BootInstant) -> LeaseRequest {
+        *self.lease_requests().entry(seconds).or_insert_with(|| LeaseRequest::new(now))
     }
 
-    fn all_wanted(&self) -> MutexGuard<'_, HashMap<u64, Wanted>> {
+    fn lease_requests(&self) -> MutexGuard<'_, HashMap<u64, LeaseRequest>> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn carry(
+    pub(crate) fn add_claim(
         &self,
         seconds: u64,
         claim: &Claim,
         now: BootInstant,
     ) -> Option<Arc<Lease>> {
         let leases = self.leases();
-        leases.get(&seconds)?.iter().find(|lease| lease.carry(claim, now)).map(Arc::clone)
+        leases.get(&seconds)?.iter().find(|lease| lease.add_claim(claim, now)).map(Arc::clone)
     }
 
     pub(crate) fn add(&self, seconds: u64, lease: Arc<Lease>) {
-        self.all_wanted().remove(&seconds);
+        self.lease_requests().remove(&seconds);
         self.leases().entry(seconds).or_default().push(lease);
     }
 
@@ -297,9 +297,9 @@ impl Pool {
         });
     }
 
-    pub(crate) fn bears_tombstone(&self, id: i64, now: BootInstant) {
+    pub(crate) fn count_tombstone(&self, id: i64, now: BootInstant) {
         if let Some(lease) = self.leases().values().flatten().find(|lease| lease.id == id) {
-            lease.bears_tombstone(now);
+            lease.count_tombstone(now);
         }
     }
 
@@ -318,24 +318,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_with_tombstones_closes_after_a_while_or_with_many() {
+    fn lease_closes_some_time_after_tombstones_or_with_many() {
         let begun = Clock::boot().now();
         let new = || Lease::new(1, Duration::from_secs(30), false, begun);
         let claim = |at: usize| lockwright_conformance::kit::claim(&format!("name-{at}"));
-        let (first, soon) = (claim(0), begun + WORTH_KEEPING / 2);
+        let (first, soon) = (claim(0), begun + IDLE_TIMEOUT / 2);
         let lease = new();
-        lease.bears_tombstone(begun);
-        assert!(lease.carry(&first, soon), "each who gives up would leave a lease behind");
+        lease.count_tombstone(begun);
+        assert!(lease.add_claim(&first, soon), "each canceled claim would leave a lease behind");
         // Later tombstones don't keep the lease open.
-        lease.bears_tombstone(soon);
-        assert!(!lease.carry(&claim(1), begun + WORTH_KEEPING));
+        lease.count_tombstone(soon);
+        assert!(!lease.add_claim(&claim(1), begun + IDLE_TIMEOUT));
         lease.drop_claim(&first.name, first.token, soon);
-        assert!(lease.is_over(begun + WORTH_KEEPING), "its tombstones would stay for ever");
+        assert!(lease.is_finished(begun + IDLE_TIMEOUT), "its tombstones would never expire");
         let lease = new();
         for at in 0..TOMBSTONES {
-            assert!(lease.carry(&claim(at), begun));
-            lease.bears_tombstone(begun);
+            assert!(lease.add_claim(&claim(at), begun));
+            lease.count_tombstone(begun);
         }
-        assert!(!lease.carry(&claim(TOMBSTONES), begun));
+        assert!(!lease.add_claim(&claim(TOMBSTONES), begun));
     }
 }

@@ -56,16 +56,16 @@
 //! | `shared.rs` | shared state |
 //! | `queue.rs` | reading queues |
 //! | `leases.rs` | leases and their validity |
-//! | `attempt.rs` | acquiring a lock |
-//! | `putting.rs` | … putting its key |
-//! | `beside.rs` | … as a reader, or for permits |
-//! | `renewing.rs` | renewing holds |
-//! | `releasing.rs` | releasing claims |
-//! | `keeping.rs` | renewing leases, and removing overdue claims |
-//! | `guarding.rs` | removing unregistered keys |
-//! | `watching.rs` | the watch that wakes waiters |
-//! | `breaking.rs` | an operator's forced release |
-//! | `listing.rs` | listing held names |
+//! | `acquire.rs` | acquiring a lock |
+//! | `put_key.rs` | … putting its key |
+//! | `acquire_shared.rs` | … as a reader, or for permits |
+//! | `renew.rs` | renewing holds |
+//! | `release.rs` | releasing claims |
+//! | `keepalive.rs` | renewing leases, and removing overdue claims |
+//! | `orphans.rs` | removing unregistered keys |
+//! | `wakeup.rs` | the watch that wakes waiters |
+//! | `break_lock.rs` | an operator's forced release |
+//! | `inspect.rs` | inspecting and listing locks |
 //! | `doctor.rs` | diagnosing a cluster |
 //! | `revisions.rs` | falls of the revision |
 //! | `version.rs` | versions with a bug |
@@ -73,26 +73,26 @@
 //! | `errors.rs` | the client library's errors |
 #![forbid(unsafe_code)]
 
-mod attempt;
+mod acquire;
+mod acquire_shared;
 mod backend;
-mod beside;
-mod breaking;
+mod break_lock;
 mod config;
 mod doctor;
 mod errors;
 pub mod fencing;
-mod guarding;
-mod keeping;
+mod inspect;
+mod keepalive;
 mod keys;
 mod leases;
-mod listing;
 mod members;
+mod orphans;
 #[cfg(test)]
 mod properties;
-mod putting;
+mod put_key;
 mod queue;
-mod releasing;
-mod renewing;
+mod release;
+mod renew;
 mod revisions;
 mod runtime;
 mod shared;
@@ -100,7 +100,7 @@ mod tls;
 mod url;
 mod value;
 mod version;
-mod watching;
+mod wakeup;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,7 +119,7 @@ use members::Members;
 use revisions::Revisions;
 use runtime::Runtime;
 use shared::Shared;
-use watching::Watching;
+use wakeup::Wakeups;
 
 /// How often a waiter polls when nothing wakes it.
 const SLOW_POLL: Duration = Duration::from_secs(1);
@@ -165,20 +165,20 @@ impl Config {
             return Err(Error::invalid_config(message).with_backend("etcd"));
         };
         let members = Arc::new(Members::new(config, runtime));
-        members.link().await.map_err(|no_link| no_link.error)?;
+        members.link().await.map_err(|link_error| link_error.error)?;
         let clock = Clock::boot();
         let (sender, alive) = watch::channel(());
         let shared = Arc::new(Shared {
             members,
-            roster: ClaimRegistry::new(clock.clone()),
-            over: EndedClaims::new(clock.clone()),
+            registry: ClaimRegistry::new(clock.clone()),
+            ended_claims: EndedClaims::new(clock.clone()),
             clock,
             leases: Pool::default(),
-            watching: Watching::default(),
+            wakeups: Wakeups::default(),
             revisions: Revisions::default(),
             alive,
         });
-        keeping::end_what_is_overdue(&shared);
+        keepalive::remove_overdue(&shared);
         Ok(Etcd { shared, profile: profile(), _alive: sender })
     }
 }

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::config::Config;
-use crate::errors::{Effect, Verdict, error, judge, words};
+use crate::errors::{Effect, ErrorClass, classify, error, words};
 use crate::runtime::{self, Runtime};
 use crate::tls;
 
@@ -97,25 +97,25 @@ struct Round {
 }
 
 impl Round {
-    fn failed(no_link: &NoLink, before: Option<&Self>) -> Self {
+    fn failed(link_error: &LinkError, before: Option<&Self>) -> Self {
         let pause = before.map_or(PAUSE, |round| (round.pause * 2).min(LONGEST_PAUSE));
         // Random for each client, between a half and the whole.
         let random = RandomState::new().build_hasher().finish() % 1_000;
         let jitter = u32::try_from(random).unwrap_or(0);
         Self {
-            kind: no_link.error.kind(),
-            what: no_link.error.to_string().trim_start_matches("etcd: ").to_owned(),
-            may_pass: no_link.may_pass,
+            kind: link_error.error.kind(),
+            what: link_error.error.to_string().trim_start_matches("etcd: ").to_owned(),
+            may_pass: link_error.may_pass,
             pause,
             until: Instant::now() + pause / 2 + pause / 2 * jitter / 1_000,
         }
     }
 
-    fn answer(&self) -> Result<(), NoLink> {
+    fn answer(&self) -> Result<(), LinkError> {
         if Instant::now() >= self.until {
             return Ok(());
         }
-        Err(NoLink { error: error(self.kind, self.what.as_str()), may_pass: self.may_pass })
+        Err(LinkError { error: error(self.kind, self.what.as_str()), may_pass: self.may_pass })
     }
 }
 
@@ -155,7 +155,7 @@ impl Drop for Unanswered<'_> {
 }
 
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum RequestError {
     /// The lease has ended with everything on it. Nothing was done, and nothing will be.
     NoLease,
     /// An error that isn't indeterminate means that nothing was done.
@@ -163,20 +163,20 @@ pub(crate) enum Trouble {
 }
 
 #[derive(Debug)]
-pub(crate) struct NoLink {
+pub(crate) struct LinkError {
     pub(crate) error: Error,
     /// The failure may pass by itself, like an election or a restart.
     may_pass: bool,
 }
 
-impl Trouble {
+impl RequestError {
     /// Not `From`: one more way to make an `Error` would break type inference in crates that use this one.
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Failed(error) => error,
             Self::NoLease => error(
                 ErrorKind::Unavailable,
-                "the lease that was to carry it has run out meanwhile; try again",
+                "the lease of the claim expired during the request; retry",
             ),
         }
     }
@@ -223,7 +223,7 @@ impl Members {
         effect: Effect,
         limit: Duration,
         request: impl Fn(Arc<Link>) -> F,
-    ) -> Result<Answer<T>, Trouble>
+    ) -> Result<Answer<T>, RequestError>
     where
         F: Future<Output = Result<T, etcd_client::Error>>,
     {
@@ -233,8 +233,10 @@ impl Members {
         let mut pause = PAUSE;
         let failed = |failure: Error, was_unsure: bool| {
             let is_unsure = was_unsure && failure.kind() != ErrorKind::Indeterminate;
-            Trouble::Failed(if is_unsure && effect == Effect::Changes {
-                effect.unanswered("a first request was not answered").with_source(failure)
+            RequestError::Failed(if is_unsure && effect == Effect::Changes {
+                effect
+                    .unanswered("an earlier attempt of the request was not answered")
+                    .with_source(failure)
             } else {
                 failure
             })
@@ -242,13 +244,13 @@ impl Members {
         loop {
             let link = match timeout_at(end, self.link()).await {
                 Ok(Ok(link)) => link,
-                Ok(Err(NoLink { error, may_pass: true })) if Instant::now() + PAUSE < end => {
+                Ok(Err(LinkError { error, may_pass: true })) if Instant::now() + PAUSE < end => {
                     last = Some(error);
                     sleep_until((Instant::now() + pause).min(end - PAUSE)).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                     continue;
                 }
-                Ok(Err(NoLink { error, .. })) => return Err(failed(error, was_unsure)),
+                Ok(Err(LinkError { error, .. })) => return Err(failed(error, was_unsure)),
                 Err(_) => {
                     let silent = || error(ErrorKind::Unavailable, "no member answers");
                     return Err(failed(last.unwrap_or_else(silent), was_unsure));
@@ -259,19 +261,19 @@ impl Members {
             let sent = Instant::now();
             let verdict = match self.answer(&link, patience, request(Arc::clone(&link))).await {
                 Some(Ok(value)) => return Ok(Answer { value, link, was_unsure }),
-                Some(Err(cause)) => judge(&cause, effect),
-                None => Verdict::Unsure(effect.unanswered(&format!(
+                Some(Err(cause)) => classify(&cause, effect),
+                None => ErrorClass::Unsure(effect.unanswered(&format!(
                     "{} did not answer within {:?}",
                     self.config.endpoints[link.member],
                     sent.elapsed()
                 ))),
             };
-            let is_its_own = !matches!(verdict, Verdict::Later(_));
+            let is_its_own = !matches!(verdict, ErrorClass::Later(_));
             match verdict {
-                Verdict::NoLease => return Err(Trouble::NoLease),
-                Verdict::Refused(failure) => return Err(failed(failure, was_unsure)),
-                Verdict::Elsewhere(failure) | Verdict::Later(failure) => last = Some(failure),
-                Verdict::Unsure(failure) => {
+                ErrorClass::NoLease => return Err(RequestError::NoLease),
+                ErrorClass::Refused(failure) => return Err(failed(failure, was_unsure)),
+                ErrorClass::Elsewhere(failure) | ErrorClass::Later(failure) => last = Some(failure),
+                ErrorClass::Unsure(failure) => {
                     was_unsure = true;
                     last = Some(failure);
                 }
@@ -314,8 +316,8 @@ impl Members {
     /// Replaces a connection in the background if it is silent while a new connection works. A slow member keeps its
     /// connection, so that no request has to be repeated.
     fn check(self: &Arc<Self>, link: &Arc<Link>) {
-        let is_over = link.is_suspect() || self.runtime.has_gone();
-        if is_over || link.is_being_checked.swap(true, Ordering::SeqCst) {
+        let is_overdue = link.is_suspect() || self.runtime.has_ended();
+        if is_overdue || link.is_being_checked.swap(true, Ordering::SeqCst) {
             return;
         }
         let (members, link) = (Arc::downgrade(self), Arc::clone(link));
@@ -346,8 +348,8 @@ impl Members {
                 link.is_dead.store(true, Ordering::SeqCst);
                 self.suspect(link);
             }
-            Err(no_link) => {
-                tracing::debug!(failure = %no_link.error, "etcd: a silent connection can't be replaced");
+            Err(link_error) => {
+                tracing::debug!(failure = %link_error.error, "etcd: a silent connection can't be replaced");
             }
         }
     }
@@ -370,9 +372,9 @@ impl Members {
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
-    pub(crate) async fn link(&self) -> Result<Arc<Link>, NoLink> {
-        if self.runtime.has_gone() {
-            return Err(NoLink { error: runtime::gone(), may_pass: false });
+    pub(crate) async fn link(&self) -> Result<Arc<Link>, LinkError> {
+        if self.runtime.has_ended() {
+            return Err(LinkError { error: runtime::gone(), may_pass: false });
         }
         if let Some(link) = self.in_use() {
             return Ok(link);
@@ -385,16 +387,16 @@ impl Members {
         let failed = self.current().as_ref().map(|link| link.member);
         match self.connect(failed).await {
             Ok(link) => Ok(self.take(link)),
-            Err(no_link) => {
+            Err(link_error) => {
                 let mut round = self.round();
-                *round = Some(Round::failed(&no_link, round.as_ref()));
-                Err(no_link)
+                *round = Some(Round::failed(&link_error, round.as_ref()));
+                Err(link_error)
             }
         }
     }
 
     /// Connects to the first member that reaches a majority. The member that has just failed is tried last.
-    async fn connect(&self, failed: Option<usize>) -> Result<Link, NoLink> {
+    async fn connect(&self, failed: Option<usize>) -> Result<Link, LinkError> {
         let begun = Instant::now();
         let mut trying = JoinSet::new();
         for (member, endpoint) in self.config.endpoints.iter().cloned().enumerate() {
@@ -412,7 +414,10 @@ impl Members {
                          it reach the other members, and does it speak TLS if it is meant to?",
                         config.connect_timeout
                     );
-                    Err(NoLink { error: error(ErrorKind::Unavailable, message), may_pass: false })
+                    Err(LinkError {
+                        error: error(ErrorKind::Unavailable, message),
+                        may_pass: false,
+                    })
                 };
                 (member, found.unwrap_or_else(silence))
             };
@@ -440,8 +445,8 @@ impl Members {
                 Err(_) => {}
             }
         }
-        if self.runtime.has_gone() {
-            return Err(NoLink { error: runtime::gone(), may_pass: false });
+        if self.runtime.has_ended() {
+            return Err(LinkError { error: runtime::gone(), may_pass: false });
         }
         Err(summed_up(failures))
     }
@@ -460,9 +465,10 @@ impl Members {
 }
 
 /// Combines the members' errors, those that need a change first.
-fn summed_up(failures: Vec<NoLink>) -> NoLink {
+fn summed_up(failures: Vec<LinkError>) -> LinkError {
     let is_electing = failures.iter().any(|failure| failure.may_pass);
-    let mut failures: Vec<Error> = failures.into_iter().map(|no_link| no_link.error).collect();
+    let mut failures: Vec<Error> =
+        failures.into_iter().map(|link_error| link_error.error).collect();
     let weight = |failure: &Error| match failure.kind() {
         ErrorKind::Denied => 0,
         ErrorKind::InvalidConfig => 1,
@@ -471,7 +477,7 @@ fn summed_up(failures: Vec<NoLink>) -> NoLink {
     failures.sort_by_key(weight);
     let mut failures = failures.into_iter();
     let Some(first) = failures.next() else {
-        return NoLink {
+        return LinkError {
             error: error(ErrorKind::Unavailable, "no member answers"),
             may_pass: true,
         };
@@ -486,7 +492,7 @@ fn summed_up(failures: Vec<NoLink>) -> NoLink {
             all.push(text);
         }
     }
-    NoLink { error: error(first.kind(), all.join("; ")), may_pass }
+    LinkError { error: error(first.kind(), all.join("; ")), may_pass }
 }
 
 pub(crate) fn options(config: &Config) -> Result<ConnectOptions> {
@@ -503,47 +509,47 @@ pub(crate) fn options(config: &Config) -> Result<ConnectOptions> {
     config.security.apply(options).map_err(|what| error(ErrorKind::InvalidConfig, what))
 }
 
-pub(crate) async fn client(config: &Config, endpoint: &str) -> Result<Client, NoLink> {
-    let options = options(config).map_err(|error| NoLink { error, may_pass: false })?;
+pub(crate) async fn client(config: &Config, endpoint: &str) -> Result<Client, LinkError> {
+    let options = options(config).map_err(|error| LinkError { error, may_pass: false })?;
     let connected = Client::connect([endpoint], Some(options)).await;
     connected.map_err(|cause| no_connection(endpoint, &cause))
 }
 
 /// Creates a client, and checks that its member reaches the leader and a majority.
-async fn probed(config: &Config, endpoint: &str) -> Result<Client, NoLink> {
+async fn probed(config: &Config, endpoint: &str) -> Result<Client, LinkError> {
     let client = client(config, endpoint).await?;
     let looked = if config.for_diagnosis {
         client.maintenance_client().status().await.map(drop)
     } else {
         let nothing = GetOptions::new().with_count_only();
-        client.kv_client().get(config.keys.nobody(), Some(nothing)).await.map(drop)
+        client.kv_client().get(config.keys.probe_key(), Some(nothing)).await.map(drop)
     };
     looked.map_err(|cause| no_connection(endpoint, &cause))?;
     Ok(client)
 }
 
-fn no_connection(endpoint: &str, cause: &etcd_client::Error) -> NoLink {
+fn no_connection(endpoint: &str, cause: &etcd_client::Error) -> LinkError {
     let said = words(cause);
-    let sure = |kind, what: String| NoLink { error: error(kind, what), may_pass: false };
+    let sure = |kind, what: String| LinkError { error: error(kind, what), may_pass: false };
     if endpoint.starts_with("https")
         && let Some((kind, what)) = tls::refusal(&said)
     {
         return sure(kind, format!("{endpoint}: {what} ({said})"));
     }
     let bare = |failure: &Error| failure.to_string().trim_start_matches("etcd: ").to_owned();
-    match judge(cause, Effect::Reads) {
-        Verdict::Refused(failure) => {
+    match classify(cause, Effect::Reads) {
+        ErrorClass::Refused(failure) => {
             sure(failure.kind(), format!("{endpoint}: {}", bare(&failure)))
         }
-        Verdict::Elsewhere(failure) | Verdict::Later(failure) => NoLink {
+        ErrorClass::Elsewhere(failure) | ErrorClass::Later(failure) => LinkError {
             error: error(failure.kind(), format!("{endpoint}: {}", bare(&failure))),
             may_pass: failure.kind() == ErrorKind::Unavailable,
         },
-        Verdict::NoLease | Verdict::Unsure(_) if said.contains("onnection refused") => sure(
+        ErrorClass::NoLease | ErrorClass::Unsure(_) if said.contains("onnection refused") => sure(
             ErrorKind::Unavailable,
             format!("{endpoint} refuses connections; does the server run?"),
         ),
-        Verdict::NoLease | Verdict::Unsure(_) => sure(
+        ErrorClass::NoLease | ErrorClass::Unsure(_) => sure(
             ErrorKind::Unavailable,
             format!(
                 "can't connect to {endpoint}: {said}; is it an etcd, and {}?",

@@ -6,7 +6,7 @@ use lockwright_properties::{assert_clear, bytes, texts, urls_with_secrets};
 
 use crate::config::Config;
 use crate::keys::{self, Keys};
-use crate::value::{Epitaph, Value};
+use crate::value::{Tombstone, Value};
 use crate::version::Version;
 
 fn keys(raw: bool) -> Keys {
@@ -57,8 +57,8 @@ fn values() {
         if let Some(value) = Value::read(data) {
             assert_eq!(Value::read(&value.bytes()), Some(value));
         }
-        let epitaph = Epitaph::read(data);
-        assert_eq!(Epitaph::read(&epitaph.bytes()).bytes(), epitaph.bytes());
+        let tombstone = Tombstone::read(data);
+        assert_eq!(Tombstone::read(&tombstone.bytes()).bytes(), tombstone.bytes());
     });
 }
 
@@ -80,7 +80,7 @@ fn keys_of_others() {
 }
 
 #[test]
-fn every_name_has_a_key_that_leads_back_to_it() {
+fn every_name_has_a_key_that_contains_it() {
     texts(&["orders/42", "a", "a%2Fb", "//", "Zürich 🔒"], |text| {
         let Ok(name) = LockName::new(text) else { return };
         let mut claim = kit::claim("a");

@@ -8,9 +8,9 @@ use lockwright_core::backend_util::admission;
 use lockwright_core::{LockName, Mode, Result, Token};
 
 use crate::errors::{Effect, is_compacted, is_too_large};
-use crate::keys::{self, after, behind, stands_in};
-use crate::members::Trouble;
-use crate::shared::{Answered, Found, Shared};
+use crate::keys::{self, after, behind, is_in_queue};
+use crate::members::RequestError;
+use crate::shared::{Found, Shared, TxnReply};
 use crate::value::Entry;
 
 /// Keys per page. The longest keys of this backend take 2 MiB together.
@@ -28,23 +28,23 @@ pub(crate) struct Queue {
     /// In order of creation: a single holder, or readers, or permit holders.
     pub(crate) holders: Vec<Entry>,
     /// All keys in order of creation, including the holders'.
-    pub(crate) places: Vec<Standing>,
+    pub(crate) places: Vec<QueueKey>,
 }
 
 /// The queue of a name with its values.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct QueueSnapshot {
     pub(crate) entries: Vec<Entry>,
     pub(crate) revision: i64,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct QueueKey {
     pub(crate) key: Vec<u8>,
     pub(crate) created: i64,
 }
 
-impl Standing {
+impl QueueKey {
     pub(crate) fn of(found: &KeyValue) -> Self {
         Self { key: found.key().to_vec(), created: found.create_revision() }
     }
@@ -55,47 +55,51 @@ impl Shared {
         let queue = self.keys().queue(name);
         let mut tries = 1;
         loop {
-            match self.read_queue(&queue).await.map_err(Trouble::error) {
+            match self.read_queue(&queue).await.map_err(RequestError::error) {
                 Err(failure) if is_compacted(&failure) && tries < TRIES => tries += 1,
                 read => return read,
             }
         }
     }
 
-    pub(crate) async fn line(&self, name: &LockName) -> Result<Line> {
+    pub(crate) async fn queue_snapshot(&self, name: &LockName) -> Result<QueueSnapshot> {
         let queue = self.keys().queue(name);
         let mut tries = 1;
         loop {
-            match self.read_line(&queue, 0).await.map_err(Trouble::error) {
+            match self.read_snapshot(&queue, 0).await.map_err(RequestError::error) {
                 Err(failure) if is_compacted(&failure) && tries < TRIES => tries += 1,
                 read => return read,
             }
         }
     }
 
-    async fn read_queue(&self, queue: &[u8]) -> Result<Queue, Trouble> {
+    async fn read_queue(&self, queue: &[u8]) -> Result<Queue, RequestError> {
         let (found, revision) = self.all(queue, 0, true).await?;
-        let places: Vec<_> = found.iter().map(Standing::of).collect();
+        let places: Vec<_> = found.iter().map(QueueKey::of).collect();
         let modes: Vec<Mode> = places.iter().map(|place| keys::mode(&place.key)).collect();
         let holders = match (places.as_slice(), admission::holders(&modes)) {
             ([], _) => Vec::new(),
-            ([Standing { key, .. }, ..], 0 | 1) => {
+            ([QueueKey { key, .. }, ..], 0 | 1) => {
                 let at = GetOptions::new().with_revision(revision);
                 let found = self.some(key.clone(), behind(key), at, 1).await?.0;
                 found.first().into_iter().collect()
             }
             (_, count) => {
-                let mut line = self.read_line(queue, revision).await?.entries;
-                line.truncate(count);
-                line
+                let mut entries = self.read_snapshot(queue, revision).await?.entries;
+                entries.truncate(count);
+                entries
             }
         };
         Ok(Queue { holders, places })
     }
 
-    async fn read_line(&self, queue: &[u8], revision: i64) -> Result<Line, Trouble> {
+    async fn read_snapshot(
+        &self,
+        queue: &[u8],
+        revision: i64,
+    ) -> Result<QueueSnapshot, RequestError> {
         let (found, revision) = self.all(queue, revision, false).await?;
-        Ok(Line { entries: found.iter().map(Entry::of).collect(), revision })
+        Ok(QueueSnapshot { entries: found.iter().map(Entry::of).collect(), revision })
     }
 
     /// Reads all keys of a queue in order of creation, at this revision, or at the present one if it is 0.
@@ -104,7 +108,7 @@ impl Shared {
         queue: &[u8],
         mut revision: i64,
         keys_only: bool,
-    ) -> Result<(Vec<KeyValue>, i64), Trouble> {
+    ) -> Result<(Vec<KeyValue>, i64), RequestError> {
         let (mut start, end) = (Some(queue.to_vec()), after(queue));
         let mut all = Vec::new();
         while let Some(from) = start {
@@ -116,8 +120,8 @@ impl Shared {
             if revision == 0 {
                 revision = latest;
             }
-            start = found.goes_on();
-            all.extend(found.keys.into_iter().filter(|found| stands_in(queue, found.key())));
+            start = found.next_start();
+            all.extend(found.keys.into_iter().filter(|found| is_in_queue(queue, found.key())));
         }
         all.sort_by_key(KeyValue::create_revision);
         Ok((all, revision))
@@ -129,21 +133,21 @@ impl Shared {
         let mut start = Some(queue.clone());
         while let Some(from) = start {
             let found = self.page(from, after(&queue)).await?;
-            let mut entries = found.keys.iter().filter(|found| stands_in(&queue, found.key()));
+            let mut entries = found.keys.iter().filter(|found| is_in_queue(&queue, found.key()));
             let entry = entries.find_map(|found| {
                 Some(Entry::of(found)).filter(|entry| entry.token() == Some(token))
             });
             if entry.is_some() {
                 return Ok(entry);
             }
-            start = found.goes_on();
+            start = found.next_start();
         }
         Ok(None)
     }
 
     pub(crate) async fn page(&self, start: Vec<u8>, end: Vec<u8>) -> Result<Found> {
         let page = self.some(start, end, GetOptions::new(), VALUES).await;
-        page.map(|(found, _)| found).map_err(Trouble::error)
+        page.map(|(found, _)| found).map_err(RequestError::error)
     }
 
     /// Reads up to `limit` keys of a range, or as many as fit into a response, and the store's revision. A key too
@@ -154,13 +158,13 @@ impl Shared {
         end: Vec<u8>,
         options: GetOptions,
         mut limit: i64,
-    ) -> Result<(Found, i64), Trouble> {
+    ) -> Result<(Found, i64), RequestError> {
         let mut options = options.with_range(end);
         let mut is_alone = false;
         loop {
             let get = TxnOp::get(start.clone(), Some(options.clone().with_limit(limit)));
             match self.transact(Txn::new().and_then([get]), Effect::Reads, None).await {
-                Err(Trouble::Failed(failure)) if is_too_large(&failure) && !is_alone => {
+                Err(RequestError::Failed(failure)) if is_too_large(&failure) && !is_alone => {
                     is_alone = limit == 1;
                     if is_alone {
                         options = options.with_keys_only();
@@ -168,7 +172,7 @@ impl Shared {
                     limit = (limit / 8).max(1);
                 }
                 Err(trouble) => return Err(trouble),
-                Ok(Answered { revision, found, .. }) => {
+                Ok(TxnReply { revision, found, .. }) => {
                     return Ok((found.into_iter().next().unwrap_or_default(), revision));
                 }
             }

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_that_overtake_each_other_are_no_fall_and_a_restored_snapshot_is() {
+    fn reordered_responses_are_no_fall_and_a_restored_snapshot_is() {
         let revisions = Revisions::default();
         let before = revisions.highest();
         revisions.saw(10, before);

@@ -35,7 +35,7 @@ impl Runtime {
     }
 
     /// Returns whether the runtime has ended. Then no lease is renewed and no waiter is woken.
-    pub(crate) fn has_gone(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.lives.has_changed().is_err()
     }
 }
@@ -43,8 +43,8 @@ impl Runtime {
 pub(crate) fn gone() -> Error {
     error(
         ErrorKind::Unavailable,
-        "the tokio runtime that this client was connected on has ended, and with it what keeps its \
-         locks alive; connect again, on one that lasts for as long as the client",
+        "the tokio runtime of the connect call has ended, so this client can't renew its locks; \
+         connect again on a runtime that outlives the client",
     )
 }
 
@@ -53,13 +53,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runtime_that_ended_is_known_to_have_and_another_one_is_not() {
+    fn has_ended_reports_only_an_ended_runtime() {
         assert!(Runtime::present().is_none());
         let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (first, second) = (runtime(), runtime());
         let present = first.block_on(async { Runtime::present() }).unwrap();
-        assert!(!second.block_on(async { present.has_gone() }));
+        assert!(!second.block_on(async { present.has_ended() }));
         drop(first);
-        assert!(second.block_on(async { present.has_gone() }));
+        assert!(second.block_on(async { present.has_ended() }));
     }
 }

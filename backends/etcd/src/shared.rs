@@ -14,14 +14,14 @@ use lockwright_core::{
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::errors::{self, Effect, error, odd_answer};
-use crate::keeping;
+use crate::errors::{self, Effect, error, unexpected_response};
+use crate::keepalive;
 use crate::keys::{Keys, behind};
-use crate::leases::{Lease, Pool, Wanted, seconds};
-use crate::members::{Answer, Link, Members, Trouble};
+use crate::leases::{Lease, LeaseRequest, Pool, seconds};
+use crate::members::{Answer, Link, Members, RequestError};
 use crate::revisions::Revisions;
-use crate::value::{Entry, Epitaph};
-use crate::watching::{self, Watching};
+use crate::value::{Entry, Tombstone};
+use crate::wakeup::{self, Wakeups};
 
 /// How often a proof of a lease is retried after elections.
 const PROOFS: usize = 3;
@@ -31,9 +31,9 @@ pub(crate) struct Shared {
     pub(crate) members: Arc<Members>,
     pub(crate) clock: Clock,
     pub(crate) leases: Pool,
-    pub(crate) roster: ClaimRegistry<Place>,
-    pub(crate) over: EndedClaims,
-    pub(crate) watching: Watching,
+    pub(crate) registry: ClaimRegistry<Place>,
+    pub(crate) ended_claims: EndedClaims,
+    pub(crate) wakeups: Wakeups,
     pub(crate) revisions: Revisions,
     /// Closed when the backend is dropped, which ends its tasks.
     pub(crate) alive: watch::Receiver<()>,
@@ -49,26 +49,26 @@ pub(crate) struct Place {
     pub(crate) is_unsure: bool,
     pub(crate) is_held: bool,
     /// The claim was not renewed in time, and is being removed.
-    pub(crate) is_over: bool,
+    pub(crate) is_overdue: bool,
 }
 
 /// A reservation on a lease for a claim that isn't registered yet.
-pub(crate) struct Seat<'a> {
+pub(crate) struct LeaseReservation<'a> {
     lease: Arc<Lease>,
     claim: &'a Claim,
     clock: Clock,
     is_taken: bool,
 }
 
-impl Seat<'_> {
+impl LeaseReservation<'_> {
     /// Returns the lease. The caller registers the claim at once.
-    pub(crate) fn taken(mut self) -> Arc<Lease> {
+    pub(crate) fn into_lease(mut self) -> Arc<Lease> {
         self.is_taken = true;
         Arc::clone(&self.lease)
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for LeaseReservation<'_> {
     fn drop(&mut self) {
         if !self.is_taken {
             self.lease.drop_claim(&self.claim.name, self.claim.token, self.clock.now());
@@ -76,7 +76,7 @@ impl Drop for Seat<'_> {
     }
 }
 
-pub(crate) struct Answered {
+pub(crate) struct TxnReply {
     pub(crate) succeeded: bool,
     /// The store's revision, also of a put in the transaction.
     pub(crate) revision: i64,
@@ -97,12 +97,12 @@ impl Found {
         self.keys.first().map(Entry::of)
     }
 
-    pub(crate) fn epitaph(&self) -> Option<Epitaph> {
-        self.keys.first().map(|found| Epitaph::read(found.value()))
+    pub(crate) fn as_tombstone(&self) -> Option<Tombstone> {
+        self.keys.first().map(|found| Tombstone::read(found.value()))
     }
 
     /// Returns the start of the next page of a range.
-    pub(crate) fn goes_on(&self) -> Option<Vec<u8>> {
+    pub(crate) fn next_start(&self) -> Option<Vec<u8>> {
         self.keys.last().filter(|_| self.more).map(|last| behind(last.key()))
     }
 }
@@ -121,7 +121,7 @@ impl Shared {
         txn: Txn,
         effect: Effect,
         lease: Option<&Lease>,
-    ) -> Result<Answered, Trouble> {
+    ) -> Result<TxnReply, RequestError> {
         let kept = lease.and_then(Lease::kept_alive);
         let limit = self.members.limit(lease.map_or(Duration::MAX, |lease| lease.ttl));
         let before = self.revisions.highest();
@@ -132,8 +132,9 @@ impl Shared {
                 async move { kv.txn(txn).await }
             })
             .await?;
-        let answered = read(&value, was_unsure)
-            .ok_or_else(|| Trouble::Failed(odd_answer(effect, "a transaction without a header")))?;
+        let answered = read(&value, was_unsure).ok_or_else(|| {
+            RequestError::Failed(unexpected_response(effect, "a transaction without a header"))
+        })?;
         self.revisions.saw(answered.revision, before);
         if let Some(lease) = lease {
             let term = value.header().map_or(0, |header| header.raft_term());
@@ -143,58 +144,66 @@ impl Shared {
     }
 
     /// Reserves a lease that is valid for most of its TTL.
-    pub(crate) async fn seat<'a>(self: &Arc<Self>, claim: &'a Claim) -> Result<Seat<'a>> {
-        let seat = |lease| Seat { lease, claim, clock: self.clock.clone(), is_taken: false };
+    pub(crate) async fn reserve_lease<'a>(
+        self: &Arc<Self>,
+        claim: &'a Claim,
+    ) -> Result<LeaseReservation<'a>> {
+        let reservation =
+            |lease| LeaseReservation { lease, claim, clock: self.clock.clone(), is_taken: false };
         let (seconds, is_fixed) = (seconds(claim.ttl), claim.renewal_mode == RenewalMode::Off);
         if is_fixed {
             let limit = self.members.limit(claim.ttl);
             let lease = self.ask_for_lease(seconds, limit).await?;
-            lease.carry_alone(claim);
-            return Ok(seat(lease));
+            lease.add_only_claim(claim);
+            return Ok(reservation(lease));
         }
         loop {
-            let carried = || self.leases.carry(seconds, claim, self.clock.now());
-            let seat = match carried() {
-                Some(lease) => seat(lease),
+            let found = || self.leases.add_claim(seconds, claim, self.clock.now());
+            let reservation = match found() {
+                Some(lease) => reservation(lease),
                 None => {
                     // Each waiting caller gets an error in time, however many wait.
                     let limit = self.members.limit(claim.ttl);
                     let _one = timeout(limit, self.leases.asking.lock()).await.map_err(|_| {
-                        let what = "others who need a lease too have not been answered for so long";
+                        let what = "earlier requests for a lease are still unanswered";
                         error(ErrorKind::Unavailable, format!("no member grants leases: {what}"))
                     })?;
-                    match carried() {
-                        Some(lease) => seat(lease),
+                    match found() {
+                        Some(lease) => reservation(lease),
                         None => {
                             let lease = self.ask_for_shared_lease(seconds).await?;
-                            lease.carry(claim, self.clock.now());
+                            lease.add_claim(claim, self.clock.now());
                             self.leases.add(seconds, Arc::clone(&lease));
-                            keeping::keep(self, &lease);
-                            return Ok(seat(lease));
+                            keepalive::start(self, &lease);
+                            return Ok(reservation(lease));
                         }
                     }
                 }
             };
-            if self.clock.now() <= seat.lease.due() + seat.lease.ttl / 8 {
-                return Ok(seat);
+            if self.clock.now() <= reservation.lease.due() + reservation.lease.ttl / 8 {
+                return Ok(reservation);
             }
-            match self.confirm(&seat.lease).await {
-                Ok(()) => return Ok(seat),
-                Err(Trouble::NoLease) => {}
-                Err(Trouble::Failed(failure)) => return Err(failure),
+            match self.confirm(&reservation.lease).await {
+                Ok(()) => return Ok(reservation),
+                Err(RequestError::NoLease) => {}
+                Err(RequestError::Failed(failure)) => return Err(failure),
             }
         }
     }
 
     pub(crate) async fn ask_for_lease(&self, seconds: u64, limit: Duration) -> Result<Arc<Lease>> {
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
-        let granting = |link: Arc<Link>| async move {
+        let request = |link: Arc<Link>| async move {
             let sent = self.clock.now();
             Ok((sent, link.client.lease_client().grant(asked, None).await?))
         };
         // A lease whose grant is lost carries nothing, and expires.
-        let (sent, granted) =
-            self.members.ask(Effect::Reads, limit, granting).await.map_err(Trouble::error)?.value;
+        let (sent, granted) = self
+            .members
+            .ask(Effect::Reads, limit, request)
+            .await
+            .map_err(RequestError::error)?
+            .value;
         let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
         Ok(Arc::new(Lease::new(granted.id(), ttl, true, sent)))
     }
@@ -202,8 +211,8 @@ impl Shared {
     /// Requests a lease for sharing, with the same id until a response arrives.
     async fn ask_for_shared_lease(&self, seconds: u64) -> Result<Arc<Lease>> {
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
-        let Wanted { id, since } = self.leases.wanted(seconds, self.clock.now());
-        let granting = |link: Arc<Link>| async move {
+        let LeaseRequest { id, since } = self.leases.lease_request(seconds, self.clock.now());
+        let request = |link: Arc<Link>| async move {
             let sent = self.clock.now();
             let options = LeaseGrantOptions::new().with_id(id);
             match link.client.lease_client().grant(asked, Some(options)).await {
@@ -214,41 +223,45 @@ impl Shared {
             }
         };
         let limit = self.members.limit(Duration::from_secs(seconds));
-        let (sent, ttl) =
-            self.members.ask(Effect::Reads, limit, granting).await.map_err(Trouble::error)?.value;
+        let (sent, ttl) = self
+            .members
+            .ask(Effect::Reads, limit, request)
+            .await
+            .map_err(RequestError::error)?
+            .value;
         Ok(Arc::new(Lease::new(id, Duration::from_secs(ttl.unsigned_abs()), false, sent)))
     }
 
     /// Renews a lease, and proves that it was renewed.
-    pub(crate) async fn confirm(&self, lease: &Arc<Lease>) -> Result<(), Trouble> {
+    pub(crate) async fn confirm(&self, lease: &Arc<Lease>) -> Result<(), RequestError> {
         let begun = self.clock.now();
         for _ in 0..PROOFS {
             self.keep_alive(lease).await?;
-            let nobody = TxnOp::get(self.keys().nobody(), None);
-            let txn = Txn::new().and_then([nobody]);
+            let probe_key = TxnOp::get(self.keys().probe_key(), None);
+            let txn = Txn::new().and_then([probe_key]);
             self.transact(txn, Effect::Reads, Some(lease)).await?;
-            if lease.good_until() >= begun + lease.ttl {
+            if lease.valid_until() >= begun + lease.ttl {
                 return Ok(());
             }
         }
-        Err(Trouble::Failed(Effect::Reads.unanswered(
-            "the cluster changes its leader or its members faster than a lease can be kept alive",
+        Err(RequestError::Failed(Effect::Reads.unanswered(
+            "the cluster's leader or members changed during each attempt to renew the lease",
         )))
     }
 
     /// Sends a keep-alive. If the lease no longer exists, all its claims are lost.
-    pub(crate) async fn keep_alive(&self, lease: &Arc<Lease>) -> Result<(), Trouble> {
-        let keeping = |link: Arc<Link>| async move { lease.keep_alive(&link, &self.clock).await };
-        match self.members.ask(Effect::Reads, self.members.limit(lease.ttl), keeping).await {
+    pub(crate) async fn keep_alive(&self, lease: &Arc<Lease>) -> Result<(), RequestError> {
+        let request = |link: Arc<Link>| async move { lease.keep_alive(&link, &self.clock).await };
+        match self.members.ask(Effect::Reads, self.members.limit(lease.ttl), request).await {
             Ok(_) => Ok(()),
-            Err(Trouble::NoLease) => {
-                if self.bears_a_key(lease).await? {
-                    return Err(Trouble::Failed(
-                        Effect::Reads.unanswered("the leader doesn't know the lease yet"),
+            Err(RequestError::NoLease) => {
+                if self.has_key(lease).await? {
+                    return Err(RequestError::Failed(
+                        Effect::Reads.unanswered("the new leader doesn't have the lease yet"),
                     ));
                 }
                 self.lose(lease);
-                Err(Trouble::NoLease)
+                Err(RequestError::NoLease)
             }
             Err(trouble) => Err(trouble),
         }
@@ -256,8 +269,8 @@ impl Shared {
 
     /// Returns whether the cluster has a key on this lease, and so the lease. Up to etcd 3.4, a new leader may not have
     /// the lease until it has caught up.
-    async fn bears_a_key(&self, lease: &Lease) -> Result<bool, Trouble> {
-        let on_it = self.roster.all(|_, place| place.lease.id == lease.id);
+    async fn has_key(&self, lease: &Lease) -> Result<bool, RequestError> {
+        let on_it = self.registry.all(|_, place| place.lease.id == lease.id);
         let Some((_, _, place)) = on_it.into_iter().find(|(_, _, place)| place.created.is_some())
         else {
             return Ok(false);
@@ -271,28 +284,29 @@ impl Shared {
     pub(crate) fn lose(&self, lease: &Lease) {
         lease.set_gone();
         self.leases.remove(lease);
-        let is_lost = |place: &Place| place.lease.id == lease.id && place.is_held && !place.is_over;
-        let lost = self.roster.all(|_, place| is_lost(place));
-        self.roster.leave_all(|place| place.lease.id == lease.id);
+        let is_lost =
+            |place: &Place| place.lease.id == lease.id && place.is_held && !place.is_overdue;
+        let lost = self.registry.all(|_, place| is_lost(place));
+        self.registry.leave_all(|place| place.lease.id == lease.id);
         for (_, token, place) in lost {
             // Unless the watch was faster.
-            if self.watching.forget(&place.key).is_some() {
-                self.watching.audience.send(&Event::Lost(token, Reason::SessionEnded));
+            if self.wakeups.forget(&place.key).is_some() {
+                self.wakeups.subscribers.send(&Event::Lost(token, Reason::SessionEnded));
             }
         }
     }
 
     pub(crate) fn forget(&self, claim: &Claim) {
-        if let Some(place) = self.roster.leave(claim) {
+        if let Some(place) = self.registry.leave(claim) {
             self.vacate(&claim.name, claim.token, &place);
         }
     }
 
     pub(crate) fn vacate(&self, name: &LockName, token: Token, place: &Place) {
-        self.watching.forget(&place.key);
+        self.wakeups.forget(&place.key);
         place.lease.drop_claim(name, token, self.clock.now());
         if place.lease.is_fixed {
-            keeping::revoke_soon(self, &place.lease);
+            keepalive::revoke_soon(self, &place.lease);
         }
     }
 
@@ -301,24 +315,24 @@ impl Shared {
         if lease == 0 {
             return Ok(Some((Duration::MAX, Duration::MAX)));
         }
-        let asking = |link: Arc<Link>| async move {
+        let request = |link: Arc<Link>| async move {
             link.client.lease_client().time_to_live(lease, None).await
         };
         let limit = self.members.limit(Duration::MAX);
-        match self.members.ask(Effect::Reads, limit, asking).await {
+        match self.members.ask(Effect::Reads, limit, request).await {
             Ok(Answer { value, .. }) if value.ttl() >= 0 => {
                 let granted = Duration::from_secs(value.granted_ttl().unsigned_abs());
                 let left = Duration::from_secs(value.ttl().unsigned_abs() + 1);
                 Ok(Some((left.min(granted), granted)))
             }
-            Ok(_) | Err(Trouble::NoLease) => Ok(None),
-            Err(Trouble::Failed(failure)) => Err(failure),
+            Ok(_) | Err(RequestError::NoLease) => Ok(None),
+            Err(RequestError::Failed(failure)) => Err(failure),
         }
     }
 
     /// Keeps a claim's place at least until `ends`. Returns false if it has none, or is being removed.
     pub(crate) fn keep(&self, claim: &Claim, ends: BootInstant) -> bool {
-        self.roster.extend_if(claim, ends, |place| !place.is_over)
+        self.registry.extend_if(claim, ends, |place| !place.is_overdue)
     }
 
     /// The same, and marks the claim as held.
@@ -327,9 +341,9 @@ impl Shared {
             return false;
         }
         let (key, created) = (place.key.clone(), place.created.unwrap_or_default());
-        self.roster.enter(claim, Place { is_held: true, ..place }, ends);
-        self.watching.holds(&key, claim.token, created);
-        watching::start(self);
+        self.registry.enter(claim, Place { is_held: true, ..place }, ends);
+        self.wakeups.holds(&key, claim.token, created);
+        wakeup::start(self);
         true
     }
 
@@ -354,7 +368,7 @@ fn sorted(order: SortOrder, revision: i64) -> GetOptions {
     if revision == i64::MAX { all } else { all.with_max_create_revision(revision) }
 }
 
-fn read(response: &TxnResponse, was_unsure: bool) -> Option<Answered> {
+fn read(response: &TxnResponse, was_unsure: bool) -> Option<TxnReply> {
     let mut found = Vec::new();
     for operation in response.op_responses() {
         if let TxnOpResponse::Get(mut got) = operation {
@@ -362,5 +376,5 @@ fn read(response: &TxnResponse, was_unsure: bool) -> Option<Answered> {
         }
     }
     let revision = response.header()?.revision();
-    Some(Answered { succeeded: response.succeeded(), revision, found, was_unsure })
+    Some(TxnReply { succeeded: response.succeeded(), revision, found, was_unsure })
 }

@@ -64,8 +64,8 @@ impl Security {
 /// Returns the question about TLS to ask when a connection ended without a reason.
 pub(crate) fn doubt(endpoint: &str) -> &'static str {
     if endpoint.starts_with("https") {
-        "does it speak TLS (if not, write http for https), or want a client's certificate (named in \
-         the URL, as cert=PATH&key=PATH)"
+        "does it speak TLS (if not, write http for https), or require a client's certificate (in the \
+         URL, as cert=PATH&key=PATH)"
     } else {
         "does it speak TLS only (https)"
     }
@@ -82,22 +82,22 @@ pub(crate) fn refusal(cause: &str) -> Option<(ErrorKind, &'static str)> {
         (
             "handshake eof",
             ErrorKind::Unavailable,
-            "it ended the TLS handshake; if it does not speak TLS, write http for https; if it wants a \
-             client's certificate, name one in the URL, as cert=PATH&key=PATH",
+            "it ended the TLS handshake; if it does not speak TLS, write http for https; if it \
+             requires a client's certificate, add cert=PATH&key=PATH to the URL",
         ),
         // The server's reason may be lost.
         (
             "connection closed",
             ErrorKind::Unavailable,
-            "it hung up after the TLS handshake; if it wants a client's certificate, name one in \
-             the URL, as cert=PATH&key=PATH",
+            "it closed the connection after the TLS handshake; if it requires a client's certificate, add \
+             cert=PATH&key=PATH to the URL",
         ),
         // Older servers also send it to a client without a certificate.
         (
             "BadCertificate",
             ErrorKind::Denied,
-            "it wants a client's certificate from somebody whom it trusts; name one in the URL, as \
-             cert=PATH&key=PATH",
+            "it requires a client's certificate from a CA that it trusts; add \
+             cert=PATH&key=PATH to the URL",
         ),
     ];
     tls::refusal(cause, &OWN)

@@ -50,7 +50,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
             return Err("the members have different logins, and users are the cluster's".into());
         }
         if endpoints.contains(&member.endpoint) {
-            return Err(Problem(format!("{} stands there twice", member.endpoint)));
+            return Err(Problem(format!("{} is listed twice", member.endpoint)));
         }
         endpoints.push(member.endpoint);
     }
@@ -103,8 +103,7 @@ struct Member {
 
 impl Member {
     fn of(text: &str) -> Result<Self, Problem> {
-        let (scheme, rest) =
-            text.split_once("://").ok_or("a member without http:// or https:// stands there")?;
+        let (scheme, rest) = text.split_once("://").ok_or("a member lacks http:// or https://")?;
         let secured = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,
             "https" => true,
@@ -129,16 +128,17 @@ impl Member {
             return Err("a host is missing".into());
         }
         // Not quoted, as it may be a password.
-        let port: u16 = port.map_or(Ok(2_379), str::parse).map_err(
-            |_| "what follows a host is not a port up to 65535 (an @ follows a password)",
-        )?;
+        let port: u16 = port.map_or(Ok(2_379), str::parse).map_err(|_| {
+            "the text after a host is not a port up to 65535 (a password must be followed by \
+                 an @)"
+        })?;
         let scheme = if secured { "https" } else { "http" };
         Ok(Self { endpoint: format!("{scheme}://{name}:{port}"), secured, login })
     }
 
     fn login(text: &str) -> Result<(String, String), Problem> {
         let (user, password) =
-            text.split_once(':').ok_or("a user without a password stands before an @")?;
+            text.split_once(':').ok_or("a user without a password precedes an @")?;
         let decoded = |part| {
             percent::decode(part)
                 .ok_or("the user or the password has a % that isn't percent-encoded as %25")
@@ -165,13 +165,13 @@ impl Parameters {
                 // The value may be a secret.
                 let name = if parameter.contains('=') { name } else { "***" };
                 let known = Self::ALL.join(", ");
-                let what = format!("there is an unknown parameter {name:?} (known are {known})");
+                let what = format!("the parameter {name:?} is unknown (use {known})");
                 return Err(Problem(what));
             }
             let value = percent::decode(value)
                 .ok_or_else(|| Problem(format!("{name} has a % that isn't percent-encoded")))?;
             if parameters.insert(name.to_owned(), value).is_some() {
-                return Err(Problem(format!("the parameter {name:?} stands there twice")));
+                return Err(Problem(format!("the parameter {name:?} is listed twice")));
             }
         }
         Ok(Self(parameters))
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_and_what_is_to_be_known_of_them_are_read() {
+    fn members_and_parameters_are_parsed() {
         let found = read("etcd:http://me:a%40b@a:1,http://b,http://[::1]:3/?prefix=x%2F&names=raw");
         let found = found.unwrap();
         assert_eq!(found.endpoints, ["http://a:1", "http://b:2379", "http://[::1]:3"]);
@@ -206,10 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_secrets() {
+    fn url_errors_name_the_problem_without_secrets() {
         for (url, says) in [
             ("http://a", "no etcd URL"),
-            ("etcd:a:2379", "without http://"),
+            ("etcd:a:2379", "lacks http://"),
             ("etcd:ftp://a", "something else"),
             ("etcd:http://", "host is missing"),
             ("etcd:http://me:hush", "not a port"),
@@ -219,8 +219,8 @@ mod tests {
             ("etcd:http://a,http://a:2379", "twice"),
             ("etcd:http://me:hush@a,http://you:hush@b", "different logins"),
             ("etcd:http://a,https://b", "some by https"),
-            ("etcd:http://a?hush", "unknown parameter"),
-            ("etcd:http://a?password=hush", "\"password\" (known are prefix, names, ca"),
+            ("etcd:http://a?hush", "is unknown"),
+            ("etcd:http://a?password=hush", "\"password\" is unknown (use prefix, names, ca"),
             ("etcd:http://a?prefix=1&prefix=2", "twice"),
             ("etcd:http://a?names=cooked", "names=cooked"),
             ("etcd:http://a#x", "%23"),

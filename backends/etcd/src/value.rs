@@ -52,7 +52,7 @@ impl Value {
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Epitaph {
+pub(crate) struct Tombstone {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
     /// The request that broke the hold, so that its sender recognizes it.
@@ -60,7 +60,7 @@ pub(crate) struct Epitaph {
     pub(crate) request: Option<Token>,
 }
 
-impl Epitaph {
+impl Tombstone {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("texts can be written as JSON")
     }
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_survives_its_bytes_and_others_are_nobody() {
+    fn values_round_trip_and_foreign_ones_are_ignored() {
         let value = Value {
             token: Token::random(),
             identity: Some(Arc::new(Identity::of_this_process(Some("a \"b\"")))),

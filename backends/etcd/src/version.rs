@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_versions_with_the_bug_are_known() {
+    fn versions_with_the_lease_bug_are_detected() {
         for (text, has_it) in [
             ("3.3.27", true),
             ("3.4.23", true),

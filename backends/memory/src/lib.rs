@@ -7,8 +7,15 @@
 //! | file | subject |
 //! |---|---|
 //! | `lib.rs` | the map, and the [profile] |
-//! | `backend.rs` | [`Memory`], the trait implementation |
+//! | `memory.rs` | [`Memory`]: the shared store, and notifications |
+//! | `backend.rs` | the trait implementation |
 //! | `store.rs` | all names, without locking |
+//! | `acquire.rs` | acquiring a lock |
+//! | `renew.rs` | renewing a hold |
+//! | `release.rs` | releasing a claim |
+//! | `transfer.rs` | transferring a hold to another token |
+//! | `inspect.rs` | inspecting and listing locks |
+//! | `break_lock.rs` | an operator's forced release |
 //! | `tombstones.rs` | tokens that are never granted again |
 //! | `row.rs` | the holds and the queue of one name |
 //!
@@ -16,16 +23,23 @@
 //! waiting claim of many permits blocks new ones of few. `doctor` finds nothing, as nothing external can fail.
 #![forbid(unsafe_code)]
 
+mod acquire;
 mod backend;
+mod break_lock;
+mod inspect;
+mod memory;
+mod release;
+mod renew;
 mod row;
 mod store;
 mod tombstones;
+mod transfer;
 
 use std::time::Duration;
 
 use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Scope, WakeUp};
 
-pub use backend::Memory;
+pub use memory::Memory;
 
 /// Returns the guarantees. The store survives as long as its process.
 pub fn profile() -> Profile {

@@ -48,7 +48,7 @@ impl Tombstones {
         }
         Err(Error::new(
             ErrorKind::Lost(Reason::Gone),
-            "this claim was ended before it arrived; ask with a new token",
+            "the request was canceled before it reached the store; retry",
         ))
     }
 

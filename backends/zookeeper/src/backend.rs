@@ -9,7 +9,7 @@ use lockwright_core::{
 };
 
 use crate::errors::BACKEND;
-use crate::{ZooKeeper, acquiring, breaking, doctor, ending, listing, reaching, renewing};
+use crate::{ZooKeeper, acquire, break_lock, doctor, inspect, reachability, release, renew};
 
 #[async_trait]
 impl DistributedLock for ZooKeeper {
@@ -18,40 +18,40 @@ impl DistributedLock for ZooKeeper {
     }
 
     fn attach(&self, events: Events) {
-        self.shared.audience.attach(events);
+        self.shared.subscribers.attach(events);
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        let error = match acquiring::acquire(&self.shared, claim, wait).await {
-            Ok(attempt) => return Ok(attempt),
+        let error = match acquire::acquire(&self.shared, claim, wait).await {
+            Ok(outcome) => return Ok(outcome),
             Err(error) => named(error).with_name(&claim.name),
         };
         if error.kind() != ErrorKind::Indeterminate || error.source().is_some() {
             return Err(error);
         }
         // The library reconnects by itself, and its error says only that no response came.
-        Err(match reaching::refusal(&self.shared.config).await {
+        Err(match reachability::refusal(&self.shared.config).await {
             Some(refusal) => error.with_source(refusal),
             None => error,
         })
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        renewing::renew(&self.shared, holds).await.map_err(named)
+        renew::renew(&self.shared, holds).await.map_err(named)
     }
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
-        let ended = ending::end(&self.shared, claim, release_mode).await;
+        let ended = release::release(&self.shared, claim, release_mode).await;
         ended.map_err(|error| named(error).with_name(&claim.name))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
-        let inspected = listing::inspect(&self.shared, name).await;
+        let inspected = inspect::inspect(&self.shared, name).await;
         inspected.map_err(|error| named(error).with_name(name))
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        listing::page(&self.shared, prefix, from).await.map_err(named)
+        inspect::page(&self.shared, prefix, from).await.map_err(named)
     }
 
     async fn break_lock(
@@ -63,7 +63,7 @@ impl DistributedLock for ZooKeeper {
         reason: &str,
     ) -> Result<Broken> {
         let note = format!("{by}: {reason}");
-        let broken = breaking::break_it(&self.shared, name, seen, how, &note).await;
+        let broken = break_lock::break_lock(&self.shared, name, seen, how, &note).await;
         broken.map_err(|error| named(error).with_name(name))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockwright_core::{Error, ErrorKind, Result, redact};
 
 use crate::errors::{BACKEND, error};
-use crate::limits::FOREVER;
+use crate::limits::MAX_TIMEOUT;
 use crate::url::{self, Contents};
 
 /// Settings of a connection to ZooKeeper.
@@ -120,7 +120,7 @@ impl Config {
         self.contents.prefix = url::prefix(&self.contents.prefix).map_err(invalid)?;
         let times = [self.response_timeout, self.connect_timeout, self.silence_timeout];
         if times.iter().any(Duration::is_zero) {
-            return Err(invalid("a time-out of zero lets nothing through"));
+            return Err(invalid("a timeout of zero allows no request; use a longer one"));
         }
         if !self.contents.tick.is_none_or(url::is_tick) {
             return Err(invalid("a tick lasts for a millisecond to 24 days"));
@@ -132,7 +132,7 @@ impl Config {
             &mut self.silence_timeout,
             &mut self.idle_timeout,
         ] {
-            *limit = (*limit).min(FOREVER);
+            *limit = (*limit).min(MAX_TIMEOUT);
         }
         Ok(self)
     }

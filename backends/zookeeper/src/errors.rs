@@ -23,17 +23,17 @@ pub(crate) enum Failure {
     /// No response within this time. The library may still send the request.
     Silence(Duration),
     /// An error of the library or the server.
-    Said(zk::Error),
+    Response(zk::Error),
 }
 
 impl Failure {
     pub(crate) fn is(&self, said: &zk::Error) -> bool {
-        matches!(self, Self::Said(error) if error == said)
+        matches!(self, Self::Response(error) if error == said)
     }
 
     /// Returns whether the connection broke, so that a read can be repeated on the next one.
-    pub(crate) fn is_of_the_connection(&self) -> bool {
-        matches!(self, Self::Said(zk::Error::ConnectionLoss | zk::Error::Custom(_)))
+    pub(crate) fn is_connection_error(&self) -> bool {
+        matches!(self, Self::Response(zk::Error::ConnectionLoss | zk::Error::Custom(_)))
     }
 
     pub(crate) fn error(self, effect: Effect) -> Error {
@@ -41,30 +41,29 @@ impl Failure {
             Self::Silence(limit) => {
                 return effect.unanswered(format!("the servers did not answer within {limit:?}"));
             }
-            Self::Said(cause) => cause,
+            Self::Response(cause) => cause,
         };
         let refused = |kind, message: &str| error(kind, message);
         let made = match &cause {
             zk::Error::NoAuth => refused(
                 ErrorKind::Denied,
-                "the servers refuse: the nodes there belong to another login; put it into the \
-                 URL, or take another prefix",
+                "the servers deny access: the nodes belong to another login; add it to the URL, \
+                 or use another prefix",
             ),
             zk::Error::InvalidAcl => refused(
                 ErrorKind::Denied,
-                "the servers refuse the permissions of a new node: the login in the URL isn't \
-                 known to them",
+                "the servers reject a new node's ACL: they have no such login as in the URL",
             ),
             zk::Error::NoChildrenForEphemerals => refused(
                 ErrorKind::Conflict,
-                "a node of another program stands where the locks should be; take another prefix",
+                "the prefix is a node of another program; use another prefix",
             ),
             zk::Error::QuotaExceeded => refused(
                 ErrorKind::Unavailable,
-                "the quota of the locks' node is used up; raise it, or take another prefix",
+                "the quota of the locks' node is used up; raise it, or use another prefix",
             ),
             zk::Error::Throttled => {
-                refused(ErrorKind::Unavailable, "the servers are overloaded and refuse requests")
+                refused(ErrorKind::Unavailable, "the servers are overloaded and reject requests")
             }
             zk::Error::NotReadOnly => {
                 refused(ErrorKind::Unavailable, "the server has no quorum and only answers reads")
@@ -75,9 +74,8 @@ impl Failure {
             ),
             zk::Error::UnexpectedErrorCode(EPHEMERAL_ON_LOCAL_SESSION) => refused(
                 ErrorKind::Unsupported,
-                "the servers make no lock's node in a session that only one of them knows; have them \
-                 make such sessions global (localSessionsUpgradingEnabled=true), or have none of them \
-                 (localSessionsEnabled=false)",
+                "the servers reject ephemeral nodes in local sessions; set \
+                 localSessionsUpgradingEnabled=true, or localSessionsEnabled=false",
             ),
             zk::Error::ConnectionLoss => effect.unanswered("the connection broke".to_owned()),
             zk::Error::SessionExpired | zk::Error::ClientClosed | zk::Error::SessionMoved => {
@@ -123,7 +121,7 @@ pub(crate) async fn answer<T>(
 ) -> Result<T, Failure> {
     match tokio::time::timeout(limit, request).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(cause)) => Err(Failure::Said(cause)),
+        Ok(Err(cause)) => Err(Failure::Response(cause)),
         Err(_) => Err(Failure::Silence(limit)),
     }
 }

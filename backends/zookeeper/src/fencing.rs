@@ -90,8 +90,8 @@ async fn attempt(
         Ok((data, stat)) => {
             // Fences only increase, so a server that lags behind is enough for a refusal.
             let highest = read(&data).ok_or_else(|| {
-                let message = "what stands in the node of the fence is none; take a node that nothing \
-                               else writes to";
+                let message = "the data of the fence's node isn't a fence; use a node that no \
+                               other program writes to";
                 error(ErrorKind::Conflict, message)
             })?;
             if highest > fenced.fence {
@@ -149,10 +149,10 @@ fn failed(cause: zk::Error, effect: Effect) -> Error {
             error(ErrorKind::InvalidInput, message).with_source(cause)
         }
         zk::Error::NoAuth => {
-            let message = "the servers refuse: the login of the client may not read or change the node of \
-                           the fence, or what the operations are about";
+            let message = "the servers deny access: the client's login must be allowed to read \
+                           and change the fence's node and the operations' nodes";
             error(ErrorKind::Denied, message)
         }
-        cause => Failure::Said(cause).error(effect),
+        cause => Failure::Response(cause).error(effect),
     }
 }

@@ -49,58 +49,58 @@
 //! | `shared.rs` | shared state, and housekeeping |
 //! | `sessions.rs` | one session per TTL |
 //! | `session.rs` | one session, and its proofs |
-//! | `proof.rs` | what a response proves |
-//! | `reaching.rs` | why no server accepts a session |
-//! | `certainty.rs` | whether a session's timeout is unchanged |
-//! | `checking.rs` | checking that after a reconnect |
+//! | `liveness.rs` | a lower bound of a session's lifetime |
+//! | `reachability.rs` | why no server accepts a session |
+//! | `timeout_check.rs` | whether a session's timeout is unchanged |
+//! | `suspect_sessions.rs` | checking that after a reconnect |
 //! | `paths.rs` | the nodes of a lock, and its queue |
 //! | `value.rs` | the data of a node |
-//! | `acquiring.rs` | acquiring a lock |
-//! | `reading.rs` | the fence that readers share |
-//! | `standing.rs` | the registered place of a claim |
-//! | `watching.rs` | watches on preceding nodes |
-//! | `renewing.rs` | renewing holds |
-//! | `ending.rs` | releasing claims |
-//! | `listing.rs` | inspecting and listing locks |
-//! | `breaking.rs` | an operator's forced release |
+//! | `acquire.rs` | acquiring a lock |
+//! | `shared_fence.rs` | the fence that readers share |
+//! | `place.rs` | the registered place of a claim |
+//! | `wakeup.rs` | watches on preceding nodes |
+//! | `renew.rs` | renewing holds |
+//! | `release.rs` | releasing claims |
+//! | `inspect.rs` | inspecting and listing locks |
+//! | `break_lock.rs` | an operator's forced release |
 //! | `notes.rs` | notes on broken holds |
 //! | `doctor/` | diagnosing an ensemble |
-//! | `four_letters.rs` | a server's status |
-//! | `seen.rs` | the latest transaction seen |
+//! | `four_letter_words.rs` | a server's status |
+//! | `zxid_watermark.rs` | the latest transaction seen |
 //! | `fencing.rs` | rejecting late writes to a ZooKeeper |
 //! | `errors.rs` | the client library's errors |
 #![forbid(unsafe_code)]
 
-mod acquiring;
+mod acquire;
 mod backend;
-mod breaking;
-mod certainty;
-mod checking;
+mod break_lock;
 mod config;
 mod doctor;
-mod ending;
 mod errors;
 pub mod fencing;
-mod four_letters;
+mod four_letter_words;
+mod inspect;
 mod limits;
-mod listing;
+mod liveness;
 mod notes;
 mod paths;
-mod proof;
+mod place;
 #[cfg(test)]
 mod properties;
-mod reaching;
-mod reading;
-mod renewing;
-mod seen;
+mod reachability;
+mod release;
+mod renew;
 mod session;
 mod sessions;
 mod shared;
-mod standing;
+mod shared_fence;
+mod suspect_sessions;
+mod timeout_check;
 mod tls;
 mod url;
 mod value;
-mod watching;
+mod wakeup;
+mod zxid_watermark;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,14 +115,14 @@ use tokio::task::AbortHandle;
 pub use config::Config;
 pub use zookeeper_client;
 
-use checking::Doubts;
 use errors::{BACKEND, error};
 use limits::Limits;
 use paths::Paths;
-use seen::Seen;
 use sessions::Sessions;
 use shared::Shared;
-use watching::Watches;
+use suspect_sessions::SuspectSessions;
+use wakeup::Watches;
+use zxid_watermark::ZxidWatermark;
 
 /// How often a waiter polls when nothing wakes it.
 const SLOW_POLL: Duration = Duration::from_millis(1_000);
@@ -166,38 +166,39 @@ impl Config {
         })?;
         let clock = Clock::boot();
         let paths = Paths::new(&config.contents.prefix);
-        let (limits, granted, long) = match limits::try_out(&config, &clock, paths.nobody()).await {
-            Ok((limits, granted, long)) => {
-                if !config.for_diagnosis {
-                    listing::refresh(&long, &config).await?;
+        let (limits, granted, long) =
+            match limits::try_out(&config, &clock, paths.probe_path()).await {
+                Ok((limits, granted, long)) => {
+                    if !config.for_diagnosis {
+                        inspect::refresh(&long, &config).await?;
+                    }
+                    (limits, granted, Some(long))
                 }
-                (limits, granted, Some(long))
-            }
-            // The doctor reports the reason.
-            Err(cause) if config.for_diagnosis && cause.kind() == ErrorKind::Unavailable => {
-                (Limits::usual(), Vec::new(), None)
-            }
-            Err(cause) => return Err(cause),
-        };
-        let roster = Arc::new(ClaimRegistry::new(clock.clone()));
+                // The doctor reports the reason.
+                Err(cause) if config.for_diagnosis && cause.kind() == ErrorKind::Unavailable => {
+                    (Limits::usual(), Vec::new(), None)
+                }
+                Err(cause) => return Err(cause),
+            };
+        let registry = Arc::new(ClaimRegistry::new(clock.clone()));
         let shared = Arc::new(Shared {
-            over: EndedClaims::new(clock.clone()),
+            ended_claims: EndedClaims::new(clock.clone()),
             config,
             clock,
             paths,
             limits,
             sessions: Sessions::new(runtime.clone()),
-            doubts: Doubts::knowing(&granted),
-            roster: Arc::clone(&roster),
-            audience: Subscribers::new(SLOW_POLL),
+            suspects: SuspectSessions::knowing(&granted),
+            registry: Arc::clone(&registry),
+            subscribers: Subscribers::new(SLOW_POLL),
             watches: Watches::default(),
-            seen: Seen::default(),
+            zxid_watermark: ZxidWatermark::default(),
         });
         if let Some(long) = long {
-            shared.sessions.take_in(&shared, long).await;
+            shared.sessions.insert(&shared, long).await;
         }
         let idle = shared.config.idle_timeout;
-        let housekeeping = Shared::keep_house(Arc::downgrade(&shared), roster, idle);
+        let housekeeping = Shared::run_housekeeping(Arc::downgrade(&shared), registry, idle);
         let housekeeping = runtime.spawn(housekeeping).abort_handle();
         Ok(ZooKeeper { profile: profile_within(&limits), shared, housekeeping })
     }
@@ -209,7 +210,7 @@ impl Drop for ZooKeeper {
         self.shared.watches.close();
         // From here on a session is closed once no claim is in it.
         self.shared.sessions.close();
-        if self.shared.roster.any(|_, _, _| true) {
+        if self.shared.registry.any(|_, _, _| true) {
             self.shared.sessions.runtime.spawn(Arc::clone(&self.shared).outlive());
         }
     }

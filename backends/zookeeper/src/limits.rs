@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::session::{Session, connect, connect_to};
 
 /// The protocol's longest timeout. Servers reduce it to their `maxSessionTimeout`.
-pub(crate) const FOREVER: Duration = Duration::from_millis(i32::MAX as u64);
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
 /// The shortest timeout to request. A session with less would expire while it is created.
 const SHORTEST: Duration = Duration::from_millis(250);
@@ -38,13 +38,13 @@ pub(crate) struct Granted {
 pub(crate) async fn try_out(
     config: &Config,
     clock: &Clock,
-    nobody: String,
+    probe_path: String,
 ) -> Result<(Limits, Vec<Granted>, Session)> {
     // Its proofs matter only once the tick is set.
-    let long = Session::open(config, clock, nobody, FOREVER, FOREVER).await?;
+    let long = Session::open(config, clock, probe_path, MAX_TIMEOUT, MAX_TIMEOUT).await?;
     let (asked, shortest) = shortest(config).await?;
     // A session moves among the servers, and each resets its timeout.
-    let (least, most) = tokio::join!(granted(config, asked), granted(config, FOREVER));
+    let (least, most) = tokio::join!(granted(config, asked), granted(config, MAX_TIMEOUT));
     let shortest = least.iter().map(|granted| granted.timeout).fold(shortest, Duration::max);
     let longest = most.iter().map(|granted| granted.timeout).fold(long.timeout(), Duration::min);
     let tick = config.contents.tick.unwrap_or(shortest / 2);
@@ -75,7 +75,7 @@ async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
             Ok(session) => return Ok((asked, session.session_timeout())),
             // On a slow network, the session expires before it is created.
             Err(cause) if asked / 2 >= config.connect_timeout => return Err(cause),
-            Err(_) => asked = (asked * 2).min(FOREVER),
+            Err(_) => asked = (asked * 2).min(MAX_TIMEOUT),
         }
     }
 }

@@ -33,7 +33,7 @@ impl Paths {
     }
 
     /// Returns a node that never exists, as no name is encoded like this.
-    pub(crate) fn nobody(&self) -> String {
+    pub(crate) fn probe_path(&self) -> String {
         format!("{}/%nobody", self.prefix)
     }
 
@@ -144,7 +144,7 @@ pub(crate) fn modes(queue: &[Contender]) -> Vec<Mode> {
 }
 
 /// Returns whether its number certainly determines its position.
-pub(crate) fn has_a_turn(queue: &[Contender], at: usize) -> bool {
+pub(crate) fn can_be_admitted(queue: &[Contender], at: usize) -> bool {
     let is_equal =
         |other: Option<&Contender>| other.is_some_and(|other| other.sequence == queue[at].sequence);
     let before = at.checked_sub(1).and_then(|before| queue.get(before));
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_one_node_and_comes_back() {
+    fn names_round_trip_as_single_nodes() {
         let paths = Paths::new("/lockwright");
         for name in
             ["a", "a/b", "a/", "//", ".", "..", "...", "%", "zookeeper", "🔒", "\u{e000}", "é"]
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_in_the_order_of_arrival_whoever_stands_in_it() {
+    fn queue_is_ordered_by_arrival() {
         let children = [
             "_c_0d2c6b5e-5a0f-4c1e-8d52-6f1c7be0b0a1-lock-0000000007",
             "9a0b__lock__0000000003",
@@ -192,11 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_says_nothing_is_nobodys_turn() {
+    fn spent_sequence_number_is_never_admitted() {
         let turns = |children: &[&str]| -> Vec<(i32, bool)> {
             let queue = queue(children.iter().map(|child| (*child).to_owned()).collect());
-            let turn =
-                |(at, contender): (usize, &Contender)| (contender.sequence, has_a_turn(&queue, at));
+            let turn = |(at, contender): (usize, &Contender)| {
+                (contender.sequence, can_be_admitted(&queue, at))
+            };
             queue.iter().enumerate().map(turn).collect()
         };
         let last = "a-lock-2147483646";
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_called_after_its_token_as_a_uuid() {
+    fn node_name_is_the_token_as_a_uuid() {
         let token: Token = "00112233445566778899aabbccddeeff".parse().unwrap();
         let uuid = "_c_00112233-4455-6677-8899-aabbccddeeff";
         for (mode, rest) in [

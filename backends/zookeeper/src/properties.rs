@@ -74,7 +74,7 @@ fn names_of_nodes() {
             assert!(queue.len() <= children.len());
             assert_eq!(paths::modes(&queue).len(), queue.len());
             for at in 0..queue.len() {
-                let _ = paths::has_a_turn(&queue, at);
+                let _ = paths::can_be_admitted(&queue, at);
             }
         },
     );

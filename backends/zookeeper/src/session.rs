@@ -7,30 +7,30 @@ use std::time::Duration;
 use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Result};
 use zookeeper_client as zk;
 
-use crate::certainty::Certainty;
 use crate::config::{Config, invalid};
 use crate::errors::{Effect, Failure, answer, error};
-use crate::proof::Anchor;
-use crate::{reaching, tls};
+use crate::liveness::LivenessBound;
+use crate::timeout_check::TimeoutCheck;
+use crate::{reachability, tls};
 
 /// The shortest silence timeout, unless two fifths of the session's timeout are less.
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// The pause before a read is repeated on the library's next connection.
-const BREATH: Duration = Duration::from_millis(10);
+const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// A session. It is closed, and its nodes removed, when the last user drops it.
 pub(crate) struct Session {
     client: zk::Client,
     clock: Clock,
     response_timeout: Duration,
-    nobody: String,
-    anchor: Mutex<Anchor>,
+    probe_path: String,
+    liveness: Mutex<LivenessBound>,
     /// Held during a proof, which all concurrent callers share.
     proving: tokio::sync::Mutex<()>,
     proven: Mutex<BootInstant>,
     used: Mutex<BootInstant>,
-    certainty: Certainty,
+    timeout_check: TimeoutCheck,
 }
 
 impl Session {
@@ -38,7 +38,7 @@ impl Session {
     pub(crate) async fn open(
         config: &Config,
         clock: &Clock,
-        nobody: String,
+        probe_path: String,
         timeout: Duration,
         tick: Duration,
     ) -> Result<Self> {
@@ -48,12 +48,12 @@ impl Session {
             client,
             clock: clock.clone(),
             response_timeout: config.response_timeout,
-            nobody,
-            anchor: Mutex::new(Anchor::new(created, tick)),
+            probe_path,
+            liveness: Mutex::new(LivenessBound::new(created, tick)),
             proving: tokio::sync::Mutex::new(()),
             proven: Mutex::new(created),
             used: Mutex::new(clock.now()),
-            certainty: Certainty::new(),
+            timeout_check: TimeoutCheck::new(),
         })
     }
 
@@ -71,23 +71,22 @@ impl Session {
         self.client.session_timeout()
     }
 
-    pub(crate) fn certainty(&self) -> &Certainty {
-        &self.certainty
+    pub(crate) fn timeout_check(&self) -> &TimeoutCheck {
+        &self.timeout_check
     }
 
     pub(crate) async fn trusted(&self) -> Result<()> {
-        if self.certainty.wait(self.response_timeout).await {
+        if self.timeout_check.wait(self.response_timeout).await {
             return Ok(());
         }
         Err(error(
             ErrorKind::Indeterminate,
-            "the connection broke, and it isn't known whether the servers still keep the session for \
-             as long as before",
+            "the connection broke, and the session's timeout isn't verified yet on the new server",
         ))
     }
 
     pub(crate) fn set_tick(&self, tick: Duration) {
-        lock(&self.anchor).set_tick(tick);
+        lock(&self.liveness).set_tick(tick);
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -96,12 +95,12 @@ impl Session {
 
     /// Returns whether it may be used for new requests.
     pub(crate) fn is_fit(&self) -> bool {
-        !self.is_over() && !self.certainty.is_unfit()
+        !self.is_over() && !self.timeout_check.is_invalid()
     }
 
     /// Returns how long after `start` it certainly lives.
     pub(crate) fn valid_from(&self, start: BootInstant) -> Duration {
-        (lock(&self.anchor).get() + self.timeout()).saturating_since(start)
+        (lock(&self.liveness).get() + self.timeout()).saturating_since(start)
     }
 
     pub(crate) async fn answer<T>(
@@ -121,8 +120,8 @@ impl Session {
             let left =
                 self.response_timeout.saturating_sub(self.clock.now().saturating_since(begun));
             match answer(left, ask()).await {
-                Err(failure) if failure.is_of_the_connection() && !self.is_over() => {
-                    tokio::time::sleep(BREATH).await;
+                Err(failure) if failure.is_connection_error() && !self.is_over() => {
+                    tokio::time::sleep(READ_RETRY_PAUSE).await;
                 }
                 Err(Failure::Silence(_)) => return Err(Failure::Silence(self.response_timeout)),
                 answer => return answer,
@@ -144,11 +143,11 @@ impl Session {
         let sent = Mutex::new(wanted);
         let request = || {
             *lock(&sent) = self.clock.now();
-            self.client.delete(&self.nobody, None)
+            self.client.delete(&self.probe_path, None)
         };
         committed(self.read(request).await)?;
         let sent = *lock(&sent);
-        lock(&self.anchor).committed(sent, self.clock.now());
+        lock(&self.liveness).committed(sent, self.clock.now());
         *lock(&self.proven) = sent;
         drop(turn);
         Ok(())
@@ -160,7 +159,7 @@ impl Session {
             let Some(session) = this.upgrade() else { return };
             let (clock, sent) = (session.clock.clone(), session.clock.now());
             // Not `prove`, which would keep the session open while it waits.
-            let request = session.client.delete(&session.nobody, None);
+            let request = session.client.delete(&session.probe_path, None);
             let limit = session.response_timeout;
             drop(session);
             let answer = committed(answer(limit, request).await);
@@ -168,15 +167,17 @@ impl Session {
             let mut next = sent + pause;
             match answer {
                 Ok(()) => {
-                    let (mut anchor, answered) = (lock(&session.anchor), clock.now());
-                    anchor.committed(sent, answered);
+                    let (mut bound, answered) = (lock(&session.liveness), clock.now());
+                    bound.committed(sent, answered);
                     // Sooner, it wouldn't confirm this one.
-                    next = next.max(answered + anchor.tick());
+                    next = next.max(answered + bound.tick());
                     let mut proven = lock(&session.proven);
                     *proven = (*proven).max(sent);
                 }
                 Err(_) if session.is_over() => return,
-                Err(cause) => tracing::debug!(%cause, "a session could not be proven to live"),
+                Err(cause) => {
+                    tracing::debug!(%cause, "proving that a session lives failed, retrying")
+                }
             }
             drop(session);
             clock.sleep_until(next).await;
@@ -186,7 +187,7 @@ impl Session {
     /// Waits until the session's server has caught up with the leader.
     pub(crate) async fn sync(&self) -> Result<()> {
         match self.read(|| self.client.sync("/")).await {
-            Ok(()) | Err(Failure::Said(zk::Error::NoNode)) => Ok(()),
+            Ok(()) | Err(Failure::Response(zk::Error::NoNode)) => Ok(()),
             Err(failure) => Err(failure.error(Effect::Reads)),
         }
     }
@@ -218,7 +219,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Maps the responses that prove a commit to `Ok`.
 fn committed(answer: Result<(), Failure>) -> Result<()> {
     match answer {
-        Ok(()) | Err(Failure::Said(zk::Error::NoNode | zk::Error::NoAuth)) => Ok(()),
+        Ok(()) | Err(Failure::Response(zk::Error::NoNode | zk::Error::NoAuth)) => Ok(()),
         Err(failure) => Err(failure.error(Effect::Reads)),
     }
 }
@@ -226,10 +227,12 @@ fn committed(answer: Result<(), Failure>) -> Result<()> {
 pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<zk::Client> {
     let connected = tokio::select! {
         connected = connect_to(config, &config.contents.hosts, timeout, false) => connected,
-        nobody = reaching::nobody_there(config) => return Err(nobody),
+        unreachable = reachability::unreachable_error(config) => return Err(unreachable),
     };
     match connected {
-        Err(cause) if cause.kind() == ErrorKind::Unavailable => Err(reaching::why(config).await),
+        Err(cause) if cause.kind() == ErrorKind::Unavailable => {
+            Err(reachability::why(config).await)
+        }
         connected => connected,
     }
 }
@@ -266,7 +269,7 @@ pub(crate) async fn connect_to(
     match tokio::time::timeout(limit, connector.connect(&servers)).await {
         Ok(Ok(client)) => Ok(client),
         Ok(Err(zk::Error::AuthFailed)) => {
-            Err(error(ErrorKind::Denied, "the servers refuse the login in the URL"))
+            Err(error(ErrorKind::Denied, "the servers reject the login in the URL"))
         }
         Ok(Err(cause)) => Err(match tls::refusal(&cause) {
             Some(what) => invalid(what),

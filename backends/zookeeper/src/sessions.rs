@@ -23,7 +23,7 @@ pub(crate) struct Kind {
     /// The interval of proofs.
     pause: Duration,
     /// The session is for reads only.
-    looks: bool,
+    is_for_reads: bool,
 }
 
 impl Kind {
@@ -41,11 +41,15 @@ impl Kind {
             false => (ttl, ttl / 4),
             true => (ttl + limits.tick * SPARE_TICKS, limits.tick),
         };
-        Self { timeout: timeout.min(limits.longest), pause: pause.max(limits.tick), looks: false }
+        Self {
+            timeout: timeout.min(limits.longest),
+            pause: pause.max(limits.tick),
+            is_for_reads: false,
+        }
     }
 
-    fn of_looks(limits: &Limits) -> Self {
-        Self { timeout: limits.longest, pause: limits.longest / 4, looks: true }
+    fn for_reads(limits: &Limits) -> Self {
+        Self { timeout: limits.longest, pause: limits.longest / 4, is_for_reads: true }
     }
 }
 
@@ -70,13 +74,13 @@ impl Sessions {
         Self { slots: Mutex::default(), runtime }
     }
 
-    pub(crate) async fn for_looks(&self, shared: &Arc<Shared>) -> Result<Arc<Session>> {
-        self.get(shared, Kind::of_looks(&shared.limits)).await
+    pub(crate) async fn for_reads(&self, shared: &Arc<Shared>) -> Result<Arc<Session>> {
+        self.get(shared, Kind::for_reads(&shared.limits)).await
     }
 
-    pub(crate) async fn take_in(&self, shared: &Arc<Shared>, session: Session) {
-        let slot = self.slot(Kind::of_looks(&shared.limits));
-        let session = self.watched(shared, session, Kind::of_looks(&shared.limits));
+    pub(crate) async fn insert(&self, shared: &Arc<Shared>, session: Session) {
+        let slot = self.slot(Kind::for_reads(&shared.limits));
+        let session = self.watched(shared, session, Kind::for_reads(&shared.limits));
         slot.lock().await.session = Some(session);
     }
 
@@ -100,10 +104,10 @@ impl Sessions {
         let shared = Arc::clone(shared);
         let opening = self.runtime.spawn(async move {
             *slot = Current::default();
-            let nobody = shared.paths.nobody();
+            let probe_path = shared.paths.probe_path();
             let (config, clock) = (&shared.config, &shared.clock);
             let tick = shared.limits.tick;
-            match Session::open(config, clock, nobody, kind.timeout, tick).await {
+            match Session::open(config, clock, probe_path, kind.timeout, tick).await {
                 Ok(session) => {
                     let session = shared.sessions.watched(&shared, session, kind);
                     slot.session = Some(Arc::clone(&session));
@@ -117,7 +121,11 @@ impl Sessions {
             }
         });
         opening.await.map_err(|_| {
-            error(ErrorKind::Unavailable, "the runtime that this client was made on has gone")
+            error(
+                ErrorKind::Unavailable,
+                "the tokio runtime of the connect call has ended; \
+                                           connect again",
+            )
         })?
     }
 
@@ -136,7 +144,7 @@ impl Sessions {
                 if state.is_terminated() {
                     return;
                 }
-                if !kind.looks {
+                if !kind.is_for_reads {
                     owner.moved(&session, state == zk::SessionState::SyncConnected);
                 }
             }

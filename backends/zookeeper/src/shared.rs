@@ -10,21 +10,21 @@ use lockwright_core::{
 };
 use zookeeper_client as zk;
 
-use crate::checking::Doubts;
 use crate::config::Config;
 use crate::limits::Limits;
 use crate::paths::Paths;
-use crate::seen::Seen;
 use crate::session::Session;
 use crate::sessions::{Kind, Sessions};
-use crate::watching::Watches;
-use crate::{SLOW_POLL, ending};
+use crate::suspect_sessions::SuspectSessions;
+use crate::wakeup::Watches;
+use crate::zxid_watermark::ZxidWatermark;
+use crate::{SLOW_POLL, release};
 
 /// The longest interval between searches for unused sessions.
-const LOOK_AROUND: Duration = Duration::from_secs(10);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The pause before a failed removal is retried.
-const TRY_AGAIN: Duration = Duration::from_millis(200);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The interval of checks for remaining claims after the backend was dropped.
 const LINGER: Duration = Duration::from_secs(1);
@@ -36,12 +36,12 @@ pub(crate) struct Shared {
     pub(crate) paths: Paths,
     pub(crate) limits: Limits,
     pub(crate) sessions: Sessions,
-    pub(crate) doubts: Doubts,
-    pub(crate) roster: Arc<ClaimRegistry<Place>>,
-    pub(crate) over: EndedClaims,
-    pub(crate) audience: Subscribers,
+    pub(crate) suspects: SuspectSessions,
+    pub(crate) registry: Arc<ClaimRegistry<Place>>,
+    pub(crate) ended_claims: EndedClaims,
+    pub(crate) subscribers: Subscribers,
     pub(crate) watches: Watches,
-    pub(crate) seen: Seen,
+    pub(crate) zxid_watermark: ZxidWatermark,
 }
 
 #[derive(Debug, Clone)]
@@ -49,9 +49,9 @@ pub(crate) struct Place {
     pub(crate) session: Arc<Session>,
     /// Its node, once known. Until then a request for it may be in flight.
     pub(crate) node: Option<Node>,
-    pub(crate) held: bool,
+    pub(crate) is_held: bool,
     /// The claim is overdue, and its node still to be removed.
-    pub(crate) over: bool,
+    pub(crate) is_overdue: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -80,7 +80,7 @@ impl Shared {
 
     /// Returns false if the claim has no place, or is overdue.
     pub(crate) fn keep(&self, claim: &Claim, end: BootInstant) -> bool {
-        self.roster.extend_if(claim, end, |place| !place.over)
+        self.registry.extend_if(claim, end, |place| !place.is_overdue)
     }
 
     /// Returns when a waiting claim that isn't repeated leaves the queue.
@@ -93,9 +93,9 @@ impl Shared {
             tracing::debug!(?session, "a session ended");
             self.give_up(session);
         } else if state == zk::SessionState::Disconnected {
-            let is_held = |place: &Place| Arc::ptr_eq(&place.session, session) && place.held;
-            for (_, token, _) in self.roster.all(|_, place| is_held(place)) {
-                self.audience.send(&Event::AtRisk(token));
+            let is_held = |place: &Place| Arc::ptr_eq(&place.session, session) && place.is_held;
+            for (_, token, _) in self.registry.all(|_, place| is_held(place)) {
+                self.subscribers.send(&Event::AtRisk(token));
             }
         }
     }
@@ -103,43 +103,43 @@ impl Shared {
     /// Removes all claims of this session from the registry. Returns those that held nothing.
     pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
         self.sessions.forget(session);
-        let places = self.roster.leave_all(|place| Arc::ptr_eq(&place.session, session));
-        let is_held = |(_, _, place): &(_, _, Place)| place.held && !place.over;
+        let places = self.registry.leave_all(|place| Arc::ptr_eq(&place.session, session));
+        let is_held = |(_, _, place): &(_, _, Place)| place.is_held && !place.is_overdue;
         let (held, others): (Vec<_>, Vec<_>) = places.into_iter().partition(is_held);
         for (_, token, _) in held {
-            self.audience.send(&Event::Lost(token, Reason::SessionEnded));
+            self.subscribers.send(&Event::Lost(token, Reason::SessionEnded));
         }
         for (name, _, _) in &others {
-            self.audience.wake(name);
+            self.subscribers.wake(name);
         }
         others
     }
 
     /// Removes overdue claims and closes unused sessions, as long as the backend lives.
-    pub(crate) async fn keep_house(
+    pub(crate) async fn run_housekeeping(
         this: Weak<Self>,
-        roster: Arc<ClaimRegistry<Place>>,
+        registry: Arc<ClaimRegistry<Place>>,
         idle: Duration,
     ) {
         loop {
             tokio::select! {
-                () = roster.until_overdue() => {}
-                () = tokio::time::sleep(idle.clamp(TRY_AGAIN, LOOK_AROUND)) => {}
+                () = registry.until_overdue() => {}
+                () = tokio::time::sleep(idle.clamp(RETRY_PAUSE, HOUSEKEEPING_INTERVAL)) => {}
             }
             let Some(this) = this.upgrade() else { return };
             this.remove_overdue();
             this.sessions.close_idle(idle, |session| {
-                roster.any(|_, _, place| Arc::ptr_eq(&place.session, session))
+                registry.any(|_, _, place| Arc::ptr_eq(&place.session, session))
             });
         }
     }
 
     /// Keeps holds until they are overdue, after the backend was dropped. A hold ends by release or TTL only.
     pub(crate) async fn outlive(self: Arc<Self>) {
-        self.remove(self.roster.leave_all(|place| !place.held));
-        while self.roster.any(|_, _, _| true) {
+        self.remove(self.registry.leave_all(|place| !place.is_held));
+        while self.registry.any(|_, _, _| true) {
             tokio::select! {
-                () = self.roster.until_overdue() => {}
+                () = self.registry.until_overdue() => {}
                 // A claim that is being removed has no deadline.
                 () = tokio::time::sleep(LINGER) => {}
             }
@@ -150,7 +150,7 @@ impl Shared {
     /// Removes overdue claims. Each stays registered until its node is gone, so that a repeated acquire is rejected
     /// instead of granted.
     fn remove_overdue(self: &Arc<Self>) {
-        self.remove(self.roster.mark_overdue(|place| place.over = true));
+        self.remove(self.registry.mark_overdue(|place| place.is_overdue = true));
     }
 
     /// Removes each session's claims in parallel to other sessions'.
@@ -179,21 +179,21 @@ impl Shared {
             let mut left = Vec::new();
             for (name, token, place, removal) in removing {
                 let gone = match removal {
-                    Some(removal) => ending::deleted(place.session.answer(removal).await).is_ok(),
+                    Some(removal) => release::deleted(place.session.answer(removal).await).is_ok(),
                     None => {
                         let queue = self.paths.queue(&name);
-                        ending::remove_of_session(&place.session, &queue, token).await.is_ok()
+                        release::remove_of_session(&place.session, &queue, token).await.is_ok()
                     }
                 };
                 if gone || place.session.is_over() {
-                    self.roster.leave_if(&name, token, |place| place.over);
+                    self.registry.leave_if(&name, token, |place| place.is_overdue);
                 } else {
                     left.push((name, token, place));
                 }
             }
             overdue = left;
             if !overdue.is_empty() {
-                tokio::time::sleep(TRY_AGAIN).await;
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
     }
@@ -204,7 +204,7 @@ impl Shared {
         name: &LockName,
         token: Token,
     ) -> Result<bool> {
-        ending::remove_by_token(session, &self.paths.queue(name), token).await
+        release::remove_by_token(session, &self.paths.queue(name), token).await
     }
 }
 
@@ -219,7 +219,7 @@ mod tests {
 
     /// The session was given up with a request unanswered, and the claim was acquired again in between.
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_is_removed_of_a_session_is_not_what_another_holds_on_zookeeper() {
+    async fn removal_in_one_session_keeps_holds_of_another_on_zookeeper() {
         let server = testbed::ZooKeeper::options().members(1).start().unwrap();
         let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
         let shared = &zookeeper.shared;
@@ -227,15 +227,15 @@ mod tests {
         let first = shared.session(&claim).await.unwrap();
         shared.sessions.forget(&first);
         kit::grant(&zookeeper, &claim).await;
-        let session = shared.roster.place(&claim).unwrap().session;
+        let session = shared.registry.place(&claim).unwrap().session;
         assert_ne!(session.id(), first.id());
-        let place = Place { session: first, node: None, held: false, over: false };
+        let place = Place { session: first, node: None, is_held: false, is_overdue: false };
         Arc::clone(shared).remove_all(vec![(claim.name.clone(), claim.token, place)]).await;
         let renewed = zookeeper.renew(&[Renew::of(&claim)]).await.unwrap();
         assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
 
         // The claim's own node is removed.
-        let place = Place { session, node: None, held: false, over: false };
+        let place = Place { session, node: None, is_held: false, is_overdue: false };
         Arc::clone(shared).remove_all(vec![(claim.name.clone(), claim.token, place)]).await;
         assert!(zookeeper.inspect(&claim.name).await.unwrap().holders.is_empty());
     }

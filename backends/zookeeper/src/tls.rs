@@ -80,7 +80,7 @@ fn pem(parameter: &str, file: &str, kind: &str) -> Result<String> {
 pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
     let zk::Error::Custom(cause) = cause else { return None };
     Some(if cause.to_string().contains("private key") {
-        "the key that the URL names isn't that of its cert, or of a kind that isn't known"
+        "the key in the URL doesn't match its certificate, or has an unsupported format"
     } else {
         "the CAs or revocation lists that the URL names as ca can't be used"
     })
@@ -90,10 +90,10 @@ pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
 /// handshakes, and retries.
 pub(crate) fn doubts(is_secured: bool) -> &'static str {
     if is_secured {
-        "or TLS fails, of which the client library tells no more: nobody of ca=PATH signed a \
-         server's certificate, it is for another host or has expired, the server wants a client's \
-         certificate from somebody whom it trusts (cert=PATH&key=PATH), or its port doesn't speak \
-         TLS (write zookeeper for zookeeper+tls)"
+        "or a failed TLS handshake, whose cause the client library doesn't report: no CA in ca=PATH \
+         signed the server's certificate, it is for another host or has expired, the server \
+         requires a client's certificate from a CA that it trusts (cert=PATH&key=PATH), or its port \
+         doesn't speak TLS (write zookeeper for zookeeper+tls)"
     } else {
         "or the port is one for TLS (write zookeeper+tls for zookeeper) or of another program"
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockwright_core::backend_util::percent;
 use lockwright_core::duration;
 
-use crate::limits::FOREVER;
+use crate::limits::MAX_TIMEOUT;
 use crate::tls::Security;
 
 const PORT: u16 = 2_181;
@@ -64,7 +64,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, String> {
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         if seen.contains(&name) {
-            return Err(format!("the parameter {name:?} stands there twice"));
+            return Err(format!("the parameter {name:?} is listed twice"));
         }
         seen.push(name);
         let value = percent::decode(value)
@@ -84,7 +84,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, String> {
             }
             _ => {
                 return Err(format!(
-                    "there is an unknown parameter {name:?} (known are prefix, tick, ca, cert, key)"
+                    "the parameter {name:?} is unknown (use prefix, tick, ca, cert, key)"
                 ));
             }
         }
@@ -96,7 +96,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, String> {
 
 /// Returns whether servers accept the tick: a 32-bit number of milliseconds.
 pub(crate) fn is_tick(tick: Duration) -> bool {
-    (Duration::from_millis(1)..=FOREVER).contains(&tick)
+    (Duration::from_millis(1)..=MAX_TIMEOUT).contains(&tick)
 }
 
 fn login(login: &str) -> Result<String, String> {
@@ -138,14 +138,14 @@ fn hosts(text: &str, has_login: bool, secured: bool) -> Result<Vec<String>, Stri
                 // It may be a password.
                 _ => {
                     return Err(
-                        "what follows the host is not a port (an @ follows a password)".to_owned()
+                        "the text after the host is not a port (a password must be followed by an @)".to_owned()
                     );
                 }
             },
         };
         let host = format!("{name}:{port}");
         if hosts.contains(&host) {
-            return Err(format!("the host {host} stands there twice"));
+            return Err(format!("the host {host} is listed twice"));
         }
         hosts.push(host);
     }
@@ -160,7 +160,7 @@ fn path(what: &str, text: &str) -> Result<String, String> {
     let bad =
         |part: &str| part.is_empty() || part == "." || part == ".." || part.chars().any(is_odd);
     if !path.is_empty() && (!path.starts_with('/') || path[1..].split('/').any(bad)) {
-        return Err(format!("the {what} {path:?} is no path of a node (one is like /a/b)"));
+        return Err(format!("the {what} {path:?} isn't a node path such as /a/b"));
     }
     Ok(path)
 }

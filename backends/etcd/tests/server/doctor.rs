@@ -165,7 +165,7 @@ async fn writes_that_take_long_are_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restored_snapshot_is_an_error_for_whoever_has_seen_more() {
+async fn restored_snapshot_is_an_error_for_clients_that_saw_later_revisions() {
     let mut cluster = options().start().unwrap();
     let etcd = crate::kit::connect(&cluster.url()).await;
     let before = claim("a");
@@ -187,7 +187,7 @@ async fn a_restored_snapshot_is_an_error_for_whoever_has_seen_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_leaves_the_machine_in_the_open_is_a_warning() {
+async fn unencrypted_remote_connection_is_a_warning() {
     let cluster = options().start().unwrap();
     // An address of this machine that doesn't look local.
     let url = cluster.url().replace("127.0.0.1", "127.1");
@@ -200,7 +200,7 @@ async fn what_leaves_the_machine_in_the_open_is_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_not_lock_is_an_error() {
+async fn user_without_permissions_is_an_error() {
     for prefix in ["other/", "lockwright/a"] {
         let options = options().members(1).user("app", "secret", prefix);
         let cluster = options.start().unwrap();

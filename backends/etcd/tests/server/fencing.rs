@@ -108,7 +108,7 @@ async fn the_users_own_conditions_count_and_their_answers_come() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cant_be_right_is_refused_and_changes_nothing() {
+async fn invalid_fenced_write_is_rejected_and_changes_nothing() {
     let (_cluster, client) = server().await;
     for other in ["", "x", "5", "0", "0000000000000000000x"] {
         client.kv_client().put("other", other, None).await.unwrap();
@@ -129,7 +129,7 @@ async fn what_cant_be_right_is_refused_and_changes_nothing() {
 
 /// The last write has the highest fence, in any order of arrival.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_those_that_write_at_once_the_highest_is_the_last() {
+async fn concurrent_writes_end_with_the_highest_fence() {
     let (_cluster, client) = server().await;
     let mut writing = tokio::task::JoinSet::new();
     for fence in (1..=40).rev() {

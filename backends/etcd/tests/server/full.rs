@@ -12,7 +12,7 @@ use crate::queue::queue;
 
 /// If the space ends while requests are in flight, etcd carries some out and then reports no space for them.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_put_into_the_last_space_is_no_certain_refusal() {
+async fn write_to_a_nearly_full_database_is_indeterminate() {
     let mut shown = 0;
     for _ in 0..40 {
         let small = testbed::Etcd::options().members(1).set("quota-backend-bytes", "4000000");

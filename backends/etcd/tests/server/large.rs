@@ -66,7 +66,7 @@ async fn a_queue_of_large_values_is_taken_refused_inspected_and_broken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_values_of_nested_names_are_in_nobodys_way() {
+async fn large_values_of_nested_names_block_no_lock() {
     let cluster = start();
     put_large(&cluster, "raw/a/x/").await;
     let etcd = connect(&format!("{}?names=raw&prefix=raw/", cluster.url())).await;
@@ -81,7 +81,7 @@ async fn large_values_of_nested_names_are_in_nobodys_way() {
 
 /// A server may accept values that fit into no response.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_large_to_be_read_is_said_to_be_so_at_once() {
+async fn too_large_response_is_reported_at_once() {
     let options = testbed::Etcd::options().members(1).set("max-request-bytes", "8000000");
     let cluster = options.start().unwrap();
     let mut client = client(&cluster).await;
@@ -133,7 +133,7 @@ async fn a_queue_of_more_than_one_page_is_read_as_a_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_is_compacted_away_while_it_is_read_is_read_anew() {
+async fn compacted_queue_is_read_again() {
     let cluster = start();
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
     let etcd = connect(&cluster.url_through([proxy.port()])).await;

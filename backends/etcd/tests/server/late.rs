@@ -167,7 +167,7 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
 
 /// Each lease costs renewals.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gives_up_again_and_again_does_not_leave_a_lease_behind_each_time() {
+async fn repeated_cancellations_share_a_lease() {
     let (cluster, etcd) = member_and_client().await;
     let mut leases = HashSet::new();
     for round in 0..120 {

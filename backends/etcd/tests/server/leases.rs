@@ -117,7 +117,7 @@ async fn many_leases_are_renewed_at_the_same_time() {
 
 /// Results must be returned before the caller gives up.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_of_which_nothing_is_heard_keeps_no_others_renewal_back() {
+async fn silent_lease_delays_no_other_renewal() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
     let etcd = connect(&cluster.url_through([proxy.port()])).await;
@@ -172,7 +172,7 @@ async fn a_waiter_keeps_its_place_for_as_long_as_it_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_is_dropped_gives_its_leases_back_if_nothing_is_on_them() {
+async fn dropped_client_revokes_its_empty_leases() {
     let (cluster, etcd) = member_and_client().await;
     let leases = || cluster.ctl(&["lease", "list"]).unwrap().lines().count() - 1;
     let (held, other) = (claim("held"), claim("other"));
@@ -187,5 +187,5 @@ async fn a_client_that_is_dropped_gives_its_leases_back_if_nothing_is_on_them() 
     eventually(|| async { (leases() == 1).then_some(()) }).await;
     drop(etcd);
     sleep(Duration::from_millis(1_500)).await;
-    assert_eq!(leases(), 1, "what carries a hold is left to run out");
+    assert_eq!(leases(), 1, "a lease with a hold is left to expire");
 }

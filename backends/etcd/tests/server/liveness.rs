@@ -83,7 +83,7 @@ async fn abandoned_requests_leave_nothing_on_the_server() {
     }
     let begun = Instant::now();
     while let Some(refused) = burst.join_next().await {
-        refused.unwrap().expect_err("nobody answers");
+        refused.unwrap().expect_err("no server answers");
     }
     let gave_up = begun.elapsed();
     assert!(gave_up < LIMIT, "{gave_up:?}");

@@ -86,7 +86,7 @@ async fn a_role_that_may_read_and_write_the_prefix_is_enough_and_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_logins_are_denied_and_a_login_that_nobody_asked_for_is_said() {
+async fn wrong_logins_are_denied_and_needless_ones_are_rejected() {
     for version in [Version::Debian, Version::Current] {
         let options = testbed::Etcd::options().version(version).members(1);
         let cluster = options.user("app", SECRET, "lockwright/").start().unwrap();
@@ -94,7 +94,7 @@ async fn wrong_logins_are_denied_and_a_login_that_nobody_asked_for_is_said() {
         let as_user = |user: &str| format!("etcd:http://{user}127.0.0.1:{port}");
         denied(&as_user("app:hush@"), "user name or password").await;
         denied(&as_user("nobody:hush@"), "user name or password").await;
-        denied(&as_user(""), "put them into the URL").await;
+        denied(&as_user(""), "add them to the URL").await;
         let open = testbed::Etcd::options().version(version).members(1).start().unwrap();
         let error = refused(&open.url().replace("http://", "http://app:hush@")).await;
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");

@@ -1,13 +1,11 @@
 //! Tests that need an etcd server.
 #![forbid(unsafe_code)]
 
-mod beside;
-mod breaking;
+mod break_lock;
 mod doctor;
 mod faults;
 mod fencing;
 mod full;
-mod guarding;
 mod kit;
 mod large;
 mod late;
@@ -17,10 +15,12 @@ mod locking;
 mod login;
 mod members;
 mod names;
+mod orphans;
 mod queue;
 mod runtimes;
+mod shared;
 mod sharing;
 mod silence;
 #[cfg(feature = "tls")]
 mod tls;
-mod watching;
+mod wakeup;

@@ -42,7 +42,7 @@ impl TwoWays {
     }
 
     /// Returns whether the client reconnects within this time.
-    async fn is_connected_anew(&self, within: Duration) -> bool {
+    async fn is_reconnected(&self, within: Duration) -> bool {
         let (before, begun) = (self.connections(), Instant::now());
         while begun.elapsed() < within {
             if self.connections() > before {
@@ -65,16 +65,16 @@ async fn idle(etcd: &Etcd) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_stands_still_is_noticed_though_nothing_is_asked() {
+async fn frozen_member_is_detected_without_requests() {
     let ways = TwoWays::start();
     let etcd = ways.connect(Duration::from_millis(5_500)).await;
     idle(&etcd).await;
     // Pings as often as etcd allows.
-    assert!(!ways.is_connected_anew(Duration::from_secs(18)).await, "it was hung up on");
+    assert!(!ways.is_reconnected(Duration::from_secs(18)).await, "it was hung up on");
     let mut noticed = 0;
     for proxy in &ways.proxies {
         proxy.set(Traffic::Hold);
-        noticed += usize::from(ways.is_connected_anew(Duration::from_secs(12)).await);
+        noticed += usize::from(ways.is_reconnected(Duration::from_secs(12)).await);
         proxy.set(Traffic::Forward);
     }
     // The client is connected to one of them, and then to the other.
@@ -145,7 +145,7 @@ async fn a_cluster_that_is_down_is_not_stormed() {
 
 /// A request retries until its timeout, and not only until a connection is refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_while_all_members_are_down_is_answered_when_most_are_back() {
+async fn request_during_an_outage_succeeds_once_a_majority_is_back() {
     let mut cluster = testbed::Etcd::start().unwrap();
     let etcd = Arc::new(crate::kit::connect(&cluster.url()).await);
     let held = claim("held");
@@ -169,9 +169,9 @@ async fn who_asks_while_all_members_are_down_is_answered_when_most_are_back() {
     }
     // Longer than all members take to refuse.
     sleep(Duration::from_secs(1)).await;
-    assert!(asking.try_join_next().is_none(), "somebody gave up while there was time");
+    assert!(asking.try_join_next().is_none(), "a request gave up early");
     tokio::task::block_in_place(|| cluster.restart(true)).unwrap();
-    let all = timeout(LIMIT * 3, asking.join_all()).await.expect("nobody asks for ever");
+    let all = timeout(LIMIT * 3, asking.join_all()).await.expect("no request retries forever");
     for asked in all {
         assert!(matches!(asked, Ok(AcquireOutcome::Granted(_))), "{asked:?}");
     }
@@ -212,7 +212,7 @@ async fn times_without_end_are_no_end() {
 
 /// During a wait, for longer than an unrepeated claim keeps its place.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_is_told_that_the_server_does_not_answer() {
+async fn waiter_gets_an_error_from_a_silent_server() {
     let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
     let (holder, ttl) = (Etcd::connect(&cluster.url()).await.unwrap(), Duration::from_secs(10));
     grant(&holder, &claim_for("orders", ttl * 6)).await;
@@ -238,6 +238,6 @@ async fn who_waits_is_told_that_the_server_does_not_answer() {
     for told in waiting.join_all().await {
         let told = format!("{told:?}");
         assert!(told.contains("refuses connections"), "{told}");
-        assert!(!told.contains("nobody asked"), "{told}");
+        assert!(!told.contains("neither repeated nor renewed"), "{told}");
     }
 }

@@ -40,7 +40,7 @@ async fn nested_names_are_independent_also_raw() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_keep_below_a_name_is_nothing_to_it() {
+async fn foreign_keys_below_a_name_are_ignored() {
     let cluster = start();
     let etcd = connect(&cluster.url()).await;
     cluster.ctl(&["put", "lockwright/a/b/c", "x"]).unwrap();
@@ -61,7 +61,7 @@ async fn what_others_keep_below_a_name_is_nothing_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_key_holds_and_queues_like_ours() {
+async fn foreign_key_holds_and_queues_like_a_claim() {
     let cluster = start();
     let etcd = connect(&cluster.url()).await;
     cluster.ctl(&["put", "lockwright/a/77", ""]).unwrap();
@@ -94,7 +94,7 @@ async fn two_prefixes_are_two_places() {
 
 /// Keys that begin with any prefix and a slash may be another program's queue.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_left_of_an_ended_claim_stands_in_no_queue_of_whatever_prefix() {
+async fn tombstone_is_in_no_queue_of_any_prefix_on_etcd() {
     let cluster = start();
     for (prefix, others) in [("orders", ["orders", "orders/"]), ("shop/", ["shop", "shop/"])] {
         let config = Config::new(&cluster.url()).unwrap().key_prefix(prefix);

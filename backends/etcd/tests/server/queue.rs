@@ -27,7 +27,7 @@ pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i
 
 /// Longer than an unrepeated claim keeps its place: its TTL, or 10 s.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_again_and_again_keeps_its_place() {
+async fn repeated_acquire_keeps_the_queue_position() {
     let (cluster, etcd) = member_and_client().await;
     let waiter = connect(&cluster.url()).await;
     grant(&etcd, &claim("orders")).await;
@@ -80,7 +80,7 @@ async fn a_failure_after_the_key_was_put_is_no_certain_one() {
 
 /// An acquire during a stuck removal must not hide the remaining key.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_overdue_is_removed_though_it_is_asked_for_meanwhile() {
+async fn overdue_claim_is_removed_despite_a_repeated_acquire() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
     let hour = Duration::from_secs(3_600);
@@ -100,7 +100,7 @@ async fn what_is_overdue_is_removed_though_it_is_asked_for_meanwhile() {
     assert_eq!(queue(&cluster, "orders").await.len(), 1, "it was not removed");
     etcd.acquire(&late, FOR_EVER).await.unwrap_err();
     ended(&etcd, &late, &proxy).await;
-    assert_eq!(queue(&cluster, "orders").await, [], "its key stays, and nobody knows of it");
+    assert_eq!(queue(&cluster, "orders").await, [], "its key stays unregistered");
 }
 
 /// A dropped acquire leaves nothing on the lease.

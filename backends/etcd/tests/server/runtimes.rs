@@ -18,7 +18,7 @@ fn runtime() -> Runtime {
 
 /// The first acquire starts the lease's renewal and the watch.
 #[test]
-fn who_asks_first_from_a_runtime_that_ends_takes_nothing_along() {
+fn ended_runtime_of_the_first_caller_stops_no_tasks() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let main = runtime();
     let etcd = main.block_on(connect(&cluster.url()));
@@ -44,7 +44,7 @@ fn who_asks_first_from_a_runtime_that_ends_takes_nothing_along() {
             assert_eq!(now.get(1).map(|(key, _)| key), Some(&place), "it lost its place");
         }
         other.release(&holds, ReleaseMode::Plain).await.unwrap();
-        let woken = timeout(LIMIT, told.recv()).await.expect("nobody woke it");
+        let woken = timeout(LIMIT, told.recv()).await.expect("no wakeup");
         assert!(matches!(woken, Some(Event::Wake(name)) if name == waits.name));
     });
 }

@@ -102,7 +102,7 @@ async fn a_hold_that_is_not_renewed_ends_while_its_lease_goes_on() {
     while !etcd.inspect(&forgotten.name).await.unwrap().holders.is_empty() {
         let renewals = etcd.renew(&[Renew::of(&renewed)]).await.unwrap();
         assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
-        assert!(begun.elapsed() < Duration::from_secs(10), "it goes on with the lease");
+        assert!(begun.elapsed() < Duration::from_secs(10), "the hold keeps its lease");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(begun.elapsed() >= Duration::from_millis(2_900), "{:?}", begun.elapsed());
@@ -111,7 +111,7 @@ async fn a_hold_that_is_not_renewed_ends_while_its_lease_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_goes_on_to_who_repeats_its_claim() {
+async fn hold_moves_to_the_backend_that_repeats_its_claim() {
     let (cluster, one) = member_and_client().await;
     let other = connect(&cluster.url()).await;
     let claim = claim_for("a", Duration::from_secs(2));
@@ -134,7 +134,7 @@ async fn a_hold_goes_on_to_who_repeats_its_claim() {
 /// Releasing another backend's hold starts with a search for its key. The next hold may have the same key, made of the
 /// name and the lease.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_ends_a_hold_that_it_looked_for_never_ends_the_next_one() {
+async fn release_by_token_never_ends_the_next_hold() {
     let (cluster, etcd) = member_and_client().await;
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
     let far = connect(&cluster.url_through([proxy.port()])).await;

@@ -84,7 +84,7 @@ async fn a_client_shows_its_certificate_where_one_is_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_speaks_tls_and_who_does_not_is_said() {
+async fn tls_mismatch_is_reported() {
     let plain = testbed::Etcd::options().members(1).start().unwrap();
     let url = plain.url().replace("http:", "https:");
     wrong(&url, ErrorKind::Unavailable, "write http for https").await;

@@ -36,7 +36,12 @@ pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Vec<Findi
             return Err(cause);
         }
     };
-    Ok(shared.seen.went_back(zxid).map(|seen| went_back(root, zxid, seen)).into_iter().collect())
+    Ok(shared
+        .zxid_watermark
+        .went_back(zxid)
+        .map(|seen| went_back(root, zxid, seen))
+        .into_iter()
+        .collect())
 }
 
 fn no_chroot(chroot: &str) -> Finding {
@@ -55,7 +60,7 @@ fn denied(root: &str) -> Finding {
         code: "zookeeper-denied",
         what: format!("nothing may be made below {root}: it belongs to another login"),
         why: "nothing can be locked".to_owned(),
-        fix: "put that login into the URL, or take another prefix".to_owned(),
+        fix: "add that login to the URL, or use another prefix".to_owned(),
     }
 }
 
@@ -80,10 +85,11 @@ fn went_back(root: &str, zxid: i64, seen: i64) -> Finding {
         severity: Severity::Error,
         code: "zookeeper-data-went-back",
         what: format!("{what}, and this client has seen {seen:#x}: older data were restored"),
-        why: "two may hold a lock that was held then, and fences fall: what was written under a \
-              later one refuses those that are given out now"
+        why: "two clients may hold the same lock, and fences decrease: resources written with \
+              later fences reject the new ones"
             .to_owned(),
-        fix: "stop all who lock and start them again; what checks fences must forget the old ones"
-            .to_owned(),
+        fix:
+            "restart all clients that use locks, and reset the stored fences of protected resources"
+                .to_owned(),
     }
 }

@@ -7,8 +7,8 @@ use lockwright_core::{Error, Finding, Result, Severity};
 use zookeeper_client as zk;
 
 use crate::errors::{Effect, Failure};
-use crate::four_letters::{Server, Status};
-use crate::limits::{FOREVER, Granted, Limits, granted};
+use crate::four_letter_words::{Server, Status};
+use crate::limits::{Granted, Limits, MAX_TIMEOUT, granted};
 use crate::session::Session;
 use crate::shared::Shared;
 
@@ -25,7 +25,7 @@ pub(super) async fn look(
 ) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     findings.extend(limits(&shared.limits));
-    findings.extend(differing(&granted(&shared.config, FOREVER).await));
+    findings.extend(differing(&granted(&shared.config, MAX_TIMEOUT).await));
     findings.extend(commits(shared, session).await?);
     findings.extend(members(shared.config.contents.hosts.len(), servers, session).await?);
     Ok(findings)
@@ -36,7 +36,7 @@ pub(super) fn no_quorum(cause: &Error) -> Finding {
         severity: Severity::Error,
         code: "zookeeper-no-quorum",
         what: format!("servers run, and nothing is committed: {cause}"),
-        why: "no lock can be taken or renewed; what is held is lost after its TTL".to_owned(),
+        why: "no lock can be acquired or renewed, and held locks expire".to_owned(),
         fix:
             "bring servers back until more than half of them run, and see whether they reach each \
               other"
@@ -105,8 +105,8 @@ async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Findi
         why: "each lock and release waits for one; when it gets worse, servers give each other up \
               and holds are lost"
             .to_owned(),
-        fix: "if a read takes as long, see what is between here and the servers; else give their \
-              transaction logs a disk of their own (dataLogDir)"
+        fix: "if reads are as slow, check the network to the servers; otherwise put their \
+              transaction logs on a separate disk (dataLogDir)"
             .to_owned(),
     }))
 }
@@ -115,12 +115,12 @@ async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Findi
 async fn members(named: usize, servers: &[Server], session: &Session) -> Result<Vec<Finding>> {
     let config = match session.answer(session.client().get_config()).await {
         Ok((config, _)) => String::from_utf8_lossy(&config).into_owned(),
-        Err(Failure::Said(cause @ (zk::Error::NoNode | zk::Error::NoAuth))) => {
+        Err(Failure::Response(cause @ (zk::Error::NoNode | zk::Error::NoAuth))) => {
             let unseen = Finding {
                 severity: Severity::Warning,
                 code: "zookeeper-not-looked-at",
                 what: format!("/zookeeper/config can't be read: {cause}"),
-                why: "how many servers vote can't be seen".to_owned(),
+                why: "the number of voting servers can't be read".to_owned(),
                 fix: "let the login in the URL read it; or look by hand".to_owned(),
             };
             // A leader or follower implies others.
@@ -147,8 +147,9 @@ fn unnamed(named: usize, voters: &str) -> Finding {
         severity: Severity::Warning,
         code: "zookeeper-servers-unnamed",
         what: format!("the URL names {named} of the servers that vote: there are {voters}"),
-        why: "if it is one address for several servers, a session may come to one that keeps it for less, \
-              and nobody notices: two may hold a lock then; if it is one server, locks are lost with it"
+        why: "if several servers share the address, a session may move unnoticed to a server with \
+              a shorter timeout, and two clients may hold the same lock; if it is a single \
+              server, locks are lost with it"
             .to_owned(),
         fix: "name all servers that vote, each with an address of its own; else see to it that they have \
               the same maxSessionTimeout, minSessionTimeout and tickTime"
@@ -175,7 +176,7 @@ fn few(voters: usize) -> Option<Finding> {
     } else {
         return None;
     };
-    let why = "without more than half of them no lock can be taken or renewed".to_owned();
+    let why = "without more than half of them, no lock can be acquired or renewed".to_owned();
     Some(Finding { severity, code, what, why, fix: fix.to_owned() })
 }
 
@@ -184,11 +185,10 @@ fn observers(observers: usize) -> Option<Finding> {
         severity: Severity::Note,
         code: "zookeeper-observers",
         what: format!("{observers} of the servers are observers"),
-        why:
-            "they don't count for the quorum, and clients of theirs lose their locks when they are \
-              cut off"
-                .to_owned(),
-        fix: "leave them out of the URLs of those who lock".to_owned(),
+        why: "observers don't count for the quorum, and their clients lose their locks when an \
+             observer is cut off"
+            .to_owned(),
+        fix: "remove them from the URLs of clients that use locks".to_owned(),
     })
 }
 

@@ -10,7 +10,7 @@ use lockwright_core::backend_util::tls::is_local;
 use lockwright_core::{ErrorKind, Finding, Result, Severity};
 
 use crate::config::Config;
-use crate::four_letters::{Server, Status, look};
+use crate::four_letter_words::{Server, Status, look};
 use crate::limits::Limits;
 use crate::session::Session;
 use crate::shared::Shared;
@@ -22,7 +22,7 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
     let mut findings: Vec<Finding> = servers.iter().flat_map(servers::look_at).collect();
     findings.extend(servers.iter().filter_map(|server| servers::tick(shared, server)));
     findings.extend(is_secured.then(|| servers::unseen(shared)));
-    findings.extend(in_the_open(&shared.config));
+    findings.extend(unencrypted(&shared.config));
     match of_ensemble(shared, &servers).await {
         Ok(found) => findings.extend(found),
         Err(cause) if cause.kind() == ErrorKind::Unavailable => {
@@ -35,7 +35,7 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
         Err(cause) => return Err(cause),
     }
     if shared.config.contents.login.is_none() {
-        findings.push(open_to_all());
+        findings.push(no_access_control());
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(findings)
@@ -45,7 +45,7 @@ async fn of_ensemble(shared: &Arc<Shared>, servers: &[Server]) -> Result<Vec<Fin
     // A new session: an existing one may be stuck, and opening one is part of the test.
     let Limits { longest, tick, .. } = shared.limits;
     let (config, clock) = (&shared.config, &shared.clock);
-    let session = Session::open(config, clock, shared.paths.nobody(), longest, tick).await?;
+    let session = Session::open(config, clock, shared.paths.probe_path(), longest, tick).await?;
     let session = Arc::new(session);
     let mut findings = ensemble::look(shared, servers, &session).await?;
     findings.extend(data::look(shared, &session).await?);
@@ -53,7 +53,7 @@ async fn of_ensemble(shared: &Arc<Shared>, servers: &[Server]) -> Result<Vec<Fin
 }
 
 /// Warns about unencrypted connections to other machines.
-fn in_the_open(config: &Config) -> Option<Finding> {
+fn unencrypted(config: &Config) -> Option<Finding> {
     let Contents { hosts, tls, login, .. } = &config.contents;
     let host = hosts.iter().find(|host| !is_local(host)).filter(|_| tls.is_none())?;
     let password = if login.is_some() { " and the password" } else { "" };
@@ -62,8 +62,7 @@ fn in_the_open(config: &Config) -> Option<Finding> {
         code: "zookeeper-no-tls",
         what: format!("the connection to {host} is not encrypted"),
         why: format!(
-            "who is on the way can read what is locked{password}, and take or free locks in our \
-             place"
+            "an attacker on the network can read lock names{password}, and take and release locks"
         ),
         fix: "give the servers a port for TLS (secureClientPort), and write zookeeper+tls for \
               zookeeper"
@@ -71,14 +70,15 @@ fn in_the_open(config: &Config) -> Option<Finding> {
     })
 }
 
-fn open_to_all() -> Finding {
+fn no_access_control() -> Finding {
     Finding {
         severity: Severity::Note,
         code: "zookeeper-open",
         what: "there is no login in the URL".to_owned(),
-        why: "everybody who reaches the servers may read, take and free these locks".to_owned(),
-        fix: "zookeeper:user:password@…, the same for all who share them; or see that nobody else \
-              reaches the servers"
+        why: "every client that reaches the servers can read, take and release these locks"
+            .to_owned(),
+        fix: "use zookeeper:user:password@… with the same login for all clients that share the \
+              locks, or restrict network access to the servers"
             .to_owned(),
     }
 }
@@ -88,8 +88,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leaves_the_machine_in_the_open_is_found() {
-        let found = |url: &str| in_the_open(&Config::new(url).unwrap());
+    fn unencrypted_remote_connection_is_found() {
+        let found = |url: &str| unencrypted(&Config::new(url).unwrap());
         for local in ["zookeeper:127.0.0.1,localhost:1", "zookeeper:[::1]:2181"] {
             assert_eq!(found(local), None, "{local}");
         }
@@ -104,8 +104,8 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn what_is_encrypted_may_leave_the_machine() {
+    fn encrypted_remote_connection_is_no_finding() {
         let config = Config::new("zookeeper+tls:10.0.0.1:1?ca=/ca.pem").unwrap();
-        assert_eq!(in_the_open(&config), None);
+        assert_eq!(unencrypted(&config), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use lockwright_core::{Finding, Severity};
 
-use crate::four_letters::{Server, Status};
+use crate::four_letter_words::{Server, Status};
 use crate::shared::Shared;
 
 /// The first version that returns a node's transaction when creating it, and that removes empty parents.
@@ -20,12 +20,12 @@ pub(super) fn look_at(server: &Server) -> Vec<Finding> {
         Status::Silent(cause) => {
             vec![server_down(host, &format!("doesn't answer: {cause}"))]
         }
-        Status::Alone => vec![server_down(host, "serves nobody: it finds no quorum")],
+        Status::Alone => vec![server_down(host, "serves no clients: it has no quorum")],
         Status::Refuses(why) => vec![Finding {
             severity: Severity::Warning,
             code: "zookeeper-not-looked-at",
             what: format!("{host} doesn't say how it is: {why}"),
-            why: "whether it is an observer, only reads, or is too old can't be seen".to_owned(),
+            why: "its role, read-only state and version can't be checked".to_owned(),
             fix: "have it answer to srvr, one of the commands of four letters, which ZooKeeper itself \
                   never forbids; or look by hand"
                 .to_owned(),
@@ -53,9 +53,10 @@ fn server_down(host: &str, what: &str) -> Finding {
         severity: Severity::Warning,
         code: "zookeeper-server-down",
         what: format!("{host} {what}"),
-        why: "the ensemble has one server fewer to lose, or the URL names one that it doesn't have"
-            .to_owned(),
-        fix: "bring it back, see whether it reaches the others, or take it out of the URL"
+        why:
+            "the ensemble tolerates one failure fewer, or the URL has a server that isn't a member"
+                .to_owned(),
+        fix: "start it, check that it reaches the other servers, or remove it from the URL"
             .to_owned(),
     }
 }
@@ -66,8 +67,8 @@ fn mode(host: &str, mode: &str) -> Option<Finding> {
             severity: Severity::Warning,
             code: "zookeeper-observer",
             what: format!("{host} is an observer"),
-            why: "it has no part in the quorum: each request takes a way more, and clients that \
-                  reach nothing else lose their locks when it is cut off"
+            why: "an observer isn't part of the quorum: each request takes one hop more, and \
+                  clients that reach no other server lose their locks when it is cut off"
                 .to_owned(),
             fix: "name servers that vote in the URL".to_owned(),
         }),
@@ -75,7 +76,7 @@ fn mode(host: &str, mode: &str) -> Option<Finding> {
             severity: Severity::Error,
             code: "zookeeper-read-only",
             what: format!("{host} has no quorum and only reads"),
-            why: "nothing can be locked there, and what it answers may be old".to_owned(),
+            why: "nothing can be locked there, and its responses may be stale".to_owned(),
             fix: "see why it doesn't reach the others".to_owned(),
         }),
         _ => None,
@@ -86,12 +87,12 @@ fn version(host: &str, version: &str) -> Option<Finding> {
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
     let found = (parts.next()?, parts.next().unwrap_or(0));
     let (severity, why) = if found < OLDEST {
-        (Severity::Error, "it lacks what locks need: nothing can be locked")
+        (Severity::Error, "it lacks features that locks need: nothing can be locked")
     } else if found < OLDEST_MAINTAINED {
         (
             Severity::Warning,
-            "it gets no fixes any more, and isn't tested with Lockwright; some old ones forget to \
-             remove the nodes of a session that ended, so that a lock stays taken",
+            "it gets no more fixes and isn't tested with Lockwright; some old versions keep nodes \
+             of ended sessions, so that their locks stay held",
         )
     } else {
         return None;
@@ -114,7 +115,8 @@ pub(super) fn tick(shared: &Shared, server: &Server) -> Option<Finding> {
             severity: Severity::Error,
             code: "zookeeper-tick",
             what: format!("the tick of {host} is {tick:?}, and {assumed:?} is taken for it"),
-            why: "a holder cut off with its server may believe for longer than its session lives"
+            why: "a holder that is cut off with its server may rely on its lock for longer than \
+                  its session lives"
                 .to_owned(),
             fix,
         }),

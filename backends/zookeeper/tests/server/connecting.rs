@@ -14,13 +14,13 @@ use crate::kit::{
 const SECRET: &str = "hush";
 
 #[test]
-fn what_is_wrong_with_a_url_is_said_and_no_secret_is() {
+fn url_errors_name_the_problem_without_secrets() {
     for (url, says) in [
         (format!("zookeeper:u:{SECRET}@"), "host is missing"),
         (format!("zookeeper:u:{SECRET}@a,,b"), "host is missing"),
         (format!("zookeeper:u:{SECRET}@a:x"), "the port \"x\""),
         (format!("zookeeper:u:{SECRET}@a:0"), "the port \"0\""),
-        (format!("zookeeper:u:{SECRET}@a,a:2181"), "a:2181 stands there twice"),
+        (format!("zookeeper:u:{SECRET}@a,a:2181"), "a:2181 is listed twice"),
         (format!("zookeeper:u:{SECRET}/x@a"), "%2F"),
         (format!("zookeeper:u:{SECRET}?x@a"), "%3F"),
         (format!("zookeeper:u:{SECRET}#x@a"), "%23"),
@@ -29,15 +29,15 @@ fn what_is_wrong_with_a_url_is_said_and_no_secret_is() {
         ("zookeeper:u@a".to_owned(), "without a password"),
         ("zookeeper:u:@a".to_owned(), "is empty"),
         (format!("zookeeper://me:{SECRET}"), "not a port"),
-        ("zookeeper:a/b//c".to_owned(), "no path of a node"),
-        ("zookeeper:a/b/../c".to_owned(), "no path of a node"),
-        ("zookeeper:a?prefix=locks".to_owned(), "no path of a node"),
+        ("zookeeper:a/b//c".to_owned(), "isn't a node path"),
+        ("zookeeper:a/b/../c".to_owned(), "isn't a node path"),
+        ("zookeeper:a?prefix=locks".to_owned(), "isn't a node path"),
         ("zookeeper:a?prefix=".to_owned(), "prefix=/"),
         ("zookeeper:a?tick=soon".to_owned(), "not a time"),
         ("zookeeper:a?tick=0".to_owned(), "not a time"),
         ("zookeeper:a?tick=1000000000000d".to_owned(), "not a time"),
         ("zookeeper:a?tick=1s&tick=1s".to_owned(), "twice"),
-        ("zookeeper:a?timeout=1s".to_owned(), "\"timeout\" (known are prefix, tick, ca"),
+        ("zookeeper:a?timeout=1s".to_owned(), "\"timeout\" is unknown (use prefix, tick, ca"),
         ("zookeper:a".to_owned(), "no ZooKeeper URL"),
     ] {
         let error = Config::new(&url).unwrap_err();
@@ -56,14 +56,14 @@ fn what_is_wrong_with_a_url_is_said_and_no_secret_is() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_unavailable() {
+async fn unreachable_server_is_unavailable() {
     let config = Config::new("zookeeper:127.0.0.1:1").unwrap();
     let error = config.connect_timeout(Duration::from_millis(300)).connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
 #[tokio::test]
-async fn what_is_too_long_is_refused_or_as_good_as_for_ever() {
+async fn too_long_times_are_rejected_or_capped() {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();
     let config = Config::new(&server.url()).unwrap();
     for tick in [Duration::MAX, Duration::from_secs(60 * 60 * 24 * 25), Duration::from_micros(1)] {
@@ -96,14 +96,17 @@ async fn not_connected(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn that_nobody_is_there_is_said_of_each_server_and_soon() {
+async fn unreachable_servers_are_reported_quickly() {
     let told = not_connected("zookeeper:127.0.0.1:1,127.0.0.1:2,no-such-host.invalid").await;
     assert!(told.contains("127.0.0.1:1, 127.0.0.1:2 refuse connections"), "{told}");
-    assert!(told.contains("no-such-host.invalid:2181 has a name that isn't known"), "{told}");
+    assert!(
+        told.contains("no-such-host.invalid:2181 has a host name that can't be resolved"),
+        "{told}"
+    );
 }
 
 #[tokio::test]
-async fn who_is_there_and_gives_no_session_is_told_from_who_is_not() {
+async fn servers_without_sessions_are_distinguished_from_unreachable_ones() {
     let connect = async |url: &str| {
         let config = Config::new(url).unwrap().connect_timeout(Duration::from_millis(300));
         config.connect().await.unwrap_err().to_string()
@@ -129,7 +132,7 @@ async fn who_is_there_and_gives_no_session_is_told_from_who_is_not() {
 }
 
 #[tokio::test]
-async fn the_ttls_are_what_the_servers_grant() {
+async fn ttl_range_matches_the_servers_grants() {
     let tick = Duration::from_millis(300);
     let server = testbed::ZooKeeper::options().members(1).tick(tick).start().unwrap();
     let zookeeper = connect(&server.url()).await;
@@ -171,7 +174,7 @@ async fn locks_are_below_the_prefix_and_the_chroot() {
 
 /// The root may contain unreadable nodes of other programs.
 #[tokio::test]
-async fn what_may_not_be_read_is_passed_over_in_a_list_and_refused_by_name() {
+async fn unreadable_locks_are_skipped_in_lists_and_denied_by_name() {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();
     let url = server.url();
     let connector = zk::Client::connector().with_auth("digest", b"broker:secret");

@@ -222,7 +222,7 @@ async fn commits_that_take_long_are_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_looked_at_is_a_finding() {
+async fn unreadable_state_is_a_finding() {
     let server = ZooKeeper::options().members(1).start().unwrap();
     let unseen = ("zookeeper-not-looked-at", WARNING);
     let few = ("zookeeper-too-few-servers", WARNING);
@@ -236,7 +236,7 @@ async fn what_can_not_be_looked_at_is_a_finding() {
 
 /// The client has seen later transactions than the ensemble has now.
 #[tokio::test(flavor = "multi_thread")]
-async fn older_data_are_found_by_who_has_seen_later_ones() {
+async fn older_data_are_found_by_clients_that_saw_later_ones() {
     let back = ("zookeeper-data-went-back", Severity::Error);
     let mut ensemble = ZooKeeper::start().unwrap();
     let zookeeper = connect(&ensemble.url()).await;

@@ -80,7 +80,7 @@ async fn a_fence_below_the_highest_is_refused_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operation_that_fails_undoes_all_and_is_told() {
+async fn failed_operation_undoes_all_and_is_reported() {
     let (_server, client) = server().await;
     put(&client, &fenced(3), "begun").await.unwrap();
     let answer = commit(&client, FENCE, &fenced(4), |write| {
@@ -98,7 +98,7 @@ async fn an_operation_that_fails_undoes_all_and_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cant_be_right_is_refused_and_changes_nothing() {
+async fn invalid_fenced_write_is_rejected_and_changes_nothing() {
     let (_server, client) = server().await;
     let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
     client.create("/other", b"", &options).await.unwrap();
@@ -115,7 +115,7 @@ async fn what_cant_be_right_is_refused_and_changes_nothing() {
 
 /// The last write has the highest fence, in any order of arrival.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_those_that_write_at_once_the_highest_is_the_last() {
+async fn concurrent_writes_end_with_the_highest_fence() {
     let (server, client) = server().await;
     let mut writing = tokio::task::JoinSet::new();
     for fence in (1..=12).rev() {

@@ -19,7 +19,7 @@ fn without_secrets(error: Error) -> Error {
 }
 
 #[tokio::test]
-async fn who_has_another_login_or_none_is_refused_and_told_what_to_do() {
+async fn wrong_or_missing_login_is_denied_with_a_remedy() {
     let server = ZooKeeper::options().members(1).start().unwrap();
     let url = as_user(&server.url(), "app");
     let ours = connect(&url).await;

@@ -1,7 +1,6 @@
 //! Tests that need real ensembles, beyond the conformance suite.
 #![forbid(unsafe_code)]
 
-mod beside;
 mod connecting;
 mod doctor;
 mod faults;
@@ -9,11 +8,12 @@ mod fencing;
 mod kit;
 mod liveness;
 mod login;
-mod moving;
 mod numbers;
-mod queueing;
+mod queue;
 mod replies;
 mod sessions;
+mod shared;
 mod silence;
+mod timeout_check;
 #[cfg(feature = "tls")]
 mod tls;

@@ -92,7 +92,7 @@ fn adler32(bytes: &[u8]) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_last_number_nobody_is_granted_until_all_who_have_one_are_gone() {
+async fn spent_numbers_block_grants_until_the_queue_is_empty() {
     let server = server_after(i32::MAX - 3).await;
     let (raw, ours) = (raw(&server.url()).await, connect(&server.url()).await);
     let others = [connect(&server.url()).await, connect(&server.url()).await];
@@ -143,7 +143,7 @@ async fn after_the_last_number_nobody_is_granted_until_all_who_have_one_are_gone
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_keeps_the_numbers_from_beginning_anew_is_said() {
+async fn nodes_that_prevent_a_restart_of_numbers_are_reported() {
     let server = server_after(i32::MAX).await;
     let (raw, zookeeper) = (raw(&server.url()).await, connect(&server.url()).await);
     let persistent = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());

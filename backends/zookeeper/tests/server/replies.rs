@@ -166,7 +166,7 @@ async fn a_dropped_request_ends_by_itself() {
 
 /// The claim is repeated after it became overdue, while its first request's node is being removed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeat_is_not_granted_what_is_being_removed() {
+async fn repeated_acquire_of_a_claim_in_removal_is_rejected() {
     // The session outlives the claim by some ticks.
     let options = testbed::ZooKeeper::options().members(1).tick(Duration::from_secs(1));
     let (server, proxy, zookeeper) = harmed_with(options).await;
@@ -195,7 +195,7 @@ async fn a_repeat_is_not_granted_what_is_being_removed() {
 
 /// Any other error would leave the queued node without a release.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_while_a_node_stands_there_is_indeterminate() {
+async fn error_with_an_existing_node_is_indeterminate() {
     let (server, _proxy, zookeeper) = harmed().await;
     let raw = raw(&server.url()).await;
     let (held, waiting) = (claim_for("x", LONG), claim_for("x", LONG));

@@ -18,7 +18,7 @@ use crate::kit::{
 };
 
 #[tokio::test]
-async fn all_claims_of_one_ttl_share_a_session_and_what_is_fixed_has_another() {
+async fn claims_of_one_ttl_share_a_session_except_fixed_ones() {
     let (server, zookeeper) = server_and_client().await;
     let tick = Duration::from_millis(200);
     for number in 0..20 {
@@ -56,7 +56,7 @@ async fn a_session_that_is_silent_holds_up_no_renewals_of_others() {
 }
 
 #[tokio::test]
-async fn a_session_that_nobody_uses_is_closed_and_one_that_is_used_is_not() {
+async fn only_unused_sessions_are_closed() {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();
     let config = patient(Config::new(&server.url()).unwrap());
     let zookeeper = config.idle_timeout(Duration::from_millis(500)).connect().await.unwrap();
@@ -78,7 +78,7 @@ async fn a_session_that_nobody_uses_is_closed_and_one_that_is_used_is_not() {
 
 /// If the servers are down, concurrent callers share one attempt.
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_want_a_session_share_an_attempt_that_fails() {
+async fn concurrent_callers_share_a_failed_session() {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();
     let proxy = Proxy::start(server.members[0].address()).unwrap();
     let config = Config::new(&server.url_through([proxy.port()])).unwrap();
@@ -131,7 +131,7 @@ async fn a_fixed_hold_is_valid_for_its_whole_ttl() {
 
 /// The servers keep a dead client's session for its timeout and up to a tick more. The reported time is no shorter.
 #[tokio::test]
-async fn what_is_left_of_a_broken_hold_is_what_its_session_may_last() {
+async fn remaining_time_of_a_broken_hold_covers_its_session() {
     let (server, zookeeper) = server_and_client().await;
     let (raw, tick) = (raw(&server.url()).await, Duration::from_millis(200));
     for (locked, renewal_mode) in [("x", RenewalMode::Auto), ("y", RenewalMode::Off)] {
@@ -223,7 +223,7 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
 
 /// A hold ends by release or TTL only.
 #[tokio::test]
-async fn what_is_held_outlives_the_backend_and_what_waits_does_not() {
+async fn holds_outlive_the_backend_and_waiters_do_not() {
     use lockwright_core::{BootInstant, Wait};
 
     let (server, zookeeper) = server_and_client().await;

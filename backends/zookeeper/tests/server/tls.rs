@@ -138,7 +138,7 @@ async fn a_client_shows_its_certificate_where_one_is_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_speaks_tls_and_who_does_not_is_said() {
+async fn tls_mismatch_is_reported() {
     let plain = testbed::ZooKeeper::options().members(1).start().unwrap();
     let other = Certificates::new().unwrap();
     fails(&with(&plain.url(), &[("ca", &other.authority())])).await;
@@ -177,8 +177,11 @@ async fn files_that_are_missing_or_something_else_are_named() {
         (vec![trusts, ("cert", &key), ("key", &key)], "no CERTIFICATE in PEM"),
         (vec![trusts, ("cert", &certificate), ("key", &certificate)], "no PRIVATE KEY in PEM"),
         (vec![trusts, ("cert", &certificate), ("key", garbled.path())], "is broken"),
-        (vec![trusts, ("cert", &certificate), ("key", other.path())], "isn't that of its cert"),
-        (vec![trusts, ("cert", &authority), ("key", &key)], "isn't that of its cert"),
+        (
+            vec![trusts, ("cert", &certificate), ("key", other.path())],
+            "doesn't match its certificate",
+        ),
+        (vec![trusts, ("cert", &authority), ("key", &key)], "doesn't match its certificate"),
     ] {
         let error = refused(&with("zookeeper:u:hush@127.0.0.1:1", &parameters)).await;
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
@@ -190,7 +193,7 @@ async fn files_that_are_missing_or_something_else_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_url_for_tls_lacks_is_said() {
+async fn missing_tls_parameters_are_reported() {
     let here = "zookeeper:u:hush@127.0.0.1:1";
     let (trusts, shows, key) = (("ca", "a"), ("cert", "c"), ("key", "k"));
     for (parameters, says) in [

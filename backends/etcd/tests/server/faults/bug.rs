@@ -26,7 +26,7 @@ async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version:
     cluster.members[old].freeze();
     elected(&cluster, old);
     holder.goes_on().await;
-    assert!(!waiter.is_finished(), "the other one has it too");
+    assert!(!waiter.is_finished(), "the other client holds it too");
     cluster.members[old].thaw();
     whole(&cluster);
     // By now, or on request, the holder is notified of a revocation.
@@ -56,7 +56,7 @@ async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version:
 
 /// By the watch, and not by the next renewal.
 #[tokio::test(flavor = "multi_thread")]
-async fn whose_lease_is_revoked_is_told_at_once() {
+async fn holder_of_a_revoked_lease_is_notified_at_once() {
     let cluster = start(Version::Debian);
     let all = participants(LONG * 2);
     let holder = all.hold("holder", &locks(&cluster.url()).await).await;
@@ -68,10 +68,10 @@ async fn whose_lease_is_revoked_is_told_at_once() {
     let revoked = now();
     let told = holder.until_lost().await;
     println!(
-        "told {:?} after it was asked for, {:?} after it was answered",
+        "notified {:?} after the request, {:?} after the response",
         told.saturating_since(before),
         told.saturating_since(revoked)
     );
     // The next renewal is due after a third of the TTL.
-    assert!(told < before + LONG / 2, "told {:?} later", told.saturating_since(before));
+    assert!(told < before + LONG / 2, "notified {:?} later", told.saturating_since(before));
 }

@@ -10,7 +10,7 @@ use super::{
 on_each_version!(
     a_hold_outlives_the_leader,
     a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time,
-    a_client_that_knows_others_leaves_a_leader_that_is_cut_off,
+    client_leaves_a_partitioned_leader,
 );
 
 /// No member freezes here, so Debian's version revokes no live leases.
@@ -64,7 +64,7 @@ async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time(version: Ve
     all.comes_back(&ours, next).await;
 }
 
-async fn a_client_that_knows_others_leaves_a_leader_that_is_cut_off(version: Version) {
+async fn client_leaves_a_partitioned_leader(version: Version) {
     let cluster = start(version);
     let all = participants(LONG);
     let old = cluster.leader().unwrap();

@@ -53,7 +53,7 @@ async fn a_waiter_that_is_cut_off_comes_back_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_knows_others_leaves_a_follower_that_is_cut_off() {
+async fn client_leaves_a_partitioned_follower() {
     let cluster = start(Version::Debian);
     let all = participants(LONG);
     let member = follower(&cluster);
@@ -67,7 +67,7 @@ async fn a_client_that_knows_others_leaves_a_follower_that_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_outlives_a_follower_that_dies_and_one_that_freezes() {
+async fn hold_survives_a_dead_and_a_frozen_follower() {
     let mut cluster = start(Version::Debian);
     for dies in [false, true] {
         let all = participants(LONG);

@@ -197,7 +197,7 @@ async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
             }
         };
         let AcquireOutcome::Granted(granted) = attempt else {
-            panic!("nobody else waits: {attempt:?}")
+            panic!("no other claim waits: {attempt:?}")
         };
         assert!(Some(granted.fence) > highest, "round {round}");
         highest = Some(granted.fence);

@@ -54,7 +54,7 @@ async fn a_waiter_at_a_follower_that_is_cut_off_gets_its_turn_later() {
 
 /// The follower gives up within ten ticks, and a client of all servers moves to another.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_outlives_a_follower_that_is_cut_off_where_the_others_are_known() {
+async fn hold_survives_a_partitioned_follower_if_the_url_has_others() {
     let ensemble = ZooKeeper::start().unwrap();
     let all = participants(LONG);
     let first = follower(&ensemble);

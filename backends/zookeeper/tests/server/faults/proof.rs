@@ -34,7 +34,7 @@ async fn a_leader_that_is_cut_off_answers_sync_and_cannot_commit() {
     ensemble.isolate(leader);
     assert!(answers(client.list_children("/")).await, "it reads");
     assert!(answers(client.sync("/")).await, "and asks itself whether it is up to date");
-    assert!(!answers(client.delete("/nobody", None)).await, "but nobody commits with it");
+    assert!(!answers(client.delete("/nobody", None)).await, "but it has no quorum to commit");
     // It hasn't noticed.
     eventually(|| async { ensemble.members[leader].is_leader().then_some(()) }).await;
 }

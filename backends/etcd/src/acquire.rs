@@ -1,0 +1,420 @@
+//! Acquiring a lock.
+//!
+//! Each client that requests a name has a key in the name's queue, and the oldest key holds. A claim that doesn't wait
+//! puts its key only if the queue is empty, in one transaction.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use lockwright_core::{
+    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Reason,
+    Result, Wait,
+};
+
+use crate::errors::{Effect, error};
+use crate::keys::is_in_queue;
+use crate::leases::Lease;
+use crate::members::RequestError;
+use crate::queue::QueueKey;
+use crate::shared::{Found, Place, Shared, first, last};
+use crate::value::{Entry, Tombstone, Value};
+use crate::wakeup::{self, DeletionRecorder};
+use crate::{release, value};
+
+/// How often an acquire restarts after leases ended or queues changed.
+const TRIES: usize = 5;
+
+pub(crate) enum Step {
+    Done(AcquireOutcome),
+    /// Run the next step.
+    Again,
+}
+
+pub(crate) struct AcquireSteps<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) claim: &'a Claim,
+    /// The claim may wait in the queue.
+    pub(crate) waits: bool,
+    /// The claim must queue even without waiting: keys of nested names hide whether its queue is empty.
+    pub(crate) must_queue: bool,
+    recorder: Option<DeletionRecorder<'a>>,
+    begun: BootInstant,
+}
+
+/// # Cancel safety
+/// A dropped future may leave a key. It goes with a release, or when it is overdue.
+pub(crate) async fn acquire(
+    shared: &Arc<Shared>,
+    claim: &Claim,
+    wait: Wait,
+) -> Result<AcquireOutcome> {
+    let had_place = shared.registry.place(claim).is_some();
+    run(shared, claim, wait).await.map_err(|failure| {
+        let is_explicit = matches!(failure.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
+        let may_exist = |place: Place| place.created.is_some() || place.is_unsure;
+        if is_explicit || had_place || !shared.registry.place(claim).is_some_and(may_exist) {
+            return failure;
+        }
+        // The key was already put.
+        Effect::Changes
+            .unanswered("the key was written, but reading its queue position failed")
+            .with_source(failure)
+    })
+}
+
+async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
+    let waits = wait != Wait::No;
+    if waits {
+        wakeup::wait_until_active(shared).await;
+    }
+    let begun = shared.clock.now();
+    let recorder = waits.then(|| shared.wakeups.record_deletions(&claim.name));
+    let mut steps = AcquireSteps { shared, claim, waits, must_queue: false, recorder, begun };
+    for _ in 0..TRIES {
+        if shared.ended_claims.reason(claim).is_some() {
+            return Err(ended(None));
+        }
+        let step = match shared.registry.place(claim) {
+            Some(place) if place.lease.is_gone() => {
+                shared.forget(claim);
+                Step::Again
+            }
+            Some(place) if place.is_overdue => return Err(expired(shared, claim)),
+            // Keeps the place during this request.
+            Some(place) if !place.is_held && !shared.keep(claim, shared.queued_until(claim)) => {
+                return Err(expired(shared, claim));
+            }
+            Some(Place { created: Some(created), lease, key, is_held, .. }) => match claim.mode {
+                Mode::Exclusive => steps.check(&lease, &key, created, is_held).await?,
+                _ => steps.check_shared(&lease, &key, created, is_held).await?,
+            },
+            place => {
+                let lease = match place {
+                    Some(Place { lease, .. }) => lease,
+                    None => shared.reserve_lease(claim).await?.into_lease(),
+                };
+                match claim.mode {
+                    Mode::Exclusive => steps.enqueue(lease).await?,
+                    _ => steps.enqueue_shared(lease).await?,
+                }
+            }
+        };
+        if let Step::Done(outcome) = step {
+            return Ok(outcome);
+        }
+    }
+    Err(error(
+        ErrorKind::Indeterminate,
+        "the lock's queue or its leases changed during each attempt; retry",
+    ))
+}
+
+impl AcquireSteps<'_> {
+    /// The claim leaves nothing behind, unless a first request may still arrive when the queue is empty. Then it counts
+    /// as queued, so that its client releases it.
+    pub(crate) fn reject_busy(&self, is_unsure: bool, owner: &Entry) -> Step {
+        if !is_unsure {
+            self.shared.forget(self.claim);
+        }
+        Step::Done(AcquireOutcome::Busy(busy(owner, is_unsure)))
+    }
+
+    /// Gives up a claim without a key, and keeps late requests from putting one.
+    pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
+        let (shared, claim) = (self.shared, self.claim);
+        if let Some(place) = shared.registry.place(claim).filter(|_| is_unsure) {
+            release::put_tombstone(shared, claim, &place).await?;
+        }
+        shared.forget(claim);
+        Ok(())
+    }
+
+    async fn check(
+        &mut self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        created: i64,
+        is_held: bool,
+    ) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        if let Some(step) = self.keep_fixed(lease, is_held).await? {
+            return Ok(step);
+        }
+        let queue = shared.keys().queue(&claim.name);
+        let txn = Txn::new().and_then([
+            TxnOp::get(key, None),
+            TxnOp::get(shared.keys().tombstone(claim.token), None),
+            TxnOp::get(queue.clone(), Some(first(i64::MAX))),
+            TxnOp::get(queue, Some(last(created - 1))),
+        ]);
+        let answered =
+            shared.transact(txn, Effect::Reads, Some(lease)).await.map_err(RequestError::error)?;
+        let [own, tombstone, owner, previous] = several(answered.found);
+        let Some(own) = own.first().filter(|own| own.token() == Some(claim.token)) else {
+            return self.own_is_gone(lease, key, is_held, tombstone.as_tombstone()).await;
+        };
+        if let Some(step) = self.own_has_changed(lease, &own, created).await? {
+            return Ok(step);
+        }
+        self.place(lease, key, created, owner, previous.keys.first().map(QueueKey::of)).await
+    }
+
+    /// Renews the lease of a waiting fixed claim. No task renews it, and the wait is no part of the TTL.
+    pub(crate) async fn keep_fixed(
+        &self,
+        lease: &Arc<Lease>,
+        is_held: bool,
+    ) -> Result<Option<Step>> {
+        if !lease.is_fixed || is_held || self.shared.clock.now() < lease.due() {
+            return Ok(None);
+        }
+        match self.shared.confirm(lease).await {
+            Ok(()) => Ok(None),
+            Err(RequestError::NoLease) => Ok(Some(Step::Again)),
+            Err(RequestError::Failed(failure)) => Err(failure),
+        }
+    }
+
+    pub(crate) async fn own_is_gone(
+        &self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        is_held: bool,
+        tombstone: Option<Tombstone>,
+    ) -> Result<Step> {
+        if is_held || tombstone.is_some() {
+            lease.count_tombstone(self.shared.clock.now());
+            self.give_up(self.is_unsure() && tombstone.is_none()).await?;
+            return Err(ended(tombstone.and_then(|tombstone| tombstone.broken).as_deref()));
+        }
+        // Another client deleted the waiting key: queue again. The place stays if a request may be in flight.
+        if self.is_unsure() {
+            self.enter(lease, key, None, true);
+        } else {
+            self.shared.forget(self.claim);
+        }
+        Ok(Step::Again)
+    }
+
+    /// Returns `None` if the token's key is unchanged.
+    pub(crate) async fn own_has_changed(
+        &self,
+        lease: &Arc<Lease>,
+        own: &Entry,
+        created: i64,
+    ) -> Result<Option<Step>> {
+        if own.created != created {
+            self.enter(lease, &own.key, Some(own.created), self.is_unsure());
+            return Ok(Some(Step::Again));
+        }
+        if let Some(note) = own.broken() {
+            return Err(ended(Some(note)));
+        }
+        if own.lease != lease.id {
+            return self.take_over(own).await.map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Grants the lock if the queued key is the first.
+    pub(crate) async fn place(
+        &mut self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        created: i64,
+        owner: Found,
+        previous: Option<QueueKey>,
+    ) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        let queue = shared.keys().queue(&claim.name);
+        let is_ours = |key: Option<&[u8]>| key.is_none_or(|key| is_in_queue(&queue, key));
+        let (waiters, first) = (owner.count > 1, owner.first());
+        let of_owner = first.as_ref().map(|owner| owner.key.as_slice());
+        let of_previous = previous.as_ref().map(|previous| previous.key.as_slice());
+        let (owner, previous, waiters) = if is_ours(of_owner) && is_ours(of_previous) {
+            (first, previous, waiters)
+        } else {
+            // The results include keys of nested names.
+            let all = shared.queue(&claim.name).await?;
+            let previous = all.places.iter().rfind(|place| place.created < created).cloned();
+            (all.holders.into_iter().next(), previous, all.places.len() > 1)
+        };
+        let Some(owner) = owner else { return Ok(Step::Again) };
+        if owner.key == key {
+            return self.granted(lease, key, created, value::fence(created), waiters).await;
+        }
+        if owner.token() == Some(claim.token) {
+            // The token holds through another connection, and would wait for itself.
+            release::delete(shared, key, created).await?;
+            shared.forget(claim);
+            return self.take_over(&owner).await;
+        }
+        if !owner.mode().is_of_the_kind_of(claim.mode) {
+            release::delete(shared, key, created).await?;
+            return self.refuse_another_kind(&owner).await.map(|()| Step::Again);
+        }
+        if !self.waits {
+            release::delete(shared, key, created).await?;
+            return Ok(self.reject_busy(self.is_unsure(), &owner));
+        }
+        let way = previous.as_ref().map_or(&owner.key, |previous| &previous.key);
+        self.keep_waiting(&owner, [way.as_slice()].into_iter())
+    }
+
+    /// Waits for the keys in `way` to be deleted.
+    pub(crate) fn keep_waiting<'k>(
+        &self,
+        owner: &Entry,
+        way: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        if !shared.keep(claim, shared.queued_until(claim)) {
+            return Ok(Step::Again);
+        }
+        shared.wakeups.subscribers.waits(&claim.name);
+        let mut busy = busy(owner, true);
+        if self.recorder.as_ref().is_some_and(|recorder| !recorder.waits_for(way)) {
+            // One of them is already deleted.
+            busy.retry_after = Some(Duration::ZERO);
+        }
+        Ok(Step::Done(AcquireOutcome::Busy(busy)))
+    }
+
+    /// The predecessors admit the key. Its lease may have expired: etcd deletes the keys slightly later.
+    pub(crate) async fn granted(
+        &self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        created: i64,
+        fence: Fence,
+        waiters: bool,
+    ) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        let left = || lease.valid_until().saturating_since(self.begun);
+        if left() < claim.ttl * 2 / 3 {
+            return match shared.confirm(lease).await {
+                // Some versions confirm a lease that they are just ending. The key must still exist afterwards.
+                Ok(()) | Err(RequestError::NoLease) => Ok(Step::Again),
+                Err(RequestError::Failed(failure)) => Err(Effect::Changes
+                    .unanswered("confirming that the lease is alive failed")
+                    .with_source(failure)),
+            };
+        }
+        let left = left();
+        let ends = shared.clock.now() + claim.ttl;
+        let is_unsure = self.is_unsure();
+        let place = Place {
+            lease: Arc::clone(lease),
+            key: key.to_vec(),
+            created: Some(created),
+            is_unsure,
+            is_held: true,
+            is_overdue: false,
+        };
+        if !shared.hold(claim, place, ends) {
+            return Ok(Step::Again);
+        }
+        let mut granted = Granted::new(fence);
+        granted.valid = (left < claim.ttl).then_some(left);
+        granted.waiters = waiters;
+        Ok(Step::Done(AcquireOutcome::Granted(granted)))
+    }
+
+    /// Moves the token's key to a lease of this backend, which renews it from then on.
+    pub(crate) async fn take_over(&self, entry: &Entry) -> Result<Step> {
+        take_over(self.shared, self.claim, entry).await?;
+        Ok(Step::Again)
+    }
+
+    /// Returns whether a request for the key may arrive late.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.shared.registry.place(self.claim).is_some_and(|place| place.is_unsure)
+    }
+
+    pub(crate) fn enter(
+        &self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        created: Option<i64>,
+        is_unsure: bool,
+    ) {
+        let place = Place {
+            lease: Arc::clone(lease),
+            key: key.to_vec(),
+            created,
+            is_unsure,
+            is_held: false,
+            is_overdue: false,
+        };
+        self.shared.registry.enter(self.claim, place, self.shared.queued_until(self.claim));
+    }
+}
+
+/// Moves a key of this token to a lease of this backend, unless it changes during the request.
+pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry) -> Result<()> {
+    if let Some(note) = entry.broken() {
+        return Err(ended(Some(note)));
+    }
+    shared.forget(claim);
+    let lease = shared.reserve_lease(claim).await?.into_lease();
+    let place = Place {
+        lease: Arc::clone(&lease),
+        key: entry.key.clone(),
+        created: Some(entry.created),
+        is_unsure: false,
+        is_held: false,
+        is_overdue: false,
+    };
+    // Registered before the request, so that the key is accounted for.
+    shared.registry.enter(claim, place, shared.queued_until(claim));
+    let is_unchanged = Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified);
+    let value = entry.value.as_ref().map(Value::bytes).unwrap_or_default();
+    let put = TxnOp::put(entry.key.clone(), value, Some(PutOptions::new().with_lease(lease.id)));
+    let txn = Txn::new().when([is_unchanged]).and_then([put]);
+    match shared.transact(txn, Effect::Changes, Some(&lease)).await {
+        Ok(answered) if answered.succeeded || answered.was_unsure => Ok(()),
+        Ok(_) => {
+            shared.forget(claim);
+            Ok(())
+        }
+        Err(trouble) => {
+            let failure = trouble.error();
+            if failure.kind() != ErrorKind::Indeterminate {
+                shared.forget(claim);
+            }
+            Err(failure)
+        }
+    }
+}
+
+fn busy(owner: &Entry, queued: bool) -> Busy {
+    Busy { retry_after: None, holder: Some(Box::new(owner.holder())), queued }
+}
+
+fn expired(shared: &Shared, claim: &Claim) -> Error {
+    shared.ended_claims.set(claim, Reason::Expired);
+    error(
+        ErrorKind::Lost(Reason::Expired),
+        "the claim was neither repeated nor renewed in time and is being removed; acquire the \
+         lock again",
+    )
+}
+
+pub(crate) fn ended(broken: Option<&str>) -> Error {
+    match broken {
+        None => error(
+            ErrorKind::Lost(Reason::Gone),
+            "the claim was released or its key deleted; acquire the lock again",
+        ),
+        Some(note) => error(
+            ErrorKind::Lost(Reason::Broken),
+            format!("the hold was broken by {note}; acquire the lock again"),
+        ),
+    }
+}
+
+pub(crate) fn several<const N: usize>(found: Vec<Found>) -> [Found; N] {
+    let mut found = found.into_iter();
+    std::array::from_fn(|_| found.next().unwrap_or_default())
+}

@@ -1,0 +1,237 @@
+//! Acquiring a lock as a reader or for permits.
+//!
+//! The keys in the common queue alone determine the holders ([`admission`]). A claim that the queue admits puts its key
+//! only if no other claim has come since. So a claim that doesn't wait blocks no others. Only after repeated
+//! interference does it queue to find out.
+
+use std::sync::Arc;
+
+use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use lockwright_core::backend_util::admission::{self, Reader};
+use lockwright_core::{Error, Fence, Mode, Result};
+
+use crate::acquire::{AcquireSteps, Step};
+use crate::errors::Effect;
+use crate::keys::after;
+use crate::leases::Lease;
+use crate::members::RequestError;
+use crate::put_key::is_new;
+use crate::queue::QueueSnapshot;
+use crate::release;
+use crate::shared::Found;
+use crate::value::{Entry, Value, fence};
+
+/// How often a claim tries to join the holders.
+const JOINS: usize = 3;
+
+enum Put {
+    /// The key's creation revision.
+    There(i64),
+    /// Another claim came first, or the reader with the fence has gone.
+    Missed,
+    Not(Step),
+}
+
+impl AcquireSteps<'_> {
+    /// Joins the holders, or the queue.
+    pub(crate) async fn enqueue_shared(&mut self, lease: Arc<Lease>) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        let key = shared.keys().own(claim, lease.id);
+        // The lease carries it, so it must be registered.
+        self.enter(&lease, &key, None, self.is_unsure());
+        for _ in 0..JOINS {
+            let snapshot = match shared.queue_snapshot(&claim.name).await {
+                Ok(snapshot) => snapshot,
+                Err(failure) => {
+                    if !self.is_unsure() {
+                        shared.forget(claim);
+                    }
+                    return Err(failure);
+                }
+            };
+            if let Some(own) = snapshot.entries.iter().find(|one| one.token() == Some(claim.token))
+            {
+                if own.key != key {
+                    return self.take_over(own).await;
+                }
+                self.enter(&lease, &key, Some(own.created), self.is_unsure());
+                return Ok(Step::Again);
+            }
+            if let Some(first) = snapshot.entries.first() {
+                self.refuse_another_kind(first).await?;
+            }
+            if !admission::admits(&snapshot.modes(snapshot.entries.len()), claim.mode) {
+                if let Some(first) = snapshot.entries.first().filter(|_| !self.waits) {
+                    return Ok(self.reject_busy(self.is_unsure(), first));
+                }
+                break;
+            }
+            // The reader with the lowest fence, which all share.
+            let readers = snapshot.readers();
+            let with = (0..readers.len()).min_by_key(|at| readers[*at].fence());
+            let with = with.filter(|_| claim.mode == Mode::Shared).map(|at| &snapshot.entries[at]);
+            match self.put(&lease, &key, Some((&snapshot, with))).await? {
+                Put::There(created) => {
+                    let fence = with.map_or(fence(created), Entry::fence);
+                    return self.granted(&lease, &key, created, fence, false).await;
+                }
+                Put::Missed => {}
+                Put::Not(step) => return Ok(step),
+            }
+        }
+        match self.put(&lease, &key, None).await? {
+            Put::There(created) => self.check_shared(&lease, &key, created, false).await,
+            Put::Missed => Ok(Step::Again),
+            Put::Not(step) => Ok(step),
+        }
+    }
+
+    /// Puts a key. With `snapshot`, only if no key was created since that read, and the given reader is unchanged.
+    async fn put(
+        &mut self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        snapshot: Option<(&QueueSnapshot, Option<&Entry>)>,
+    ) -> Result<Put> {
+        let (shared, claim) = (self.shared, self.claim);
+        let tombstone = shared.keys().tombstone(claim.token);
+        let mut conditions = vec![is_new(key), is_new(&tombstone)];
+        let mut value = Value::of(claim);
+        if let Some((snapshot, with)) = snapshot {
+            let queue = shared.keys().queue(&claim.name);
+            let is_old =
+                Compare::create_revision(queue.clone(), CompareOp::Less, snapshot.revision + 1);
+            conditions.push(is_old.with_range(after(&queue)));
+            conditions.extend(with.map(is_unchanged));
+            value.taken = with.map(|with| with.fence().get());
+        }
+        let on_lease = PutOptions::new().with_lease(lease.id);
+        let txn = Txn::new()
+            .when(conditions)
+            .and_then([TxnOp::put(key, value.bytes(), Some(on_lease))])
+            .or_else([TxnOp::get(key, None), TxnOp::get(tombstone, None)]);
+        let Some((answered, is_unsure)) = self.send(txn, lease, key).await? else {
+            return Ok(Put::Not(Step::Again));
+        };
+        if answered.succeeded {
+            self.enter(lease, key, Some(answered.revision), is_unsure);
+            return Ok(Put::There(answered.revision));
+        }
+        let (own, tombstone) = (answered.found.first(), answered.found.get(1));
+        self.refuse_ended(lease, tombstone.and_then(Found::as_tombstone))?;
+        let own = own.and_then(Found::first);
+        self.enter(lease, key, own.as_ref().map(|own| own.created), is_unsure);
+        Ok(if own.is_some() { Put::Not(Step::Again) } else { Put::Missed })
+    }
+
+    pub(crate) async fn check_shared(
+        &mut self,
+        lease: &Arc<Lease>,
+        key: &[u8],
+        created: i64,
+        is_held: bool,
+    ) -> Result<Step> {
+        let (shared, claim) = (self.shared, self.claim);
+        if let Some(step) = self.keep_fixed(lease, is_held).await? {
+            return Ok(step);
+        }
+        let snapshot = shared.queue_snapshot(&claim.name).await?;
+        let Some(at) = snapshot.entries.iter().position(|entry| entry.key == key) else {
+            let tombstone = TxnOp::get(shared.keys().tombstone(claim.token), None);
+            let txn = Txn::new().and_then([tombstone]);
+            let answered = shared
+                .transact(txn, Effect::Reads, Some(lease))
+                .await
+                .map_err(RequestError::error)?;
+            let tombstone = answered.found.first().and_then(Found::as_tombstone);
+            return self.own_is_gone(lease, key, is_held, tombstone).await;
+        };
+        let own = &snapshot.entries[at];
+        if let Some(step) = self.own_has_changed(lease, own, created).await? {
+            return Ok(step);
+        }
+        let before = snapshot.modes(at);
+        if admission::admits(&before, claim.mode) {
+            let waiters = snapshot.entries.len() > snapshot.holders();
+            let from = (claim.mode == Mode::Shared)
+                .then(|| admission::fence_source(&snapshot.readers(), at));
+            return match from.flatten() {
+                None => self.granted(lease, key, created, own.fence(), waiters).await,
+                Some(from) => {
+                    let fence = snapshot.entries[from].fence();
+                    if !self.take_fence(lease, own, &snapshot.entries[from], fence).await? {
+                        return Ok(Step::Again);
+                    }
+                    self.granted(lease, key, created, fence, waiters).await
+                }
+            };
+        }
+        let first = &snapshot.entries[0];
+        if !first.mode().is_of_the_kind_of(claim.mode) {
+            release::delete(shared, key, created).await?;
+            return self.refuse_another_kind(first).await.map(|()| Step::Again);
+        }
+        if let Some(own) =
+            snapshot.entries[..at].iter().find(|one| one.token() == Some(claim.token))
+        {
+            // The token is in the queue through another connection, and earlier.
+            release::delete(shared, key, created).await?;
+            shared.forget(claim);
+            return self.take_over(own).await;
+        }
+        if !self.waits {
+            release::delete(shared, key, created).await?;
+            return Ok(self.reject_busy(self.is_unsure(), first));
+        }
+        let way = &snapshot.entries[admission::blockers(&before, claim.mode)];
+        self.keep_waiting(first, way.iter().map(|entry| entry.key.as_slice()))
+    }
+
+    /// Stores the fence of an earlier reader. Returns false if either key has changed.
+    async fn take_fence(
+        &self,
+        lease: &Lease,
+        own: &Entry,
+        from: &Entry,
+        fence: Fence,
+    ) -> Result<bool> {
+        let Some(value) = &own.value else { return Ok(false) };
+        let value = Value { taken: Some(fence.get()), ..value.clone() };
+        let on_its_lease = PutOptions::new().with_ignore_lease();
+        let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
+        let txn = Txn::new().when([is_unchanged(own), is_unchanged(from)]).and_then([put]);
+        let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
+        // If an earlier copy of the request stored it, the next read shows that.
+        Ok(noting.map_err(RequestError::error)?.succeeded)
+    }
+
+    /// Returns an error if the first claim uses the name as another kind of lock.
+    pub(crate) async fn refuse_another_kind(&self, first: &Entry) -> Result<()> {
+        let (present, wanted) = (first.mode(), self.claim.mode);
+        if present.is_of_the_kind_of(wanted) {
+            return Ok(());
+        }
+        self.give_up(self.is_unsure()).await?;
+        Err(Error::other_kind(present, wanted).with_backend("etcd"))
+    }
+}
+
+impl QueueSnapshot {
+    fn modes(&self, count: usize) -> Vec<Mode> {
+        self.entries[..count].iter().map(Entry::mode).collect()
+    }
+
+    fn holders(&self) -> usize {
+        admission::holders(&self.modes(self.entries.len()))
+    }
+
+    /// Returns the readers that share the lock, or will at their next read.
+    fn readers(&self) -> Vec<Reader> {
+        let readers = self.entries.iter().take_while(|entry| entry.mode() == Mode::Shared);
+        readers.map(Entry::reader).collect()
+    }
+}
+
+fn is_unchanged(entry: &Entry) -> Compare {
+    Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified)
+}

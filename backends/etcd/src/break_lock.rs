@@ -1,0 +1,210 @@
+//! An operator's forced release.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use lockwright_core::{
+    BreakMode, BreakTarget, Broken, ErrorKind, Event, LockName, Reason, Result, Token,
+};
+
+use crate::errors::{Effect, error};
+use crate::keepalive;
+use crate::leases::seconds;
+use crate::members::RequestError;
+use crate::shared::{Found, Shared, TxnReply};
+use crate::value::{Entry, Tombstone, Value};
+
+/// How often breaking retries when the holder changes.
+const TRIES: usize = 10;
+
+pub(crate) async fn break_lock(
+    shared: &Arc<Shared>,
+    name: &LockName,
+    seen: BreakTarget,
+    how: BreakMode,
+    note: &str,
+) -> Result<Broken> {
+    let is_meant = |entry: &Entry| match seen {
+        BreakTarget::Token(token) => entry.token() == Some(token),
+        BreakTarget::Any => true,
+    };
+    let holders = shared.queue(name).await?.holders;
+    let mut broken = Broken::NotHeld;
+    for seen in holders.into_iter().filter(is_meant) {
+        broken = broken.and(break_one(shared, name, seen, how, note).await?);
+    }
+    Ok(broken)
+}
+
+/// Breaks the hold of this key, and no later one. The key may go in between, also by an unanswered request of this
+/// call.
+async fn break_one(
+    shared: &Arc<Shared>,
+    name: &LockName,
+    seen: Entry,
+    how: BreakMode,
+    note: &str,
+) -> Result<Broken> {
+    let created = seen.created;
+    let mut found = Some(seen);
+    for _ in 0..TRIES {
+        let Some(entry) = found else { return Ok(Broken::NotHeld) };
+        let broken = match how {
+            BreakMode::Now => free(shared, &entry, note).await?,
+            BreakMode::RunOut => let_run_out(shared, &entry, note).await?,
+        };
+        if let Some(broken) = broken {
+            return Ok(broken);
+        }
+        let holders = shared.queue(name).await?.holders;
+        found = holders.into_iter().find(|entry| entry.created == created);
+    }
+    Err(error(
+        ErrorKind::Unavailable,
+        "the holder changed during each attempt to break the lock; \
+                                       retry",
+    ))
+}
+
+/// Returns how long the holder may still rely on the hold. An auto-renewed lease may be renewed until the last moment.
+fn valid_for(entry: &Entry, left: Duration, granted: Duration) -> Duration {
+    let is_fixed = entry.value.as_ref().is_some_and(|value| value.fixed);
+    if is_fixed { left } else { granted }
+}
+
+/// Returns `None` if the key has changed.
+async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broken>> {
+    let Some((left, granted)) = shared.time_to_live(entry.lease).await? else { return Ok(None) };
+    let request = Token::random();
+    let mut ending = vec![TxnOp::delete(entry.key.clone(), None)];
+    let mut looking = vec![TxnOp::get(entry.key.clone(), None)];
+    if let Some(token) = entry.token() {
+        // As long as the lease lives, the tombstone rejects repeats and gives renewals the reason.
+        let tombstone = Tombstone { broken: Some(note.to_owned()), request: Some(request) }.bytes();
+        let on_lease = PutOptions::new().with_lease(entry.lease);
+        ending.push(TxnOp::put(shared.keys().tombstone(token), tombstone, Some(on_lease)));
+        looking.push(TxnOp::get(shared.keys().tombstone(token), None));
+        shared.leases.count_tombstone(entry.lease, shared.clock.now());
+    }
+    let txn = Txn::new().when([is_unchanged(entry)]).and_then(ending).or_else(looking);
+    let answered = match shared.transact(txn, Effect::Changes, None).await {
+        Ok(answered) => answered,
+        Err(RequestError::NoLease) => return Ok(None),
+        Err(RequestError::Failed(failure)) => return Err(failure),
+    };
+    if !answered.succeeded && !did_first_request(&answered, entry, request)? {
+        return Ok(None);
+    }
+    if let Some(token) = shared.wakeups.forget(&entry.key) {
+        shared.wakeups.subscribers.send(&Event::Lost(token, Reason::Broken));
+    }
+    Ok(Some(Broken::Freed(valid_for(entry, left, granted))))
+}
+
+/// Returns whether an unanswered first copy of the request freed the hold.
+fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Result<bool> {
+    let found = answered.found.first().and_then(Found::first);
+    if !answered.was_unsure || found.is_some_and(|found| found.created == entry.created) {
+        return Ok(false);
+    }
+    match answered.found.get(1).and_then(Found::as_tombstone) {
+        Some(tombstone) if tombstone.request == Some(request) => Ok(true),
+        // The operator who broke it found its key.
+        Some(tombstone) if tombstone.broken.is_some() => Ok(false),
+        _ => Err(Effect::Changes.unanswered(
+            "the lock is no longer held, but it is unknown whether this request or the holder \
+             released it",
+        )),
+    }
+}
+
+/// Marks the key, so that no client renews it, and moves it to a lease without renewals. Returns `None` if it has
+/// changed.
+///
+/// The mark comes first: the remaining time covers earlier renewals, and later ones are rejected. If only the mark
+/// succeeds, the hold must be broken again.
+async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<Option<Broken>> {
+    let Some(value) = &entry.value else {
+        return Err(error(
+            ErrorKind::Conflict,
+            "the holder isn't a Lockwright client and can't be stopped from renewing; free the \
+             lock at once instead",
+        ));
+    };
+    if entry.lease == 0 {
+        return Err(error(
+            ErrorKind::Conflict,
+            "the holder's key has no lease and never expires; free the lock at once instead",
+        ));
+    }
+    let mut marked = entry.clone();
+    if entry.broken().is_none() {
+        let value = Value { broken: Some(note.to_owned()), ..value.clone() };
+        let on_its_lease = PutOptions::new().with_ignore_lease();
+        let marking = TxnOp::put(entry.key.clone(), value.bytes(), Some(on_its_lease));
+        let txn = Txn::new().when([is_unchanged(entry)]).and_then([marking]);
+        let answered =
+            shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
+        if !answered.succeeded {
+            return Ok(None);
+        }
+        marked = Entry { modified: answered.revision, value: Some(value), ..marked };
+    }
+    let moved = move_marked(shared, marked).await.map_err(|failure| {
+        if failure.kind() == ErrorKind::Indeterminate {
+            return failure;
+        }
+        let what = "the hold was marked and can't be renewed, but moving it to an expiring lease \
+                    failed; break it again";
+        Effect::Changes.unanswered(what).with_source(failure)
+    })?;
+    Ok(Some(moved))
+}
+
+/// Moves a marked key to a lease of its own, unless it was moved already.
+async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> {
+    for _ in 0..TRIES {
+        let Some(value) = marked.value.clone().filter(|value| value.broken.is_some()) else {
+            break;
+        };
+        let known = shared.time_to_live(marked.lease).await?;
+        let looking = || TxnOp::get(marked.key.clone(), None);
+        let (txn, lease) = match known {
+            Some((left, _)) if value.moved => return Ok(Broken::RunsOut(left)),
+            Some((left, granted)) => {
+                let lasts = valid_for(&marked, left, granted);
+                let limit = shared.members.config().response_timeout;
+                let lease = shared.ask_for_lease(seconds(lasts).max(1), limit).await?;
+                let value = Value { moved: true, ..value };
+                let on_lease = PutOptions::new().with_lease(lease.id);
+                let moving = TxnOp::put(marked.key.clone(), value.bytes(), Some(on_lease));
+                let txn = Txn::new().when([is_unchanged(&marked)]).and_then([moving]);
+                (txn.or_else([looking()]), Some(lease))
+            }
+            // It ended with its lease, or was moved just before.
+            None => (Txn::new().and_then([looking()]), None),
+        };
+        let answered =
+            shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
+        let found = answered.found.first().and_then(Found::first);
+        if let Some(lease) = lease {
+            if answered.succeeded {
+                return Ok(Broken::RunsOut(lease.ttl));
+            }
+            // Unless an unanswered request moved it there.
+            if found.as_ref().is_none_or(|found| found.lease != lease.id) {
+                keepalive::revoke_soon(shared, &lease);
+            }
+        }
+        match found.filter(|found| found.created == marked.created) {
+            Some(found) => marked = found,
+            None => break,
+        }
+    }
+    Ok(Broken::RunsOut(Duration::ZERO))
+}
+
+fn is_unchanged(entry: &Entry) -> Compare {
+    Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified)
+}

@@ -1,0 +1,115 @@
+//! Tasks that renew leases and remove overdue claims.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{LockName, Token};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::members::{Link, RequestError};
+use crate::shared::{Place, Shared};
+use crate::{orphans, release};
+
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+
+/// The timeout of a revocation.
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Renews a shared lease as long as it is worth keeping.
+pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<crate::leases::Lease>) {
+    let runtime = shared.members.runtime();
+    let (shared, lease) = (Arc::clone(shared), Arc::clone(lease));
+    runtime.spawn(async move {
+        let mut alive = shared.alive.clone();
+        // Ends with this task.
+        let mut orphans = JoinSet::new();
+        orphans.spawn(orphans::remove_orphans(Arc::clone(&shared), Arc::clone(&lease)));
+        loop {
+            let next = lease.due().min(lease.idle_deadline().max(shared.clock.now() + RETRY_PAUSE));
+            tokio::select! {
+                _ = alive.changed() => break,
+                () = shared.clock.sleep_until(next) => {}
+            }
+            if lease.is_gone() {
+                return;
+            }
+            if lease.is_finished(shared.clock.now()) {
+                break;
+            }
+            if shared.clock.now() < lease.due() {
+                continue;
+            }
+            let confirming =
+                async { (shared.confirm(&lease).await, shared.clock.sleep(RETRY_PAUSE)) };
+            let (confirmed, pause) = tokio::select! {
+                _ = alive.changed() => break,
+                confirmed = confirming => confirmed,
+            };
+            match confirmed {
+                Ok(()) => {}
+                Err(RequestError::NoLease) => return,
+                Err(RequestError::Failed(failure)) => {
+                    tracing::debug!(%failure, "etcd: renewing a lease failed, retrying");
+                    pause.await;
+                }
+            }
+        }
+        shared.leases.remove(&lease);
+        if lease.is_empty() {
+            revoke(shared.members.in_use(), lease.id).await;
+        }
+    });
+}
+
+pub(crate) fn revoke_soon(shared: &Shared, lease: &crate::leases::Lease) {
+    lease.set_gone();
+    shared.members.runtime().spawn(revoke(shared.members.in_use(), lease.id));
+}
+
+/// If this fails, the lease expires.
+async fn revoke(link: Option<Arc<Link>>, id: i64) {
+    if let Some(link) = link {
+        let _ = timeout(REVOKE_TIMEOUT, link.client.lease_client().revoke(id)).await;
+    }
+}
+
+/// Removes claims that were not renewed or repeated in time, as their lease lives on for others.
+pub(crate) fn remove_overdue(shared: &Arc<Shared>) {
+    let runtime = shared.members.runtime();
+    let shared = Arc::clone(shared);
+    runtime.spawn(async move {
+        let mut alive = shared.alive.clone();
+        // A stuck removal blocks no other. All end with this task.
+        let mut removals = JoinSet::new();
+        loop {
+            tokio::select! {
+                _ = alive.changed() => return,
+                () = shared.registry.until_overdue() => {}
+            }
+            while removals.try_join_next().is_some() {}
+            for (name, token, place) in
+                shared.registry.mark_overdue(|place| place.is_overdue = true)
+            {
+                let shared = Arc::clone(&shared);
+                removals.spawn(async move { remove_claim(&shared, name, token, place).await });
+            }
+        }
+    });
+}
+
+/// Removes a claim that is marked as over, with retries.
+pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: Token, place: Place) {
+    while !place.lease.is_gone() {
+        match release::end_overdue(shared, token, &place).await {
+            Ok(()) => break,
+            Err(failure) => {
+                tracing::debug!(%failure, "etcd: removing an expired hold failed, retrying");
+                shared.clock.sleep(RETRY_PAUSE).await;
+            }
+        }
+    }
+    if let Some(place) = shared.registry.leave_if(&name, token, |place| place.is_overdue) {
+        shared.vacate(&name, token, &place);
+    }
+}

@@ -1,0 +1,113 @@
+//! Removal of unregistered keys from a lease of this backend.
+//!
+//! Each key is registered before it is put, until it is off the server. So unregistered keys come only from a restored
+//! snapshot, which brings released claims back. They would stay as long as the lease lives for others.
+//!
+//! A key is removed if two looks in a row find it unregistered. During its removal it is registered, so that an acquire
+//! of its claim is rejected instead of granted.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
+use lockwright_core::{LockName, Result};
+
+use crate::SLOW_POLL;
+use crate::errors::Effect;
+use crate::leases::Lease;
+use crate::members::{Link, RequestError};
+use crate::shared::{Found, Place, Shared};
+use crate::value::Entry;
+use crate::{keepalive, keys};
+
+/// The largest number of keys per look.
+const AT_ONCE: usize = 100;
+
+/// The shortest pause between two looks, in response timeouts.
+const REQUESTS: u32 = 3;
+
+pub(crate) async fn remove_orphans(shared: Arc<Shared>, lease: Arc<Lease>) {
+    let pause = shared.members.config().response_timeout.saturating_mul(REQUESTS).max(lease.ttl);
+    let mut before: HashSet<(Vec<u8>, i64)> = HashSet::new();
+    loop {
+        shared.clock.sleep(pause).await;
+        let orphans = loop {
+            match orphans(&shared, &lease).await {
+                Ok(orphans) => break orphans,
+                Err(failure) => {
+                    tracing::debug!(%failure, "etcd: reading the keys of a lease failed, retrying");
+                    shared.clock.sleep(SLOW_POLL).await;
+                }
+            }
+        };
+        let (again, new): (Vec<_>, Vec<_>) =
+            orphans.into_iter().partition(|(_, entry)| before.contains(&same(entry)));
+        before = new.iter().map(|(_, entry)| same(entry)).collect();
+        for (name, entry) in again {
+            remove(&shared, &lease, name, &entry).await;
+        }
+    }
+}
+
+fn same(entry: &Entry) -> (Vec<u8>, i64) {
+    (entry.key.clone(), entry.created)
+}
+
+/// Returns the unregistered keys of claims on the lease.
+async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)>> {
+    let request = |link: Arc<Link>| async move {
+        let options = LeaseTimeToLiveOptions::new().with_keys();
+        link.client.lease_client().time_to_live(lease.id, Some(options)).await
+    };
+    let limit = shared.members.limit(lease.ttl);
+    let lease_info =
+        shared.members.ask(Effect::Reads, limit, request).await.map_err(RequestError::error)?;
+    // Read last, so that it includes all earlier requests.
+    let on_lease = shared.registry.all(|_, place| place.lease.id == lease.id);
+    let registered: HashSet<Vec<u8>> = on_lease.into_iter().map(|(.., place)| place.key).collect();
+    let mut orphans = Vec::new();
+    for key in lease_info.value.keys().iter().filter(|key| !registered.contains(*key)).take(AT_ONCE)
+    {
+        // Skips tombstones and foreign keys.
+        let Some(name) = shared.keys().name(key) else { continue };
+        if !shared.keys().is_own(&name, lease.id, key) {
+            continue;
+        }
+        let txn = Txn::new().and_then([TxnOp::get(key.clone(), None)]);
+        let answered =
+            shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
+        let found = answered.found.first().and_then(Found::first);
+        let is_ours = |entry: &Entry| entry.lease == lease.id && entry.token().is_some();
+        orphans.extend(found.filter(is_ours).map(|entry| (name, entry)));
+    }
+    Ok(orphans)
+}
+
+/// Removes a key as that of an overdue claim, if it is still unregistered.
+async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry: &Entry) {
+    let Some(token) = entry.token() else { return };
+    // From here on no other claim gets this key, which consists of the name, the lease and possibly the token.
+    if !lease.add_orphan(&name, token, keys::mode(&entry.key)) {
+        return;
+    }
+    let place = Place {
+        lease: Arc::clone(lease),
+        key: entry.key.clone(),
+        created: Some(entry.created),
+        is_unsure: false,
+        is_held: false,
+        is_overdue: true,
+    };
+    let is_registered = shared.registry.any(|_, _, place| place.key == entry.key);
+    if is_registered || !shared.registry.enter_overdue(&name, token, place.clone()) {
+        lease.drop_claim(&name, token, shared.clock.now());
+        return;
+    }
+    tracing::warn!(
+        %name,
+        "etcd: a released claim exists again, as after a restored snapshot; removing it"
+    );
+    keepalive::remove_claim(shared, name.clone(), token, place).await;
+    // A new acquire with this token has its own place.
+    lease.drop_claim(&name, token, shared.clock.now());
+}

@@ -1,0 +1,213 @@
+//! Releasing claims, including unanswered and overdue ones.
+//!
+//! A tombstone keeps out a request that may arrive late. It is a key of the token on the request's lease: a late
+//! request finds either the tombstone or no lease.
+
+use std::sync::Arc;
+
+use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use lockwright_core::{
+    Claim, ErrorKind, LockName, Reason, ReleaseMode, ReleaseOutcome, Result, Token,
+};
+
+use crate::errors::{Effect, error, is_out_of_space};
+use crate::members::RequestError;
+use crate::shared::{Found, Place, Shared};
+use crate::value::{Entry, Tombstone};
+
+/// How often a changing key is read again.
+const TRIES: usize = 5;
+
+pub(crate) async fn release(
+    shared: &Arc<Shared>,
+    claim: &Claim,
+    release_mode: ReleaseMode,
+) -> Result<ReleaseOutcome> {
+    let place = shared.registry.place(claim);
+    let is_unsure = release_mode == ReleaseMode::Reconcile
+        || place.as_ref().is_some_and(|place| place.is_unsure);
+    if is_unsure {
+        // Requests that arrive from now on are late.
+        shared.ended_claims.set(claim, Reason::Gone);
+    }
+    let Some(place) = place else {
+        return by_token(shared, &claim.name, claim.token).await;
+    };
+    shared.wakeups.forget(&place.key);
+    let ended = if place.lease.is_gone() {
+        by_token(shared, &claim.name, claim.token).await?
+    } else if is_unsure {
+        put_tombstone(shared, claim, &place).await?
+    } else {
+        match place.created {
+            Some(created) => {
+                let ended = delete(shared, &place.key, created).await?;
+                if ended == ReleaseOutcome::NotHeld {
+                    // Breaking the hold may have left a tombstone.
+                    place.lease.count_tombstone(shared.clock.now());
+                }
+                ended
+            }
+            // The server certainly refused to put it.
+            None => ReleaseOutcome::NotHeld,
+        }
+    };
+    shared.forget(claim);
+    Ok(ended)
+}
+
+/// Removes an overdue claim. If its lease has gone, it touches nothing else: the caller may have acquired the same
+/// claim on another lease.
+pub(crate) async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
+    shared.wakeups.forget(&place.key);
+    match place.created {
+        Some(created) if !place.is_unsure => {
+            // Another backend may have moved the hold to its own lease.
+            let is_there = [
+                Compare::create_revision(place.key.clone(), CompareOp::Equal, created),
+                Compare::lease(place.key.clone(), CompareOp::Equal, place.lease.id),
+            ];
+            let deleting = TxnOp::delete(place.key.clone(), None);
+            let txn = Txn::new().when(is_there).and_then([deleting]);
+            shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
+        }
+        _ => match put_tombstone_on_lease(shared, token, place).await {
+            // The key ended with its lease.
+            Err(RequestError::NoLease) => {}
+            ended => drop(ended.map_err(RequestError::error)?),
+        },
+    }
+    Ok(())
+}
+
+/// Deletes a key with this creation revision.
+pub(crate) async fn delete(shared: &Shared, key: &[u8], created: i64) -> Result<ReleaseOutcome> {
+    let is_there = Compare::create_revision(key, CompareOp::Equal, created);
+    let txn = Txn::new().when([is_there]).and_then([TxnOp::delete(key, None)]);
+    let answered =
+        shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
+    // An earlier copy of the request may have deleted it.
+    let is_done = answered.succeeded || answered.was_unsure;
+    Ok(if is_done { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
+}
+
+async fn by_token(shared: &Shared, name: &LockName, token: Token) -> Result<ReleaseOutcome> {
+    match shared.locate(name, token).await? {
+        Some(entry) => delete(shared, &entry.key, entry.created).await,
+        None => Ok(ReleaseOutcome::NotHeld),
+    }
+}
+
+/// Deletes the key of a claim, and puts the token's tombstone in the same transaction.
+pub(crate) async fn put_tombstone(
+    shared: &Shared,
+    claim: &Claim,
+    place: &Place,
+) -> Result<ReleaseOutcome> {
+    match put_tombstone_on_lease(shared, claim.token, place).await {
+        // Everything on the lease has gone for good. But the key of a broken hold may have been moved to another lease.
+        Err(RequestError::NoLease) => by_token(shared, &claim.name, claim.token).await,
+        ended => ended.map_err(RequestError::error),
+    }
+}
+
+/// The same if the lease still exists.
+async fn put_tombstone_on_lease(
+    shared: &Shared,
+    token: Token,
+    place: &Place,
+) -> Result<ReleaseOutcome, RequestError> {
+    // The lease soon accepts no new claims, so that it ends together with its tombstones.
+    place.lease.count_tombstone(shared.clock.now());
+    let mut created = place.created;
+    for _ in 0..TRIES {
+        let key = place.key.as_slice();
+        let is_there = Compare::create_revision(key, CompareOp::Equal, created.unwrap_or(0));
+        let on_lease = PutOptions::new().with_lease(place.lease.id);
+        let tombstone = || {
+            let tombstone = Tombstone::default().bytes();
+            TxnOp::put(shared.keys().tombstone(token), tombstone, Some(on_lease.clone()))
+        };
+        let deleting = match created {
+            Some(_) => vec![TxnOp::delete(key, None), tombstone()],
+            None => vec![tombstone()],
+        };
+        let txn = Txn::new()
+            .when([is_there])
+            .and_then(deleting)
+            .or_else([TxnOp::get(key, None), tombstone()]);
+        let answered = match shared.transact(txn, Effect::Changes, None).await {
+            Ok(answered) => answered,
+            Err(trouble) => {
+                if matches!(&trouble, RequestError::Failed(failure) if is_out_of_space(failure)) {
+                    // There is no space for the tombstone, which is put later.
+                    by_key(shared, token, key).await.map_err(RequestError::Failed)?;
+                }
+                return Err(trouble);
+            }
+        };
+        if answered.succeeded {
+            let was_there = created.is_some() || answered.was_unsure;
+            return Ok(if was_there { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld });
+        }
+        let found = answered.found.first().and_then(Found::first);
+        match found.filter(|entry| entry.token() == Some(token)) {
+            Some(Entry { created: later, .. }) => created = Some(later),
+            None => return Ok(ReleaseOutcome::NotHeld),
+        }
+    }
+    Err(RequestError::Failed(error(
+        ErrorKind::Indeterminate,
+        "the claim's key changed during each attempt to delete it; retry",
+    )))
+}
+
+async fn by_key(shared: &Shared, token: Token, key: &[u8]) -> Result<()> {
+    let txn = Txn::new().and_then([TxnOp::get(key, None)]);
+    let answered = shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
+    let found = answered.found.first().and_then(Found::first);
+    if let Some(entry) = found.filter(|entry| entry.token() == Some(token)) {
+        delete(shared, key, entry.created).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lockwright_conformance::kit::{self, claim};
+    use lockwright_core::{DistributedLock, Renew, RenewalOutcome};
+    use lockwright_testbed as testbed;
+
+    use super::*;
+    use crate::Etcd;
+    use crate::leases::Lease;
+
+    /// The process was paused until its lease had gone, with a request unanswered. Then it requested the claim again,
+    /// before it found the claim overdue.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn overdue_claim_of_a_lost_lease_leaves_later_holds_on_etcd() {
+        let server = testbed::Etcd::options().members(1).start().unwrap();
+        let etcd = Etcd::connect(&server.url()).await.unwrap();
+        let claim = claim("x");
+        kit::grant(&etcd, &claim).await;
+        let shared = &etcd.shared;
+        let held = shared.registry.place(&claim).unwrap();
+        let gone = Arc::new(Lease::new(1, Duration::from_secs(30), false, shared.clock.now()));
+        for created in [None, held.created] {
+            let lease = Arc::clone(&gone);
+            let place = Place {
+                lease,
+                created,
+                is_unsure: true,
+                is_held: false,
+                is_overdue: true,
+                ..held.clone()
+            };
+            end_overdue(shared, claim.token, &place).await.unwrap();
+        }
+        let renewed = etcd.renew(&[Renew::of(&claim)]).await.unwrap();
+        assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
+    }
+}

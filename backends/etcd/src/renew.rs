@@ -1,0 +1,244 @@
+//! Renewing holds.
+//!
+//! Each lease gets one keep-alive. Then its holds' keys are read, at the same member in the same term. The read takes a
+//! majority, which proves that the leader that took the keep-alive had not been replaced.
+//!
+//! Leases are renewed in parallel: after an outage all of them are due.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use etcd_client::{Txn, TxnOp};
+use lockwright_core::{Claim, Error, Reason, Renew, Renewal, RenewalOutcome, Result, Token};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::errors::Effect;
+use crate::leases::Lease;
+use crate::members::RequestError;
+use crate::shared::{Found, Place, Shared};
+use crate::value::Entry;
+use crate::{acquire, release, runtime};
+
+/// The number of keys in one read: etcd allows 128 operations by default.
+const AT_ONCE: usize = 100;
+
+/// How often a renewal is retried after an election.
+const PROOFS: usize = 2;
+
+const LEASES_AT_ONCE: usize = 32;
+
+/// A hold of the batch, with its index.
+struct Numbered {
+    at: usize,
+    claim: Claim,
+    place: Place,
+}
+
+/// The results of a lease's holds, and the error if some are missing.
+struct LeaseRenewals {
+    renewals: Vec<(usize, Renewal)>,
+    failure: Option<Error>,
+}
+
+/// Renews holds, in their order.
+///
+/// # Cancel safety
+/// If the future is dropped, some holds may have been renewed.
+pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+    let mut outcomes = vec![Renewal::INDETERMINATE; holds.len()];
+    let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Numbered>)> = HashMap::new();
+    let begun = Instant::now();
+    let give_up = begun + shared.members.config().response_timeout;
+    let answer_by = begun + Renew::time_to_answer(holds);
+    let mut failure = None;
+    for (at, Renew { claim, .. }) in holds.iter().enumerate() {
+        if Instant::now() >= give_up {
+            break;
+        }
+        match place(shared, claim).await {
+            Ok(Ok(place)) => {
+                let (_, numbered) = by_lease
+                    .entry(place.lease.id)
+                    .or_insert_with(|| (Arc::clone(&place.lease), Vec::new()));
+                numbered.push(Numbered { at, claim: (*claim).clone(), place });
+            }
+            Ok(Err(reason)) => outcomes[at] = Renewal::not_held(reason),
+            Err(error) => failure = Some(error),
+        }
+    }
+    let mut leases = by_lease.into_values();
+    let mut renewing = JoinSet::new();
+    loop {
+        while renewing.len() < LEASES_AT_ONCE
+            && let Some((lease, places)) = leases.next()
+        {
+            let shared = Arc::clone(shared);
+            let runtime = shared.members.runtime().handle().clone();
+            let renewing_one = async move { renew_lease(&shared, &lease, &places).await };
+            renewing.spawn_on(renewing_one, &runtime);
+        }
+        let none_answered = outcomes.iter().all(|one| one.outcome == RenewalOutcome::Indeterminate);
+        let until = if none_answered { give_up } else { give_up.min(answer_by) };
+        let Ok(Some(known)) = timeout_at(until, renewing.join_next()).await else { break };
+        match known {
+            Ok(known) => {
+                for (at, renewal) in known.renewals {
+                    outcomes[at] = renewal;
+                }
+                failure = known.failure.or(failure);
+            }
+            Err(cause) if cause.is_panic() => std::panic::resume_unwind(cause.into_panic()),
+            Err(_) => failure = Some(runtime::gone()),
+        }
+    }
+    // An error says more than an indeterminate result for each hold.
+    let all_unknown =
+        outcomes.iter().all(|renewal| renewal.outcome == RenewalOutcome::Indeterminate);
+    match failure {
+        Some(failure) if all_unknown => Err(failure),
+        _ => Ok(outcomes),
+    }
+}
+
+/// Returns the place of a hold, or why it isn't held. Takes over another backend's hold.
+async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
+    let known = match shared.registry.place(claim) {
+        Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),
+        Some(place) if place.is_held => return Ok(Ok(place)),
+        known => known,
+    };
+    if let Some(reason) = shared.ended_claims.reason(claim) {
+        return Ok(Err(reason));
+    }
+    let holders = shared.queue(&claim.name).await?.holders;
+    let Some(entry) = holders.into_iter().find(|entry| entry.token() == Some(claim.token)) else {
+        return Ok(Err(loss_reason(shared, claim.token).await?));
+    };
+    if entry.broken().is_some() {
+        return Ok(Err(Reason::Broken));
+    }
+    if let Some(place) = known {
+        return Ok(Ok(place));
+    }
+    acquire::take_over(shared, claim, &entry).await?;
+    Ok(shared.registry.place(claim).ok_or(Reason::Gone))
+}
+
+/// Returns why the key of a hold is missing.
+pub(crate) async fn loss_reason(shared: &Shared, token: Token) -> Result<Reason> {
+    let tombstone = TxnOp::get(shared.keys().tombstone(token), None);
+    let txn = Txn::new().and_then([tombstone]);
+    let answered = shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
+    let broken =
+        answered.found.first().and_then(Found::as_tombstone).and_then(|tombstone| tombstone.broken);
+    Ok(if broken.is_some() { Reason::Broken } else { Reason::Gone })
+}
+
+async fn renew_lease(
+    shared: &Arc<Shared>,
+    lease: &Arc<Lease>,
+    places: &[Numbered],
+) -> LeaseRenewals {
+    match prove(shared, lease, places).await {
+        Ok(renewals) => LeaseRenewals { renewals, failure: None },
+        Err(RequestError::NoLease) => {
+            let expired = |numbered: &Numbered| (numbered.at, Renewal::not_held(Reason::Expired));
+            LeaseRenewals { renewals: places.iter().map(expired).collect(), failure: None }
+        }
+        Err(RequestError::Failed(failure)) => {
+            LeaseRenewals { renewals: Vec::new(), failure: Some(failure) }
+        }
+    }
+}
+
+async fn prove(
+    shared: &Arc<Shared>,
+    lease: &Arc<Lease>,
+    places: &[Numbered],
+) -> Result<Vec<(usize, Renewal)>, RequestError> {
+    let begun = shared.clock.now();
+    for _ in 0..PROOFS {
+        shared.keep_alive(lease).await?;
+        let mut found = Vec::with_capacity(places.len());
+        for some in places.chunks(AT_ONCE) {
+            let gets: Vec<_> =
+                some.iter().map(|one| TxnOp::get(one.place.key.clone(), None)).collect();
+            let txn = Txn::new().and_then(gets);
+            let looked = shared.transact(txn, Effect::Reads, Some(lease)).await;
+            let answered = looked.map_err(|trouble| RequestError::Failed(trouble.error()))?;
+            found.extend(answered.found.iter().map(Found::first));
+        }
+        let valid_until = lease.valid_until();
+        if valid_until < begun + lease.ttl {
+            // Not proven: the member or its leader changed in between.
+            continue;
+        }
+        let mut renewals = Vec::with_capacity(places.len());
+        for (Numbered { at, claim, place }, entry) in places.iter().zip(found) {
+            let renewal = match renewal_of(shared, claim, lease, place, entry).await {
+                Ok(Ok(())) => {
+                    let ends = shared.clock.now() + claim.ttl;
+                    let left = valid_until.saturating_since(begun);
+                    let is_registered = if place.is_held {
+                        shared.keep(claim, ends)
+                    } else {
+                        // It was taken over.
+                        shared.hold(claim, place.clone(), ends)
+                    };
+                    renewed(is_registered, left, claim)
+                }
+                Ok(Err(reason)) => Renewal::not_held(reason),
+                Err(_) => Renewal::INDETERMINATE,
+            };
+            renewals.push((*at, renewal));
+        }
+        return Ok(renewals);
+    }
+    Ok(Vec::new())
+}
+
+/// The claim may have become overdue in this very moment.
+fn renewed(is_registered: bool, left: std::time::Duration, claim: &Claim) -> Renewal {
+    if !is_registered {
+        return Renewal::not_held(Reason::Expired);
+    }
+    let mut renewal = Renewal::RENEWED;
+    if left < claim.ttl {
+        renewal.outcome = RenewalOutcome::Renewed { valid: Some(left) };
+    }
+    renewal
+}
+
+async fn renewal_of(
+    shared: &Arc<Shared>,
+    claim: &Claim,
+    lease: &Lease,
+    place: &Place,
+    entry: Option<Entry>,
+) -> Result<Result<(), Reason>> {
+    let ours = entry
+        .filter(|entry| entry.token() == Some(claim.token) && Some(entry.created) == place.created);
+    let Some(entry) = ours else {
+        let reason = loss_reason(shared, claim.token).await?;
+        if reason == Reason::Broken {
+            // The lease carries the tombstone.
+            lease.count_tombstone(shared.clock.now());
+        }
+        if place.is_unsure && reason != Reason::Broken {
+            // A tombstone keeps a late request out.
+            release::put_tombstone(shared, claim, place).await?;
+        }
+        shared.forget(claim);
+        return Ok(Err(reason));
+    };
+    if entry.broken().is_some() {
+        return Ok(Err(Reason::Broken));
+    }
+    if entry.lease != lease.id {
+        // Another backend took the hold over.
+        acquire::take_over(shared, claim, &entry).await?;
+        return Err(Effect::Reads.unanswered("the hold was moved to another lease"));
+    }
+    Ok(Ok(()))
+}

@@ -1,0 +1,308 @@
+//! The watch on all keys: it wakes the next waiter after a release, and notifies a holder whose key was deleted.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{EventType, WatchFilterType, WatchOptions, WatchResponse};
+use lockwright_core::backend_util::Subscribers;
+use lockwright_core::{Event, LockName, Reason, Token};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::errors::{is_refusal, words};
+use crate::members::Link;
+use crate::shared::Shared;
+use crate::{SLOW_POLL, renew};
+
+/// How long a waiting claim is delayed until the watch has started. Without the watch, it polls.
+const START_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The pause before a failed watch is retried.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// The same for a refused watch.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long a loss's notification is delayed to find the reason.
+const REASON_TIMEOUT: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub(crate) struct Wakeups {
+    pub(crate) subscribers: Subscribers,
+    state: Mutex<State>,
+    is_started: AtomicBool,
+    is_active: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The keys that waiters wait for, with their names.
+    waited: HashMap<Vec<u8>, LockName>,
+    /// Names with acquires in progress: how many, and which of their keys were deleted.
+    recorders: HashMap<LockName, (usize, Vec<Vec<u8>>)>,
+    /// The held keys of this backend, with their tokens and creation revisions. A later hold of the name may have the
+    /// same key.
+    held: HashMap<Vec<u8>, (Token, i64)>,
+}
+
+/// A guard that records the deleted keys of a name.
+pub(crate) struct DeletionRecorder<'a> {
+    wakeups: &'a Wakeups,
+    name: LockName,
+}
+
+impl DeletionRecorder<'_> {
+    /// Wakes the name when any of the `keys` is deleted. Returns false if one already is.
+    pub(crate) fn waits_for<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
+        let mut state = self.wakeups.state();
+        for key in keys {
+            let gone = state.recorders.get(&self.name);
+            if gone.is_some_and(|(_, gone)| gone.iter().any(|one| one == key)) {
+                return false;
+            }
+            state.waited.insert(key.to_vec(), self.name.clone());
+        }
+        true
+    }
+}
+
+impl Drop for DeletionRecorder<'_> {
+    fn drop(&mut self) {
+        let mut state = self.wakeups.state();
+        if let Some((count, _)) = state.recorders.get_mut(&self.name) {
+            *count -= 1;
+            if *count == 0 {
+                state.recorders.remove(&self.name);
+            }
+        }
+    }
+}
+
+impl Default for Wakeups {
+    fn default() -> Self {
+        Self {
+            subscribers: Subscribers::new(SLOW_POLL),
+            state: Mutex::default(),
+            is_started: AtomicBool::new(false),
+            is_active: watch::Sender::new(false),
+        }
+    }
+}
+
+impl Wakeups {
+    pub(crate) fn record_deletions(&self, name: &LockName) -> DeletionRecorder<'_> {
+        self.state().recorders.entry(name.clone()).or_default().0 += 1;
+        DeletionRecorder { wakeups: self, name: name.clone() }
+    }
+
+    pub(crate) fn holds(&self, key: &[u8], token: Token, created: i64) {
+        self.state().held.insert(key.to_vec(), (token, created));
+    }
+
+    /// Stops watching a key. Returns its holder.
+    pub(crate) fn forget(&self, key: &[u8]) -> Option<Token> {
+        self.state().held.remove(key).map(|(token, _)| token)
+    }
+
+    fn on_deleted(&self, shared: &Arc<Shared>, key: &[u8], at: i64) {
+        let Some(name) = shared.keys().name(key) else { return };
+        let (waits, lost) = {
+            let mut state = self.state();
+            if let Some((_, gone)) = state.recorders.get_mut(&name) {
+                gone.push(key.to_vec());
+            }
+            let is_it = state.held.get(key).is_some_and(|(_, created)| *created < at);
+            let lost = if is_it { state.held.remove(key) } else { None };
+            (state.waited.remove(key), lost)
+        };
+        if let Some((token, _)) = lost {
+            shared.members.runtime().spawn(notify_loss(Arc::clone(shared), token));
+        }
+        if let Some(name) = waits {
+            self.subscribers.wake(&name);
+        }
+    }
+
+    /// Wakes all waiters after missed events.
+    fn wake_after_gap(&self) {
+        self.state().waited.clear();
+        self.subscribers.wake_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) fn start(shared: &Arc<Shared>) {
+    if shared.wakeups.is_started.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    let runtime = shared.members.runtime();
+    let shared = Arc::clone(shared);
+    runtime.spawn(async move {
+        let mut alive = shared.alive.clone();
+        tokio::select! {
+            _ = alive.changed() => {}
+            () = watch_forever(&shared) => {}
+        }
+    });
+}
+
+/// Waits for the watch to start, but not for long.
+pub(crate) async fn wait_until_active(shared: &Arc<Shared>) {
+    start(shared);
+    let mut is_active = shared.wakeups.is_active.subscribe();
+    let becoming_active = is_active.wait_for(|is_active| *is_active);
+    let _ = timeout(START_TIMEOUT, becoming_active).await;
+}
+
+/// Notifies a holder of its loss, with the reason if there is one: breaking a hold leaves a tombstone in the
+/// transaction that deletes its key.
+async fn notify_loss(shared: Arc<Shared>, token: Token) {
+    let asked = timeout(REASON_TIMEOUT, renew::loss_reason(&shared, token)).await;
+    let reason = asked.map_or(Reason::Gone, |asked| asked.unwrap_or(Reason::Gone));
+    if reason == Reason::Broken {
+        for (_, lost, place) in shared.registry.all(|_, place| place.is_held) {
+            if lost == token {
+                place.lease.count_tombstone(shared.clock.now());
+            }
+        }
+    }
+    shared.wakeups.subscribers.send(&Event::Lost(token, reason));
+}
+
+async fn watch_forever(shared: &Arc<Shared>) {
+    let mut next = None;
+    loop {
+        match shared.members.link().await {
+            Ok(link) => {
+                let ended = tokio::select! {
+                    ended = watch(shared, &link, &mut next) => ended,
+                    () = link.until_suspect() => Ok(()),
+                };
+                shared.wakeups.is_active.send_replace(false);
+                if let Err(why) = ended {
+                    tracing::debug!(why, "etcd: the watch ended, restarting it");
+                    if is_refusal(&why) {
+                        // Other members would refuse too, and requests may be allowed.
+                        sleep(REFUSED_PAUSE).await;
+                    } else {
+                        shared.members.suspect(&link);
+                    }
+                }
+            }
+            Err(link_error) => {
+                tracing::debug!(failure = %link_error.error, "etcd: no member to watch at, retrying");
+            }
+        }
+        sleep(RETRY_PAUSE).await;
+    }
+}
+
+/// Watches at one member as long as that is in use. Returns the reason for a failure.
+async fn watch(
+    shared: &Arc<Shared>,
+    link: &Arc<Link>,
+    next: &mut Option<i64>,
+) -> Result<(), String> {
+    let mut options = WatchOptions::new()
+        .with_prefix()
+        .with_filters([WatchFilterType::NoPut])
+        .with_progress_notify();
+    if let Some(next) = *next {
+        options = options.with_start_revision(next);
+    }
+    let limit = shared.members.config().response_timeout;
+    // The member catches up with all known revisions, so that its own isn't taken for a fall.
+    let mut kv = link.client.kv_client();
+    timeout(limit, kv.get(shared.keys().probe_key(), None))
+        .await
+        .map_err(|_| format!("the member did not answer within {limit:?}"))?
+        .map_err(|cause| words(&cause))?;
+    let prefix = shared.members.config().keys.prefix.as_bytes();
+    let mut client = link.client.watch_client();
+    let starting = timeout(limit, client.watch(prefix, Some(options)));
+    let mut stream = starting
+        .await
+        .map_err(|_| format!("the watch did not start within {limit:?}"))?
+        .map_err(|cause| words(&cause))?;
+    let mut is_created = false;
+    loop {
+        let message = async {
+            if is_created {
+                return Ok(stream.message().await);
+            }
+            timeout(limit, stream.message()).await
+        };
+        let response = message
+            .await
+            .map_err(|_| format!("the watch did not start within {limit:?}"))?
+            .map_err(|cause| words(&cause))?
+            .ok_or_else(|| "the stream has ended".to_owned())?;
+        if response.canceled() {
+            return canceled(shared, &response, next);
+        }
+        if response.created() {
+            is_created = true;
+            if !created(shared, &response, next) {
+                return Ok(());
+            }
+        }
+        for event in response.events() {
+            if let (EventType::Delete, Some(entry)) = (event.event_type(), event.kv()) {
+                shared.wakeups.on_deleted(shared, entry.key(), entry.mod_revision());
+            }
+        }
+        *next = next_revision(&response, *next).max(*next);
+    }
+}
+
+/// Returns the revision to resume from. A resumed watch gets missed events after its creation response. And a response
+/// with events may be followed by more events of a revision below the store's.
+fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
+    let latest = match response.events().last() {
+        Some(event) => event.kv()?.mod_revision(),
+        None if response.created() && next.is_some() => return None,
+        None => response.header()?.revision(),
+    };
+    Some(latest + 1)
+}
+
+/// Returns false if the watch waits for a revision that won't come.
+fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) -> bool {
+    let revision = response.header().map_or(0, |header| header.revision());
+    let is_resumed = next.is_some();
+    // The member has shown that it is up to date.
+    let has_gone_back = next.is_some_and(|next| next > revision + 1);
+    if has_gone_back {
+        tracing::warn!(
+            revision,
+            "etcd: the cluster's revision has gone back, as it does when a snapshot is restored \
+             without --bump-revision; fences may repeat"
+        );
+        *next = None;
+        shared.wakeups.wake_after_gap();
+    }
+    shared.wakeups.is_active.send_replace(true);
+    if is_resumed {
+        // The missed events follow soon, but waiters needn't wait for them.
+        shared.wakeups.subscribers.wake_all();
+    }
+    !has_gone_back
+}
+
+fn canceled(
+    shared: &Shared,
+    response: &WatchResponse,
+    next: &mut Option<i64>,
+) -> Result<(), String> {
+    if response.compact_revision() > 0 {
+        *next = Some(response.compact_revision());
+        shared.wakeups.wake_after_gap();
+        return Ok(());
+    }
+    Err(response.cancel_reason().to_owned())
+}

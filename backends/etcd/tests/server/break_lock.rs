@@ -1,0 +1,174 @@
+//! Breaking a lock twice and concurrently.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{Client, PutOptions};
+use lockwright_core::{
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, DistributedLock, Event,
+    Reason, Renew, RenewalOutcome, Wait,
+};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::kit::{
+    busy, claim, claim_for, connect, events, eventually, grant, member_and_client,
+    next as next_event,
+};
+
+const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+/// Returns the lease of the queue's only key, and its remaining time. `None` without a key.
+async fn lease_of(client: &Client, key: &str) -> Option<(i64, Duration)> {
+    let found = client.kv_client().get(key, None).await.unwrap();
+    let lease = found.kvs().first()?.lease();
+    let told = client.lease_client().time_to_live(lease, None).await.unwrap();
+    // In whole seconds, so it may be slightly more.
+    Some((lease, Duration::from_secs(told.ttl().try_into().ok()?)))
+}
+
+fn key_of(cluster: &testbed::Etcd, name: &str) -> String {
+    let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
+    keys.unwrap().trim().to_owned()
+}
+
+/// The operator's client may die between the two steps of breaking a lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn marked_hold_runs_out_after_a_second_break() {
+    let (cluster, etcd) = member_and_client().await;
+    let client = Client::connect(cluster.endpoints(), None).await.unwrap();
+    let ttl = Duration::from_secs(30);
+    let (broken, other) = (claim_for("orders", ttl), claim_for("other", ttl));
+    for claim in [&broken, &other] {
+        grant(&etcd, claim).await;
+    }
+    let key = key_of(&cluster, "orders");
+    let (shared, _) = lease_of(&client, &key).await.unwrap();
+    let mut kv = client.kv_client();
+    let value = kv.get(key.as_str(), None).await.unwrap().kvs()[0].value_str().unwrap().to_owned();
+    let marked = value.replacen('{', "{\"broken\":\"me: why\",", 1);
+    let on_its_lease = PutOptions::new().with_ignore_lease();
+    kv.put(key.as_str(), marked, Some(on_its_lease)).await.unwrap();
+    let operator = connect(&cluster.url()).await;
+    let mut leases = HashSet::new();
+    for _ in 0..2 {
+        let seen = BreakTarget::Token(broken.token);
+        let again = operator.break_lock(&broken.name, seen, BreakMode::RunOut, "me", "why").await;
+        let Ok(Broken::RunsOut(left)) = again else { panic!("{again:?}") };
+        let (lease, is) = lease_of(&client, &key).await.unwrap();
+        assert_ne!(lease, shared, "it is kept alive for the sake of others");
+        assert!(left >= is && left <= ttl + Duration::from_secs(1), "{left:?} of {is:?}");
+        leases.insert(lease);
+    }
+    assert_eq!(leases.len(), 1, "it was moved twice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
+    let (cluster, etcd) = member_and_client().await;
+    let client = Client::connect(cluster.endpoints(), None).await.unwrap();
+    // No broken hold expires before the last one is broken.
+    let ttl = Duration::from_secs(120);
+    for round in 0..5 {
+        let held = claim_for(&format!("orders-{round}"), ttl);
+        grant(&etcd, &held).await;
+        let key = key_of(&cluster, held.name.as_str());
+        let mut breaking = JoinSet::new();
+        for _ in 0..6 {
+            let operator = connect(&cluster.url()).await;
+            let name = held.name.clone();
+            breaking.spawn(async move {
+                let how = BreakMode::RunOut;
+                let broken = operator.break_lock(&name, BreakTarget::Any, how, "me", "why").await;
+                // Kept alive until its revocations arrive.
+                (broken, operator)
+            });
+        }
+        let told = breaking.join_all().await;
+        let (_, is) = lease_of(&client, &key).await.unwrap();
+        for (broken, _) in &told {
+            let Ok(Broken::RunsOut(left)) = broken else { panic!("{broken:?}") };
+            assert!(*left >= is && *left <= ttl + Duration::from_secs(1), "{left:?} of {is:?}");
+        }
+        // The shared lease, and one for each broken hold.
+        eventually(|| async {
+            let leases = client.lease_client().leases().await.unwrap();
+            (leases.leases().len() == 2 + round).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Frees a lock at once, loses the response, and grants the lock to the next waiter before the request is repeated.
+async fn freed_unheard(seen: impl Fn(&Claim) -> BreakTarget) {
+    let (cluster, etcd) = member_and_client().await;
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let operator = Arc::new(connect(&cluster.url_through([proxy.port()])).await);
+    let delay = Duration::from_millis(200);
+    for round in 0..30 {
+        let name = format!("orders-{round}");
+        let (broken, next) = (claim(&name), claim(&name));
+        grant(&etcd, &broken).await;
+        busy(&etcd, &next, FOR_EVER).await;
+        proxy.set(Traffic::Delay(delay));
+        let (name, seen, breaking) = (broken.name.clone(), seen(&broken), Arc::clone(&operator));
+        let breaking = tokio::spawn(async move {
+            breaking.break_lock(&name, seen, BreakMode::Now, "me", "why").await
+        });
+        // After two reads, the request itself is in flight. The time depends on how the data are split.
+        sleep(delay * (10 + round) / 2).await;
+        proxy.set(Traffic::SwallowAnswers);
+        let mut is_next = false;
+        for _ in 0..20 {
+            sleep(delay / 10).await;
+            let attempt = etcd.acquire(&next, FOR_EVER).await.unwrap();
+            is_next |= matches!(attempt, AcquireOutcome::Granted(_));
+        }
+        let is_unheard = is_next && !breaking.is_finished();
+        proxy.drop_connections();
+        proxy.set(Traffic::Forward);
+        let told = breaking.await.unwrap();
+        let is_held = etcd.renew(&[Renew::of(&next)]).await.unwrap();
+        let is_held = &is_held[0].outcome;
+        assert!(matches!(is_held, RenewalOutcome::Renewed { .. }), "{told:?}, {is_held:?}");
+        assert!(matches!(told, Ok(Broken::Freed(_))), "{told:?}");
+        if is_unheard {
+            return;
+        }
+    }
+    panic!("it was never carried out unheard: it showed nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn break_with_a_lost_response_frees_no_later_holder() {
+    freed_unheard(|_| BreakTarget::Any).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn break_with_a_lost_response_reports_success() {
+    freed_unheard(|claim| BreakTarget::Token(claim.token)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holder_of_a_lock_broken_at_once_gets_broken() {
+    let (cluster, etcd) = member_and_client().await;
+    let operator = connect(&cluster.url()).await;
+    let (held, next) = (claim("orders"), claim("orders"));
+    let mut told = events(&etcd);
+    grant(&etcd, &held).await;
+    busy(&operator, &next, FOR_EVER).await;
+    let seen = BreakTarget::Token(held.token);
+    let broken = operator.break_lock(&held.name, seen, BreakMode::Now, "me", "why").await;
+    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+    eventually(|| async {
+        let attempt = operator.acquire(&next, FOR_EVER).await.unwrap();
+        matches!(attempt, AcquireOutcome::Granted(_)).then_some(())
+    })
+    .await;
+    assert_eq!(next_event(&mut told).await, Event::Lost(held.token, Reason::Broken));
+    let renewed = etcd.renew(&[Renew::of(&held)]).await.unwrap();
+    assert_eq!(renewed[0].outcome, RenewalOutcome::NotHeld(Reason::Broken));
+}

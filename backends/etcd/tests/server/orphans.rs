@@ -1,0 +1,95 @@
+//! Unregistered keys on a renewed lease.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    AcquireOutcome, BootInstant, DistributedLock, ErrorKind, ReleaseMode, Renew, RenewalOutcome,
+    Wait,
+};
+use lockwright_etcd::{Config, Etcd};
+use lockwright_testbed::proxy::Traffic;
+use lockwright_testbed::{self as testbed, Proxy};
+use tokio::time::{Instant, sleep};
+
+use crate::kit::{LIMIT, busy, claim_for, connect, eventually, grant, name};
+use crate::queue::queue;
+
+const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+/// A client that checks its leases once per TTL of 3 s or more.
+async fn watchful(url: &str) -> Etcd {
+    let hour = Duration::from_secs(3_600);
+    let config = Config::new(url).unwrap().connect_timeout(LIMIT).keep_alive(hour, hour);
+    config.response_timeout(Duration::from_secs(1)).connect().await.unwrap()
+}
+
+/// The lease lives while any claim of its TTL is held.
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_claims_are_removed_and_holds_stay() {
+    let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let etcd = watchful(&cluster.url()).await;
+    let ttl = Duration::from_secs(8);
+    let (ended, held) = (claim_for("ended", ttl), claim_for("held", ttl));
+    for claim in [&ended, &held] {
+        grant(&etcd, claim).await;
+    }
+    let (key, created) = queue(&cluster, "held").await.remove(0);
+    let lease = key.rsplit('/').next().unwrap().to_owned();
+    // Foreign keys stay.
+    for other in [format!("lockwright/others/{lease}"), "lockwright/others/1".to_owned()] {
+        cluster.ctl(&["put", &other, "", &format!("--lease={lease}")]).unwrap();
+    }
+    let snapshot = cluster.snapshot().unwrap();
+    etcd.release(&ended, ReleaseMode::Plain).await.unwrap();
+    cluster.restore(&snapshot).unwrap();
+    assert_eq!(queue(&cluster, "ended").await.len(), 1, "the snapshot is from before");
+    let begun = Instant::now();
+    while !queue(&cluster, "ended").await.is_empty() {
+        assert!(begun.elapsed() < LIMIT * 2, "it lasts as long as its lease");
+        let _ = etcd.renew(&[Renew::of(&held)]).await;
+        sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(queue(&cluster, "held").await, [(key, created)], "its lease has ended");
+    assert_eq!(queue(&cluster, "others").await.len(), 2);
+    // And the lease accepts the name again.
+    let renewals = etcd.renew(&[Renew::of(&held)]).await.unwrap();
+    assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
+    eventually(|| async {
+        let again = claim_for("ended", ttl);
+        grant(&etcd, &again).await;
+        let is_on_it = queue(&cluster, "ended").await[0].0.ends_with(&lease);
+        etcd.release(&again, ReleaseMode::Plain).await.unwrap();
+        is_on_it.then_some(())
+    })
+    .await;
+}
+
+/// The key of an unanswered request counts as registered.
+#[tokio::test(flavor = "multi_thread")]
+async fn unanswered_and_waiting_claims_are_not_removed() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let etcd = watchful(&cluster.url_through([proxy.port()])).await;
+    let other = connect(&cluster.url()).await;
+    let ttl = Duration::from_secs(3);
+    grant(&other, &claim_for("orders", LIMIT)).await;
+    let (first, unsure, waits) =
+        (claim_for("first", ttl), claim_for("unsure", ttl), claim_for("orders", ttl));
+    // Creates the lease.
+    grant(&etcd, &first).await;
+    busy(&etcd, &waits, FOR_EVER).await;
+    proxy.set(Traffic::SwallowAnswers);
+    let error = etcd.acquire(&unsure, FOR_EVER).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
+    proxy.drop_connections();
+    proxy.set(Traffic::Forward);
+    let places = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
+    assert_eq!(places.each_ref().map(Vec::len), [1, 2]);
+    // Two checks, and less than the 10 s after which an unrepeated claim loses its place.
+    sleep(ttl * 5 / 2).await;
+    let after = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
+    assert_eq!(after, places);
+    let attempt = eventually(|| async { etcd.acquire(&unsure, FOR_EVER).await.ok() }).await;
+    assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{attempt:?}");
+    assert!(!etcd.inspect(&name("unsure")).await.unwrap().holders.is_empty());
+}

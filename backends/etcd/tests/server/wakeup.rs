@@ -1,0 +1,206 @@
+//! The watch: restarts, compactions, and notifications of holders.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use lockwright_core::{
+    BootInstant, BreakMode, BreakTarget, DistributedLock, Event, Reason, ReleaseMode, Wait,
+};
+use lockwright_testbed::{self as testbed, Proxy};
+use tokio::time::{sleep, timeout};
+
+use crate::kit::{busy, claim_for, connect, events, grant, next};
+
+const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+const LONG: Duration = Duration::from_secs(120);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_next_waiter_is_woken() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let (holder, second, third) = (
+        connect(&cluster.url()).await,
+        connect(&cluster.url()).await,
+        connect(&cluster.url()).await,
+    );
+    let claims: Vec<_> = (0..3).map(|_| claim_for("orders", LONG)).collect();
+    grant(&holder, &claims[0]).await;
+    busy(&second, &claims[1], FOR_EVER).await;
+    busy(&third, &claims[2], FOR_EVER).await;
+    let (mut of_second, mut of_third) = (events(&second), events(&third));
+    holder.release(&claims[0], ReleaseMode::Plain).await.unwrap();
+    assert_eq!(next(&mut of_second).await, Event::Wake(claims[0].name.clone()));
+    let quiet = timeout(Duration::from_millis(300), of_third.recv()).await;
+    assert!(quiet.is_err(), "the third one was woken too: {quiet:?}");
+    // It is woken when the second gives up its place.
+    second.release(&claims[1], ReleaseMode::Plain).await.unwrap();
+    assert_eq!(next(&mut of_third).await, Event::Wake(claims[0].name.clone()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_watch_goes_on_after_a_restart() {
+    let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let (holder, waiter) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+    let (held, waits) = (claim_for("orders", LONG), claim_for("orders", LONG));
+    grant(&holder, &held).await;
+    busy(&waiter, &waits, FOR_EVER).await;
+    let mut told = events(&waiter);
+    cluster.restart(true).unwrap();
+    // The waiter is woken once, as events may have been missed.
+    assert_eq!(next(&mut told).await, Event::Wake(held.name.clone()));
+    busy(&waiter, &waits, FOR_EVER).await;
+    while told.try_recv().is_ok() {}
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(next(&mut told).await, Event::Wake(held.name.clone()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missed_deletions_wake_after_a_reconnect() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let etcd = connect(&cluster.url_through([proxy.port()])).await;
+    let (held, other) = (claim_for("held", LONG), claim_for("other", LONG));
+    grant(&etcd, &held).await;
+    // A waiter ensures that the watch has started.
+    grant(&etcd, &other).await;
+    busy(&etcd, &claim_for("other", LONG), FOR_EVER).await;
+    let mut told = events(&etcd);
+    proxy.cut();
+    cluster.ctl(&["del", "lockwright/held/", "--prefix"]).unwrap();
+    proxy.mend();
+    loop {
+        match next(&mut told).await {
+            Event::Wake(_) => {}
+            event => break assert_eq!(event, Event::Lost(held.token, Reason::Gone)),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_watch_goes_on_after_a_compaction() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let holder = connect(&cluster.url()).await;
+    let waiter = connect(&cluster.url_through([proxy.port()])).await;
+    let claims: Vec<_> = ["a", "b"].iter().map(|name| claim_for(name, LONG)).collect();
+    let waits: Vec<_> = ["a", "b"].iter().map(|name| claim_for(name, LONG)).collect();
+    for (held, waits) in claims.iter().zip(&waits) {
+        grant(&holder, held).await;
+        busy(&waiter, waits, FOR_EVER).await;
+    }
+    let mut told = events(&waiter);
+    proxy.cut();
+    // The missed events are compacted before the watch resumes.
+    holder.release(&claims[0], ReleaseMode::Plain).await.unwrap();
+    for at in 0..20 {
+        cluster.ctl(&["put", "elsewhere", &at.to_string()]).unwrap();
+    }
+    let status = cluster.ctl(&["endpoint", "status", "-w", "fields"]).unwrap();
+    let revision = status.lines().find_map(|line| line.strip_prefix("\"Revision\" : ")).unwrap();
+    cluster.ctl(&["compact", revision.trim(), "--physical"]).unwrap();
+    proxy.mend();
+    assert!(matches!(next(&mut told).await, Event::Wake(_)));
+    // Both are woken, as the missed events are unknown.
+    assert!(matches!(next(&mut told).await, Event::Wake(_)));
+    sleep(Duration::from_secs(1)).await;
+    while told.try_recv().is_ok() {}
+    // Once woken, it asks again.
+    busy(&waiter, &waits[1], FOR_EVER).await;
+    let quiet = timeout(Duration::from_millis(700), told.recv()).await;
+    assert!(quiet.is_err(), "it is woken again and again: {quiet:?}");
+    holder.release(&claims[1], ReleaseMode::Plain).await.unwrap();
+    assert_eq!(next(&mut told).await, Event::Wake(claims[1].name.clone()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holder_is_notified_of_a_deleted_key() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let etcd = connect(&cluster.url()).await;
+    let (mine, given_back) = (claim_for("mine", LONG), claim_for("back", LONG));
+    // A waiter ensures that the watch has started.
+    grant(&etcd, &given_back).await;
+    busy(&etcd, &claim_for("back", LONG), FOR_EVER).await;
+    grant(&etcd, &mine).await;
+    let mut told = events(&etcd);
+    etcd.release(&given_back, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(next(&mut told).await, Event::Wake(given_back.name.clone()), "no loss is reported");
+    cluster.ctl(&["del", "lockwright/mine/", "--prefix"]).unwrap();
+    assert_eq!(next(&mut told).await, Event::Lost(mine.token, Reason::Gone));
+}
+
+/// The next hold of the name has the same key, made of the name and the lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn holder_is_not_notified_of_an_earlier_holds_end() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
+    let etcd = connect(&cluster.url_through([proxy.port()])).await;
+    let (last, hot) = (claim_for("last", LONG), claim_for("hot", LONG));
+    grant(&etcd, &last).await;
+    // The watch has started.
+    busy(&etcd, &claim_for("last", LONG), FOR_EVER).await;
+    grant(&etcd, &hot).await;
+    let mut told = events(&etcd);
+    // The event arrives only when the next one holds.
+    proxy.drop_connections();
+    etcd.release(&hot, ReleaseMode::Plain).await.unwrap();
+    let again = claim_for("hot", LONG);
+    grant(&etcd, &again).await;
+    cluster.ctl(&["del", &format!("lockwright/last/{}", lease_of(&cluster, "hot"))]).unwrap();
+    loop {
+        match next(&mut told).await {
+            Event::Wake(_) => {}
+            event => break assert_eq!(event, Event::Lost(last.token, Reason::Gone)),
+        }
+    }
+}
+
+/// The lease of a name's hold, in hex.
+fn lease_of(cluster: &testbed::Etcd, name: &str) -> String {
+    let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
+    keys.unwrap().trim().rsplit('/').next().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holder_is_notified_of_a_break_by_another_client() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let (etcd, operator) = (connect(&cluster.url()).await, connect(&cluster.url()).await);
+    grant(&etcd, &claim_for("other", LONG)).await;
+    busy(&etcd, &claim_for("other", LONG), FOR_EVER).await;
+    let (mut told, mut leases) = (events(&etcd), HashSet::new());
+    for _ in 0..120 {
+        let broken = claim_for("broken", LONG);
+        grant(&etcd, &broken).await;
+        leases.insert(lease_of(&cluster, "broken"));
+        let seen = BreakTarget::Token(broken.token);
+        operator.break_lock(&broken.name, seen, BreakMode::Now, "me", "why").await.unwrap();
+        assert_eq!(next(&mut told).await, Event::Lost(broken.token, Reason::Broken));
+        etcd.release(&broken, ReleaseMode::Plain).await.unwrap();
+    }
+    // Their tombstones are on these leases, which take at most a hundred, so that they end one day.
+    assert!((2..5).contains(&leases.len()), "{leases:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_holders_of_a_lost_lease_are_notified() {
+    let cluster = testbed::Etcd::options().members(1).start().unwrap();
+    let etcd = connect(&cluster.url()).await;
+    let mut tokens = Vec::new();
+    for name in ["a", "b"] {
+        let claim = claim_for(name, LONG);
+        grant(&etcd, &claim).await;
+        tokens.push(claim.token);
+    }
+    let mut told = events(&etcd);
+    let list = cluster.ctl(&["lease", "list"]).unwrap();
+    let lease = list.lines().last().unwrap().trim();
+    cluster.ctl(&["lease", "revoke", lease]).unwrap();
+    let mut lost = Vec::new();
+    for _ in &tokens {
+        match next(&mut told).await {
+            Event::Lost(token, _) => lost.push(token),
+            other => panic!("{other:?}"),
+        }
+    }
+    lost.sort();
+    tokens.sort();
+    assert_eq!(lost, tokens);
+}

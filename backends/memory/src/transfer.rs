@@ -1,0 +1,42 @@
+//! Transferring a hold to another token.
+
+use std::sync::Arc;
+
+use lockwright_core::{AcquireOutcome, BootInstant, Busy, Claim, Mode, Result, Token};
+
+use crate::store::{Store, next_fence};
+
+impl Store {
+    /// Transfers the hold of a token to another token.
+    pub(crate) fn swap(
+        &mut self,
+        from: Token,
+        to: &Claim,
+        now: BootInstant,
+    ) -> Result<AcquireOutcome> {
+        self.tombstones.refuse(to.token, now)?;
+        let not_held = Ok(AcquireOutcome::Busy(Busy::default()));
+        let Some(row) = self.names.get_mut(&to.name) else { return not_held };
+        row.expire(now);
+        // A repeat whose first answer was lost.
+        if let Some(hold) = row.held_by(to.token) {
+            return Ok(AcquireOutcome::Granted(hold.repeated(to.ttl, now)));
+        }
+        let Some(hold) = row.held_by(from) else { return not_held };
+        if hold.broken.is_some() || hold.mode != to.mode {
+            return not_held;
+        }
+        // Concurrent readers share a fence.
+        if hold.mode != Mode::Shared {
+            hold.fence = next_fence(&mut self.last_fence, 1)?;
+        }
+        hold.fences = 1;
+        hold.token = to.token;
+        hold.identity = Arc::clone(&to.identity);
+        hold.expires = now + to.ttl;
+        let granted = hold.granted();
+        // A late duplicate of the first acquire must not find the name free later.
+        self.tombstones.insert(from, now);
+        Ok(AcquireOutcome::Granted(granted))
+    }
+}

@@ -1,0 +1,477 @@
+//! Acquiring a lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::backend_util::admission;
+use lockwright_core::{
+    AcquireOutcome, BootInstant, Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Reason,
+    Result, Wait,
+};
+use zookeeper_client as zk;
+
+use crate::errors::{BACKEND, Effect, Failure, error, no_chroot};
+use crate::paths::{Contender, can_be_admitted, modes, node, queue};
+use crate::place::{expired, lost, maybe_indeterminate, note, registered_place, vanished};
+use crate::release::deleted;
+use crate::session::Session;
+use crate::shared::{Node, Place, Shared};
+use crate::value::Value;
+use crate::wakeup::Watches;
+
+/// How often a missing parent is created before giving up: servers remove empty parents.
+const PARENT_TRIES: usize = 10;
+
+/// How often a reader retries when concurrent readers leave.
+const FENCE_TRIES: usize = 10;
+
+pub(crate) async fn acquire(
+    shared: &Arc<Shared>,
+    claim: &Claim,
+    wait: Wait,
+) -> Result<AcquireOutcome> {
+    let begun = shared.clock.now();
+    let ask = |place: Option<Place>| async move {
+        let (session, known) = match place {
+            Some(place) => (Arc::clone(&place.session), Some(place)),
+            None => (shared.session(claim).await?, None),
+        };
+        let queue_path = shared.paths.queue(&claim.name);
+        Acquire { shared, claim, wait, begun, session, queue_path }.run(known).await
+    };
+    let place = registered_place(shared, claim)?;
+    let is_new = place.is_none();
+    let waited_in = place.as_ref().filter(|place| !place.is_held).map(|it| Arc::clone(&it.session));
+    let answer = match ask(place).await {
+        // The idle session ended or was given up unnoticed, before any request.
+        Err(Stopped::Before(session, _)) if is_new && !session.is_fit() => {
+            shared.sessions.forget(&session);
+            ask(None).await.map_err(Stopped::error)
+        }
+        // The queue position ended with its session. In a new session the claim queues again.
+        Err(_) if waited_in.is_some_and(|session| session.is_over()) => {
+            ask(registered_place(shared, claim)?).await.map_err(Stopped::error)
+        }
+        answer => answer.map_err(Stopped::error),
+    };
+    answer.map_err(|error| maybe_indeterminate(shared, claim, error))
+}
+
+enum Stopped {
+    /// No request that changes anything was sent.
+    Before(Arc<Session>, Error),
+    After(Error),
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
+        Self::After(error)
+    }
+}
+
+impl Stopped {
+    /// Not `From`: one more way to make an `Error` would break type inference in crates that use this one.
+    fn error(self) -> Error {
+        match self {
+            Self::Before(_, error) | Self::After(error) => error,
+        }
+    }
+}
+
+/// The result of reading the queue before queuing.
+enum QueueState {
+    Decided(AcquireOutcome),
+    Free,
+    /// Free, and the parent node is missing.
+    NoParent,
+}
+
+pub(crate) struct Acquire<'a> {
+    shared: &'a Arc<Shared>,
+    claim: &'a Claim,
+    wait: Wait,
+    begun: BootInstant,
+    pub(crate) session: Arc<Session>,
+    pub(crate) queue_path: String,
+}
+
+impl Acquire<'_> {
+    async fn run(&self, known: Option<Place>) -> Result<AcquireOutcome, Stopped> {
+        match known {
+            None => {}
+            Some(Place { node: Some(node), is_held, .. }) => {
+                return Ok(self.repeat(node, is_held).await?);
+            }
+            // An earlier request is unanswered. Once a later one is answered, it is done or rejected.
+            Some(Place { node: None, .. }) => {
+                self.session.prove().await?;
+                let queue = self.read_queue().await?;
+                if let Some(at) = self.own(&queue) {
+                    return Ok(self.adopt(queue, at).await?);
+                }
+                return Ok(self.enqueue(false).await?);
+            }
+        }
+        let mut parent_is_missing = false;
+        if self.wait == Wait::No {
+            match self.check_queue().await? {
+                QueueState::Decided(outcome) => return Ok(outcome),
+                QueueState::Free => {}
+                QueueState::NoParent => parent_is_missing = true,
+            }
+        }
+        // While the session's timeout is in doubt, nothing would be granted, and other waiters would be blocked.
+        self.session.trusted().await.map_err(|cause| {
+            let cause = error(ErrorKind::Unavailable, cause.message());
+            Stopped::Before(Arc::clone(&self.session), cause)
+        })?;
+        // Registered before the request, so that its node is accounted for whatever happens to this future.
+        let end = self.shared.end_of_wait(self.claim);
+        let session = Arc::clone(&self.session);
+        let place = Place { session, node: None, is_held: false, is_overdue: false };
+        self.shared.registry.enter(self.claim, place, end);
+        Ok(self.enqueue(parent_is_missing).await?)
+    }
+
+    /// Reads the queue for a claim that doesn't wait.
+    async fn check_queue(&self) -> Result<QueueState, Stopped> {
+        let client = self.session.client();
+        let before = |error| Stopped::Before(Arc::clone(&self.session), error);
+        let looking = || client.list_children(&self.queue_path);
+        let queue = match self.session.read(looking).await {
+            Ok(children) => queue(children),
+            Err(failure) if failure.is(&zk::Error::NoNode) => return Ok(QueueState::NoParent),
+            Err(failure) => return Err(before(failure.error(Effect::Reads))),
+        };
+        if let Some(at) = self.own(&queue) {
+            return Ok(QueueState::Decided(self.adopt(queue, at).await?));
+        }
+        if admission::admits(&modes(&queue), self.claim.mode) {
+            return Ok(QueueState::Free);
+        }
+        // This session's server may lag behind.
+        let sync = || client.sync(&self.queue_path);
+        self.session.read(sync).await.map_err(|failure| before(failure.error(Effect::Reads)))?;
+        let queue = self.read_queue().await.map_err(before)?;
+        if admission::admits(&modes(&queue), self.claim.mode) {
+            return Ok(QueueState::Free);
+        }
+        self.refuse_another_kind(&queue)?;
+        Ok(QueueState::Decided(AcquireOutcome::Busy(Busy::default())))
+    }
+
+    /// Returns an error if the first claim uses the name as another kind of lock.
+    fn refuse_another_kind(&self, queue: &[Contender]) -> Result<()> {
+        match queue.first().map(|first| first.mode) {
+            Some(present) if !present.is_of_the_kind_of(self.claim.mode) => {
+                Err(Error::other_kind(present, self.claim.mode).with_backend(BACKEND))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Creates a node, and its parent if that is missing.
+    async fn enqueue(&self, mut parent_is_missing: bool) -> Result<AcquireOutcome> {
+        let prefix = format!("{}/{}", self.queue_path, node(self.claim));
+        let data = Value::of(self.claim).bytes();
+        let options = zk::CreateMode::EphemeralSequential.with_acls(self.shared.acls());
+        for _ in 0..PARENT_TRIES {
+            // Extends the claim in the same step, so that the removal of overdue claims finds this node.
+            if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
+                return Err(expired(self.shared, self.claim));
+            }
+            // Sent together: the server executes them in this order.
+            let client = self.session.client();
+            let parent = parent_is_missing.then(|| self.make_parent());
+            let creating = client.create(&prefix, &data, &options);
+            let looking = client.list_children(&self.queue_path);
+            let parent = match parent {
+                Some(parent) => parent.await,
+                None => Ok(()),
+            };
+            let created = self.session.answer(creating).await;
+            if let Err(cause) = parent {
+                // The node was requested in spite of the error.
+                if matches!(created, Err(Failure::Response(zk::Error::NoNode | zk::Error::NoAuth)))
+                {
+                    self.shared.registry.leave(self.claim);
+                }
+                return Err(cause);
+            }
+            let (stat, sequence) = match created {
+                Ok(created) => created,
+                Err(failure) if failure.is(&zk::Error::NoNode) => {
+                    parent_is_missing = true;
+                    continue;
+                }
+                Err(failure) => {
+                    let error = failure.error(Effect::Changes);
+                    if error.kind() != ErrorKind::Indeterminate {
+                        self.shared.registry.leave(self.claim);
+                    }
+                    return Err(error);
+                }
+            };
+            if stat.ephemeral_owner != self.session.id() {
+                return Err(error(
+                    ErrorKind::Indeterminate,
+                    "the servers created a node that doesn't end with its session: they are too \
+                     old; use ZooKeeper 3.5 or newer",
+                ));
+            }
+            let own = Node { path: format!("{prefix}{sequence}").into(), fence: fence(&stat)? };
+            self.note(&own, false)?;
+            let queue = self.read_queue_from(looking).await?;
+            return match self.own(&queue) {
+                // The token's first node is the hold.
+                Some(at) if !own.path.ends_with(&queue[at].node) => {
+                    let removing = self.session.client().delete(&own.path, None);
+                    deleted(self.session.answer(removing).await)?;
+                    self.adopt(queue, at).await
+                }
+                Some(at) => self.grant_if_admitted(queue, at, own).await,
+                None => vanished(self.shared, self.claim, false),
+            };
+        }
+        self.shared.registry.leave(self.claim);
+        Err(error(
+            ErrorKind::Unavailable,
+            "the lock's parent node was removed during each attempt; find the program that \
+             removes it",
+        ))
+    }
+
+    /// Creates the queue's node: a container, which the servers remove once it is empty.
+    fn make_parent(&self) -> impl Future<Output = Result<()>> {
+        let client = self.session.client();
+        let acls = self.shared.acls();
+        let making =
+            client.create(&self.queue_path, b"", &zk::CreateMode::Container.with_acls(acls));
+        async move {
+            match self.session.answer(making).await {
+                Ok(_) | Err(Failure::Response(zk::Error::NodeExists)) => return Ok(()),
+                Err(failure) if failure.is(&zk::Error::NoNode) => {}
+                Err(failure) => return Err(failure.error(Effect::Changes)),
+            }
+            let options = zk::CreateMode::Persistent.with_acls(acls);
+            match self.session.answer(client.mkdir(self.shared.paths.root(), &options)).await {
+                Ok(()) => Ok(()),
+                Err(failure) if failure.is(&zk::Error::NoNode) => {
+                    // Without the chroot, nothing was created.
+                    Err(no_chroot(&self.shared.config.contents.chroot))
+                }
+                Err(failure) => Err(failure.error(Effect::Changes)),
+            }
+        }
+    }
+
+    async fn repeat(&self, own: Node, is_held: bool) -> Result<AcquireOutcome> {
+        let client = self.session.client();
+        let looking = client.list_children(&self.queue_path);
+        let reading = client.get_data(&own.path);
+        let queue = self.read_queue_from(looking).await?;
+        let found = queue.iter().position(|contender| own.path.ends_with(&contender.node));
+        let Some(at) = found else { return vanished(self.shared, self.claim, is_held) };
+        match self.session.answer(reading).await {
+            Ok((data, _)) if Value::is_broken(&data) => return self.broken(&own, is_held).await,
+            Ok(_) => {}
+            Err(failure) if failure.is(&zk::Error::NoNode) => {
+                return vanished(self.shared, self.claim, is_held);
+            }
+            Err(failure) => return Err(failure.error(Effect::Reads)),
+        }
+        self.grant_if_admitted(queue, at, own).await
+    }
+
+    /// Handles a broken claim. A granted hold's node stays until the TTL ends, as its holder may still consider it
+    /// valid. Any other node is removed.
+    async fn broken(&self, own: &Node, is_held: bool) -> Result<AcquireOutcome> {
+        if !is_held {
+            let removing = self.session.client().delete(&own.path, None);
+            deleted(self.session.answer(removing).await)?;
+            self.shared.ended_claims.set(self.claim, Reason::Broken);
+            self.shared.registry.leave(self.claim);
+        }
+        Err(lost(Reason::Broken))
+    }
+
+    /// Takes over a node that an unanswered request created.
+    async fn adopt(&self, queue: Vec<Contender>, at: usize) -> Result<AcquireOutcome> {
+        let path = format!("{}/{}", self.queue_path, queue[at].node);
+        let (data, stat) = match self.session.read(|| self.session.client().get_data(&path)).await {
+            Ok(found) => found,
+            Err(failure) if failure.is(&zk::Error::NoNode) => {
+                return vanished(self.shared, self.claim, false);
+            }
+            // The node exists, so an earlier request had an effect.
+            Err(failure) => return Err(failure.error(Effect::Changes)),
+        };
+        let own = Node { path: path.into(), fence: fence(&stat)? };
+        let is_broken = Value::is_broken(&data);
+        if stat.ephemeral_owner == self.session.id() {
+            if is_broken {
+                return self.broken(&own, false).await;
+            }
+            self.note(&own, false)?;
+            return self.grant_if_admitted(queue, at, own).await;
+        }
+        // The node belongs to another session, whose lifetime is unknown here.
+        self.shared.registry.leave(self.claim);
+        if is_broken {
+            return Err(lost(Reason::Broken));
+        }
+        let modes = modes(&queue);
+        if !admission::admits(&modes[..at], modes[at]) {
+            return Err(lost(Reason::SessionEnded));
+        }
+        let own_fence = Value::fence(Value::read(&data).as_ref(), own.fence);
+        let mut granted = Granted::new(own_fence);
+        granted.valid = Some(Duration::ZERO);
+        granted.waiters = queue.len() > admission::holders(&modes);
+        Ok(AcquireOutcome::Granted(granted))
+    }
+
+    async fn grant_if_admitted(
+        &self,
+        mut queue: Vec<Contender>,
+        mut at: usize,
+        own: Node,
+    ) -> Result<AcquireOutcome> {
+        for _ in 0..FENCE_TRIES {
+            if !can_be_admitted(&queue, at) && !self.is_held() {
+                return self.restart_numbers(own).await;
+            }
+            let modes = modes(&queue);
+            if !admission::admits(&modes[..at], modes[at]) {
+                return self.wait_or_leave(&queue, at, own).await;
+            }
+            let fence = match modes[at] {
+                Mode::Shared => self.shared_fence(&queue, &own).await?,
+                _ => Some(own.fence),
+            };
+            if let Some(fence) = fence {
+                self.session.trusted().await?;
+                self.note(&own, true)?;
+                let mut granted = Granted::new(fence);
+                granted.valid = Some(self.session.valid_from(self.begun));
+                granted.waiters = queue.len() > admission::holders(&modes);
+                return Ok(AcquireOutcome::Granted(granted));
+            }
+            queue = self.read_queue().await?;
+            match self.own(&queue) {
+                Some(now) => at = now,
+                None => return vanished(self.shared, self.claim, self.is_held()),
+            }
+        }
+        Err(error(
+            ErrorKind::Indeterminate,
+            "the concurrent readers changed during each attempt to read their fence; retry",
+        ))
+    }
+
+    async fn wait_or_leave(
+        &self,
+        queue: &[Contender],
+        at: usize,
+        own: Node,
+    ) -> Result<AcquireOutcome> {
+        let is_of_another_kind = self.refuse_another_kind(queue);
+        if self.wait == Wait::No || is_of_another_kind.is_err() {
+            let removing = self.session.client().delete(&own.path, None);
+            deleted(self.session.answer(removing).await)?;
+            self.shared.registry.leave(self.claim);
+            is_of_another_kind?;
+            return Ok(AcquireOutcome::Busy(Busy::default()));
+        }
+        self.shared.subscribers.waits(&self.claim.name);
+        let mut retry_after = None;
+        for ahead in &queue[admission::blockers(&modes(&queue[..at]), self.claim.mode)] {
+            let watched = format!("{}/{}", self.queue_path, ahead.node);
+            let name = &self.claim.name;
+            if !Watches::watch(self.shared, &self.session, watched, name).await? {
+                // It is gone already.
+                retry_after = Some(Duration::ZERO);
+                break;
+            }
+        }
+        self.note(&own, false)?;
+        Ok(AcquireOutcome::Busy(Busy { retry_after, queued: true, ..Busy::default() }))
+    }
+
+    fn is_held(&self) -> bool {
+        self.shared.registry.place(self.claim).is_some_and(|place| place.is_held)
+    }
+
+    /// Removes a node whose sequence number is spent. Once the queue is empty, its parent is removed too, and the
+    /// servers count from zero again.
+    async fn restart_numbers(&self, own: Node) -> Result<AcquireOutcome> {
+        let client = self.session.client();
+        let (removing, emptied) =
+            (client.delete(&own.path, None), client.delete(&self.queue_path, None));
+        deleted(self.session.answer(removing).await)?;
+        let retry_after = match self.session.answer(emptied).await {
+            Ok(()) | Err(Failure::Response(zk::Error::NoNode)) => Some(Duration::ZERO),
+            Err(failure) if failure.is(&zk::Error::NotEmpty) => None,
+            Err(failure) => return Err(failure.error(Effect::Changes)),
+        };
+        self.shared.registry.leave(self.claim);
+        if retry_after.is_none() && self.read_queue().await?.is_empty() {
+            return Err(error(
+                ErrorKind::Conflict,
+                "the sequence numbers of this lock's nodes are used up, and other nodes below it \
+                 prevent its recreation; remove them, or use another name",
+            ));
+        }
+        Ok(AcquireOutcome::Busy(Busy { retry_after, ..Busy::default() }))
+    }
+
+    fn note(&self, own: &Node, is_held: bool) -> Result<()> {
+        note(self.shared, self.claim, &self.session, own, is_held)
+    }
+
+    async fn read_queue(&self) -> Result<Vec<Contender>> {
+        let client = self.session.client();
+        self.contenders(self.session.read(|| client.list_children(&self.queue_path)).await)
+    }
+
+    async fn read_queue_from(
+        &self,
+        looking: impl Future<Output = Result<Vec<String>, zk::Error>>,
+    ) -> Result<Vec<Contender>> {
+        match self.session.answer(looking).await {
+            Err(failure) if failure.is_connection_error() => self.read_queue().await,
+            answer => self.contenders(answer),
+        }
+    }
+
+    fn contenders(&self, answer: Result<Vec<String>, Failure>) -> Result<Vec<Contender>> {
+        match answer {
+            Ok(children) => Ok(queue(children)),
+            Err(failure) if failure.is(&zk::Error::NoNode) => Ok(Vec::new()),
+            // If there is a node already, the client must release the claim.
+            Err(failure) => Err(failure.error(match self.shared.registry.place(self.claim) {
+                Some(_) => Effect::Changes,
+                None => Effect::Reads,
+            })),
+        }
+    }
+
+    fn own(&self, queue: &[Contender]) -> Option<usize> {
+        queue.iter().position(|contender| contender.is_of(self.claim.token))
+    }
+}
+
+/// Returns the fence of a hold: the transaction that created its node. Queues are served in that order, and
+/// transactions increase as long as the ensemble keeps its data.
+pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
+    u64::try_from(stat.czxid)
+        .ok()
+        .filter(|number| (1..=Fence::MAX.get()).contains(number))
+        .map(Fence::new)
+        .ok_or_else(|| {
+            error(
+                ErrorKind::Indeterminate,
+                format!("the transaction {} of a node can't be a fence", stat.czxid),
+            )
+        })
+}

@@ -1,0 +1,111 @@
+//! How long a session certainly lives on the servers, given their responses.
+//!
+//! A follower answers pings and reads alone, so they prove nothing: it may be cut off from the leader, which expires
+//! the session. On each ping from the leader, every half tick, the follower reports its active sessions.
+//!
+//! So two requests prove that the session lived on from the sending of the first. The second must be sent at least a
+//! tick after the *response* to the first, and be committed through the leader: by then the leader had a report of the
+//! first. A tick after the first's *sending* is not enough. A paused follower receives both at once when it resumes,
+//! and forwards them before its report.
+//!
+//! The commit must involve the quorum. A replaced leader continues for some ticks, and answers `sync` alone. But it
+//! can't commit. So the proof is a request that the quorum commits and that leaves nothing behind: deleting a missing
+//! node. The leader proposes it like any other, and its commit reports the missing node.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use lockwright_core::BootInstant;
+
+/// The relevant responses of one session.
+#[derive(Debug)]
+pub(crate) struct LivenessBound {
+    tick: Duration,
+    /// The servers keep the session for at least its timeout from here.
+    bound: BootInstant,
+    /// When later, unconfirmed requests were sent and answered.
+    unconfirmed: VecDeque<(BootInstant, BootInstant)>,
+}
+
+impl LivenessBound {
+    /// Starts from the time when the creation request was sent. The quorum commits the session, and the leader counts
+    /// from then.
+    pub(crate) fn new(created: BootInstant, tick: Duration) -> Self {
+        Self { tick, bound: created, unconfirmed: VecDeque::new() }
+    }
+
+    pub(crate) fn tick(&self) -> Duration {
+        self.tick
+    }
+
+    pub(crate) fn set_tick(&mut self, tick: Duration) {
+        self.tick = tick;
+    }
+
+    /// Records the committed response to a request.
+    pub(crate) fn committed(&mut self, sent: BootInstant, answered: BootInstant) {
+        while let Some((first, its_answer)) = self.unconfirmed.front().copied() {
+            if its_answer + self.tick > sent {
+                break;
+            }
+            self.bound = self.bound.max(first);
+            self.unconfirmed.pop_front();
+        }
+        // Responses may arrive out of order. A later send proves no less.
+        if self.unconfirmed.back().is_none_or(|(last, _)| *last < sent) {
+            self.unconfirmed.push_back((sent, answered));
+        }
+    }
+
+    pub(crate) fn get(&self) -> BootInstant {
+        self.bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_secs(2);
+
+    fn at(seconds: u64) -> BootInstant {
+        BootInstant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_request_counts_once_a_later_one_is_answered() {
+        let mut bound = LivenessBound::new(at(100), TICK);
+        bound.committed(at(110), at(110));
+        assert_eq!(bound.get(), at(100), "the leader may not have received it yet");
+        bound.committed(at(111), at(111));
+        assert_eq!(bound.get(), at(100), "nor within a tick");
+        bound.committed(at(112), at(112));
+        assert_eq!(bound.get(), at(110));
+        bound.committed(at(120), at(120));
+        assert_eq!(bound.get(), at(112));
+    }
+
+    #[test]
+    fn a_request_counts_from_its_answer() {
+        let mut bound = LivenessBound::new(at(100), TICK);
+        // A follower was paused, and forwarded both when it resumed.
+        bound.committed(at(110), at(120));
+        bound.committed(at(113), at(120));
+        assert_eq!(bound.get(), at(100), "the leader may have received neither");
+        bound.committed(at(121), at(121));
+        assert_eq!(bound.get(), at(100), "nor within a tick");
+        bound.committed(at(122), at(122));
+        assert_eq!(bound.get(), at(113));
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_moves_nothing_back() {
+        let mut bound = LivenessBound::new(at(100), TICK);
+        for sent in [110, 113, 116, 112, 111] {
+            bound.committed(at(sent), at(sent));
+        }
+        assert_eq!(bound.get(), at(113));
+        bound.committed(at(118), at(118));
+        assert_eq!(bound.get(), at(116));
+    }
+}

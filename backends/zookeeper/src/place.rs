@@ -1,0 +1,142 @@
+//! The registered place of a claim.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{AcquireOutcome, Busy, Claim, Error, ErrorKind, Reason, Result};
+
+use crate::errors::error;
+use crate::session::Session;
+use crate::shared::{Node, Place, Shared};
+
+/// Makes an error indeterminate if the claim still has a place, and so possibly a node.
+pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) -> Error {
+    let is_explicit = matches!(cause.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
+    if is_explicit || shared.registry.place(claim).is_none() {
+        return cause;
+    }
+    let what = format!("{}; a node of the claim may be in the queue", cause.message());
+    error(ErrorKind::Indeterminate, what).with_source(cause)
+}
+
+pub(crate) fn registered_place(shared: &Shared, claim: &Claim) -> Result<Option<Place>> {
+    if let Some(reason) = shared.ended_claims.reason(claim) {
+        return Err(lost(reason));
+    }
+    let Some(place) = shared.registry.place(claim) else { return Ok(None) };
+    if place.is_overdue {
+        return Err(expired(shared, claim));
+    }
+    if !place.session.is_over() {
+        // A repeated acquire extends the time in the queue.
+        if !place.is_held && !shared.keep(claim, shared.end_of_wait(claim)) {
+            return Err(expired(shared, claim));
+        }
+        return Ok(Some(place));
+    }
+    shared.registry.leave(claim);
+    if place.is_held { Err(lost(Reason::SessionEnded)) } else { Ok(None) }
+}
+
+/// Returns the error for an overdue claim, now and for later calls.
+pub(crate) fn expired(shared: &Shared, claim: &Claim) -> Error {
+    shared.ended_claims.set(claim, Reason::Expired);
+    lost(Reason::Expired)
+}
+
+pub(crate) fn lost(reason: Reason) -> Error {
+    error(ErrorKind::Lost(reason), format!("{reason}; acquire the lock again"))
+}
+
+/// Handles the removal of a claim's node by another client.
+pub(crate) fn vanished(shared: &Shared, claim: &Claim, is_held: bool) -> Result<AcquireOutcome> {
+    if shared.registry.place(claim).is_some_and(|place| place.is_overdue) {
+        return Err(expired(shared, claim));
+    }
+    shared.registry.leave(claim);
+    match is_held {
+        true => Err(lost(Reason::Gone)),
+        // It queues again at the end.
+        false => {
+            Ok(AcquireOutcome::Busy(Busy { retry_after: Some(Duration::ZERO), ..Busy::default() }))
+        }
+    }
+}
+
+/// Registers the node of a claim. If the claim became overdue during the request, its node is being removed, and the
+/// result is an error.
+pub(crate) fn note(
+    shared: &Shared,
+    claim: &Claim,
+    session: &Arc<Session>,
+    own: &Node,
+    is_held: bool,
+) -> Result<()> {
+    shared.zxid_watermark.note(own.fence);
+    let end = match is_held {
+        true => shared.end_of_hold(claim),
+        false => shared.end_of_wait(claim),
+    };
+    let place = shared.registry.leave(claim);
+    match place {
+        Some(place) if !place.is_overdue => {
+            let place =
+                Place { node: Some(own.clone()), is_held: place.is_held || is_held, ..place };
+            shared.registry.enter(claim, place, end);
+            Ok(())
+        }
+        None if session.is_over() => Err(lost(Reason::SessionEnded)),
+        // An earlier removal may have missed this node: remove it at once.
+        _ => {
+            let (session, node) = (Arc::clone(session), Some(own.clone()));
+            let place = Place { session, node, is_held: false, is_overdue: true };
+            shared.registry.enter(claim, place, shared.clock.now());
+            Err(expired(shared, claim))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwright_conformance::kit::claim;
+    use lockwright_core::Fence;
+    use lockwright_testbed as testbed;
+
+    use super::*;
+    use crate::ZooKeeper;
+
+    /// The claim became overdue during the request. Its removal is in progress or done.
+    #[tokio::test]
+    async fn overdue_claim_is_not_registered_on_zookeeper() {
+        let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+        let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
+        let shared = &*zookeeper.shared;
+        let session = zookeeper.shared.sessions.for_reads(&zookeeper.shared).await.unwrap();
+        let own = Node { path: "/lockwright/x/_c_-lock-0000000000".into(), fence: Fence::new(7) };
+        let end = shared.clock.now() + Duration::from_secs(60);
+        for is_removed in [false, true] {
+            for is_held in [false, true] {
+                let claim = claim("x");
+                let place = Place {
+                    session: Arc::clone(&session),
+                    node: None,
+                    is_held: false,
+                    is_overdue: true,
+                };
+                if !is_removed {
+                    shared.registry.enter(&claim, place, end);
+                }
+                let error = note(shared, &claim, &session, &own, is_held).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Lost(Reason::Expired), "{error}");
+                assert!(
+                    shared
+                        .registry
+                        .place(&claim)
+                        .is_none_or(|place| place.is_overdue && !place.is_held)
+                );
+                let again = registered_place(shared, &claim).unwrap_err();
+                assert_eq!(again.kind(), ErrorKind::Lost(Reason::Expired), "{again}");
+            }
+        }
+    }
+}

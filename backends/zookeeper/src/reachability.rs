@@ -1,0 +1,162 @@
+//! Why no server accepts a session. The client library doesn't report it, so each server is tried.
+
+use std::fmt::Write as _;
+use std::io;
+use std::time::Duration;
+
+use lockwright_core::{Error, ErrorKind};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::config::Config;
+use crate::errors::error;
+use crate::four_letter_words::{self, Status};
+use crate::tls;
+
+/// How long connecting may take before the servers' addresses are tried.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+const ONE_SERVER: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Tried {
+    Refuses,
+    Unknown,
+    Silent(Duration),
+    Broken(String),
+    /// The server accepts connections, with no further information.
+    Reached,
+    Alone,
+    Serves,
+}
+
+/// Waits until all servers refuse connections, and returns the error. Pending as long as any of them doesn't.
+///
+/// # Cancel safety
+/// Dropping the future leaves nothing behind.
+pub(crate) async fn unreachable_error(config: &Config) -> Error {
+    // A restarting server gets a second chance.
+    for _ in 0..2 {
+        sleep(PATIENCE).await;
+        let tried = all(config).await;
+        if !refuse(&tried) {
+            return std::future::pending().await;
+        }
+    }
+    said(&all(config).await, config)
+}
+
+/// Returns why there is no session, after trying each server.
+pub(crate) async fn why(config: &Config) -> Error {
+    said(&all(config).await, config)
+}
+
+/// Returns why a request has no answer, if all servers refuse connections. A silent network isn't waited for.
+pub(crate) async fn refusal(config: &Config) -> Option<Error> {
+    let tried = timeout(PATIENCE, all(config)).await.ok()?;
+    refuse(&tried).then(|| said(&tried, config))
+}
+
+fn refuse(tried: &[(String, Tried)]) -> bool {
+    tried.iter().all(|(_, tried)| matches!(tried, Tried::Refuses | Tried::Unknown))
+}
+
+/// Tries all servers in parallel. The results are in the URL's order.
+async fn all(config: &Config) -> Vec<(String, Tried)> {
+    let limit = config.connect_timeout.min(ONE_SERVER);
+    let is_secured = config.contents.tls.is_some();
+    let mut trying = JoinSet::new();
+    for (at, host) in config.contents.hosts.iter().cloned().enumerate() {
+        trying.spawn(async move {
+            let tried = one(&host, is_secured, limit).await;
+            (at, host, tried)
+        });
+    }
+    let mut tried = trying.join_all().await;
+    tried.sort_unstable_by_key(|(at, ..)| *at);
+    tried.into_iter().map(|(_, host, tried)| (host, tried)).collect()
+}
+
+async fn one(host: &str, is_secured: bool, limit: Duration) -> Tried {
+    match timeout(limit, reached(host)).await {
+        Err(_) => Tried::Silent(limit),
+        Ok(Err(tried)) => tried,
+        Ok(Ok(())) if is_secured => Tried::Reached,
+        Ok(Ok(())) => match four_letter_words::ask(host, limit).await {
+            Status::Serves { .. } => Tried::Serves,
+            Status::Alone => Tried::Alone,
+            Status::Refuses(_) | Status::Silent(_) => Tried::Reached,
+        },
+    }
+}
+
+async fn reached(host: &str) -> Result<(), Tried> {
+    let addresses: Vec<_> = lookup_host(host).await.map_err(|_| Tried::Unknown)?.collect();
+    let connected = TcpStream::connect(&*addresses).await;
+    connected.map(drop).map_err(|cause| match cause.kind() {
+        io::ErrorKind::ConnectionRefused => Tried::Refuses,
+        _ => Tried::Broken(cause.to_string()),
+    })
+}
+
+/// Describes the results, grouped by kind.
+fn said(tried: &[(String, Tried)], config: &Config) -> Error {
+    let is_secured = config.contents.tls.is_some();
+    let mut different: Vec<&Tried> = Vec::new();
+    for (_, tried) in tried {
+        if !different.contains(&tried) {
+            different.push(tried);
+        }
+    }
+    let mut text = String::new();
+    for kind in different {
+        let hosts = tried.iter().filter(|(_, tried)| tried == kind);
+        let hosts: Vec<&str> = hosts.map(|(host, _)| &**host).collect();
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        let _ = write!(text, "{} {}", hosts.join(", "), kind.says(hosts.len() == 1, is_secured));
+    }
+    error(ErrorKind::Unavailable, text)
+}
+
+impl Tried {
+    /// Returns the predicate of the sentence.
+    fn says(&self, is_one: bool, is_secured: bool) -> String {
+        let choose = |one: &str, several: &str| if is_one { one } else { several }.to_owned();
+        match self {
+            Self::Refuses => choose(
+                "refuses connections; does the server run?",
+                "refuse connections; do the servers run?",
+            ),
+            Self::Unknown => choose(
+                "has a host name that can't be resolved; check its spelling",
+                "have host names that can't be resolved; check their spelling",
+            ),
+            Self::Silent(limit) => format!(
+                "{} within {limit:?}; {}?",
+                choose("doesn't answer", "don't answer"),
+                choose(
+                    "does the server run, and can it be reached from here",
+                    "do the servers run, and can they be reached from here"
+                ),
+            ),
+            Self::Broken(cause) => format!("can't be reached: {cause}"),
+            Self::Reached => format!(
+                "{}: no quorum, too many connections from here, {}",
+                choose("is reached, and gives no session", "are reached, and give no session"),
+                tls::doubts(is_secured),
+            ),
+            Self::Alone => choose(
+                "runs, and gives no session: it finds no quorum",
+                "run, and give no session: they find no quorum",
+            ),
+            Self::Serves => format!(
+                "{}: a leader is just elected, or there are too many connections from here \
+                 (maxClientCnxns)",
+                choose("serves, and gave no session in time", "serve, and gave no session in time"),
+            ),
+        }
+    }
+}

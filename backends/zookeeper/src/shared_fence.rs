@@ -1,0 +1,78 @@
+//! The fence that concurrent readers share.
+//!
+//! Each reader's node has its own number, and all agree on the lowest: [`admission`] explains how, and why that is safe.
+//! A reader that takes another's fence stores it in its node, so all nodes are read.
+//!
+//! The nodes aren't read in one step. But the result is as good, if all of them still exist when read. The reader with
+//! the lowest fence had it, or took it from a reader that existed, and no later reader can have a lower one. If a node
+//! has gone, all are read again.
+
+use lockwright_core::backend_util::admission::{self, Reader};
+use lockwright_core::{Fence, Mode, Result};
+use zookeeper_client as zk;
+
+use crate::acquire::{Acquire, fence};
+use crate::errors::{Effect, Failure};
+use crate::paths::Contender;
+use crate::shared::Node;
+use crate::value::Value;
+
+struct Read {
+    path: String,
+    version: i32,
+    value: Option<Value>,
+}
+
+impl Acquire<'_> {
+    /// Returns the fence of an admitted reader. `None` if a concurrent reader has gone: then it looks again.
+    pub(crate) async fn shared_fence(
+        &self,
+        queue: &[Contender],
+        own: &Node,
+    ) -> Result<Option<Fence>> {
+        let client = self.session.client();
+        let readers_ahead = queue.iter().take_while(|contender| contender.mode == Mode::Shared);
+        let paths: Vec<String> =
+            readers_ahead.map(|reader| format!("{}/{}", self.queue_path, reader.node)).collect();
+        // All requests are sent before the first response is awaited.
+        let asked: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
+        let (mut readers, mut read) = (Vec::new(), Vec::new());
+        for (path, asked) in paths.iter().zip(asked) {
+            let (data, stat) = match self.session.answer(asked).await {
+                Ok(found) => found,
+                Err(failure) if failure.is(&zk::Error::NoNode) => return Ok(None),
+                Err(failure) => return Err(failure.error(Effect::Reads)),
+            };
+            let value = Value::read(&data);
+            let taken = value.as_ref().and_then(|value| value.taken);
+            readers.push(Reader { created: fence(&stat)?.get(), taken });
+            read.push(Read { path: path.clone(), version: stat.version, value });
+        }
+        let Some(at) = read.iter().position(|read| *read.path == *own.path) else {
+            return Ok(None);
+        };
+        let Some(from) = admission::fence_source(&readers, at) else {
+            return Ok(Some(Fence::new(readers[at].fence())));
+        };
+        let shared = readers[from].fence();
+        let Some(mut value) = read[at].value.clone() else { return Ok(None) };
+        value.taken = Some(shared);
+        let noted = self.note_taken(&read[at], &read[from], &value).await?;
+        Ok(noted.then(|| Fence::new(shared)))
+    }
+
+    /// Stores a fence taken from another reader. Returns false if either node has changed.
+    async fn note_taken(&self, own: &Read, from: &Read, value: &Value) -> Result<bool> {
+        let bad = |cause: zk::Error| Failure::Response(cause).error(Effect::Reads);
+        let mut both = self.session.client().new_multi_writer();
+        both.add_check_version(&from.path, from.version).map_err(bad)?;
+        both.add_set_data(&own.path, &value.bytes(), Some(own.version)).map_err(bad)?;
+        let committing = both.commit();
+        let noting = async move { committing.await.map_err(zk::Error::from) };
+        match self.session.answer(noting).await {
+            Ok(_) => Ok(true),
+            Err(Failure::Response(zk::Error::NoNode | zk::Error::BadVersion)) => Ok(false),
+            Err(failure) => Err(failure.error(Effect::Changes)),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Detection of servers that shorten a session's timeout.
+//!
+//! A server to which a session moves resets the timeout to its own grant for the requested one. The client library
+//! requests the last granted timeout, and doesn't report it. So one server that grants less shortens the session on all
+//! servers.
+//!
+//! After each reconnect the client opens other sessions to see the servers' grants. If the connection ended before that
+//! check, any server may have shortened the timeout. Then all servers must be checked.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SessionState {
+    /// The timeout is the original one.
+    Verified,
+    /// There is no connection, and no news.
+    Disconnected,
+    /// The new server may have shortened the timeout.
+    Suspect,
+    /// The timeout is shorter, or could not be checked.
+    Invalid,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct State {
+    session: SessionState,
+    /// The session was on an unchecked server since it was last certain.
+    missed_a_check: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct TimeoutCheck(watch::Sender<State>);
+
+impl TimeoutCheck {
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(State { session: SessionState::Verified, missed_a_check: false }))
+    }
+
+    /// Records a change of the connection, and detects a missed one in between. Returns whether the timeout is now in
+    /// doubt.
+    pub(crate) fn moved(&self, is_connected: bool) -> bool {
+        let mut is_doubted = false;
+        self.0.send_modify(|state| {
+            // There was an unchecked connection.
+            state.missed_a_check |= match state.session {
+                SessionState::Suspect => true,
+                SessionState::Disconnected => !is_connected,
+                SessionState::Verified | SessionState::Invalid => false,
+            };
+            if state.session != SessionState::Invalid {
+                state.session =
+                    if is_connected { SessionState::Suspect } else { SessionState::Disconnected };
+                is_doubted = is_connected;
+            }
+        });
+        is_doubted
+    }
+
+    pub(crate) fn missed_a_check(&self) -> bool {
+        self.0.borrow().missed_a_check
+    }
+
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.0.borrow().session == SessionState::Suspect
+    }
+
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.0.borrow().session == SessionState::Invalid
+    }
+
+    /// Returns whether it was in doubt.
+    pub(crate) fn trust(&self) -> bool {
+        self.decide(SessionState::Verified)
+    }
+
+    /// Returns whether it was in doubt.
+    pub(crate) fn distrust(&self) -> bool {
+        self.decide(SessionState::Invalid)
+    }
+
+    fn decide(&self, decided: SessionState) -> bool {
+        self.0.send_if_modified(|state| {
+            let was_in_doubt = state.session == SessionState::Suspect;
+            if was_in_doubt {
+                *state = State { session: decided, missed_a_check: false };
+            }
+            was_in_doubt
+        })
+    }
+
+    /// Waits up to `limit` for a decision. Returns whether the timeout is certain.
+    pub(crate) async fn wait(&self, limit: Duration) -> bool {
+        let mut state = self.0.subscribe();
+        let decided = state.wait_for(|state| {
+            matches!(state.session, SessionState::Verified | SessionState::Invalid)
+        });
+        let decided = tokio::time::timeout(limit, decided).await;
+        matches!(decided, Ok(Ok(state)) if state.session == SessionState::Verified)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_is_suspect_until_trusted() {
+        let timeout_check = TimeoutCheck::new();
+        for _ in 0..3 {
+            assert!(!timeout_check.moved(false));
+            assert!(timeout_check.moved(true));
+            assert!(!timeout_check.missed_a_check());
+            assert!(timeout_check.is_suspect() && timeout_check.trust());
+            assert!(!timeout_check.is_suspect() && !timeout_check.is_invalid());
+        }
+        // The disconnect was missed.
+        assert!(timeout_check.moved(true) && !timeout_check.missed_a_check());
+        assert!(timeout_check.distrust() && timeout_check.is_invalid());
+        assert!(
+            !timeout_check.moved(true) && !timeout_check.trust(),
+            "an invalid session stays invalid"
+        );
+    }
+
+    #[test]
+    fn unchecked_connection_is_recorded() {
+        for (between, then) in [(true, false), (true, true), (false, false)] {
+            let timeout_check = TimeoutCheck::new();
+            timeout_check.moved(between);
+            assert_eq!(timeout_check.moved(then), then, "{between} {then}");
+            assert!(
+                timeout_check.moved(true) && timeout_check.missed_a_check(),
+                "{between} {then}"
+            );
+            assert!(timeout_check.trust() && !timeout_check.missed_a_check());
+            timeout_check.moved(false);
+            assert!(
+                timeout_check.moved(true) && !timeout_check.missed_a_check(),
+                "it was certain between"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn wait_returns_for_both_outcomes() {
+        // Far longer than needed.
+        let limit = Duration::from_secs(3_600);
+        let timeout_check = TimeoutCheck::new();
+        assert!(timeout_check.wait(limit).await);
+        timeout_check.moved(true);
+        assert!(!timeout_check.wait(Duration::from_millis(10)).await);
+        let ends = async { assert!(timeout_check.trust()) };
+        assert!(tokio::join!(timeout_check.wait(limit), ends).0);
+        timeout_check.moved(false);
+        timeout_check.moved(true);
+        let ends = async { assert!(timeout_check.distrust()) };
+        assert!(!tokio::join!(timeout_check.wait(limit), ends).0);
+    }
+}

@@ -1,0 +1,30 @@
+//! The latest transaction that this client saw.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use lockwright_core::Fence;
+
+/// The highest transaction that this client saw, which is its highest fence. An ensemble with an earlier one has
+/// restored older data.
+///
+/// The ensemble can't detect that, as its own records go back too. A client that started later can't either. An earlier
+/// client can't if the servers' epoch was no lower in the older data: then transactions continue above all earlier
+/// ones.
+#[derive(Debug, Default)]
+pub(crate) struct ZxidWatermark(AtomicI64);
+
+impl ZxidWatermark {
+    pub(crate) fn note(&self, fence: Fence) {
+        self.zxid(i64::try_from(fence.get()).unwrap_or(i64::MAX));
+    }
+
+    fn zxid(&self, zxid: i64) -> i64 {
+        self.0.fetch_max(zxid, Ordering::Relaxed)
+    }
+
+    /// Returns the highest transaction seen if the ensemble is at an earlier one.
+    pub(crate) fn went_back(&self, zxid: i64) -> Option<i64> {
+        let seen = self.zxid(zxid);
+        (seen > zxid).then_some(seen)
+    }
+}

@@ -1,0 +1,210 @@
+//! Reconnected sessions, whose timeout is uncertain at first.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    AcquireOutcome, BootInstant, Claim, Clock, DistributedLock, Event, Reason, ReleaseMode,
+    RenewalOutcome, Wait,
+};
+use lockwright_testbed::{self as testbed, Proxy};
+use lockwright_zookeeper::{Config, ZooKeeper};
+
+use crate::kit::{
+    busy, claim_for, connect, crowd, crowdable, events, eventually, grant, next, raw, renew,
+    sessions,
+};
+
+/// Long enough that nothing expires here.
+const LONG: Duration = Duration::from_secs(39);
+
+/// A server that accepts few connections, a client that can lose its only one, and another client that holds the lock
+/// `taken`.
+struct Crowded {
+    server: testbed::ZooKeeper,
+    proxy: Proxy,
+    zookeeper: ZooKeeper,
+    other: ZooKeeper,
+    taken: Claim,
+}
+
+async fn crowded(ttl: Duration) -> Crowded {
+    crowded_with(ttl, None).await
+}
+
+/// The URL also names another server on this port.
+async fn crowded_with(ttl: Duration, another: Option<u16>) -> Crowded {
+    let server = crowdable().start().unwrap();
+    let proxy = Proxy::start(server.members[0].address()).unwrap();
+    let ports = [proxy.port()].into_iter().chain(another);
+    let config = Config::new(&server.url_through(ports)).unwrap();
+    let config = config.response_timeout(Duration::from_millis(500));
+    let zookeeper = config.idle_timeout(Duration::from_millis(100)).connect().await.unwrap();
+    let other = connect(&server.url()).await;
+    let taken = claim_for("taken", LONG - Duration::from_secs(1));
+    grant(&other, &taken).await;
+    grant(&zookeeper, &claim_for("warm", ttl)).await;
+    // The session for reads would reconnect at the same time.
+    let longest = *zookeeper.profile().ttl.end();
+    eventually(|| async { (sessions(&server, longest) == 1).then_some(()) }).await;
+    Crowded { server, proxy, zookeeper, other, taken }
+}
+
+/// Waits until its session is connected.
+async fn answered(zookeeper: &ZooKeeper, ttl: Duration) {
+    eventually(|| async { zookeeper.try_acquire(&claim_for("taken", ttl)).await.ok() }).await;
+}
+
+/// After a reconnect, the client can't check yet which timeout the server grants.
+#[tokio::test(flavor = "multi_thread")]
+async fn suspect_session_renews_nothing() {
+    let Crowded { server, proxy, zookeeper, other: _other, .. } = crowded(LONG).await;
+    let held = claim_for("x", LONG);
+    grant(&zookeeper, &held).await;
+    let strangers = crowd(&server).await;
+    proxy.drop_connections();
+    answered(&zookeeper, LONG).await;
+    for _ in 0..3 {
+        assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::Indeterminate);
+    }
+    drop(strangers);
+    eventually(|| async {
+        matches!(renew(&zookeeper, &held).await, RenewalOutcome::Renewed { .. }).then_some(())
+    })
+    .await;
+}
+
+/// Its connections are too short to check the servers, as when a majority fails at once. Their limits are known from
+/// before.
+#[tokio::test(flavor = "multi_thread")]
+async fn session_survives_moves_among_checked_servers() {
+    let Crowded { server, proxy, zookeeper, other: _other, .. } = crowded(LONG).await;
+    let held = claim_for("x", LONG);
+    grant(&zookeeper, &held).await;
+    let strangers = crowd(&server).await;
+    for _ in 0..2 {
+        proxy.drop_connections();
+        answered(&zookeeper, LONG).await;
+    }
+    assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::Indeterminate);
+    drop(strangers);
+    eventually(|| async {
+        matches!(renew(&zookeeper, &held).await, RenewalOutcome::Renewed { .. }).then_some(())
+    })
+    .await;
+}
+
+/// The client library requests no more from other servers than that server granted, however little.
+#[tokio::test(flavor = "multi_thread")]
+async fn session_is_given_up_after_an_unchecked_server() {
+    let ttl = Duration::from_secs(8);
+    let nobody = testbed::port::free();
+    let Crowded { server, proxy, zookeeper, other: _other, .. } =
+        crowded_with(ttl, Some(nobody)).await;
+    let held = claim_for("x", ttl);
+    grant(&zookeeper, &held).await;
+    let mut told = events(&zookeeper);
+    let strangers = crowd(&server).await;
+    for _ in 0..2 {
+        proxy.drop_connections();
+        answered(&zookeeper, ttl).await;
+    }
+    drop(strangers);
+    let lost = Event::Lost(held.token, Reason::SessionEnded);
+    while next(&mut told).await != lost {
+        let renewed = renew(&zookeeper, &held).await;
+        assert!(!matches!(renewed, RenewalOutcome::Renewed { .. }), "{renewed:?}");
+    }
+    // Another session takes its place.
+    let another = claim_for("z", ttl);
+    eventually(|| async {
+        let asked = zookeeper.try_acquire(&another).await;
+        matches!(asked, Ok(AcquireOutcome::Granted(_))).then_some(())
+    })
+    .await;
+    assert!(matches!(renew(&zookeeper, &another).await, RenewalOutcome::Renewed { .. }));
+}
+
+/// A client that can't check doesn't block the queue forever.
+#[tokio::test(flavor = "multi_thread")]
+async fn suspect_session_is_given_up_and_admits_other_waiters() {
+    let ttl = Duration::from_secs(8);
+    let Crowded { server, proxy, zookeeper, other, taken } = crowded(ttl).await;
+    let raw = raw(&server.url()).await;
+    let (held, waiting) = (claim_for("x", ttl), claim_for("taken", ttl));
+    let forever = Wait::Until(BootInstant::FAR_FUTURE);
+    grant(&zookeeper, &held).await;
+    busy(&zookeeper, &waiting, forever).await;
+    let mut told = events(&zookeeper);
+    let strangers = crowd(&server).await;
+    proxy.drop_connections();
+    answered(&zookeeper, ttl).await;
+    other.release(&taken, ReleaseMode::Plain).await.unwrap();
+    let asks_on = async {
+        loop {
+            let asked = zookeeper.acquire(&waiting, forever).await;
+            assert!(!matches!(asked, Ok(AcquireOutcome::Granted(_))), "{asked:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let has_its_turn = eventually(|| async {
+        let asked = other.try_acquire(&claim_for("taken", taken.ttl)).await.unwrap();
+        matches!(asked, AcquireOutcome::Granted(_)).then_some(())
+    });
+    tokio::select! {
+        () = has_its_turn => {}
+        () = asks_on => {}
+    }
+    assert_eq!(raw.list_children("/lockwright/taken").await.unwrap().len(), 1);
+    let lost = Event::Lost(held.token, Reason::SessionEnded);
+    while next(&mut told).await != lost {}
+    drop(strangers);
+    eventually(|| async { zookeeper.try_acquire(&claim_for("z", ttl)).await.ok() }).await;
+}
+
+/// Each server resets the session's timeout, and the client library doesn't report it.
+#[tokio::test(flavor = "multi_thread")]
+async fn session_with_a_shortened_timeout_is_given_up() {
+    let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let proxy = Proxy::start(server.members[0].address()).unwrap();
+    let config = Config::new(&server.url_through([proxy.port()])).unwrap();
+    let zookeeper = config.connect().await.unwrap();
+    let other = Config::new(&server.url()).unwrap().connect().await.unwrap();
+    let held = claim_for("x", Duration::from_secs(20));
+    grant(&zookeeper, &held).await;
+    let mut told = events(&zookeeper);
+    let settings = server.members[0].settings();
+    let text = std::fs::read_to_string(&settings).unwrap();
+    let lower = text.replace("maxSessionTimeout=40000", "maxSessionTimeout=3000");
+    assert_ne!(text, lower);
+    std::fs::write(&settings, lower).unwrap();
+    server.members[0].restart(true).unwrap();
+    // A session with an uncertain lifetime renews nothing.
+    let clock = Clock::boot();
+    let mut believed = clock.now();
+    let outcome = eventually(|| {
+        let (clock, zookeeper, held) = (&clock, &zookeeper, &held);
+        async move {
+            let begun = clock.now();
+            match renew(zookeeper, held).await {
+                RenewalOutcome::Indeterminate => None,
+                outcome => Some((begun, outcome)),
+            }
+        }
+    });
+    if let (begun, RenewalOutcome::Renewed { valid: Some(valid) }) = outcome.await {
+        believed = begun + valid;
+        proxy.cut();
+    } else {
+        let mut lost = false;
+        while !lost {
+            lost = matches!(next(&mut told).await, Event::Lost(token, _) if token == held.token);
+        }
+        proxy.cut();
+    }
+    eventually(|| async {
+        let asked = other.try_acquire(&claim_for("x", Duration::from_secs(2))).await;
+        matches!(asked, Ok(AcquireOutcome::Granted(_))).then_some(())
+    })
+    .await;
+    assert!(clock.now() >= believed, "two hold it");
+}

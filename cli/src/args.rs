@@ -12,15 +12,15 @@ use crate::{duration, exit};
 #[derive(Debug, Parser)]
 #[command(name = "lockwright", version, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    #[command(flatten, next_help_heading = "Place and manner")]
-    pub place: Place,
+    #[command(flatten, next_help_heading = "ConnectionOptions and manner")]
+    pub connection: ConnectionOptions,
     #[command(subcommand)]
     pub command: Command,
 }
 
 /// Where the locks are, and how to talk.
 #[derive(Debug, Args)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionOptions {
     /// Where the locks are kept: sqlite:PATH, redis://HOST/, postgres://..., zookeeper:A,B,C, ...
     ///
     /// Also mysql://..., valkey://..., redis+sentinel:, redis+cluster: and redlock:, and

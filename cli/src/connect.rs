@@ -7,41 +7,43 @@ use std::path::{Path, PathBuf};
 
 use lockwright::{Config, Locks};
 
-use crate::args::Place;
+use crate::args::ConnectionOptions;
 use crate::exit::{self, Failure};
 
-/// Connects to the locks that `place` configures.
-pub(crate) async fn connect(place: &Place) -> Result<Locks, Failure> {
-    Ok(config(place)?.connect().await?)
+/// Connects to the locks that `connection` configures.
+pub(crate) async fn connect(connection: &ConnectionOptions) -> Result<Locks, Failure> {
+    Ok(config(connection)?.connect().await?)
 }
 
 /// Connects for diagnosis only, also to a server that isn't fit for locks.
-pub(crate) async fn connect_for_diagnosis(place: &Place) -> Result<Locks, Failure> {
-    Ok(config(place)?.connect_for_diagnosis().await?)
+pub(crate) async fn connect_for_diagnosis(
+    connection: &ConnectionOptions,
+) -> Result<Locks, Failure> {
+    Ok(config(connection)?.connect_for_diagnosis().await?)
 }
 
 /// Returns the file's settings, overridden by the command line's. Never print its URL: it may
 /// contain a password.
-pub(crate) fn config(place: &Place) -> Result<Config, Failure> {
-    let mut config = match &place.config {
+pub(crate) fn config(connection: &ConnectionOptions) -> Result<Config, Failure> {
+    let mut config = match &connection.config {
         Some(file) => {
             let mut config = read(file)?;
-            if let Some(url) = &place.url {
+            if let Some(url) = &connection.url {
                 config.url.clone_from(url);
             }
             config.url = checked(config.url)?;
             config
         }
-        None => match &place.url {
+        None => match &connection.url {
             Some(url) => Config::new(checked(url.clone())?),
             None => Config::new(default_url()?),
         },
     };
-    if let Some(namespace) = &place.namespace {
+    if let Some(namespace) = &connection.namespace {
         config.namespace.clone_from(namespace);
     }
-    if place.label.is_some() {
-        config.label.clone_from(&place.label);
+    if connection.label.is_some() {
+        config.label.clone_from(&connection.label);
     }
     Ok(config)
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use lockwright::{Error, ErrorKind, Step};
 
-use crate::harmless::harmless;
+use crate::escape::escape;
 
 /// Another client holds the lock; `-E` changes the code.
 pub(crate) const HELD: u8 = 1;
@@ -117,7 +117,7 @@ fn is_about_the_same(cause: &Error, error: &Error) -> bool {
 
 /// Writes `message` to standard error, if it is open, and returns `code`.
 pub(crate) fn complain(code: u8, message: impl Display) -> ExitCode {
-    let _ = writeln!(io::stderr(), "lockwright: {}", harmless(&message.to_string()));
+    let _ = writeln!(io::stderr(), "lockwright: {}", escape(&message.to_string()));
     ExitCode::from(code)
 }
 

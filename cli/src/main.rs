@@ -11,14 +11,14 @@ compile_error!(
 mod args;
 mod connect;
 mod duration;
+mod escape;
 mod exit;
-mod harmless;
 mod json;
 mod operator;
+mod output;
 mod process;
 mod run;
-mod unwaited;
-mod voice;
+mod stderr;
 
 use std::process::ExitCode;
 
@@ -32,13 +32,13 @@ fn main() -> ExitCode {
     let _ = args.next();
     // Before anything else: the two processes below `run` need only little code.
     match std::env::args_os().nth(1) {
-        Some(first) if first == process::SUPERVISE => {
+        Some(first) if first == process::ROLE_SUPERVISE => {
             let _ = args.next();
             return process::supervisor::main(args);
         }
-        Some(first) if first == process::BECOME => {
+        Some(first) if first == process::ROLE_EXEC => {
             let _ = args.next();
-            return process::stub::main(args);
+            return process::exec_child::main(args);
         }
         _ => {}
     }
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         }
     };
     match &cli.command {
-        Command::Run(run) => run::run(&cli.place, run),
-        command => operator::run(&cli.place, command),
+        Command::Run(run) => run::run(&cli.connection, run),
+        command => operator::run(&cli.connection, command),
     }
 }

@@ -2,8 +2,8 @@
 
 use super::table::table;
 use super::{print, print_json};
+use crate::escape::escape;
 use crate::exit::{self, Failure};
-use crate::harmless::harmless;
 
 const NOT_ALL_VOTE: u8 = 1;
 
@@ -55,7 +55,7 @@ pub(super) async fn admit(url: &str, how: How, json: bool) -> Result<u8, Failure
         let rows: Vec<[String; 2]> = nodes
             .iter()
             .map(|node| {
-                let problem = node.problem.as_deref().map(|problem| harmless(problem).to_string());
+                let problem = node.problem.as_deref().map(|problem| escape(problem).to_string());
                 [node.address.clone(), problem.unwrap_or_else(|| "votes".to_owned())]
             })
             .collect();

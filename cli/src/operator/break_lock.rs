@@ -41,7 +41,7 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
     }
     let target = match token(what)? {
         Some(token) => Some(BreakTarget::Token(token)),
-        None => the_one_holder(&seen)?,
+        None => only_holder(&seen)?,
     };
     let broken = match target {
         None => Broken::NotHeld,
@@ -78,7 +78,7 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
 }
 
 /// Returns the only hold, or `None` if the name is free.
-fn the_one_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
+fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     match seen.holders.as_slice() {
         [] => Ok(None),
         // A holder of another kind has no Lockwright token, so the current holder is the target.
@@ -95,11 +95,11 @@ fn the_one_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
 async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
     let now = locks.inspect(&what.name).await?;
     // All properties that stay constant during a hold.
-    let who = |seen: &Inspection| -> Vec<_> {
+    let constant_fields = |seen: &Inspection| -> Vec<_> {
         let holders = seen.holders.iter();
         holders.map(|by| (by.token, by.identity.clone(), by.mode, by.fence)).collect()
     };
-    Ok(who(&now) == who(seen))
+    Ok(constant_fields(&now) == constant_fields(seen))
 }
 
 /// Adds a hint: a hold of another library can't be made to expire, only freed at once.

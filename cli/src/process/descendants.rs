@@ -116,7 +116,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Sends `signal` to each process. Returns how many refused it, as another user's. ReleaseOutcome processes
+/// Sends `signal` to each process. Returns how many refused it, as another user's. Ended processes
 /// don't count.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;

@@ -11,19 +11,19 @@
 //! the kernel's death signal depends on the thread that created the child.
 
 pub(crate) mod descendants;
+pub(crate) mod exec_child;
 pub(crate) mod foreground;
-pub(crate) mod stub;
+pub(crate) mod ipc;
 pub(crate) mod supervisor;
 mod timer;
-pub(crate) mod wire;
 
 use rustix::process::WaitStatus;
 
 /// The hidden subcommand for the supervisor.
-pub(crate) const SUPERVISE: &str = "__supervise";
+pub(crate) const ROLE_SUPERVISE: &str = "__supervise";
 
 /// The hidden subcommand that becomes CMD.
-pub(crate) const BECOME: &str = "__become";
+pub(crate) const ROLE_EXEC: &str = "__become";
 
 /// This program, even if its file was replaced or deleted.
 pub(crate) const SELF: &str = "/proc/self/exe";

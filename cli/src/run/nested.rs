@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::command;
-use crate::args::{Place, Run};
+use crate::args::{ConnectionOptions, Run};
 use crate::connect::config;
 use crate::exit::{self, Failure};
+use crate::output::Output;
 use crate::process::descendants;
-use crate::voice::Voice;
 
 /// The variable with the holds around a command, from the outermost to the innermost.
 const VARIABLE: &str = "LOCKWRIGHT_HOLDS";
@@ -81,13 +81,13 @@ impl Holds {
 
 /// Becomes the command if an outer run holds the name; returns otherwise.
 pub(crate) fn become_if_held(
-    voice: Voice,
-    place: &Place,
+    output: Output,
+    connection: &ConnectionOptions,
     run: &Run,
     holds: &Holds,
     command: &command::Resolved,
 ) -> Result<(), Failure> {
-    let config = config(place)?;
+    let config = config(connection)?;
     let key = format!("{}{}", config.namespace, run.name);
     let Some(outer) = holds.find(&key) else { return Ok(()) };
     let wanted = if run.shared { Mode::Shared } else { Mode::Exclusive };
@@ -104,7 +104,7 @@ pub(crate) fn become_if_held(
             run.name
         )));
     }
-    if !is_around_us(outer) {
+    if !is_descendant_of(outer) {
         return Err(refused(run, outer, "the run that took it isn't one that this is a part of"));
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -113,14 +113,14 @@ pub(crate) fn become_if_held(
         .map_err(|error| Failure::os("cannot start", error))?;
     let fence = runtime.block_on(async {
         let locks = config.connect().await?;
-        let fence = proved(&locks, run, outer).await;
+        let fence = verify_hold(&locks, run, outer).await;
         locks.close().await;
         fence
     });
     runtime.shutdown_background();
     let fence = fence?;
     let fenced = Fenced { name: LockName::new(key)?, fence };
-    voice.event(
+    output.event(
         "granted",
         json!({
             "name": run.name,
@@ -146,7 +146,7 @@ pub(crate) fn become_if_held(
 }
 
 /// Verifies the outer hold on the server and returns its fence.
-async fn proved(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, Failure> {
+async fn verify_hold(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, Failure> {
     let inspection = locks.inspect(&run.name).await?;
     let ours = |holder: &&Holder| holder.token == Some(outer.token);
     let Some(holder) = inspection.holders.iter().find(ours) else {
@@ -162,7 +162,7 @@ async fn proved(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, Failur
 }
 
 /// Returns whether the holding process is alive, an ancestor of this process, and able to end it.
-fn is_around_us(outer: &Outer) -> bool {
+fn is_descendant_of(outer: &Outer) -> bool {
     Pid::from_raw(outer.pid).is_some_and(|pid| {
         descendants::ancestors().any(|above| above.pid == pid && above.started == outer.started)
             && descendants::may_end_us(pid)

@@ -13,14 +13,14 @@ use nix::sys::signal::SigSet;
 use rustix::process::{Pid, Signal, getpgrp, getppid, set_parent_process_death_signal};
 
 use super::foreground::Terminal;
+use crate::escape::escape;
 use crate::exit;
-use crate::harmless::harmless;
 
 /// The argument for no transfer of the foreground.
-pub(crate) const NOBODY: &str = "-";
+pub(crate) const NO_FOREGROUND: &str = "-";
 
 /// Becomes the command in `args`: the supervisor's process id, the process group with the
-/// foreground or [`NOBODY`], the latest start in nanoseconds of the boot clock, the command and its
+/// foreground or [`NO_FOREGROUND`], the latest start in nanoseconds of the boot clock, the command and its
 /// arguments.
 pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     let mut text = || args.next().and_then(|text| text.into_string().ok());
@@ -76,7 +76,7 @@ fn not_executed(command: &OsString, error: &io::Error) -> ExitCode {
     let _ = writeln!(
         io::stderr(),
         "lockwright: cannot run {}: {error}{hint}; the lock is released",
-        harmless(&command.to_string_lossy())
+        escape(&command.to_string_lossy())
     );
     ExitCode::from(code)
 }

@@ -40,7 +40,7 @@ fn write_by(
             Err(Errno::AGAIN) => {
                 let patience = until.saturating_duration_since(Instant::now());
                 if patience.is_zero() || !is_ready(patience) {
-                    cut.store(left.len() < text.len(), Ordering::Relaxed);
+                    cut.store(was_cut || left.len() < text.len(), Ordering::Relaxed);
                     return;
                 }
             }
@@ -103,4 +103,33 @@ fn method() -> &'static Method {
             _ => Method::File,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_line_is_ended_before_the_next_one() {
+        let cut = AtomicBool::new(false);
+        let mut out = Vec::new();
+        // Standard error with room for so many bytes.
+        let mut write = |text, room| {
+            let end = out.len() + room;
+            let some = |bytes: &[u8]| match bytes.len().min(end - out.len()) {
+                0 => Err(Errno::AGAIN),
+                n => {
+                    out.extend_from_slice(&bytes[..n]);
+                    Ok(n)
+                }
+            };
+            write_by(some, &cut, text, Duration::ZERO);
+        };
+        write("first\n", 3);
+        write("second\n", 0);
+        write("third\n", 100);
+        write("fourth\n", 0);
+        write("fifth\n", 100);
+        assert_eq!(String::from_utf8(out).unwrap(), "fir\nthird\nfifth\n");
+    }
 }

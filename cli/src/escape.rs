@@ -29,7 +29,7 @@ mod tests {
     use super::escape;
 
     #[test]
-    fn what_a_terminal_would_obey_is_spelled_out() {
+    fn control_characters_are_escaped() {
         for (text, shown) in [
             ("job \"7\" o'clock \\ ü", "job \"7\" o'clock \\ ü"),
             ("\u{1b}[2J\u{7}", "\\u{1b}[2J\\u{7}"),

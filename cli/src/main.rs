@@ -4,8 +4,8 @@
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
-    "the lockwright command needs Linux: the deadline is kept with its child subreapers, death \
-     signals and /proc. The library runs elsewhere too."
+    "the lockwright command needs Linux: it enforces deadlines by child subreapers, death signals and \
+     /proc. The library also runs on other systems."
 );
 
 mod args;

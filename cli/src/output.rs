@@ -68,7 +68,7 @@ impl Output {
     }
 }
 
-/// The time limit for the last line, when nothing is held any more.
+/// The time limit for the last line, when no lock is held.
 const ERROR_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn write_event(event: &str, fields: Value, patience: Duration) {

@@ -41,9 +41,9 @@ pub(super) async fn admit(url: &str, how: How, json: bool) -> Result<u8, Failure
                 return Err(Failure::new(
                     exit::CONFIG,
                     "invalid_config",
-                    "some nodes vote already, so those that are new have most likely lost their \
-                     data, and a lock that they have forgotten may be held; let them wait (lockwright \
-                     admit --wait), or add --force if no lock is held on any of them",
+                    "some nodes vote already, so the new nodes have probably lost their data, and \
+                     a lock that they have lost may still be held; wait (lockwright admit --wait), or \
+                     add --force if no lock is held on any node",
                 ));
             }
             lockwright::operator::admit(url).await?
@@ -62,9 +62,9 @@ pub(super) async fn admit(url: &str, how: How, json: bool) -> Result<u8, Failure
         print(&table(["NODE", "VOTE"], &rows))?;
         if how == How::Look && nodes.iter().any(|node| node.is_new) {
             print(
-                "nothing was done. If no lock can be held on these nodes, because they are newly \
-                 set up or every client\nhas been stopped for the largest TTL: lockwright admit \
-                 --yes. If a node lost its data: lockwright admit --wait.\n",
+                "nothing was done. If no lock can be held on these nodes, because they are new or \
+                 all clients\nwere stopped for the largest TTL: lockwright admit --yes. If a node \
+                 lost its data: lockwright admit --wait.\n",
             )?;
         }
     }

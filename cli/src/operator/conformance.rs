@@ -69,7 +69,7 @@ pub(super) fn conformance(
     let server = Server { url: config(connection)?.url };
     let output = Output::new(connection.json);
     if output.has_status_line() {
-        output.status_line(&format!("running {count} cases; most of them wait for a while"));
+        output.status_line(&format!("running {count} cases, which takes a while"));
     }
     let report = lockwright_conformance::run(Arc::new(server), filter);
     if output.has_status_line() {

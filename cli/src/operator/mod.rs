@@ -67,7 +67,7 @@ async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8,
             admit::admit(&config(connection)?.url, how, connection.json).await
         }
         Command::Conformance(_) | Command::Run(_) => {
-            unreachable!("these have runtimes of their own")
+            unreachable!("these commands create their own runtimes")
         }
     }
 }
@@ -78,7 +78,7 @@ fn print(text: &str) -> Result<(), Failure> {
 
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::os("cannot write the answer", error))
+            Err(Failure::os("cannot write the result", error))
         }
         _ => Ok(()),
     }
@@ -86,6 +86,6 @@ fn print(text: &str) -> Result<(), Failure> {
 
 fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::os("cannot write the answer as JSON", error))?;
+        .map_err(|error| Failure::os("cannot write the result as JSON", error))?;
     print(&(text + "\n"))
 }

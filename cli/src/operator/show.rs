@@ -19,7 +19,7 @@ pub(super) async fn list(locks: &Locks, prefix: &str, json: bool) -> Result<u8, 
         return Ok(0);
     }
     if names.is_empty() {
-        print("nothing is held\n")?;
+        print("no lock is held\n")?;
         return Ok(0);
     }
     let rows: Vec<_> = names.iter().flat_map(rows).collect();

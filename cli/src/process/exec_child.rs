@@ -36,7 +36,7 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
         // Without it, CMD would survive a killed supervisor.
         return exit::complain(
             exit::OS,
-            format_args!("the kernel refuses the death signal: {error}"),
+            format_args!("cannot set the death signal, so the command was not started: {error}"),
         );
     }
     if getppid() != Some(supervisor) {
@@ -55,7 +55,7 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     if Clock::boot().now() >= lost_at {
         return exit::complain(
             exit::LOST,
-            "the hold was over before the command could begin, so it was not started",
+            "the hold expired before the command could start, so it was not started",
         );
     }
     let error = Command::new(&command).args(args).exec();

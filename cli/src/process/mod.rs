@@ -1,7 +1,7 @@
 //! The processes below `lockwright run`, and how they end.
 //!
 //! ```text
-//! L  lockwright run      holds the lock, tells S each confirmed deadline
+//! L  lockwright run      holds the lock, sends S each confirmed deadline
 //! └─ S  the supervisor   keeps the deadline, ends CMD and all that descends from it
 //!    └─ CMD              its own process group; killed by the kernel when S dies
 //!       └─ ...           orphans come to S, or to L when S is gone

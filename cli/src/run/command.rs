@@ -28,7 +28,7 @@ pub(crate) fn resolve(run: &Run) -> Result<Resolved, Failure> {
         return Err(Failure::new(
             exit::NOT_FOUND,
             "not_found",
-            format!("{}: no such command; the lock was not taken", program.to_string_lossy()),
+            format!("{}: no such command; the lock was not acquired", program.to_string_lossy()),
         ));
     }
     Ok(Resolved(run.command.clone()))

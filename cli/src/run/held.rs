@@ -98,7 +98,7 @@ fn begin<'a>(
 
 fn not_started(guard: &Guard) -> Outcome {
     let message = format!(
-        "lost the lock {:?} (fence {}) before the command could begin; it was not started",
+        "lost the lock {:?} (fence {}) before the command could start; it was not started",
         guard.name(),
         guard.fence()
     );
@@ -237,7 +237,7 @@ impl Held<'_> {
         let name = self.guard.name();
         let fields = json!({ "name": name, "deadline_ns": term.deadline.as_nanos() });
         if self.risk_reported.replace(false) {
-            let again = format!("the lock {name:?} is renewed again; the command goes on");
+            let again = format!("the lock {name:?} is renewed again; the command continues");
             self.output.report("renewed", fields, &again);
         } else {
             self.output.event("renewed", fields);
@@ -294,7 +294,7 @@ impl Held<'_> {
         self.output.report(
             "not_suspended",
             json!({ "name": self.guard.name() }),
-            "not suspended, as others wait for the lock; Ctrl-C ends the command",
+            "not suspended, because other clients may wait for the lock; Ctrl-C ends the command",
         );
     }
 
@@ -304,7 +304,7 @@ impl Held<'_> {
             "at_risk",
             json!({ "name": self.guard.name(), "left_ms": millis(self.guard.remaining()) }),
             &format!(
-                "the lock {:?} could not be renewed yet; the command is ended in {} if that goes on",
+                "the lock {:?} could not be renewed yet; without a renewal, the command is ended in {}",
                 self.guard.name(),
                 crate::duration::show(self.guard.remaining())
             ),
@@ -348,7 +348,7 @@ impl Held<'_> {
             self.output.event("ended", exit_fields(exit));
         }
         let message = format!(
-            "the command was ended, as the lock {:?} was lost: {}",
+            "the command was ended, because the lock {:?} was lost: {}",
             self.guard.name(),
             self.why_lost()
         );

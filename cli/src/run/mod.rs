@@ -134,11 +134,11 @@ async fn hold_and_run(
     if !all_gone {
         output.report(
             "not_released",
-            json!({ "name": run.name, "message": "something of the command may be left" }),
+            json!({ "name": run.name, "message": "processes of the command may be left" }),
             &format!(
-                "did not release {:?}, as processes were there before the command, and what is \
-                 left of it can't be told from theirs for certain; it is free when its TTL has \
-                 run out",
+                "did not release {:?}, because processes of the command may be left, which can't \
+                 be distinguished from processes that started before it; the lock is free when its \
+                 TTL expires",
                 run.name
             ),
         );
@@ -232,7 +232,7 @@ async fn release(
         "not_released",
         json!({ "name": name, "message": failure.message }),
         &format!(
-            "could not release {name:?}: {}; it is free when its TTL has run out",
+            "could not release {name:?}: {}; the lock is free when its TTL expires",
             failure.message
         ),
     );

@@ -50,7 +50,7 @@ impl Holds {
         let holds = text.to_str().and_then(|text| serde_json::from_str(text).ok());
         holds.map(Self).ok_or_else(|| {
             Failure::usage(format!(
-                "{VARIABLE} isn't what lockwright puts there; unset it to take the lock anew"
+                "{VARIABLE} was not set by lockwright; unset it to acquire the lock again"
             ))
         })
     }
@@ -93,7 +93,7 @@ pub(crate) fn become_if_held(
     let wanted = if run.shared { Mode::Shared } else { Mode::Exclusive };
     if outer.mode != wanted {
         let message = format!(
-            "an outer run holds {:?} {}, and this one wants it {wanted}; ask for the same there",
+            "an outer run holds {:?} {}, and this run requests it {wanted}; use the same mode",
             run.name, outer.mode
         );
         return Err(Failure::new(exit::CONFLICT, "conflict", message));
@@ -105,7 +105,7 @@ pub(crate) fn become_if_held(
         )));
     }
     if !is_descendant_of(outer) {
-        return Err(refused(run, outer, "the run that took it isn't one that this is a part of"));
+        return Err(refused(run, outer, "that run is not an ancestor of this process"));
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -150,13 +150,13 @@ async fn verify_hold(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, F
     let inspection = locks.inspect(&run.name).await?;
     let ours = |holder: &&Holder| holder.token == Some(outer.token);
     let Some(holder) = inspection.holders.iter().find(ours) else {
-        return Err(refused(run, outer, "the server doesn't know that hold"));
+        return Err(refused(run, outer, "the server has no such hold"));
     };
     if holder.broken.is_some() {
-        return Err(refused(run, outer, "that hold was broken, and runs out"));
+        return Err(refused(run, outer, "that hold was broken and expires"));
     }
     if holder.fence.is_some_and(|fence| fence != outer.fence) {
-        return Err(refused(run, outer, "the server knows that hold by another fence"));
+        return Err(refused(run, outer, "the server has another fence for that hold"));
     }
     Ok(outer.fence)
 }
@@ -171,8 +171,8 @@ fn is_descendant_of(outer: &Outer) -> bool {
 
 fn refused(run: &Run, outer: &Outer, why: impl Display) -> Failure {
     let message = format!(
-        "{VARIABLE} says that {:?} is held around this, with fence {}, but {why}; unset it to take the \
-         lock anew",
+        "{VARIABLE} names an outer hold of {:?} with fence {}, but {why}; unset it to acquire the \
+         lock again",
         run.name, outer.fence
     );
     Failure::new(exit::LOST, "lost", message)

@@ -91,7 +91,7 @@ fn sentence(seen: &Inspection, waited: Duration) -> String {
         _ => duration::show(waited),
     };
     let Some(holder) = seen.holders.first() else {
-        return format!("waiting for {name:?}: just now it is free ({waited})");
+        return format!("waiting for {name:?}: it is free at the moment ({waited})");
     };
     let others = match seen.holders.len() {
         1 => String::new(),
@@ -100,20 +100,20 @@ fn sentence(seen: &Inspection, waited: Duration) -> String {
     // The hold is renewed while its holder lives, so this isn't the duration of the wait.
     let left = holder
         .remaining
-        .map_or_else(String::new, |left| format!(" for {} yet or longer", duration::show(left)));
+        .map_or_else(String::new, |left| format!(" for at least {}", duration::show(left)));
     format!("waiting for {name:?}: held by {}{others}{left} ({waited})", holder_name(holder))
 }
 
 pub(crate) fn holder_name(holder: &Holder) -> String {
     match (&holder.identity, &holder.token) {
         (Some(identity), _) => escape(&identity.to_string()),
-        (None, Some(_)) => "somebody without a name".to_owned(),
-        (None, None) => "a client of another kind".to_owned(),
+        (None, Some(_)) => "an unnamed client".to_owned(),
+        (None, None) => "a client of another library".to_owned(),
     }
 }
 
 async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::convert::Infallible {
-    let mut told = None;
+    let mut reported = None;
     let mut seen_before = Vec::new();
     loop {
         if let Ok(seen) = locks.inspect(name).await {
@@ -128,10 +128,10 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
                 })
                 .collect();
             let tokens: Vec<_> = others.iter().map(|holder| holder.token).collect();
-            if !tokens.is_empty() && told.as_ref() != Some(&tokens) {
+            if !tokens.is_empty() && reported.as_ref() != Some(&tokens) {
                 let holders: Vec<_> = others.into_iter().map(crate::json::holder).collect();
                 output.event("waiting", json!({ "name": name, "holders": holders }));
-                told = Some(tokens);
+                reported = Some(tokens);
             }
             seen_before = seen.holders.iter().map(|holder| holder.token).collect();
         }

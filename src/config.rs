@@ -203,12 +203,12 @@ impl Requirement {
             .map(|other| other.backend)
             .collect();
         let what_would = if others.is_empty() {
-            "no other backend of this build does either".to_owned()
+            "no other backend of this build can".to_owned()
         } else {
             format!("of the backends of this build, {} can", others.join(" and "))
         };
         Err(Error::invalid_config(format!(
-            "require = [\"{self}\"]: this backend can't promise it as it is set up; {what_would}"
+            "require = [\"{self}\"]: this backend can't promise it as configured; {what_would}"
         ))
         .with_backend(profile.backend))
     }

@@ -8,46 +8,46 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{duration, exit};
 
-/// Locks that reach over machines, from the shell.
+/// Distributed locks for the shell.
 #[derive(Debug, Parser)]
 #[command(name = "lockwright", version, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    #[command(flatten, next_help_heading = "Place and manner")]
-    pub place: Place,
+    #[command(flatten, next_help_heading = "Connection options")]
+    pub connection: ConnectionOptions,
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// Where the locks are, and how to talk.
+/// The options of the connection and of the output.
 #[derive(Debug, Args)]
-pub(crate) struct Place {
-    /// Where the locks are kept: sqlite:PATH, redis://HOST/, postgres://..., zookeeper:A,B,C, ...
+pub(crate) struct ConnectionOptions {
+    /// The server or file with the locks: sqlite:PATH, redis://HOST/, postgres://..., zookeeper:A,B,C, ...
     ///
     /// Also mysql://..., valkey://..., redis+sentinel:, redis+cluster: and redlock:, and
-    /// etcd:http://A,http://B where it was built with that; the README has them all.
+    /// etcd:http://A,http://B if this build includes it; the README lists all.
     ///
     /// Default: a SQLite file in your state folder ($XDG_STATE_HOME/lockwright/locks.db or
-    /// ~/.local/state/lockwright/locks.db), which the processes of this machine share. A URL with a
-    /// password belongs into the environment: everybody on this machine sees arguments. An empty
-    /// one is an error.
+    /// ~/.local/state/lockwright/locks.db), which the processes of this machine share. Set a URL
+    /// with a password in the environment: all users of this machine can see arguments. An empty
+    /// URL is an error.
     #[arg(long, global = true, env = "LOCKWRIGHT_URL", hide_env_values = true, value_name = "URL")]
     pub url: Option<String>,
 
-    /// A configuration in TOML: url, ttl, wait, namespace, label, require, sweep
+    /// A configuration file in TOML: url, ttl, wait, namespace, label, require, sweep
     ///
-    /// As the library's `Config` takes it; the options beside this one go before what it says.
+    /// It has the format of the library's `Config`. The command line's other options override it.
     #[arg(long, global = true, env = "LOCKWRIGHT_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Put before every name: one server for several projects
+    /// The prefix of every name, so that several projects can share a server
     #[arg(long, global = true, env = "LOCKWRIGHT_NAMESPACE", value_name = "PREFIX")]
     pub namespace: Option<String>,
 
-    /// Who you are, for those who look at the lock: a job, a service
+    /// The holder's name in `show` and `list`: a job, a service
     #[arg(long, global = true, value_name = "TEXT")]
     pub label: Option<String>,
 
-    /// Write JSON: events on standard error for `run`, the answer on standard output for the rest
+    /// Write JSON: events on standard error for `run`, the result on standard output otherwise
     #[arg(long, global = true)]
     pub json: bool,
 }
@@ -56,10 +56,10 @@ pub(crate) struct Place {
 pub(crate) enum Command {
     /// Run a command while holding a lock
     ///
-    /// Takes the lock NAME, runs CMD, releases the lock and exits with CMD's exit code. While CMD
-    /// runs, the lock is renewed. If the hold is lost (the server gone for too long, an operator,
-    /// this process stopped), CMD and everything it started is ended before anybody else can hold
-    /// the lock: TERM, then KILL.
+    /// Acquires the lock NAME, runs CMD, releases the lock and exits with CMD's exit code. While
+    /// CMD runs, the lock is renewed. If the hold is lost (the server was unreachable for too long,
+    /// an operator broke it, this process was stopped), CMD and all its descendants are ended before
+    /// another client can hold the lock: TERM, then KILL.
     #[command(
         after_help = exit::TABLE,
         override_usage = "lockwright run [OPTIONS] NAME [--] CMD [ARG]...\n       \
@@ -67,36 +67,36 @@ pub(crate) enum Command {
     )]
     Run(Box<Run>),
 
-    /// List the locks that are held
+    /// List the held locks
     ///
-    /// On Redis those of other lock libraries are not among them, as nothing but their name tells
-    /// them from other keys; `show NAME` shows one.
+    /// On Redis, locks of other libraries are not listed, because their keys look like any other
+    /// key. `show NAME` shows one.
     List {
-        /// Only names that begin with this
+        /// List only names with this prefix
         #[arg(default_value = "", hide_default_value = true)]
         prefix: String,
     },
 
-    /// Show who holds a lock
+    /// Show a lock's holders
     Show {
         /// The lock's name
         name: String,
     },
 
-    /// Release a lock that somebody else holds, by force
+    /// Break another client's hold of a lock
     ///
-    /// The hold can't be renewed any more and is free when it runs out, so that nobody else holds
-    /// it beside its holder. --now frees it at once, which may let two work at a time.
+    /// The hold can no longer be renewed, and the lock is free when the hold expires. So there are
+    /// never two holders. --now frees the lock at once, and then two clients may work at a time.
     Break(Break),
 
-    /// Clear away what holds left behind that are over
+    /// Delete the records of unused names
     ///
-    /// A SQL database keeps a row of every name that was ever locked, for its fence. This deletes
-    /// those that nobody has used for a while, in small steps beside which locking goes on; a name
-    /// that comes back gets a fence above its old one all the same. Run it now and then, or set
+    /// A SQL database keeps a row with the fence of every name that was ever locked. This deletes
+    /// the rows of names that were not used for a while, in small steps that don't block locking. A
+    /// name that is used again still gets a higher fence than before. Run this regularly, or set
     /// `sweep` in a client's configuration.
     Sweep {
-        /// Only what has been over for this long: 10m, 1d
+        /// Delete only rows that were not used for this long: 10m, 1d
         #[arg(
             long,
             value_name = "TIME",
@@ -107,45 +107,45 @@ pub(crate) enum Command {
         idle: Duration,
     },
 
-    /// Print the SQL that makes the tables
+    /// Print the SQL statements that create the tables
     ///
-    /// For where the user that locks may not make them. They are named as the URL says (?table=,
-    /// ?schema=). Nothing is connected to.
+    /// Use it if the clients' database user may not create tables. The URL sets the names (?table=,
+    /// ?schema=). No connection is made.
     Schema,
 
     /// Let new nodes of a Redlock vote
     ///
     /// A node that was never used, or that lost its data, doesn't vote for one largest TTL: it may
-    /// have forgotten a lock that is still held. Without --yes this only shows how the nodes stand.
-    /// Exit code 1 when less than all of them vote.
+    /// have lost a lock that is still held. Without --yes this only shows which nodes vote. Exit code
+    /// 1 if not all of them vote.
     Admit {
-        /// No lock is held on these nodes: let the new ones vote now
+        /// Let the new nodes vote now, because no lock is held on any node
         #[arg(long, conflicts_with = "wait")]
         yes: bool,
 
-        /// Also where other nodes vote already, so that the new ones have most likely lost their data
+        /// Also if other nodes vote already, that is, the new nodes have probably lost their data
         #[arg(long, requires = "yes")]
         force: bool,
 
-        /// Stay until the new ones vote by themselves: nobody else may do that for a fleet that only
-        /// short-lived commands use
+        /// Wait until the new nodes vote by themselves. Needed if only short-lived commands use the
+        /// nodes, because no other process waits for that
         #[arg(long)]
         wait: bool,
     },
 
-    /// Look at the server for what makes its locks less safe than they seem
+    /// Check the server's configuration for risks to the safety of locks
     ///
-    /// Exit code 1 when an error was found.
+    /// Exit code 1 if an error was found.
     Doctor,
 
     /// Run the conformance suite against a server
     ///
-    /// It locks names of its own. What it leaves behind on Redis goes by itself: fences after a
-    /// week, marks of tokens that have ended after an hour.
+    /// It locks names of its own. On Redis, the keys it leaves behind expire: fences after a week,
+    /// tombstones after an hour.
     Conformance(Conformance),
 }
 
-/// What `run` takes; flock(1)'s options mean the same here.
+/// The arguments of `run`. The options of flock(1) have the same meaning.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
     /// The lock's name
@@ -159,7 +159,7 @@ pub(crate) struct Run {
     #[arg(short = 'c', long = "command", value_name = "COMMAND", conflicts_with = "command")]
     pub shell: Option<OsString>,
 
-    /// Fail when the lock is held, instead of waiting (exit code 1, or -E)
+    /// Fail if the lock is held, instead of waiting (exit code 1, or -E)
     #[arg(short = 'n', long, visible_alias = "nb", conflicts_with = "timeout")]
     pub nonblock: bool,
 
@@ -175,27 +175,27 @@ pub(crate) struct Run {
     )]
     pub timeout: Option<Duration>,
 
-    /// A shared lock, beside which no exclusive one is held
+    /// Acquire a shared lock, which excludes only exclusive holders
     #[arg(short = 's', long, conflicts_with = "exclusive")]
     pub shared: bool,
 
-    /// An exclusive lock (the default)
+    /// Acquire an exclusive lock (the default)
     #[arg(short = 'x', long, visible_short_alias = 'e')]
     pub exclusive: bool,
 
-    /// The exit code when the lock is held
+    /// The exit code if the lock is held
     #[arg(short = 'E', long, value_name = "NUMBER", default_value_t = exit::HELD)]
     pub conflict_exit_code: u8,
 
-    /// How long the server keeps the lock when this machine dies: 500ms, 1m. Default: 30s
+    /// How long the server keeps the lock if this machine fails: 500ms, 1m. Default: 30s
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration::ttl)]
     pub ttl: Option<Duration>,
 
-    /// Don't renew: CMD is ended when the TTL runs out
+    /// Don't renew the hold. CMD is ended when the TTL expires
     #[arg(long)]
     pub fixed: bool,
 
-    /// End CMD when it has held the lock for this long
+    /// End CMD when the lock was held for this long
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = duration::some)]
     pub max_hold: Option<Duration>,
 }
@@ -205,30 +205,30 @@ pub(crate) struct Break {
     /// The lock's name
     pub name: String,
 
-    /// Don't ask
+    /// Don't ask for confirmation
     #[arg(short = 'y', long)]
     pub yes: bool,
 
-    /// Free it at once, though its holder may go on working beside the next one
+    /// Free the lock at once, although its holder may still be working when the next one starts
     #[arg(long)]
     pub now: bool,
 
-    /// Why; its holder and those who look at it see this
+    /// The reason, for the holder and for `show`
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub reason: String,
 
-    /// The hold to break, as `show` tells it. Default: the one that holds now
+    /// The token of the hold to break, from `show`. Default: the present hold
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Conformance {
-    /// Only cases whose name contains this
+    /// Run only cases whose name contains this
     #[arg(value_name = "FILTER")]
     pub filter: Option<String>,
 
-    /// Only list the cases
+    /// List the cases, without running them
     #[arg(long)]
     pub list: bool,
 }

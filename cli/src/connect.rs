@@ -7,41 +7,43 @@ use std::path::{Path, PathBuf};
 
 use lockwright::{Config, Locks};
 
-use crate::args::Place;
+use crate::args::ConnectionOptions;
 use crate::exit::{self, Failure};
 
-/// Connects to the locks that `place` configures.
-pub(crate) async fn connect(place: &Place) -> Result<Locks, Failure> {
-    Ok(config(place)?.connect().await?)
+/// Connects to the locks that `connection` configures.
+pub(crate) async fn connect(connection: &ConnectionOptions) -> Result<Locks, Failure> {
+    Ok(config(connection)?.connect().await?)
 }
 
 /// Connects for diagnosis only, also to a server that isn't fit for locks.
-pub(crate) async fn connect_for_diagnosis(place: &Place) -> Result<Locks, Failure> {
-    Ok(config(place)?.connect_for_diagnosis().await?)
+pub(crate) async fn connect_for_diagnosis(
+    connection: &ConnectionOptions,
+) -> Result<Locks, Failure> {
+    Ok(config(connection)?.connect_for_diagnosis().await?)
 }
 
 /// Returns the file's settings, overridden by the command line's. Never print its URL: it may
 /// contain a password.
-pub(crate) fn config(place: &Place) -> Result<Config, Failure> {
-    let mut config = match &place.config {
+pub(crate) fn config(connection: &ConnectionOptions) -> Result<Config, Failure> {
+    let mut config = match &connection.config {
         Some(file) => {
             let mut config = read(file)?;
-            if let Some(url) = &place.url {
+            if let Some(url) = &connection.url {
                 config.url.clone_from(url);
             }
             config.url = checked(config.url)?;
             config
         }
-        None => match &place.url {
+        None => match &connection.url {
             Some(url) => Config::new(checked(url.clone())?),
             None => Config::new(default_url()?),
         },
     };
-    if let Some(namespace) = &place.namespace {
+    if let Some(namespace) = &connection.namespace {
         config.namespace.clone_from(namespace);
     }
-    if place.label.is_some() {
-        config.label.clone_from(&place.label);
+    if connection.label.is_some() {
+        config.label.clone_from(&connection.label);
     }
     Ok(config)
 }
@@ -70,11 +72,11 @@ fn checked(url: String) -> Result<String, Failure> {
     match url.as_str() {
         // Usually a mistyped variable. With the default, each machine would lock separately.
         "" => invalid(
-            "--url or LOCKWRIGHT_URL is set, but empty (or the configuration's url is); say where the \
-             locks are, or leave it out for a file that only this machine's processes share",
+            "the URL is empty (--url, LOCKWRIGHT_URL or the configuration's url); set it to the \
+             server of the locks, or remove it to use a file that this machine's processes share",
         ),
         url if is_memory(url) => invalid(
-            "memory: locks nothing between commands, as each has a memory of its own; use \
+            "memory: locks nothing between commands, because each has its own memory; use \
              sqlite:PATH for one machine, redis://HOST/ for several",
         ),
         _ => Ok(url),
@@ -93,7 +95,10 @@ fn default_url() -> Result<String, Failure> {
     // A user with write access could take and break every lock.
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
         Failure::os(
-            &format!("cannot make {} for the locks; set --url to another place", folder.display()),
+            &format!(
+                "cannot create {} for the locks; set --url to another location",
+                folder.display()
+            ),
             error,
         )
     })?;
@@ -101,7 +106,7 @@ fn default_url() -> Result<String, Failure> {
         Failure::new(
             exit::CONFIG,
             "invalid_config",
-            format!("{} is not UTF-8; set --url to another place", file.display()),
+            format!("{} is not UTF-8; set --url to another location", file.display()),
         )
     })
 }
@@ -115,7 +120,7 @@ fn default_file(state: Option<OsString>, home: Option<OsString>) -> Result<PathB
             Failure::new(
                 exit::CONFIG,
                 "invalid_config",
-                "neither XDG_STATE_HOME nor HOME is set, so there is no place for the locks; set \
+                "neither XDG_STATE_HOME nor HOME is set, so there is no default file for the locks; set \
                  --url or LOCKWRIGHT_URL, to sqlite:/var/lib/locks.db for example",
             )
         })?;
@@ -127,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_is_in_the_state_folder() {
+    fn default_is_in_the_state_folder() {
         let file = |state: Option<&str>, home: Option<&str>| {
             default_file(state.map(Into::into), home.map(Into::into)).ok()
         };

@@ -10,8 +10,8 @@ pub(crate) fn ttl(text: &str) -> Result<Duration, String> {
     let longest = lockwright::Profile::LONGEST_TTL;
     if ttl > longest {
         return Err(format!(
-            "at most {} days: the TTL is how long everybody waits when the holder dies, not how \
-             long the command may take (it is renewed for as long as that runs)",
+            "at most {} days: the TTL is how long other clients wait if the holder fails, not how \
+             long the command may run (the hold is renewed while it runs)",
             longest.as_secs() / 86_400
         ));
     }
@@ -26,7 +26,7 @@ pub(crate) fn any(text: &str) -> Result<Duration, String> {
 /// Parses a positive duration.
 pub(crate) fn some(text: &str) -> Result<Duration, String> {
     match any(text)? {
-        time if time.is_zero() => Err("a time of zero would be over before it began".to_owned()),
+        time if time.is_zero() => Err("a time of zero is not allowed".to_owned()),
         time => Ok(time),
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use lockwright::{Error, ErrorKind, Step};
 
-use crate::harmless::harmless;
+use crate::escape::escape;
 
 /// Another client holds the lock; `-E` changes the code.
 pub(crate) const HELD: u8 = 1;
@@ -34,16 +34,16 @@ pub(crate) const NOT_FOUND: u8 = 127;
 
 pub(crate) const TABLE: &str = "\
 Exit codes:
-  CMD's own, and 128+N when signal N ended it; otherwise
-    1  the lock is held by somebody else (-n), or was until -w ran out; -E sets another code
-   64  the command line can't be right: options, name, TTL
-   65  the name is locked in another mode, or by something that isn't a Lockwright lock
-   69  the server can't be reached, or doesn't answer
+  CMD's own, or 128+N if signal N ended it; otherwise
+    1  the lock is held by another client (-n), or was until -w expired; -E sets another code
+   64  the command line is invalid: options, name, TTL
+   65  the name is locked in another mode, or by another lock library
+   69  the server is unreachable, or doesn't answer
    70  the supervisor process was killed; CMD was ended with it
-   71  the operating system refuses a process or a file
-   75  the hold was lost, so CMD was ended before its deadline (or had just ended by itself)
-   77  the server refuses: password, permission
-   78  the URL can't be right, or this build lacks the backend, or the backend the mode
+   71  the operating system denies a process or a file
+   75  the hold was lost, so CMD was ended before the deadline (or had just ended by itself)
+   77  the server denies access: password, permission
+   78  the URL is invalid, or this build lacks the backend, or the backend lacks the mode
   126  CMD can't be executed; the lock is released
   127  CMD doesn't exist";
 
@@ -117,13 +117,13 @@ fn is_about_the_same(cause: &Error, error: &Error) -> bool {
 
 /// Writes `message` to standard error, if it is open, and returns `code`.
 pub(crate) fn complain(code: u8, message: impl Display) -> ExitCode {
-    let _ = writeln!(io::stderr(), "lockwright: {}", harmless(&message.to_string()));
+    let _ = writeln!(io::stderr(), "lockwright: {}", escape(&message.to_string()));
     ExitCode::from(code)
 }
 
 /// Reports a hidden subcommand that a user started.
 pub(crate) fn internal_use_only() -> ExitCode {
-    complain(USAGE, "this is how lockwright calls itself; use `lockwright run NAME -- CMD`")
+    complain(USAGE, "this subcommand is internal; use `lockwright run NAME -- CMD`")
 }
 
 #[cfg(test)]
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_error_is_about_is_said_once() {
+    fn repeated_context_is_printed_once() {
         let name = LockName::new("orders").unwrap();
         let about = |kind, what: &str| Error::new(kind, what).with_backend("etcd").with_name(&name);
         let refused = || about(ErrorKind::Unavailable, "it refuses connections");

@@ -4,21 +4,21 @@
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
-    "the lockwright command needs Linux: the deadline is kept with its child subreapers, death \
-     signals and /proc. The library runs elsewhere too."
+    "the lockwright command needs Linux: it enforces deadlines by child subreapers, death signals and \
+     /proc. The library also runs on other systems."
 );
 
 mod args;
 mod connect;
 mod duration;
+mod escape;
 mod exit;
-mod harmless;
 mod json;
 mod operator;
+mod output;
 mod process;
 mod run;
-mod unwaited;
-mod voice;
+mod stderr;
 
 use std::process::ExitCode;
 
@@ -32,13 +32,13 @@ fn main() -> ExitCode {
     let _ = args.next();
     // Before anything else: the two processes below `run` need only little code.
     match std::env::args_os().nth(1) {
-        Some(first) if first == process::SUPERVISE => {
+        Some(first) if first == process::ROLE_SUPERVISE => {
             let _ = args.next();
             return process::supervisor::main(args);
         }
-        Some(first) if first == process::BECOME => {
+        Some(first) if first == process::ROLE_EXEC => {
             let _ = args.next();
-            return process::stub::main(args);
+            return process::exec_child::main(args);
         }
         _ => {}
     }
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         }
     };
     match &cli.command {
-        Command::Run(run) => run::run(&cli.place, run),
-        command => operator::run(&cli.place, command),
+        Command::Run(run) => run::run(&cli.connection, run),
+        command => operator::run(&cli.connection, command),
     }
 }

@@ -34,7 +34,7 @@ pub fn parse(text: &str) -> Result<Duration> {
     };
     let number: f64 = number.parse().map_err(|_| hint())?;
     Duration::try_from_secs_f64(number * seconds_each)
-        .map_err(|_| Error::invalid_input(format!("{text:?} is longer than can be reckoned with")))
+        .map_err(|_| Error::invalid_input(format!("{text:?} is too long; use a shorter time")))
 }
 
 pub(crate) fn shown(time: Duration) -> String {

@@ -65,7 +65,7 @@ pub enum Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::LocalTurn => "another task of this client to be done with the lock",
+            Self::LocalTurn => "another task of this client to release the lock",
             Self::Holder => "the lock's holder to release it",
             Self::Answer => "the server's answer",
         })
@@ -98,7 +98,7 @@ impl Error {
     /// Creates an error for an invalid URL. `what` is the problem, `form` the expected form, and `shown` has no
     /// secrets.
     pub fn invalid_url(shown: &str, what: &str, form: &str) -> Self {
-        let message = format!("the URL {shown:?} can't be used: {what}; one is written {form}");
+        let message = format!("the URL {shown:?} can't be used: {what}; write it as {form}");
         Self::invalid_config(message)
     }
 
@@ -122,8 +122,7 @@ impl Error {
     pub fn other_kind(present: Mode, wanted: Mode) -> Self {
         let (present, wanted) = (present.kind(), wanted.kind());
         let message = format!(
-            "it is in use as {present} and can't be {wanted} meanwhile; ask for it as what it is, or \
-             choose another name"
+            "the name is in use as {present}; request it as {present}, or use another name for {wanted}"
         );
         Self::new(ErrorKind::Conflict, message)
     }
@@ -138,7 +137,7 @@ impl Error {
     }
 
     pub(crate) fn closed() -> Self {
-        Self::new(ErrorKind::Closed, "this client was closed; connect a new one")
+        Self::new(ErrorKind::Closed, "this client was closed; connect a new client")
     }
 
     pub(crate) fn tried_for(mut self, time: Duration) -> Self {

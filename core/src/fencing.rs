@@ -76,7 +76,7 @@ impl FromStr for Fenced {
     fn from_str(text: &str) -> Result<Self> {
         let bad = || {
             Error::invalid_input(format!(
-                "{text:?} is no fence of a lock; one is written \"7\";name=\"orders/42\""
+                "{text:?} is not a lock's fence; write it as \"7\";name=\"orders/42\""
             ))
         };
         let (fence, name) = parts(text).ok_or_else(bad)?;

@@ -65,7 +65,7 @@ impl FromStr for Token {
         let mut token = [0; 16];
         if digits.len() != 32 || !digits.iter().all(|d| matches!(d, b'0'..=b'9' | b'a'..=b'f')) {
             return Err(Error::invalid_input(format!(
-                "a token is 32 lower-case hexadecimal digits, and this isn't one: {text:?}"
+                "{text:?} is not a token; a token is 32 lower-case hexadecimal digits"
             )));
         }
         for (byte, pair) in token.iter_mut().zip(digits.chunks_exact(2)) {

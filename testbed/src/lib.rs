@@ -11,7 +11,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`process`] | a child process: start, stop, kill, freeze, its log |
-//! | [`family`] | a process and its descendants |
+//! | [`descendants`] | a process and its descendants |
 //! | [`http`] | a single HTTP request |
 //! | [`port`] | free loopback ports |
 //! | [`wait`] | polling with a limit |
@@ -29,9 +29,9 @@
 
 pub mod account;
 pub mod certificates;
+pub mod descendants;
 mod ensemble;
 pub mod etcd;
-pub mod family;
 mod folder;
 pub mod go;
 pub mod http;

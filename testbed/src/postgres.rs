@@ -202,18 +202,18 @@ impl Postgres {
 
     /// Kills the server with all its processes, like a crash.
     pub fn kill(&mut self) {
-        self.process.kill_family();
+        self.process.kill_tree();
     }
 
     /// Freezes all processes of the server: connections stay open, and it doesn't answer.
     pub fn freeze(&self) {
-        self.process.freeze_family();
+        self.process.freeze_tree();
     }
 
     /// Resumes a frozen server.
     pub fn thaw(&self) {
         if self.process.is_frozen() {
-            self.process.thaw_family();
+            self.process.thaw_tree();
         }
     }
 
@@ -253,7 +253,7 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         if self.process.is_frozen() {
-            self.process.kill_family();
+            self.process.kill_tree();
         } else {
             // Faster than an orderly shutdown. Unlike a kill, it frees the shared memory.
             self.process.stop_by(Signal::QUIT);

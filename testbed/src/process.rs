@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::family::{self, Undertaker};
+use crate::descendants::{self, KillOnExit};
 use crate::{Account, Error, Result, wait};
 
 static ENVIRONMENT: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
@@ -107,7 +107,12 @@ impl Program {
         command.current_dir(folder).stdin(Stdio::null()).stdout(out).stderr(both);
         let child = spawn(command)
             .map_err(|error| Error::new(format!("{} did not start: {error}", self.binary)))?;
-        Ok(Process { name: self.short_name().to_owned(), child, log, undertaker: Mutex::default() })
+        Ok(Process {
+            name: self.short_name().to_owned(),
+            child,
+            log,
+            kill_on_exit: Mutex::default(),
+        })
     }
 
     /// Runs the program to its end in `folder`, with `input` as its standard input, and returns its
@@ -223,7 +228,7 @@ pub struct Process {
     child: Child,
     log: PathBuf,
     /// Present while the process and its descendants are frozen.
-    undertaker: Mutex<Option<Undertaker>>,
+    kill_on_exit: Mutex<Option<KillOnExit>>,
 }
 
 impl Process {
@@ -294,48 +299,48 @@ impl Process {
         }
         self.signal(signal);
         if wait::until(wait::LIMIT, || self.ended()).is_none() {
-            self.kill_family();
+            self.kill_tree();
         }
     }
 
     /// Like [`Process::kill`], with its descendants.
-    pub fn kill_family(&mut self) {
+    pub fn kill_tree(&mut self) {
         if self.ended().is_none() {
             // A frozen process neither starts nor reaps children, so their ids can't be reused.
             self.freeze();
-            let children = family::descendants(self.pid());
-            family::signal(&children, Signal::KILL, family::is_over);
+            let children = descendants::of(self.pid());
+            descendants::signal(&children, Signal::KILL, descendants::has_ended);
         }
         self.kill();
         // Only now: until here it watched the frozen processes.
-        self.dismiss_undertaker();
+        self.cancel_kill_on_exit();
     }
 
     /// Like [`Process::freeze`], with its descendants.
-    pub fn freeze_family(&self) {
+    pub fn freeze_tree(&self) {
         self.freeze();
-        let mut all = family::descendants(self.pid());
-        let stopped = family::signal(&all, Signal::STOP, family::stands_still);
+        let mut all = descendants::of(self.pid());
+        let stopped = descendants::signal(&all, Signal::STOP, descendants::is_stopped);
         assert!(stopped, "the children of {} can be stopped", self.name);
         all.push(self.pid());
-        let undertaker = Undertaker::watch(&all).expect("sh starts");
-        *self.undertaker.lock().unwrap_or_else(PoisonError::into_inner) = Some(undertaker);
+        let kill_on_exit = KillOnExit::watch(&all).expect("sh starts");
+        *self.kill_on_exit.lock().unwrap_or_else(PoisonError::into_inner) = Some(kill_on_exit);
     }
 
     /// Like [`Process::thaw`], with its descendants.
-    pub fn thaw_family(&self) {
-        self.dismiss_undertaker();
-        family::signal(&family::descendants(self.pid()), Signal::CONT, |_| true);
+    pub fn thaw_tree(&self) {
+        self.cancel_kill_on_exit();
+        descendants::signal(&descendants::of(self.pid()), Signal::CONT, |_| true);
         self.thaw();
     }
 
-    /// Returns whether [`Process::freeze_family`] has frozen it.
+    /// Returns whether [`Process::freeze_tree`] has frozen it.
     pub fn is_frozen(&self) -> bool {
-        self.undertaker.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.kill_on_exit.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    fn dismiss_undertaker(&self) {
-        *self.undertaker.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    fn cancel_kill_on_exit(&self) {
+        *self.kill_on_exit.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn signal(&self, signal: Signal) {

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::late::{self, Late};
 use crate::libtest::{Reader, Suite};
 use crate::process::{self, Finished, cargo, clear_progress, without_our_own};
 use crate::report::{Counts, Outcome, Report};
+use crate::retry::{self, Retry};
 use crate::versions::Root;
-use crate::{lanes, table, tested};
+use crate::{config, parallel, table};
 
 const LISTING: Duration = Duration::from_secs(60);
 
@@ -43,7 +43,7 @@ pub(crate) fn build(log: &str, args: &[&str]) -> Result<Vec<Binary>, Report> {
         finished.lines.iter().filter_map(|line| artifact(line)).collect();
     binaries.sort();
     // Binaries that start servers take longest, so they begin first.
-    binaries.sort_by_key(|binary| tested::place(&binary.package));
+    binaries.sort_by_key(|binary| config::start_order(&binary.package));
     Ok(binaries)
 }
 
@@ -96,7 +96,7 @@ fn text(json: &str, key: &str) -> Option<String> {
 }
 
 /// Runs the binaries, at most `at_a_time` in parallel, and prints a line for each, or the output of
-/// a failure. Exclusive binaries come last. Then late tests are run again, one by one. A binary
+/// a failure. Exclusive binaries come last. Then tests that timed out are run again, one by one. A binary
 /// that exceeds `limit` is killed and has failed.
 pub(crate) fn run(
     step: &str,
@@ -105,18 +105,19 @@ pub(crate) fn run(
     at_a_time: usize,
     limit: Duration,
 ) -> Report {
-    let (alone, beside): (Vec<_>, Vec<_>) = binaries.into_iter().partition(tested::runs_alone);
+    let (exclusive, parallel): (Vec<_>, Vec<_>) =
+        binaries.into_iter().partition(config::is_exclusive);
     let mut report = Report::of(true);
-    let mut again: Vec<(Binary, Late)> = Vec::new();
-    for (binaries, count) in [(beside, at_a_time), (alone, 1)] {
+    let mut again: Vec<(Binary, Retry)> = Vec::new();
+    for (binaries, count) in [(parallel, at_a_time), (exclusive, 1)] {
         let job = |binary: Binary| {
             let ran = binary.run(&binary.log(step), args, limit);
             (binary, ran)
         };
-        lanes::run(count, binaries, job, |(binary, (suites, finished))| {
-            if let Some((suite, late)) = only_late(&suites, &finished) {
-                report.add(said_late(step, suite));
-                again.extend(late.into_iter().map(|late| (binary.clone(), late)));
+        parallel::run(count, binaries, job, |(binary, (suites, finished))| {
+            if let Some((suite, timed_out)) = retries(&suites, &finished) {
+                report.add(report_retries(step, suite));
+                again.extend(timed_out.into_iter().map(|retry| (binary.clone(), retry)));
                 finished.explain();
                 return;
             }
@@ -127,16 +128,18 @@ pub(crate) fn run(
             }
         });
     }
-    for (binary, late) in again {
-        report.add(binary.run_again(step, args, limit, late));
+    for (binary, retry) in again {
+        report.add(binary.run_again(step, args, limit, retry));
     }
     report
 }
 
-/// Returns the late tests of a binary that ended by itself and has no other failure.
-fn only_late<'a>(suites: &'a [Suite], finished: &Finished) -> Option<(&'a Suite, Vec<Late>)> {
+/// Returns the tests that timed out in a binary that ended by itself and has no other failure.
+fn retries<'a>(suites: &'a [Suite], finished: &Finished) -> Option<(&'a Suite, Vec<Retry>)> {
     match suites {
-        [suite] if finished.ended_as_tests_fail() => late::tests(suite).map(|late| (suite, late)),
+        [suite] if finished.ended_as_tests_fail() => {
+            retry::tests(suite).map(|tests| (suite, tests))
+        }
         _ => None,
     }
 }
@@ -163,7 +166,7 @@ impl Binary {
 
     fn run(&self, log: &str, args: &[String], limit: Duration) -> (Vec<Suite>, Finished) {
         let mut command = self.command(args);
-        command.args(tested::threads(self).into_iter().flatten());
+        command.args(config::threads(self).into_iter().flatten());
         let mut reader = Reader::of(&self.title);
         let mut suites = Vec::new();
         let finished = process::run(log, command, limit, |line| suites.extend(reader.line(line)));
@@ -180,15 +183,15 @@ impl Binary {
         (suites, finished)
     }
 
-    /// Runs a late test again, alone.
-    fn run_again(&self, step: &str, args: &[String], limit: Duration, late: Late) -> Report {
-        let Late { test, why } = late;
+    /// Runs a test that timed out again, alone.
+    fn run_again(&self, step: &str, args: &[String], limit: Duration, retry: Retry) -> Report {
+        let Retry { test, why } = retry;
         let mut args = args.to_vec();
         args.extend(["--exact".to_owned(), test.clone()]);
         let log = format!("{}-again-{}", self.log(step), test.replace("::", "-"));
         let (mut suites, finished) = self.run(&log, &args, limit);
         for suite in &mut suites {
-            suite.title += &format!(": {test}, which was late, by itself");
+            suite.title += &format!(": {test}, retried alone");
         }
         let passed: u64 = suites.iter().map(|suite| suite.counts.passed).sum();
         let mut report = Report::of(finished.ok() && passed == 1);
@@ -196,7 +199,7 @@ impl Binary {
             report.add(Report { left_out: Vec::new(), ..said(step, suite) });
         }
         if report.outcome == Outcome::Passed {
-            report.late.push(format!("{} {test}: {why}", self.title));
+            report.retried.push(format!("{} {test}: {why}", self.title));
         } else {
             report.tests.failed = report.tests.failed.max(1);
             finished.explain();
@@ -243,10 +246,10 @@ pub(crate) fn said(step: &str, suite: &Suite) -> Report {
     report
 }
 
-/// Reports a suite with late tests, which have no result yet.
-fn said_late(step: &str, suite: &Suite) -> Report {
+/// Reports a suite with tests to retry, which have no result yet.
+fn report_retries(step: &str, suite: &Suite) -> Report {
     let report = noted(step, suite, true, Counts { failed: 0, ..suite.counts });
-    complain("LATE", suite);
+    complain("RETRY", suite);
     report
 }
 
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn test_binaries_are_found_in_what_cargo_says() {
+    fn test_binaries_are_found_in_cargos_messages() {
         let lib = artifact(&message(
             "core#lw-core@0.1.0",
             "lib",
@@ -328,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn suite_on_a_newer_server_has_a_column_and_a_log_of_its_own() {
+    fn suite_on_a_newer_server_has_its_own_column_and_log() {
         const SUITE: &str = "echo 'suite: x'; echo 'running 1 test'; echo 'test a ... ok'; \
                              echo \"root: $LOCKWRIGHT_SERVER_ROOT, only: $*\"; \
                              echo 'test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; \
@@ -352,10 +355,10 @@ mod tests {
     }
 
     #[test]
-    fn all_are_run_and_each_failure_counts() {
+    fn all_binaries_run_and_each_failure_counts() {
         const GOOD: &str = "echo 'running 2 tests'; echo 'test result: ok. 2 passed; 0 failed; 0 ignored; \
                             0 measured; 0 filtered out; finished in 0.10s'";
-        let folder = crate::log_folder().join(format!("self-test-lanes-{}", std::process::id()));
+        let folder = crate::log_folder().join(format!("self-test-parallel-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let good = ["a", "b", "c"].map(|name| script(&folder, name, GOOD)).to_vec();
         let mut some_bad = good.clone();
@@ -371,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_late_is_run_again_by_itself_and_what_was_wrong_is_not() {
+    fn only_timed_out_tests_are_run_again_and_alone() {
         // One of two tests fails with the text `SAYS`. Alone, it does `BY_ITSELF`.
         const SCRIPT: &str = "case \"$*\" in *--exact*) \
              echo 'running 1 test'; echo 'test a::b ... ok'; BY_ITSELF; exit;; esac; \
@@ -382,7 +385,7 @@ mod tests {
                               1 filtered out; finished in 0.10s'";
         const FAILS: &str = "echo 'test result: FAILED. 0 passed; 1 failed; 0 ignored'; exit 101";
         const RUNS_NOTHING: &str = "echo 'test result: ok. 0 passed; 0 failed; 0 ignored'";
-        let folder = crate::log_folder().join(format!("self-test-late-{}", std::process::id()));
+        let folder = crate::log_folder().join(format!("self-test-retry-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let outcome = |name: &str, says: &str, by_itself: &str| {
             let ends = if name == "crashes" { "kill -9 $$" } else { "exit 101" };
@@ -391,25 +394,25 @@ mod tests {
             let binary = script(&folder, name, &text);
             run("self-test", vec![binary], &[], 1, process::RUNNING)
         };
-        const LATE: &str = "thread panicked at a.rs:1:1:'; echo 'x did not answer within 1s";
-        let late = outcome("late", LATE, PASSES);
-        let twice = outcome("late-twice", LATE, FAILS);
-        let renamed = outcome("renamed", LATE, RUNS_NOTHING);
-        let crashes = outcome("crashes", LATE, PASSES);
+        const TIMED_OUT: &str = "thread panicked at a.rs:1:1:'; echo 'x did not answer within 1s";
+        let timed_out = outcome("timed-out", TIMED_OUT, PASSES);
+        let twice = outcome("timed-out-twice", TIMED_OUT, FAILS);
+        let renamed = outcome("renamed", TIMED_OUT, RUNS_NOTHING);
+        let crashes = outcome("crashes", TIMED_OUT, PASSES);
         let wrong = outcome("wrong", "thread panicked at a.rs:1:1:'; echo 'two held it", PASSES);
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(late.outcome, Outcome::Passed);
-        assert_eq!(late.tests, Counts { passed: 2, ..Counts::default() });
-        assert_eq!(late.late, ["self-test late a::b: x did not answer within 1s"]);
+        assert_eq!(timed_out.outcome, Outcome::Passed);
+        assert_eq!(timed_out.tests, Counts { passed: 2, ..Counts::default() });
+        assert_eq!(timed_out.retried, ["self-test timed-out a::b: x did not answer within 1s"]);
         for failed in [twice, renamed, crashes, wrong] {
             assert_eq!(failed.outcome, Outcome::Failed);
             assert_eq!((failed.tests.passed, failed.tests.failed), (1, 1));
-            assert!(failed.late.is_empty());
+            assert!(failed.retried.is_empty());
         }
     }
 
     #[test]
-    fn one_that_hangs_has_failed_names_the_test_and_keeps_nobody_waiting() {
+    fn hanging_binary_fails_and_names_its_test() {
         const HANGS: &str = "case $1 in --list) echo 'a: test'; echo 'b: test'; exit;; esac; \
                              echo 'running 2 tests'; echo 'test a ... ok'; exec sleep 1000";
         let folder = crate::log_folder().join(format!("self-test-hangs-{}", std::process::id()));

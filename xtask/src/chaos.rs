@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::report::{Counts, Report};
 use crate::steps::Options;
-use crate::{process, scratch, servers};
+use crate::{process, servers, tmp};
 
 const USAGE: &str = include_str!("../../chaos/usage.txt");
 
@@ -35,7 +35,7 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
     if !built.success() {
         return Err("it can't be built: see above".to_owned());
     }
-    let _scratch = scratch::Scratch::begin();
+    let _tmp_folder = tmp::TmpFolder::begin();
     let mut command = runner(args);
     let status = command.status().map_err(|error| format!("the runner: {error}"))?;
     Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
@@ -44,7 +44,7 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
 fn runner(args: &[String]) -> Command {
     let mut command = Command::new(crate::target_folder().join("debug/lockwright-chaos"));
     process::without_our_own(&mut command);
-    scratch::tell(&mut command);
+    tmp::set(&mut command);
     command
         .args(args)
         .env("CARGO_TARGET_DIR", crate::target_folder())

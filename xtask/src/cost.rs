@@ -9,8 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use crate::baseline::{self, Costs, Path as Counted};
 use crate::process::{cargo, quietly};
-use crate::recorded::{self, Costs, Path as Counted};
 use crate::report::Report;
 use crate::steps::Options;
 
@@ -43,7 +43,7 @@ pub(crate) fn step(options: &Options) -> Report {
     let compared = count().and_then(|costs| {
         let file = crate::root().join(RECORDED);
         let recorded = fs::read_to_string(&file).map_err(|error| error.to_string());
-        let recorded = recorded.and_then(|text| recorded::read(&text));
+        let recorded = recorded.and_then(|text| baseline::read(&text));
         let recorded = recorded.map_err(|problem| {
             format!("{RECORDED}: {problem}; `cargo xtask cost --record` writes it")
         })?;
@@ -54,14 +54,14 @@ pub(crate) fn step(options: &Options) -> Report {
         Err(problem) => return Report::failed(&problem),
     };
     // Also without a comparison: it shows that the paths work.
-    print!("{}", recorded::table(&costs.paths, "     "));
+    print!("{}", baseline::table(&costs.paths, "     "));
     if let Some(difference) = costs.built.differs_from(&recorded.built) {
         println!("     not compared: {difference}");
         let mut report = Report::of(true);
         report.left_out.push(format!("cost: the comparison with {RECORDED}: {difference}"));
         return report;
     }
-    let problems = recorded::compare(&costs.paths, &recorded.paths);
+    let problems = baseline::compare(&costs.paths, &recorded.paths);
     if problems.is_empty() {
         return Report::of(true);
     }
@@ -69,9 +69,9 @@ pub(crate) fn step(options: &Options) -> Report {
 }
 
 fn record(costs: &Costs) -> Result<(), String> {
-    fs::write(crate::root().join(RECORDED), recorded::write(costs))
+    fs::write(crate::root().join(RECORDED), baseline::write(costs))
         .map_err(|error| format!("{RECORDED} can't be written: {error}"))?;
-    print!("{}", recorded::table(&costs.paths, "     "));
+    print!("{}", baseline::table(&costs.paths, "     "));
     println!("     recorded in {RECORDED}");
     Ok(())
 }
@@ -88,7 +88,7 @@ fn count() -> Result<Costs, String> {
     let (paths, vectors) = run(&binary)?;
     let libc = said("getconf", &["GNU_LIBC_VERSION"])?.trim().to_owned();
     let rustc = compiler.lines().next().unwrap_or_default().to_owned();
-    Ok(Costs { built: recorded::Built { rustc, host, libc, vectors }, paths })
+    Ok(Costs { built: baseline::Built { rustc, host, libc, vectors }, paths })
 }
 
 fn said(program: &str, args: &[&str]) -> Result<String, String> {

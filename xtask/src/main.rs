@@ -7,17 +7,17 @@
 //! | `test` | the test command: order of the steps, summary |
 //! | `steps` | the steps |
 //! | `report` | a step's result |
-//! | `tested` | the crates whose tests start servers |
+//! | `config` | the crates whose tests start servers |
 //! | `binaries` | builds test binaries, and runs a few in parallel |
-//! | `scratch` | the temporary folder of tests and servers |
+//! | `tmp` | the temporary folder of tests and servers |
 //! | `process` | runs a command, logs its output, shows it if it matters |
-//! | `hanging` | kills a command that exceeds its time, and reports its state |
-//! | `late` | separates tests that were late from tests that were wrong |
+//! | `timeout` | kills a command that exceeds its time, and reports its state |
+//! | `retry` | selects the failed tests that timed out, to run them again |
 //! | `libtest` | parses the output of test binaries |
 //! | `servers` | the required programs, and their installation |
 //! | `versions` | the conformance suite on newer servers |
 //! | `packages` | packages of the distribution's later suites, unpacked into folders |
-//! | `cost`, `recorded` | the hot paths' cost in instructions, and its record |
+//! | `cost`, `baseline` | the hot paths' cost in instructions, and its baseline |
 //! | `bench` | builds and starts the comparative benchmarks |
 //! | `peers`, `recipes`, `greeting` | builds the benchmarks' other libraries, and reads their handshakes |
 //! | `chaos` | builds and starts the runner of random faults |
@@ -26,31 +26,31 @@
 //! | `pages` | checks of the documentation |
 #![forbid(unsafe_code)]
 
+mod baseline;
 mod bench;
 mod binaries;
 mod chaos;
+mod config;
 mod cost;
 mod examples;
 mod greeting;
-mod hanging;
 mod interop;
-mod lanes;
-mod late;
 mod libtest;
 mod packages;
 mod pages;
+mod parallel;
 mod peers;
 mod process;
 mod prose;
 mod recipes;
-mod recorded;
 mod report;
-mod scratch;
+mod retry;
 mod servers;
 mod steps;
 mod table;
 mod test;
-mod tested;
+mod timeout;
+mod tmp;
 mod versions;
 
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Some((word, _)) => usage_error(&format!("unknown task `{word}`")),
-        None => usage_error("which task?"),
+        None => usage_error("a task is missing"),
     }
 }
 
@@ -85,30 +85,30 @@ fn help() -> String {
 Usage: cargo xtask TASK
 
 Tasks:
-  test [OPTION...] [STEP...]  run everything that must pass, or only these steps
-       --quick                what needs no server; says at the end what was left out
-       --at-a-time NUMBER     how many test binaries run beside each other; without it 2
-  cost                        its step of that name
-       --record               records what hot paths cost now, for the step to compare with
-  bench [OPTION...]           measure every backend beside its floor and its peers, for two hours;
-                              `cargo xtask bench --help` says how to ask for less
+  test [OPTION...] [STEP...]  run all checks, or only these steps
+       --quick                only tests without servers; lists the others at the end
+       --at-a-time NUMBER     how many test binaries run in parallel; default 2
+  cost                        the step `cost` of `test`
+       --record               write the present cost of hot paths as the baseline
+  bench [OPTION...]           measure every backend, its baseline and other libraries, for two hours;
+                              `cargo xtask bench --help` lists the options
   chaos [OPTION...]           random faults on real servers, and a check of what clients observed;
                               `cargo xtask chaos --help` lists the options
-  interop                     the last of its steps, with what that needs
-  peers                       builds the other libraries that the benchmarks measure beside ours, says
-                              which can't be, and why
-  help                        this text
+  interop                     the step `interop` of `test`, with its preparations
+  peers                       build the other libraries that the benchmarks measure, and report
+                              which can't be built, and why
+  help                        print this text
 
-Steps of `test`, in their order:
+Steps of `test`, in order:
 ",
     );
     for step in steps::ALL {
         text += &format!("  {:10} {}\n", step.name, step.what);
     }
     text += "
-A run ends with a line `N passed, N failed`, which counts tests, and also steps where none has a
-test; and with exit code 0 if nothing failed, 1 if something did, 2 if the command line was wrong.
-Full output is kept in target/xtask/.
+The last line is `N passed, N failed`. It counts tests, or steps if no step has tests. The exit code
+is 0 if nothing failed, 1 if something failed, 2 if the command line was invalid. The full output is
+in target/xtask/.
 ";
     text
 }

@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use crate::{hanging, scratch};
+use crate::{timeout, tmp};
 
 /// The time limit of a command that includes a build. Only failures reach it.
 pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
@@ -25,7 +25,7 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
 }
 
 /// Returns it with the lowest priority, so that parallel tests come first.
-pub(crate) fn cargo_beside(args: &[&str]) -> Command {
+pub(crate) fn cargo_in_background(args: &[&str]) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(program());
     cargo_by(command, args)
@@ -86,7 +86,7 @@ pub(crate) fn run(
     limit: Duration,
     mut each: impl FnMut(&str),
 ) -> Finished {
-    scratch::tell(&mut command);
+    tmp::set(&mut command);
     let log = crate::log_folder().join(format!("{name}.log"));
     let (status, lines) = (None, Vec::new());
     let mut finished = Finished { status, lines, left_behind: None, hung: None, log };
@@ -167,7 +167,7 @@ impl Running {
 
     fn end_if_it_hangs(&mut self, finished: &mut Finished, limit: Duration) {
         if !finished.hung() && finished.status.is_none() && Instant::now() >= self.end {
-            finished.hung = Some((limit, hanging::end(&mut self.child)));
+            finished.hung = Some((limit, timeout::end(&mut self.child)));
         }
     }
 }
@@ -248,13 +248,13 @@ fn holders(pipe: u64, killed: bool) -> String {
         })
     };
     let ours = std::process::id();
-    let found: Vec<u32> = hanging::processes()
+    let found: Vec<u32> = timeout::processes()
         .filter(|(pid, folder)| *pid != ours && holds(folder))
         .map(|(pid, _)| pid)
         .collect();
-    let names: Vec<String> = found.iter().map(|pid| hanging::name(*pid)).collect();
+    let names: Vec<String> = found.iter().map(|pid| timeout::name(*pid)).collect();
     if killed {
-        hanging::kill(&found);
+        timeout::kill(&found);
     }
     if names.is_empty() { "some process".to_owned() } else { names.join(", ") }
 }
@@ -347,7 +347,7 @@ mod tests {
 
     /// Returns whether it still runs. A zombie has no command line.
     fn runs(pid: &str) -> bool {
-        hanging::name(pid.parse().unwrap()).contains("sleep")
+        timeout::name(pid.parse().unwrap()).contains("sleep")
     }
 
     #[test]

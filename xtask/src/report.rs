@@ -13,8 +13,8 @@ pub(crate) struct Report {
     pub(crate) outcome: Outcome,
     pub(crate) tests: Counts,
     pub(crate) left_out: Vec<String>,
-    /// The tests that were late and then passed alone, with the reasons.
-    pub(crate) late: Vec<String>,
+    /// The tests that timed out and then passed alone, with the reasons.
+    pub(crate) retried: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Counts {
 impl Report {
     pub(crate) fn of(ok: bool) -> Self {
         let outcome = if ok { Outcome::Passed } else { Outcome::Failed };
-        Self { outcome, tests: Counts::default(), left_out: Vec::new(), late: Vec::new() }
+        Self { outcome, tests: Counts::default(), left_out: Vec::new(), retried: Vec::new() }
     }
 
     /// Merges another part's report.
@@ -48,7 +48,7 @@ impl Report {
         }
         self.tests.add(other.tests);
         self.left_out.extend(other.left_out);
-        self.late.extend(other.late);
+        self.retried.extend(other.retried);
     }
 
     /// Returns the report of a failure without a command, and prints the reason.

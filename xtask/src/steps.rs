@@ -5,12 +5,13 @@ use std::fs;
 
 use crate::binaries::Binary;
 use crate::examples::Example;
-use crate::lanes::Gate;
 use crate::libtest::Reader;
-use crate::process::{self, Finished, cargo, cargo_beside, clear_progress, plain, quietly};
+use crate::parallel::Gate;
+use crate::process::{self, Finished, cargo, cargo_in_background, clear_progress, plain, quietly};
 use crate::report::{Outcome, Report};
 use crate::{
-    binaries, chaos, cost, examples, interop, lanes, pages, prose, servers, table, tested, versions,
+    binaries, chaos, config, cost, examples, interop, pages, parallel, prose, servers, table,
+    versions,
 };
 
 #[derive(Debug)]
@@ -35,40 +36,43 @@ pub(crate) struct Step {
     /// True if a failure ends the run. Otherwise the other steps run, to show all failures.
     pub(crate) stops: bool,
     /// True if it only builds. It then runs at low priority next to the tests.
-    pub(crate) beside: bool,
+    pub(crate) in_background: bool,
     pub(crate) run: fn(&Options) -> Report,
 }
 
 impl Step {
     const fn of(name: &'static str, what: &'static str, run: fn(&Options) -> Report) -> Self {
-        Self { name, what, stops: false, beside: false, run }
+        Self { name, what, stops: false, in_background: false, run }
     }
 
-    const fn beside(self) -> Self {
-        Self { beside: true, ..self }
+    const fn in_background(self) -> Self {
+        Self { in_background: true, ..self }
     }
 }
 
 /// All steps in their order, the fastest failures first.
 pub(crate) const ALL: &[Step] = &[
-    Step { stops: true, ..Step::of("servers", "what the tests need is installed", needs) },
+    Step {
+        stops: true,
+        ..Step::of("servers", "the programs that the tests need are installed", needs)
+    },
     Step::of("fmt", "formatting", fmt),
-    Step::of("pages", "links, and whether the pages have all that they should", links),
+    Step::of("pages", "links and required parts of the documentation", links),
     Step::of("prose", "the words that docs/src/style.md rules out", prose::step),
-    Step::of("tree", "few dependencies where few are promised", tree),
-    Step::of("clippy", "lints, warnings as errors", clippy).beside(),
-    Step::of("features", "each feature of the facade alone", features).beside(),
-    Step::of("doc", "the API's pages, without warnings", doc).beside(),
+    Step::of("tree", "limits on the number of dependencies", tree),
+    Step::of("clippy", "lints, warnings as errors", clippy).in_background(),
+    Step::of("features", "each feature of the facade alone", features).in_background(),
+    Step::of("doc", "the API documentation, without warnings", doc).in_background(),
     Step::of("test", "all tests", test),
-    Step::of("missing", "what is said of a feature that is missing", missing),
+    Step::of("missing", "the errors for missing features", missing),
     Step::of("doctest", "the examples in doc comments", doctest),
-    Step::of("examples", "the examples do their job", run_examples),
-    Step::of("benches", "the benches run, once each", benches),
-    Step::of("cost", "the hot paths cost the instructions that are recorded", cost::step),
+    Step::of("examples", "the examples run and print their result", run_examples),
+    Step::of("benches", "each benchmark runs once", benches),
+    Step::of("cost", "the hot paths' instructions compared with the baseline", cost::step),
     Step::of("versions", "the conformance suite on newer versions of the servers", versions::step),
     Step::of("chaos", "a few schedules of random faults on each backend", chaos::step),
-    Step::of("table", "every case by every backend", cases),
-    Step::of("interop", "other programs and we keep each other out", interop::step),
+    Step::of("table", "the table of conformance cases and backends", cases),
+    Step::of("interop", "mutual exclusion with other programs", interop::step),
 ];
 
 /// The maximum number of crates of the facade with only the memory backend, including itself.
@@ -90,7 +94,7 @@ fn needs(options: &Options) -> Report {
         Err(problem) => Report::failed(&problem),
     };
     if options.quick {
-        report.left_out.push("servers: none was looked for or installed".to_owned());
+        report.left_out.push("servers: none was searched or installed".to_owned());
     }
     report
 }
@@ -110,11 +114,11 @@ fn links(_: &Options) -> Report {
 
 fn clippy(_: &Options) -> Report {
     let args = "clippy --workspace --all-targets --all-features -- -D warnings";
-    Report::of(quietly("clippy", cargo_beside(&words(args))).ok())
+    Report::of(quietly("clippy", cargo_in_background(&words(args))).ok())
 }
 
 fn doc(_: &Options) -> Report {
-    let mut command = cargo_beside(&words("doc --no-deps --workspace --all-features"));
+    let mut command = cargo_in_background(&words("doc --no-deps --workspace --all-features"));
     command.env("RUSTDOCFLAGS", "-D warnings");
     let finished = quietly("doc", command);
     // Cargo's own warnings aren't rustdoc's, for example about two crates with the same page.
@@ -134,7 +138,7 @@ fn features(options: &Options) -> Report {
     };
     for name in [String::new()].into_iter().chain(names) {
         let args = "clippy --package lockwright --no-default-features --features";
-        let mut command = cargo_beside(&words(args));
+        let mut command = cargo_in_background(&words(args));
         command.args([&name, "--", "-D", "warnings"]);
         let log = if name.is_empty() { "features-none" } else { &format!("features-{name}") };
         if !quietly(log, command).ok() {
@@ -143,7 +147,7 @@ fn features(options: &Options) -> Report {
         }
     }
     // Builds the tests of the step `missing` here, next to the other tests.
-    let mut build = cargo_beside(&["test", "--no-run"]);
+    let mut build = cargo_in_background(&["test", "--no-run"]);
     build.args(missing_args(options));
     Report::of(quietly("features-test", build).ok())
 }
@@ -168,7 +172,7 @@ fn missing_args(options: &Options) -> Vec<&'static str> {
 fn missing(options: &Options) -> Report {
     let mut report = run_tests("missing", &missing_args(options), options);
     if options.quick {
-        report.left_out.push("missing: servers that want TLS, without it".to_owned());
+        report.left_out.push("missing: servers that require TLS, without it".to_owned());
     }
     report
 }
@@ -213,9 +217,9 @@ pub(crate) fn run_tests_of(
     binaries.retain(wanted);
     let (mut skips, mut left_out) = (Vec::new(), Vec::new());
     if options.quick {
-        let servers = binaries.extract_if(.., |binary| tested::starts_servers(binary));
+        let servers = binaries.extract_if(.., |binary| config::starts_servers(binary));
         left_out.extend(servers.map(|binary| format!("{step}: {}", binary.title)));
-        skips.extend(tested::paths().flat_map(|path| ["--skip".to_owned(), path]));
+        skips.extend(config::paths().flat_map(|path| ["--skip".to_owned(), path]));
     }
     let mut report = binaries::run(step, binaries, &skips, options.at_a_time, process::RUNNING);
     report.left_out.extend(left_out);
@@ -232,7 +236,7 @@ fn doctest(options: &Options) -> Report {
     let mut args = words("test --workspace --all-features --doc");
     let mut report = Report::of(true);
     if options.quick {
-        for package in tested::packages_with_servers() {
+        for package in config::packages_with_servers() {
             args.extend(["--exclude", package]);
             report.left_out.push(format!("doctest: {package}"));
         }
@@ -267,7 +271,7 @@ fn run_examples(options: &Options) -> Report {
     if !quietly("examples-embedded", examples::build_embedded()).ok() {
         return Report::of(false);
     }
-    lanes::run(options.at_a_time, embedded, Example::run, |(example, finished)| {
+    parallel::run(options.at_a_time, embedded, Example::run, |(example, finished)| {
         report.add(judged(example, &finished))
     });
     if options.quick {
@@ -276,7 +280,7 @@ fn run_examples(options: &Options) -> Report {
             .left_out
             .extend(titles.map(|title| format!("examples: {title}, which needs a server")));
     } else if quietly("examples", examples::build()).ok() {
-        lanes::run(options.at_a_time, on_servers, Example::run, |(example, finished)| {
+        parallel::run(options.at_a_time, on_servers, Example::run, |(example, finished)| {
             report.add(judged(example, &finished));
         });
     } else {
@@ -344,7 +348,7 @@ fn tree(_: &Options) -> Report {
     }
     if let Some(name) = names(&crates_of_command).find(needs_more) {
         return Report::failed(&format!(
-            "the command as it is by default needs more than a C compiler to build: {name}"
+            "the command with default features needs more than a C compiler to build: {name}"
         ));
     }
     println!(

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::report::{Counts, Outcome, Report};
-use crate::scratch::Scratch;
 use crate::steps::{self, Options, Step};
+use crate::tmp::TmpFolder;
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
     let mut options = Options::default();
@@ -35,7 +35,7 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
         chosen.extend(steps::ALL);
     }
 
-    let _scratch = Scratch::begin();
+    let _tmp_folder = TmpFolder::begin();
     let begun = Instant::now();
     let mut done = run(&chosen, &options);
     done.sort_by_key(|done| chosen.iter().position(|step| step.name == done.step));
@@ -44,20 +44,21 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 
 /// Runs the steps in their order, except that build steps run next to the tests.
 fn run(chosen: &[&'static Step], options: &Options) -> Vec<Done> {
-    let first = chosen.iter().position(|step| step.beside).unwrap_or(chosen.len());
+    let first = chosen.iter().position(|step| step.in_background).unwrap_or(chosen.len());
     let mut done = run_in_turn(&chosen[..first], options);
     if done.iter().any(|done| done.stops) {
         return done;
     }
-    let (beside, in_turn): (Vec<_>, Vec<_>) = chosen[first..].iter().partition(|it| it.beside);
+    let (background, in_turn): (Vec<_>, Vec<_>) =
+        chosen[first..].iter().partition(|it| it.in_background);
     done.extend(thread::scope(|scope| {
-        let beside = scope.spawn(move || {
+        let background_done = scope.spawn(move || {
             options.tests_are_built.wait();
-            run_in_turn(&beside, options)
+            run_in_turn(&background, options)
         });
         let mut done = run_in_turn(&in_turn, options);
         options.tests_are_built.open(); // if no step has built tests
-        done.extend(beside.join().expect("a step doesn't panic"));
+        done.extend(background_done.join().expect("a step doesn't panic"));
         done
     }));
     done
@@ -121,19 +122,17 @@ fn summary(done: &[Done], took: Duration, options: &Options) -> ExitCode {
 
     let left_out: Vec<String> = done.iter().flat_map(|done| done.left_out()).collect();
     if !left_out.is_empty() {
-        let because = if options.quick { " (--quick leaves out what needs a server)" } else { "" };
+        let because = if options.quick { " (--quick leaves out tests with servers)" } else { "" };
         println!("\nNOT run{because}:");
         for what in left_out {
             println!("  {what}");
         }
     }
-    let late: Vec<&str> =
-        done.iter().flat_map(|done| &done.report.late).map(String::as_str).collect();
-    if !late.is_empty() {
-        println!(
-            "\nLATE at first, each for what it says, and passed when run once more by itself:"
-        );
-        for test in late {
+    let retried: Vec<&str> =
+        done.iter().flat_map(|done| &done.report.retried).map(String::as_str).collect();
+    if !retried.is_empty() {
+        println!("\nRETRIED, because each timed out as shown. They passed when they ran alone:");
+        for test in retried {
             println!("  {test}");
         }
     }

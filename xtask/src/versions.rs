@@ -10,7 +10,7 @@ use crate::packages::{self, Archive};
 use crate::report::Report;
 use crate::servers::{self, Version};
 use crate::steps::Options;
-use crate::{process, scratch};
+use crate::{process, tmp};
 
 /// A server, and the test suites to run on it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -187,7 +187,7 @@ impl Place {
         fs::set_permissions(&kept, fs::Permissions::from_mode(0o755)).map_err(said)?;
         let is_temporary = !kept.ancestors().all(may_be_entered);
         let roots = if is_temporary {
-            scratch::folder().join(format!("lockwright-servers-{}", std::process::id()))
+            tmp::folder().join(format!("lockwright-servers-{}", std::process::id()))
         } else {
             kept.clone()
         };

@@ -29,7 +29,7 @@ fn an_unknown_word_is_named_and_changes_nothing() {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(output.stdout.is_empty(), "{args:?} began to work");
         let complaint = String::from_utf8(output.stderr).unwrap();
-        let word = args.last().unwrap_or(&"which task");
+        let word = args.last().unwrap_or(&"a task is missing");
         assert!(complaint.lines().next().unwrap().contains(word), "{complaint}");
         assert!(complaint.contains("Usage: cargo xtask"), "{complaint}");
     }

@@ -1,6 +1,6 @@
 //! Running servers and their processes.
 
-use lockwright_testbed::family::descendants;
+use lockwright_testbed::descendants;
 
 use super::{Result, Servers, start};
 
@@ -24,10 +24,10 @@ impl Watched {
     /// If there is no such backend.
     pub fn start(backend: &str) -> Result<Self> {
         let us = std::process::id();
-        let before = descendants(us);
+        let before = descendants::of(us);
         let servers = start(backend)?;
         let roots =
-            descendants(us).into_iter().filter(|process| !before.contains(process)).collect();
+            descendants::of(us).into_iter().filter(|process| !before.contains(process)).collect();
         // The minimum of several, because a cluster's members send commands too.
         let mut per_look = u64::MAX;
         let mut before = servers.served()?;
@@ -60,7 +60,7 @@ impl Watched {
         let mut all: Vec<u32> = self
             .roots
             .iter()
-            .flat_map(|root| descendants(*root))
+            .flat_map(|root| descendants::of(*root))
             .chain(self.roots.clone())
             .collect();
         all.sort_unstable();

@@ -2,8 +2,8 @@
 
 use super::table::table;
 use super::{print, print_json};
+use crate::escape::escape;
 use crate::exit::{self, Failure};
-use crate::harmless::harmless;
 
 const NOT_ALL_VOTE: u8 = 1;
 
@@ -41,9 +41,9 @@ pub(super) async fn admit(url: &str, how: How, json: bool) -> Result<u8, Failure
                 return Err(Failure::new(
                     exit::CONFIG,
                     "invalid_config",
-                    "some nodes vote already, so those that are new have most likely lost their \
-                     data, and a lock that they have forgotten may be held; let them wait (lockwright \
-                     admit --wait), or add --force if no lock is held on any of them",
+                    "some nodes vote already, so the new nodes have probably lost their data, and \
+                     a lock that they have lost may still be held; wait (lockwright admit --wait), or \
+                     add --force if no lock is held on any node",
                 ));
             }
             lockwright::operator::admit(url).await?
@@ -55,16 +55,16 @@ pub(super) async fn admit(url: &str, how: How, json: bool) -> Result<u8, Failure
         let rows: Vec<[String; 2]> = nodes
             .iter()
             .map(|node| {
-                let problem = node.problem.as_deref().map(|problem| harmless(problem).to_string());
+                let problem = node.problem.as_deref().map(|problem| escape(problem).to_string());
                 [node.address.clone(), problem.unwrap_or_else(|| "votes".to_owned())]
             })
             .collect();
         print(&table(["NODE", "VOTE"], &rows))?;
         if how == How::Look && nodes.iter().any(|node| node.is_new) {
             print(
-                "nothing was done. If no lock can be held on these nodes, because they are newly \
-                 set up or every client\nhas been stopped for the largest TTL: lockwright admit \
-                 --yes. If a node lost its data: lockwright admit --wait.\n",
+                "nothing was done. If no lock can be held on these nodes, because they are new or \
+                 all clients\nwere stopped for the largest TTL: lockwright admit --yes. If a node \
+                 lost its data: lockwright admit --wait.\n",
             )?;
         }
     }

@@ -19,9 +19,7 @@ pub(super) fn check(what: &Break, json: bool) -> Result<(), Failure> {
     LockName::new(&what.name)?;
     token(what)?;
     if !what.yes && (json || !io::stdin().is_terminal()) {
-        return Err(Failure::usage(
-            "nobody is here to be asked whether to break the lock; say --yes",
-        ));
+        return Err(Failure::usage("there is no terminal to confirm the break; add --yes"));
     }
     Ok(())
 }
@@ -41,7 +39,7 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
     }
     let target = match token(what)? {
         Some(token) => Some(BreakTarget::Token(token)),
-        None => the_one_holder(&seen)?,
+        None => only_holder(&seen)?,
     };
     let broken = match target {
         None => Broken::NotHeld,
@@ -78,13 +76,13 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
 }
 
 /// Returns the only hold, or `None` if the name is free.
-fn the_one_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
+fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     match seen.holders.as_slice() {
         [] => Ok(None),
-        // A holder of another kind has no Lockwright token, so the current holder is the target.
+        // a holder from another library has no Lockwright token, so the current holder is the target.
         [holder] => Ok(Some(holder.token.map_or(BreakTarget::Any, BreakTarget::Token))),
         several => Err(Failure::usage(format!(
-            "{} hold it; say which one by --token, as `lockwright show` tells them",
+            "the lock has {} holders; choose one by --token, from `lockwright show`",
             several.len()
         ))),
     }
@@ -95,11 +93,11 @@ fn the_one_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
 async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
     let now = locks.inspect(&what.name).await?;
     // All properties that stay constant during a hold.
-    let who = |seen: &Inspection| -> Vec<_> {
+    let constant_fields = |seen: &Inspection| -> Vec<_> {
         let holders = seen.holders.iter();
         holders.map(|by| (by.token, by.identity.clone(), by.mode, by.fence)).collect()
     };
-    Ok(who(&now) == who(seen))
+    Ok(constant_fields(&now) == constant_fields(seen))
 }
 
 /// Adds a hint: a hold of another library can't be made to expire, only freed at once.
@@ -107,16 +105,18 @@ fn refused(error: Error, now: bool) -> Failure {
     let could_be_freed = error.kind() == ErrorKind::Conflict && !now;
     let mut failure = Failure::from(error);
     if could_be_freed {
-        failure.message.push_str("; --now does that, though its holder may go on working");
+        failure
+            .message
+            .push_str("; --now frees it at once, although its holder may still be working");
     }
     failure
 }
 
 fn confirmed(what: &Break) -> Result<bool, Failure> {
     let question = if what.now {
-        "Free it at once? Its holder may go on working beside the next one. [y/N] "
+        "Free it at once? Its holder may still be working when the next one starts. [y/N] "
     } else {
-        "Break it? It can't be renewed any more and is free when it runs out. [y/N] "
+        "Break it? It can no longer be renewed and is free when it expires. [y/N] "
     };
     let mut answer = String::new();
     write!(io::stderr(), "{question}")
@@ -130,18 +130,17 @@ fn sentence(broken: Broken) -> String {
     match broken {
         Broken::NotHeld => "not held: nothing was changed\n".to_owned(),
         Broken::RunsOut(left) => format!(
-            "broken: it can't be renewed any more and is free in at most {}\n",
+            "broken: it can no longer be renewed and is free in at most {}\n",
             duration::show(left)
         ),
         Broken::Freed(left) if left.is_zero() => "freed\n".to_owned(),
         Broken::Freed(Duration::MAX) => {
-            "freed: its holder may go on believing that it holds until it \
-                                         looks, and nobody knows when that is\n"
+            "freed: its holder may continue until it checks the lock, which may take any time\n"
                 .to_owned()
         }
         Broken::Freed(left) => format!(
-            "freed: its holder may go on believing that it holds for up to {}; writes that carry \
-             their fence are told apart\n",
+            "freed: its holder may continue for up to {}; its writes can be rejected by their \
+             fence\n",
             duration::show(left)
         ),
     }

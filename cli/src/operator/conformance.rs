@@ -9,12 +9,12 @@ use lockwright_conformance::{Connect, Factory, cases, child, connector};
 use serde_json::json;
 
 use super::{print, print_json};
-use crate::args::{Conformance, Place};
+use crate::args::{Conformance, ConnectionOptions};
 use crate::connect::config;
+use crate::escape::escape;
 use crate::exit::Failure;
-use crate::harmless::harmless;
 use crate::json::profile;
-use crate::voice::Voice;
+use crate::output::Output;
 
 const CASE_FAILED: u8 = 1;
 
@@ -43,7 +43,10 @@ pub(crate) fn as_child() -> Option<ExitCode> {
 }
 
 /// Runs the suite on the given server. It must not be called in a runtime.
-pub(super) fn conformance(place: &Place, what: &Conformance) -> Result<u8, Failure> {
+pub(super) fn conformance(
+    connection: &ConnectionOptions,
+    what: &Conformance,
+) -> Result<u8, Failure> {
     let filter = what.filter.as_deref().unwrap_or_default();
     let wanted = || cases::all().filter(|case| case.path().contains(filter));
     let count = wanted().count();
@@ -51,7 +54,7 @@ pub(super) fn conformance(place: &Place, what: &Conformance) -> Result<u8, Failu
         return Err(Failure::usage(format!("no case's name contains {filter:?}; see --list")));
     }
     if what.list {
-        if place.json {
+        if connection.json {
             let list: Vec<_> = wanted()
                 .map(|case| json!({ "group": case.group, "case": case.name, "about": case.about }))
                 .collect();
@@ -63,17 +66,17 @@ pub(super) fn conformance(place: &Place, what: &Conformance) -> Result<u8, Failu
         }
         return Ok(0);
     }
-    let server = Server { url: config(place)?.url };
-    let voice = Voice::new(place.json);
-    if voice.has_status_line() {
-        voice.status_line(&format!("running {count} cases; most of them wait for a while"));
+    let server = Server { url: config(connection)?.url };
+    let output = Output::new(connection.json);
+    if output.has_status_line() {
+        output.status_line(&format!("running {count} cases, which takes a while"));
     }
     let report = lockwright_conformance::run(Arc::new(server), filter);
-    if voice.has_status_line() {
-        voice.status_line("");
+    if output.has_status_line() {
+        output.status_line("");
     }
     let report = report?;
-    if place.json {
+    if connection.json {
         print_json(&json!({
             "backend": report.backend,
             "profile": profile(&report.profile),
@@ -82,7 +85,7 @@ pub(super) fn conformance(place: &Place, what: &Conformance) -> Result<u8, Failu
     } else {
         // A failed case quotes the server.
         let lines = report.to_string();
-        print(&lines.lines().map(|line| harmless(line) + "\n").collect::<String>())?;
+        print(&lines.lines().map(|line| escape(line) + "\n").collect::<String>())?;
     }
     Ok(if report.ok() { 0 } else { CASE_FAILED })
 }

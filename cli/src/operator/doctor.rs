@@ -5,8 +5,8 @@ use lockwright::operator::{Finding, Severity};
 use serde_json::json;
 
 use super::{print, print_json};
+use crate::escape::escape;
 use crate::exit::Failure;
-use crate::harmless::harmless;
 use crate::json::profile;
 
 const ERROR_FOUND: u8 = 1;
@@ -30,7 +30,7 @@ fn report(backend: &str, findings: &[Finding]) -> String {
     }
     let mut text = String::new();
     for Finding { severity, code, what, why, fix } in findings {
-        let [what, why, fix] = [what, why, fix].map(|text| harmless(text));
+        let [what, why, fix] = [what, why, fix].map(|text| escape(text));
         text.push_str(&format!("{severity}: {what} [{code}]\n  why: {why}\n  fix: {fix}\n"));
     }
     let count = |wanted| {

@@ -11,55 +11,63 @@ mod table;
 
 use std::process::ExitCode;
 
-use crate::args::{Command, Place};
+use crate::args::{Command, ConnectionOptions};
 use crate::connect::{config, connect, connect_for_diagnosis};
 use crate::exit::Failure;
-use crate::voice::Voice;
+use crate::output::Output;
 pub(crate) use conformance::as_child;
 
 /// Runs the command and returns the exit code.
-pub(crate) fn run(place: &Place, command: &Command) -> ExitCode {
+pub(crate) fn run(connection: &ConnectionOptions, command: &Command) -> ExitCode {
     if let Command::Conformance(what) = command {
-        return match conformance::conformance(place, what) {
+        return match conformance::conformance(connection, what) {
             Ok(code) => ExitCode::from(code),
-            Err(failure) => Voice::new(place.json).fail(&failure),
+            Err(failure) => Output::new(connection.json).fail(&failure),
         };
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return Voice::new(place.json).fail(&Failure::os("cannot start", error)),
+        Err(error) => {
+            return Output::new(connection.json).fail(&Failure::os("cannot start", error));
+        }
     };
-    let result = runtime.block_on(answer(place, command));
+    let result = runtime.block_on(answer(connection, command));
     runtime.shutdown_background();
     match result {
         Ok(code) => ExitCode::from(code),
-        Err(failure) => Voice::new(place.json).fail(&failure),
+        Err(failure) => Output::new(connection.json).fail(&failure),
     }
 }
 
-async fn answer(place: &Place, command: &Command) -> Result<u8, Failure> {
+async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8, Failure> {
     match command {
-        Command::List { prefix } => show::list(&connect(place).await?, prefix, place.json).await,
+        Command::List { prefix } => {
+            show::list(&connect(connection).await?, prefix, connection.json).await
+        }
         Command::Show { name } => {
             lockwright::LockName::new(name)?;
-            show::show(&connect(place).await?, name, place.json).await
+            show::show(&connect(connection).await?, name, connection.json).await
         }
         Command::Break(what) => {
-            break_lock::check(what, place.json)?;
-            break_lock::break_lock(&connect(place).await?, what, place.json).await
+            break_lock::check(what, connection.json)?;
+            break_lock::break_lock(&connect(connection).await?, what, connection.json).await
         }
-        Command::Doctor => doctor::doctor(&connect_for_diagnosis(place).await?, place.json).await,
-        Command::Sweep { idle } => sweep::sweep(&connect(place).await?, *idle, place.json).await,
+        Command::Doctor => {
+            doctor::doctor(&connect_for_diagnosis(connection).await?, connection.json).await
+        }
+        Command::Sweep { idle } => {
+            sweep::sweep(&connect(connection).await?, *idle, connection.json).await
+        }
         Command::Schema => {
-            print(&lockwright::operator::schema(&config(place)?.url)?)?;
+            print(&lockwright::operator::schema(&config(connection)?.url)?)?;
             Ok(0)
         }
         Command::Admit { yes, force, wait } => {
             let how = admit::How::of(*yes, *force, *wait);
-            admit::admit(&config(place)?.url, how, place.json).await
+            admit::admit(&config(connection)?.url, how, connection.json).await
         }
         Command::Conformance(_) | Command::Run(_) => {
-            unreachable!("these have runtimes of their own")
+            unreachable!("these commands create their own runtimes")
         }
     }
 }
@@ -70,7 +78,7 @@ fn print(text: &str) -> Result<(), Failure> {
 
     match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::os("cannot write the answer", error))
+            Err(Failure::os("cannot write the result", error))
         }
         _ => Ok(()),
     }
@@ -78,6 +86,6 @@ fn print(text: &str) -> Result<(), Failure> {
 
 fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::os("cannot write the answer as JSON", error))?;
+        .map_err(|error| Failure::os("cannot write the result as JSON", error))?;
     print(&(text + "\n"))
 }

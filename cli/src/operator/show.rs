@@ -6,10 +6,10 @@ use lockwright::operator::{Holder, Inspection};
 use super::table::table;
 use super::{print, print_json};
 use crate::duration;
+use crate::escape::escape;
 use crate::exit::Failure;
-use crate::harmless::harmless;
 use crate::json::inspection;
-use crate::run::who;
+use crate::run::holder_name;
 
 /// Prints the held names with the prefix.
 pub(super) async fn list(locks: &Locks, prefix: &str, json: bool) -> Result<u8, Failure> {
@@ -19,7 +19,7 @@ pub(super) async fn list(locks: &Locks, prefix: &str, json: bool) -> Result<u8, 
         return Ok(0);
     }
     if names.is_empty() {
-        print("nothing is held\n")?;
+        print("no lock is held\n")?;
         return Ok(0);
     }
     let rows: Vec<_> = names.iter().flat_map(rows).collect();
@@ -30,9 +30,9 @@ pub(super) async fn list(locks: &Locks, prefix: &str, json: bool) -> Result<u8, 
 fn rows(seen: &Inspection) -> impl Iterator<Item = [String; 6]> {
     seen.holders.iter().map(|holder| {
         [
-            harmless(seen.name.as_str()),
+            escape(seen.name.as_str()),
             holder.mode.to_string(),
-            who(holder),
+            holder_name(holder),
             holder.fence.map_or_else(String::new, |fence| fence.to_string()),
             left(holder),
             seen.waiters.map_or_else(String::new, |waiters| waiters.to_string()),
@@ -52,7 +52,7 @@ pub(super) async fn show(locks: &Locks, name: &str, json: bool) -> Result<u8, Fa
 
 /// Describes a name and its holders, with a line for each property.
 pub(super) fn describe(seen: &Inspection) -> String {
-    let name = harmless(seen.name.as_str());
+    let name = escape(seen.name.as_str());
     let mut text = match seen.holders.len() {
         0 => format!("{name}: free\n"),
         1 => format!("{name}: held\n"),
@@ -60,7 +60,7 @@ pub(super) fn describe(seen: &Inspection) -> String {
     };
     let mut fact = |what: &str, is: String| text.push_str(&format!("  {what:<12}{is}\n"));
     for holder in &seen.holders {
-        fact("by", format!("{} ({})", who(holder), holder.mode));
+        fact("by", format!("{} ({})", holder_name(holder), holder.mode));
         if let Some(fence) = holder.fence {
             fact("fence", fence.to_string());
         }
@@ -69,7 +69,7 @@ pub(super) fn describe(seen: &Inspection) -> String {
             fact("token", token.to_string());
         }
         if let Some(broken) = &holder.broken {
-            fact("broken", harmless(broken));
+            fact("broken", escape(broken));
         }
     }
     if let Some(fence) = seen.fence.filter(|_| seen.holders.is_empty()) {

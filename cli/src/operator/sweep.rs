@@ -23,7 +23,7 @@ pub(super) async fn sweep(locks: &Locks, idle: Duration, json: bool) -> Result<u
         print_json(&json!({ "rows": rows, "steps": steps }))?;
     } else {
         let s = if rows == 1 { "" } else { "s" };
-        print(&format!("{rows} row{s} cleared away\n"))?;
+        print(&format!("{rows} row{s} deleted\n"))?;
     }
     Ok(0)
 }

@@ -116,7 +116,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Sends `signal` to each process. Returns how many refused it, as another user's. ReleaseOutcome processes
+/// Sends `signal` to each process. Returns how many refused it, as another user's. Ended processes
 /// don't count.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_and_ends_the_whole_tree_and_nothing_else() {
+    fn whole_tree_is_ended_and_no_other_process() {
         let mut bystander = Command::new("sleep").arg("60").spawn().unwrap();
         let mut tree = Command::new("sh")
             .args(["-c", "sleep 60 & setsid sleep 60 & echo up; wait"])
@@ -191,15 +191,15 @@ mod tests {
         assert!(tree.wait().unwrap().success(), "the shell waited for both");
         assert!(of(root, &[]).unwrap().is_empty());
 
-        let stranger = Process { pid: pid_of(&bystander), started: 1, group: 1 };
-        signal(&[stranger], Signal::KILL);
-        assert!(bystander.try_wait().unwrap().is_none(), "started at another time: not the one");
+        let reused_id = Process { pid: pid_of(&bystander), started: 1, group: 1 };
+        signal(&[reused_id], Signal::KILL);
+        assert!(bystander.try_wait().unwrap().is_none(), "another start time, so another process");
         bystander.kill().unwrap();
         bystander.wait().unwrap();
     }
 
     #[test]
-    fn who_started_us_is_above_us() {
+    fn parent_is_the_first_ancestor() {
         let parent = rustix::process::getppid().unwrap();
         let above: Vec<Pid> = ancestors().map(|process| process.pid).collect();
         assert_eq!(above.first(), Some(&parent));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_full_of_parentheses_is_no_riddle() {
+    fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
         // Installed by another process: a file that another test's child still has open for writing

@@ -1,7 +1,7 @@
 //! The processes below `lockwright run`, and how they end.
 //!
 //! ```text
-//! L  lockwright run      holds the lock, tells S each confirmed deadline
+//! L  lockwright run      holds the lock, sends S each confirmed deadline
 //! └─ S  the supervisor   keeps the deadline, ends CMD and all that descends from it
 //!    └─ CMD              its own process group; killed by the kernel when S dies
 //!       └─ ...           orphans come to S, or to L when S is gone
@@ -11,19 +11,19 @@
 //! the kernel's death signal depends on the thread that created the child.
 
 pub(crate) mod descendants;
+pub(crate) mod exec_child;
 pub(crate) mod foreground;
-pub(crate) mod stub;
+pub(crate) mod ipc;
 pub(crate) mod supervisor;
 mod timer;
-pub(crate) mod wire;
 
 use rustix::process::WaitStatus;
 
 /// The hidden subcommand for the supervisor.
-pub(crate) const SUPERVISE: &str = "__supervise";
+pub(crate) const ROLE_SUPERVISE: &str = "__supervise";
 
 /// The hidden subcommand that becomes CMD.
-pub(crate) const BECOME: &str = "__become";
+pub(crate) const ROLE_EXEC: &str = "__become";
 
 /// This program, even if its file was replaced or deleted.
 pub(crate) const SELF: &str = "/proc/self/exe";

@@ -25,9 +25,9 @@ use rustix::process::{
 use rustix::termios::isatty;
 
 use super::foreground::Terminal;
+use super::ipc::{self, FRAME, Order, Report, Term};
 use super::timer::Timer;
-use super::wire::{self, FRAME, Order, Report, Term};
-use super::{BECOME, Exit, SELF, descendants, stub};
+use super::{Exit, ROLE_EXEC, SELF, descendants, exec_child};
 use crate::exit;
 
 /// The time for processes that CMD left behind to end by themselves, such as a pipeline's last
@@ -41,18 +41,18 @@ const GRACE: Duration = Duration::from_secs(5);
 const SLICE: Duration = Duration::from_secs(1);
 
 /// The interval of checks of the terminal's foreground, while CMD waits for it.
-const LOOK_AT_TERMINAL: Duration = Duration::from_millis(100);
+const TERMINAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The first and the longest pause before the next scan for processes that escaped a KILL by
 /// forking.
-const AGAIN: Duration = Duration::from_millis(2);
-const AGAIN_LIMIT: Duration = Duration::from_millis(10);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
+const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// The maximum pause if all remaining processes belong to another user. This may last hours.
-const AGAIN_LIMIT_OUT_OF_REACH: Duration = Duration::from_millis(100);
+const MAX_RETRY_PAUSE_OTHER_USERS: Duration = Duration::from_millis(100);
 
 /// The maximum number of scans without a pause while there is something to kill.
-const LOOKS: u32 = 8;
+const MAX_SCANS: u32 = 8;
 
 /// Runs the command in `args` until it and its descendants are gone.
 pub(crate) fn main(args: ArgsOs) -> ExitCode {
@@ -60,19 +60,19 @@ pub(crate) fn main(args: ArgsOs) -> ExitCode {
     let _ = SigSet::all().thread_block();
     let socket = rustix::stdio::stdin();
     let command: Vec<OsString> = args.collect();
-    let (term, stdin) = match wire::receive_start(socket) {
+    let (term, stdin) = match ipc::receive_start(socket) {
         Ok(Some(start)) if !command.is_empty() => start,
         _ => return exit::internal_use_only(),
     };
     match Supervisor::start(socket, term, stdin, &command) {
         Ok(Some(supervisor)) => supervisor.run(),
         Ok(None) => {
-            let _ = wire::post(socket, &Report::TooLate.encode());
+            let _ = ipc::post(socket, &Report::TooLate.encode());
             ExitCode::from(exit::LOST)
         }
         Err(error) => {
             let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-            let _ = wire::post(socket, &Report::NotStarted(errno).encode());
+            let _ = ipc::post(socket, &Report::NotStarted(errno).encode());
             ExitCode::from(exit::OS)
         }
     }
@@ -102,7 +102,7 @@ struct Supervisor {
     timer: Timer,
     terminal: Terminal,
     /// The process group of `lockwright run`, which has the foreground if CMD's group doesn't.
-    theirs: Pid,
+    run_group: Pid,
     command: Pid,
     exit: Option<Exit>,
     term: Term,
@@ -110,7 +110,7 @@ struct Supervisor {
     out_of_reach: u32,
     /// True if CMD was stopped because it needs the terminal, which this job doesn't have.
     waits_for_terminal: bool,
-    again: Duration,
+    retry_pause: Duration,
 }
 
 impl Supervisor {
@@ -129,12 +129,12 @@ impl Supervisor {
         let signals =
             SignalFd::with_flags(&wanted, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
 
-        let theirs = getpgid(getppid())?;
+        let run_group = getpgid(getppid())?;
         let terminal = Terminal::open();
-        let hands_over = if isatty(&stdin) && terminal.is_with(theirs) {
-            theirs.as_raw_nonzero().to_string()
+        let hands_over = if isatty(&stdin) && terminal.is_with(run_group) {
+            run_group.as_raw_nonzero().to_string()
         } else {
-            stub::NOBODY.to_owned()
+            exec_child::NO_FOREGROUND.to_owned()
         };
         let timer = Timer::new()?;
         let clock = Clock::boot();
@@ -143,7 +143,7 @@ impl Supervisor {
         }
         let child = Command::new(SELF)
             .arg0("lockwright")
-            .arg(BECOME)
+            .arg(ROLE_EXEC)
             .arg(getpid().as_raw_nonzero().to_string())
             .arg(hands_over)
             .arg(term.lost_at.as_nanos().to_string())
@@ -152,27 +152,27 @@ impl Supervisor {
             .stdin(stdin)
             .spawn()?;
         let command = Pid::from_child(&child);
-        let _ = wire::post(socket, &Report::Started(child.id()).encode());
+        let _ = ipc::post(socket, &Report::Started(child.id()).encode());
         Ok(Some(Self {
             socket: Some(socket),
             signals,
             clock,
             timer,
             terminal,
-            theirs,
+            run_group,
             command,
             exit: None,
             term,
             end: End::default(),
             out_of_reach: 0,
             waits_for_terminal: false,
-            again: AGAIN,
+            retry_pause: FIRST_RETRY_PAUSE,
         }))
     }
 
     fn run(mut self) -> ExitCode {
         loop {
-            self.hear();
+            self.receive_orders();
             if self.reap() {
                 break;
             }
@@ -184,7 +184,7 @@ impl Supervisor {
             self.sleep(next);
         }
         if self.socket.is_some() {
-            self.terminal.take_back(self.theirs);
+            self.terminal.take_back(self.run_group);
         }
         let exit = self.exit.unwrap_or(Exit::Signal(Signal::KILL.as_raw()));
         self.report(Report::Done { exit, lost: self.end.lost });
@@ -192,7 +192,7 @@ impl Supervisor {
     }
 
     /// Reads all pending orders.
-    fn hear(&mut self) {
+    fn receive_orders(&mut self) {
         while let Some(socket) = self.socket {
             let mut bytes = [0; FRAME];
             let order = match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
@@ -228,7 +228,7 @@ impl Supervisor {
             return;
         }
         if signal == Signal::CONT {
-            self.terminal.hand_over(self.theirs, self.command);
+            self.terminal.hand_over(self.run_group, self.command);
         }
         let _ = kill_process_group(self.command, signal);
     }
@@ -272,7 +272,7 @@ impl Supervisor {
     /// because a shell's `fg` sends no signal to a running job.
     fn give_terminal(&mut self) {
         if self.waits_for_terminal
-            && (self.terminal.hand_over(self.theirs, self.command)
+            && (self.terminal.hand_over(self.run_group, self.command)
                 || self.terminal.is_with(self.command))
         {
             self.waits_for_terminal = false;
@@ -298,13 +298,13 @@ impl Supervisor {
     fn act(&mut self, now: BootInstant) -> BootInstant {
         let is_due = |at: Option<BootInstant>| at.is_some_and(|at| at <= now);
         if is_due(self.end.kill_at) {
-            let limit = if (0..LOOKS).any(|_| !self.kill_all()) {
-                AGAIN_LIMIT_OUT_OF_REACH
+            let limit = if (0..MAX_SCANS).any(|_| !self.kill_all()) {
+                MAX_RETRY_PAUSE_OTHER_USERS
             } else {
-                AGAIN_LIMIT
+                MAX_RETRY_PAUSE
             };
-            let next = self.clock.now() + self.again.min(limit);
-            self.again = (self.again * 2).min(limit);
+            let next = self.clock.now() + self.retry_pause.min(limit);
+            self.retry_pause = (self.retry_pause * 2).min(limit);
             return next;
         }
         if is_due(self.end.term_at) && !self.end.termed {
@@ -316,7 +316,7 @@ impl Supervisor {
             // A stopped process must continue to receive it.
             self.signal_all(Signal::CONT);
         }
-        let slice = if self.waits_for_terminal { LOOK_AT_TERMINAL } else { SLICE };
+        let slice = if self.waits_for_terminal { TERMINAL_POLL_INTERVAL } else { SLICE };
         let term_at = self.end.term_at.filter(|_| !self.end.termed);
         [term_at, self.end.kill_at, Some(self.term.lost_at).filter(|at| *at > now)]
             .into_iter()
@@ -326,7 +326,7 @@ impl Supervisor {
 
     fn signal_all(&mut self, signal: Signal) {
         match descendants::of(getpid(), &[]) {
-            Ok(found) => self.tell_refused(descendants::signal(&found, signal)),
+            Ok(found) => self.report_out_of_reach(descendants::signal(&found, signal)),
             // `/proc` can't be read, so signal at least the group.
             Err(_) => self.signal_group(signal),
         }
@@ -338,7 +338,7 @@ impl Supervisor {
         let Ok(killed) = descendants::kill_all(getpid(), &[], Some(self.command)) else {
             return true;
         };
-        self.tell_refused(killed.refused);
+        self.report_out_of_reach(killed.refused);
         killed.found > killed.refused as usize
     }
 
@@ -349,7 +349,7 @@ impl Supervisor {
         }
     }
 
-    fn tell_refused(&mut self, refused: u32) {
+    fn report_out_of_reach(&mut self, refused: u32) {
         if refused > self.out_of_reach {
             self.out_of_reach = refused;
             self.report(Report::OutOfReach(refused));
@@ -374,7 +374,7 @@ impl Supervisor {
 
     fn report(&self, report: Report) {
         if let Some(socket) = self.socket {
-            let _ = wire::post(socket, &report.encode());
+            let _ = ipc::post(socket, &report.encode());
         }
     }
 }

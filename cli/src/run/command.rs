@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::args::Run;
 use crate::exit::{self, Failure};
-use crate::process::{SELF, SUPERVISE};
+use crate::process::{ROLE_SUPERVISE, SELF};
 
 /// A command that seems to exist.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) fn resolve(run: &Run) -> Result<Resolved, Failure> {
         return Err(Failure::new(
             exit::NOT_FOUND,
             "not_found",
-            format!("{}: no such command; the lock was not taken", program.to_string_lossy()),
+            format!("{}: no such command; the lock was not acquired", program.to_string_lossy()),
         ));
     }
     Ok(Resolved(run.command.clone()))
@@ -55,7 +55,7 @@ impl Resolved {
     /// Returns the supervisor of this command. Both get these environment variables.
     pub(crate) fn with_environment<const N: usize>(&self, vars: [(&str, String); N]) -> Command {
         let mut supervisor = Command::new(SELF);
-        supervisor.arg(SUPERVISE).args(&self.0).envs(vars);
+        supervisor.arg(ROLE_SUPERVISE).args(&self.0).envs(vars);
         supervisor
     }
 }

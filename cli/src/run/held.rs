@@ -19,9 +19,9 @@ use super::children::Children;
 use super::signals::Signals;
 use crate::exit::{self, Failure};
 use crate::json::millis;
+use crate::output::Output;
 use crate::process::Exit;
-use crate::process::wire::{self, FRAME, Order, Report, Term};
-use crate::voice::Voice;
+use crate::process::ipc::{self, FRAME, Order, Report, Term};
 
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -47,12 +47,12 @@ impl Conclusion {
 
 /// Runs `supervisor` until its command and all descendants are gone.
 pub(crate) async fn hold(
-    voice: Voice,
+    output: Output,
     guard: &Guard,
     supervisor: Command,
     signals: &mut Signals,
 ) -> Conclusion {
-    let (held, mut child_changed) = match begin(voice, guard, supervisor, signals) {
+    let (held, mut child_changed) = match begin(output, guard, supervisor, signals) {
         Ok(Some(prepared)) => prepared,
         Ok(None) => return Conclusion::nothing_ran(Ok(not_started(guard))),
         Err(error) => {
@@ -68,7 +68,7 @@ pub(crate) async fn hold(
 
 /// Starts the supervisor. Returns `None` if the hold was over before.
 fn begin<'a>(
-    voice: Voice,
+    output: Output,
     guard: &'a Guard,
     supervisor: Command,
     signals: &mut Signals,
@@ -83,22 +83,22 @@ fn begin<'a>(
     }
     let (socket, pid) = start(guard, supervisor)?;
     let held = Held {
-        voice,
+        output,
         guard,
         socket,
         supervisor: pid,
         supervisor_done: Cell::new(false),
         command: Cell::new(None),
         children,
-        risk_told: Cell::new(false),
-        loss_told: Cell::new(false),
+        risk_reported: Cell::new(false),
+        loss_reported: Cell::new(false),
     };
     Ok(Some((held, child_changed)))
 }
 
 fn not_started(guard: &Guard) -> Outcome {
     let message = format!(
-        "lost the lock {:?} (fence {}) before the command could begin; it was not started",
+        "lost the lock {:?} (fence {}) before the command could start; it was not started",
         guard.name(),
         guard.fence()
     );
@@ -125,12 +125,12 @@ fn start(guard: &Guard, mut supervisor: Command) -> io::Result<(tokio::net::Unix
     // stream.
     drop(supervisor);
     // Without this order, the supervisor starts nothing and ends with the socket.
-    wire::post_start(&ours, term(guard), rustix::stdio::stdin())?;
+    ipc::post_start(&ours, term(guard), rustix::stdio::stdin())?;
     Ok((ours, Pid::from_child(&child)))
 }
 
 struct Held<'a> {
-    voice: Voice,
+    output: Output,
     guard: &'a Guard,
     socket: tokio::net::UnixStream,
     supervisor: Pid,
@@ -140,8 +140,8 @@ struct Held<'a> {
     command: Cell<Option<Pid>>,
     children: Children,
     /// True if the last message about the hold was that it may be lost.
-    risk_told: Cell<bool>,
-    loss_told: Cell<bool>,
+    risk_reported: Cell<bool>,
+    loss_reported: Cell<bool>,
 }
 
 impl Held<'_> {
@@ -156,27 +156,27 @@ impl Held<'_> {
         loop {
             tokio::select! {
                 report = self.report() => match report {
-                    Some(report) => if let Some(outcome) = self.hear(report)? {
+                    Some(report) => if let Some(outcome) = self.on_report(report)? {
                         return Ok(self.conclude(outcome).await);
                     },
                     None => return Ok(self.without_supervisor().await),
                 },
                 state = hold.changed(), if give_up_at.is_none() => match state {
                     HoldState::Held => self.confirm(),
-                    HoldState::AtRisk => self.tell_risk(),
+                    HoldState::AtRisk => self.report_risk(),
                     _ => {
                         self.order(Order::Lost);
                         give_up_at = Some(self.give_up_at());
-                        self.tell_loss();
+                        self.report_loss();
                     }
                 },
                 signal = signals.next() => self.forward(signal),
-                _ = child_changed.recv() => self.keep_supervisor_going(),
+                _ = child_changed.recv() => self.continue_supervisor(),
                 () = sleep_until(give_up_at) => {
                     // The supervisor had half of the remaining time. Its final report is pending,
                     // or it is stopped or starved.
-                    while let Some(report) = self.report_that_came() {
-                        if let Some(outcome) = self.hear(report)? {
+                    while let Some(report) = self.try_report() {
+                        if let Some(outcome) = self.on_report(report)? {
                             return Ok(self.conclude(outcome).await);
                         }
                     }
@@ -189,8 +189,8 @@ impl Held<'_> {
 
     /// Ends the whole command. Returns `true` if certainly nothing of it is left.
     async fn end_all(&self) -> bool {
-        if self.supervisor_done.get() && self.children.had_any_before() {
-            // The remaining descendants stem from strangers.
+        if self.supervisor_done.get() && self.children.has_foreign() {
+            // The remaining descendants stem from foreign.
             return true;
         }
         self.children.end_all(self.command.get()).await
@@ -210,7 +210,7 @@ impl Held<'_> {
     }
 
     /// Returns a report that has arrived, even if the runtime hasn't been notified.
-    fn report_that_came(&self) -> Option<Report> {
+    fn try_report(&self) -> Option<Report> {
         let mut bytes = [0; FRAME];
         match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
             Ok((FRAME, _)) => Report::decode(&bytes),
@@ -220,38 +220,38 @@ impl Held<'_> {
 
     /// Ends after the supervisor's final report.
     async fn conclude(&self, outcome: Outcome) -> Outcome {
-        self.see_supervisor_off().await;
+        self.reap_supervisor().await;
         outcome
     }
 
     /// Sends an order. If this fails, the supervisor has ended, or reads nothing and then ends
     /// everything by its last deadline.
     fn order(&self, order: Order) {
-        let _ = wire::post(&self.socket, &order.encode());
+        let _ = ipc::post(&self.socket, &order.encode());
     }
 
     fn confirm(&self) {
         let term = term(self.guard);
         self.order(Order::Confirmed(term));
-        self.children.know_strangers(self.supervisor);
+        self.children.update_foreign(self.supervisor);
         let name = self.guard.name();
         let fields = json!({ "name": name, "deadline_ns": term.deadline.as_nanos() });
-        if self.risk_told.replace(false) {
-            let again = format!("the lock {name:?} is renewed again; the command goes on");
-            self.voice.tell("renewed", fields, &again);
+        if self.risk_reported.replace(false) {
+            let again = format!("the lock {name:?} is renewed again; the command continues");
+            self.output.report("renewed", fields, &again);
         } else {
-            self.voice.event("renewed", fields);
+            self.output.event("renewed", fields);
         }
     }
 
-    fn hear(&self, report: Report) -> Result<Option<Outcome>, Failure> {
+    fn on_report(&self, report: Report) -> Result<Option<Outcome>, Failure> {
         let name = self.guard.name();
         self.supervisor_done
             .set(matches!(report, Report::Done { .. } | Report::NotStarted(_) | Report::TooLate));
         match report {
             Report::Started(pid) => {
                 self.command.set(i32::try_from(pid).ok().and_then(Pid::from_raw));
-                self.voice.event("started", json!({ "pid": pid }));
+                self.output.event("started", json!({ "pid": pid }));
             }
             Report::NotStarted(errno) => {
                 let error = io::Error::from_raw_os_error(errno);
@@ -259,13 +259,13 @@ impl Held<'_> {
             }
             Report::TooLate => return Ok(Some(not_started(self.guard))),
             Report::NotSuspended => self.refuse_suspension(),
-            Report::Leftovers => self.voice.tell(
+            Report::Leftovers => self.output.report(
                 "leftovers",
                 json!({ "name": name }),
                 "the command ended and left processes behind; they are ended before the lock is \
                  released",
             ),
-            Report::OutOfReach(count) => self.voice.tell(
+            Report::OutOfReach(count) => self.output.report(
                 "out_of_reach",
                 json!({ "name": name, "count": count }),
                 &format!(
@@ -274,7 +274,7 @@ impl Held<'_> {
                 ),
             ),
             Report::Done { exit, lost: false } => {
-                self.voice.event("ended", exit_fields(exit));
+                self.output.event("ended", exit_fields(exit));
                 return Ok(Some(Outcome::Ended(exit)));
             }
             Report::Done { exit, lost: true } => return Ok(Some(self.lost(Some(exit)))),
@@ -291,20 +291,20 @@ impl Held<'_> {
     }
 
     fn refuse_suspension(&self) {
-        self.voice.tell(
+        self.output.report(
             "not_suspended",
             json!({ "name": self.guard.name() }),
-            "not suspended, as others wait for the lock; Ctrl-C ends the command",
+            "not suspended, because other clients may wait for the lock; Ctrl-C ends the command",
         );
     }
 
-    fn tell_risk(&self) {
-        self.risk_told.set(true);
-        self.voice.tell(
+    fn report_risk(&self) {
+        self.risk_reported.set(true);
+        self.output.report(
             "at_risk",
             json!({ "name": self.guard.name(), "left_ms": millis(self.guard.remaining()) }),
             &format!(
-                "the lock {:?} could not be renewed yet; the command is ended in {} if that goes on",
+                "the lock {:?} could not be renewed yet; without a renewal, the command is ended in {}",
                 self.guard.name(),
                 crate::duration::show(self.guard.remaining())
             ),
@@ -330,12 +330,12 @@ impl Held<'_> {
     }
 
     /// Reports the loss at once, because ending the command and asking the server takes seconds.
-    fn tell_loss(&self) {
-        if self.loss_told.replace(true) {
+    fn report_loss(&self) {
+        if self.loss_reported.replace(true) {
             return;
         }
         let (name, fence, because) = (self.guard.name(), self.guard.fence(), self.why_lost());
-        self.voice.tell(
+        self.output.report(
             "lost",
             json!({ "name": name, "fence": fence, "reason": because }),
             &format!("lost the lock {name:?} (fence {fence}): {because}; ending the command"),
@@ -343,12 +343,12 @@ impl Held<'_> {
     }
 
     fn lost(&self, exit: Option<Exit>) -> Outcome {
-        self.tell_loss();
+        self.report_loss();
         if let Some(exit) = exit {
-            self.voice.event("ended", exit_fields(exit));
+            self.output.event("ended", exit_fields(exit));
         }
         let message = format!(
-            "the command was ended, as the lock {:?} was lost: {}",
+            "the command was ended, because the lock {:?} was lost: {}",
             self.guard.name(),
             self.why_lost()
         );
@@ -363,8 +363,8 @@ impl Held<'_> {
     }
 
     /// Reaps a finished supervisor. In a container, no other process may do so.
-    async fn see_supervisor_off(&self) {
-        let limit = Clock::boot().now() + LAST_STEP;
+    async fn reap_supervisor(&self) {
+        let limit = Clock::boot().now() + SUPERVISOR_EXIT_TIMEOUT;
         while Clock::boot().now() < limit {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, _))) if pid == self.supervisor => return,
@@ -376,19 +376,19 @@ impl Held<'_> {
     }
 
     /// Reaps ended children, and continues a stopped supervisor.
-    fn keep_supervisor_going(&self) {
+    fn continue_supervisor(&self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             if pid == self.supervisor && status.stopped() {
                 let _ = kill_process(pid, Signal::CONT);
             }
         }
         // An ended job of the shell may have left orphans to this process.
-        self.children.know_strangers(self.supervisor);
+        self.children.update_foreign(self.supervisor);
     }
 }
 
 /// The time for the supervisor to exit after its final report.
-const LAST_STEP: Duration = Duration::from_secs(1);
+const SUPERVISOR_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn exit_fields(exit: Exit) -> serde_json::Value {
     match exit {

@@ -16,36 +16,40 @@ use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::args::{Place, Run};
+use crate::args::{ConnectionOptions, Run};
 use crate::connect::config;
 use crate::exit::{self, Failure};
 use crate::json::millis;
-use crate::voice::Voice;
+use crate::output::Output;
 use signals::Signals;
-pub(crate) use waiting::who;
+pub(crate) use waiting::holder_name;
 
 /// The time limit for final requests to an unresponsive server. They take effect by themselves a
 /// TTL later.
-const FAREWELL: Duration = Duration::from_secs(3);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The limit after a loss, when the server is mostly unreachable and the hold expires soon.
-const FAREWELL_WHEN_LOST: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT_WHEN_LOST: Duration = Duration::from_secs(1);
 
-pub(crate) fn run(place: &Place, run: &Run) -> ExitCode {
-    let voice = Voice::new(place.json);
-    match prepare_and_run(voice, place, run) {
+pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {
+    let output = Output::new(connection.json);
+    match prepare_and_run(output, connection, run) {
         Ok(code) => ExitCode::from(code),
-        Err(failure) => voice.fail(&failure),
+        Err(failure) => output.fail(&failure),
     }
 }
 
-fn prepare_and_run(voice: Voice, place: &Place, run: &Run) -> Result<u8, Failure> {
+fn prepare_and_run(
+    output: Output,
+    connection: &ConnectionOptions,
+    run: &Run,
+) -> Result<u8, Failure> {
     // Report errors before the lock is taken from other clients.
     LockName::new(&run.name)?;
     let command = command::resolve(run)?;
     let holds = nested::Holds::of_this_process()?;
-    nested::become_if_held(voice, place, run, &holds, &command)?;
-    let config = config(place)?;
+    nested::become_if_held(output, connection, run, &holds, &command)?;
+    let config = config(connection)?;
     let key = format!("{}{}", config.namespace, run.name);
     let run = &Run {
         ttl: run.ttl.or(config.ttl),
@@ -70,10 +74,11 @@ fn prepare_and_run(voice: Voice, place: &Place, run: &Run) -> Result<u8, Failure
             locks = config.connect() => locks?,
             signal = signals.next_ending() => return Ok(ended_by(signal)),
         };
-        let around = Around { holds, key };
-        let result = hold_and_run(voice, place, run, around, &command, &locks, &mut signals).await;
+        let outer = OuterHolds { holds, key };
+        let result =
+            hold_and_run(output, connection, run, outer, &command, &locks, &mut signals).await;
         // A cancelled wait is withdrawn in the background. The server should receive that.
-        let _ = timeout(FAREWELL, locks.close()).await;
+        let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
         result
     });
     // A hanging name lookup in another thread must not delay the exit.
@@ -82,30 +87,30 @@ fn prepare_and_run(voice: Voice, place: &Place, run: &Run) -> Result<u8, Failure
 }
 
 /// The outer holds of the command, and the key of this one.
-struct Around {
+struct OuterHolds {
     holds: nested::Holds,
     key: String,
 }
 
 async fn hold_and_run(
-    voice: Voice,
-    place: &Place,
+    output: Output,
+    connection: &ConnectionOptions,
     run: &Run,
-    around: Around,
+    outer: OuterHolds,
     command: &command::Resolved,
     locks: &Locks,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let since = Instant::now();
     let guard = tokio::select! {
-        guard = acquire(voice, run, locks) => match guard? {
+        guard = acquire(output, run, locks) => match guard? {
             Some(guard) => guard,
             None => return Ok(run.conflict_exit_code),
         },
         signal = signals.next_ending() => return Ok(ended_by(signal)),
     };
-    let owner = Identity::of_this_process(place.label.as_deref()).to_string();
-    voice.event(
+    let owner = Identity::of_this_process(connection.label.as_deref()).to_string();
+    output.event(
         "granted",
         json!({
             "name": run.name,
@@ -122,18 +127,18 @@ async fn hold_and_run(
         ("LOCKWRIGHT_NAME", run.name.clone()),
         ("LOCKWRIGHT_FENCE", guard.fence().to_string()),
         ("LOCKWRIGHT_FENCED", guard.fenced().to_string()),
-        around.holds.and(&around.key, &guard, &owner),
+        outer.holds.and(&outer.key, &guard, &owner),
         ("LOCKWRIGHT_OWNER", owner),
     ]);
-    let held::Conclusion { outcome, all_gone } = held::hold(voice, &guard, command, signals).await;
+    let held::Conclusion { outcome, all_gone } = held::hold(output, &guard, command, signals).await;
     if !all_gone {
-        voice.tell(
+        output.report(
             "not_released",
-            json!({ "name": run.name, "message": "something of the command may be left" }),
+            json!({ "name": run.name, "message": "processes of the command may be left" }),
             &format!(
-                "did not release {:?}, as processes were there before the command, and what is \
-                 left of it can't be told from theirs for certain; it is free when its TTL has \
-                 run out",
+                "did not release {:?}, because processes of the command may be left, which can't \
+                 be distinguished from processes that started before it; the lock is free when its \
+                 TTL expires",
                 run.name
             ),
         );
@@ -145,13 +150,13 @@ async fn hold_and_run(
         };
     }
     let patience = match &outcome {
-        Ok(held::Outcome::Ended(_)) => FAREWELL,
-        _ => FAREWELL_WHEN_LOST,
+        Ok(held::Outcome::Ended(_)) => SHUTDOWN_TIMEOUT,
+        _ => SHUTDOWN_TIMEOUT_WHEN_LOST,
     };
-    let released = release(voice, guard, signals, patience).await;
+    let released = release(output, guard, signals, patience).await;
     let code = match (outcome?, released) {
         (held::Outcome::Ended(exit), Ok(())) => {
-            voice
+            output
                 .event("released", json!({ "name": run.name, "held_ms": millis(since.elapsed()) }));
             exit.shell_code()
         }
@@ -166,7 +171,7 @@ fn ttl(run: &Run) -> Duration {
 }
 
 /// Acquires the lock. Returns `None` if another client holds it.
-async fn acquire(voice: Voice, run: &Run, locks: &Locks) -> Result<Option<Guard>, Failure> {
+async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guard>, Failure> {
     let mut request = if run.shared { locks.read(&run.name) } else { locks.mutex(&run.name) };
     request = request.ttl(ttl(run));
     if run.fixed {
@@ -179,7 +184,7 @@ async fn acquire(voice: Voice, run: &Run, locks: &Locks) -> Result<Option<Guard>
     if not_at_all {
         let guard = request.try_acquire().await?;
         if guard.is_none() {
-            voice.event("busy", json!({ "name": run.name, "exit_code": run.conflict_exit_code }));
+            output.event("busy", json!({ "name": run.name, "exit_code": run.conflict_exit_code }));
         }
         return Ok(guard);
     }
@@ -187,14 +192,14 @@ async fn acquire(voice: Voice, run: &Run, locks: &Locks) -> Result<Option<Guard>
         Some(limit) => request.wait_for(limit),
         None => request.no_limit(),
     };
-    match waiting::show_meanwhile(voice, locks, &run.name, request.acquire()).await {
+    match waiting::show_holder_until(output, locks, &run.name, request.acquire()).await {
         Ok(guard) => Ok(Some(guard)),
         Err(error) => {
             let failure = Failure::from(error);
             if failure.code != exit::HELD {
                 return Err(failure);
             }
-            voice.event(
+            output.event(
                 "timed_out",
                 json!({ "name": run.name, "exit_code": run.conflict_exit_code }),
             );
@@ -205,7 +210,7 @@ async fn acquire(voice: Voice, run: &Run, locks: &Locks) -> Result<Option<Guard>
 
 /// Releases the lock. A missing answer isn't an error, because the hold expires by itself.
 async fn release(
-    voice: Voice,
+    output: Output,
     guard: Guard,
     signals: &mut Signals,
     patience: Duration,
@@ -223,11 +228,11 @@ async fn release(
     if failure.code == exit::LOST {
         return Err(failure);
     }
-    voice.tell(
+    output.report(
         "not_released",
         json!({ "name": name, "message": failure.message }),
         &format!(
-            "could not release {name:?}: {}; it is free when its TTL has run out",
+            "could not release {name:?}: {}; the lock is free when its TTL expires",
             failure.message
         ),
     );

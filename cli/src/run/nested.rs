@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::command;
-use crate::args::{Place, Run};
+use crate::args::{ConnectionOptions, Run};
 use crate::connect::config;
 use crate::exit::{self, Failure};
+use crate::output::Output;
 use crate::process::descendants;
-use crate::voice::Voice;
 
 /// The variable with the holds around a command, from the outermost to the innermost.
 const VARIABLE: &str = "LOCKWRIGHT_HOLDS";
@@ -50,7 +50,7 @@ impl Holds {
         let holds = text.to_str().and_then(|text| serde_json::from_str(text).ok());
         holds.map(Self).ok_or_else(|| {
             Failure::usage(format!(
-                "{VARIABLE} isn't what lockwright puts there; unset it to take the lock anew"
+                "{VARIABLE} was not set by lockwright; unset it to acquire the lock again"
             ))
         })
     }
@@ -81,19 +81,19 @@ impl Holds {
 
 /// Becomes the command if an outer run holds the name; returns otherwise.
 pub(crate) fn become_if_held(
-    voice: Voice,
-    place: &Place,
+    output: Output,
+    connection: &ConnectionOptions,
     run: &Run,
     holds: &Holds,
     command: &command::Resolved,
 ) -> Result<(), Failure> {
-    let config = config(place)?;
+    let config = config(connection)?;
     let key = format!("{}{}", config.namespace, run.name);
     let Some(outer) = holds.find(&key) else { return Ok(()) };
     let wanted = if run.shared { Mode::Shared } else { Mode::Exclusive };
     if outer.mode != wanted {
         let message = format!(
-            "an outer run holds {:?} {}, and this one wants it {wanted}; ask for the same there",
+            "an outer run holds {:?} {}, and this run requests it {wanted}; use the same mode",
             run.name, outer.mode
         );
         return Err(Failure::new(exit::CONFLICT, "conflict", message));
@@ -104,8 +104,8 @@ pub(crate) fn become_if_held(
             run.name
         )));
     }
-    if !is_around_us(outer) {
-        return Err(refused(run, outer, "the run that took it isn't one that this is a part of"));
+    if !is_descendant_of(outer) {
+        return Err(refused(run, outer, "that run is not an ancestor of this process"));
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -113,14 +113,14 @@ pub(crate) fn become_if_held(
         .map_err(|error| Failure::os("cannot start", error))?;
     let fence = runtime.block_on(async {
         let locks = config.connect().await?;
-        let fence = proved(&locks, run, outer).await;
+        let fence = verify_hold(&locks, run, outer).await;
         locks.close().await;
         fence
     });
     runtime.shutdown_background();
     let fence = fence?;
     let fenced = Fenced { name: LockName::new(key)?, fence };
-    voice.event(
+    output.event(
         "granted",
         json!({
             "name": run.name,
@@ -146,23 +146,23 @@ pub(crate) fn become_if_held(
 }
 
 /// Verifies the outer hold on the server and returns its fence.
-async fn proved(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, Failure> {
+async fn verify_hold(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, Failure> {
     let inspection = locks.inspect(&run.name).await?;
     let ours = |holder: &&Holder| holder.token == Some(outer.token);
     let Some(holder) = inspection.holders.iter().find(ours) else {
-        return Err(refused(run, outer, "the server doesn't know that hold"));
+        return Err(refused(run, outer, "the server has no such hold"));
     };
     if holder.broken.is_some() {
-        return Err(refused(run, outer, "that hold was broken, and runs out"));
+        return Err(refused(run, outer, "that hold was broken and expires"));
     }
     if holder.fence.is_some_and(|fence| fence != outer.fence) {
-        return Err(refused(run, outer, "the server knows that hold by another fence"));
+        return Err(refused(run, outer, "the server has another fence for that hold"));
     }
     Ok(outer.fence)
 }
 
 /// Returns whether the holding process is alive, an ancestor of this process, and able to end it.
-fn is_around_us(outer: &Outer) -> bool {
+fn is_descendant_of(outer: &Outer) -> bool {
     Pid::from_raw(outer.pid).is_some_and(|pid| {
         descendants::ancestors().any(|above| above.pid == pid && above.started == outer.started)
             && descendants::may_end_us(pid)
@@ -171,8 +171,8 @@ fn is_around_us(outer: &Outer) -> bool {
 
 fn refused(run: &Run, outer: &Outer, why: impl Display) -> Failure {
     let message = format!(
-        "{VARIABLE} says that {:?} is held around this, with fence {}, but {why}; unset it to take the \
-         lock anew",
+        "{VARIABLE} names an outer hold of {:?} with fence {}, but {why}; unset it to acquire the \
+         lock again",
         run.name, outer.fence
     );
     Failure::new(exit::LOST, "lost", message)

@@ -8,33 +8,33 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::duration;
-use crate::harmless::harmless;
+use crate::escape::escape;
+use crate::output::Output;
 use crate::process::foreground::Terminal;
-use crate::voice::Voice;
 
 /// Shorter waits aren't displayed.
-const FIRST_LOOK: Duration = Duration::from_millis(300);
+const FIRST_REFRESH: Duration = Duration::from_millis(300);
 
 /// The interval of updates.
-const LOOK: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Awaits `acquire` and shows the holder of `name`.
-pub(crate) async fn show_meanwhile(
-    voice: Voice,
+pub(crate) async fn show_holder_until(
+    output: Output,
     locks: &Locks,
     name: &str,
     acquire: impl Future<Output = Result<Guard>>,
 ) -> Result<Guard> {
-    if voice.has_status_line() {
-        let line = StatusLine { voice, terminal: Terminal::open() };
+    if output.has_status_line() {
+        let line = StatusLine { output, terminal: Terminal::open() };
         tokio::select! {
             result = acquire => result,
             never = line.keep(locks, name) => match never {},
         }
-    } else if voice.is_json() {
+    } else if output.is_json() {
         tokio::select! {
             result = acquire => result,
-            never = report_holders(voice, locks, name) => match never {},
+            never = report_holders(output, locks, name) => match never {},
         }
     } else {
         acquire.await
@@ -43,7 +43,7 @@ pub(crate) async fn show_meanwhile(
 
 /// A status line that is cleared when dropped.
 struct StatusLine {
-    voice: Voice,
+    output: Output,
     terminal: Terminal,
 }
 
@@ -56,21 +56,21 @@ impl Drop for StatusLine {
 impl StatusLine {
     async fn keep(&self, locks: &Locks, name: &str) -> std::convert::Infallible {
         let since = Instant::now();
-        sleep(FIRST_LOOK).await;
+        sleep(FIRST_REFRESH).await;
         loop {
             let line = match locks.inspect(name).await {
                 Ok(seen) => sentence(&seen, since.elapsed()),
                 Err(error) => format!("waiting for {name:?}; {error}"),
             };
-            self.show(&self.fit(&harmless(&line)));
-            sleep(LOOK).await;
+            self.show(&self.fit(&escape(&line)));
+            sleep(REFRESH_INTERVAL).await;
         }
     }
 
     /// Not in the background, where the terminal belongs to other jobs.
     fn show(&self, text: &str) {
         if self.terminal.is_with(rustix::process::getpgrp()) {
-            self.voice.status_line(text);
+            self.output.status_line(text);
         }
     }
 
@@ -91,7 +91,7 @@ fn sentence(seen: &Inspection, waited: Duration) -> String {
         _ => duration::show(waited),
     };
     let Some(holder) = seen.holders.first() else {
-        return format!("waiting for {name:?}: just now it is free ({waited})");
+        return format!("waiting for {name:?}: it is free at the moment ({waited})");
     };
     let others = match seen.holders.len() {
         1 => String::new(),
@@ -100,20 +100,20 @@ fn sentence(seen: &Inspection, waited: Duration) -> String {
     // The hold is renewed while its holder lives, so this isn't the duration of the wait.
     let left = holder
         .remaining
-        .map_or_else(String::new, |left| format!(" for {} yet or longer", duration::show(left)));
-    format!("waiting for {name:?}: held by {}{others}{left} ({waited})", who(holder))
+        .map_or_else(String::new, |left| format!(" for at least {}", duration::show(left)));
+    format!("waiting for {name:?}: held by {}{others}{left} ({waited})", holder_name(holder))
 }
 
-pub(crate) fn who(holder: &Holder) -> String {
+pub(crate) fn holder_name(holder: &Holder) -> String {
     match (&holder.identity, &holder.token) {
-        (Some(identity), _) => harmless(&identity.to_string()),
-        (None, Some(_)) => "somebody without a name".to_owned(),
-        (None, None) => "a client of another kind".to_owned(),
+        (Some(identity), _) => escape(&identity.to_string()),
+        (None, Some(_)) => "an unnamed client".to_owned(),
+        (None, None) => "a client of another library".to_owned(),
     }
 }
 
-async fn report_holders(voice: Voice, locks: &Locks, name: &str) -> std::convert::Infallible {
-    let mut told = None;
+async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::convert::Infallible {
+    let mut reported = None;
     let mut seen_before = Vec::new();
     loop {
         if let Ok(seen) = locks.inspect(name).await {
@@ -128,13 +128,13 @@ async fn report_holders(voice: Voice, locks: &Locks, name: &str) -> std::convert
                 })
                 .collect();
             let tokens: Vec<_> = others.iter().map(|holder| holder.token).collect();
-            if !tokens.is_empty() && told.as_ref() != Some(&tokens) {
+            if !tokens.is_empty() && reported.as_ref() != Some(&tokens) {
                 let holders: Vec<_> = others.into_iter().map(crate::json::holder).collect();
-                voice.event("waiting", json!({ "name": name, "holders": holders }));
-                told = Some(tokens);
+                output.event("waiting", json!({ "name": name, "holders": holders }));
+                reported = Some(tokens);
             }
             seen_before = seen.holders.iter().map(|holder| holder.token).collect();
         }
-        sleep(LOOK).await;
+        sleep(REFRESH_INTERVAL).await;
     }
 }

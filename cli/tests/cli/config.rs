@@ -99,7 +99,7 @@ fn a_sweep_clears_away_what_ran_out() {
             tokio::time::sleep(ttl / 10).await;
         }
         let swept = sandbox.output(["sweep", "--url", &url, "--idle", "0"]);
-        assert_eq!(swept.stdout(), "1 row cleared away\n", "{}", swept.stderr());
+        assert_eq!(swept.stdout(), "1 row deleted\n", "{}", swept.stderr());
         let again = sandbox.output(["sweep", "--json", "--url", &url, "--idle", "0"]);
         assert_eq!(again.json()["rows"], 0);
     });

@@ -102,20 +102,20 @@ const BY_THE_CLIENT: &[Refusal] = &[
     (
         "not valid for",
         ErrorKind::InvalidConfig,
-        "its certificate is for another host; connect by a name that stands in it",
+        "its certificate is for another host; connect by a name in the certificate",
     ),
     ("expired", ErrorKind::InvalidConfig, "its certificate has expired; give the server a new one"),
     ("invalid peer certificate", ErrorKind::InvalidConfig, "its certificate can't be trusted"),
     (
         "CertificateRequired",
         ErrorKind::Denied,
-        "it wants a client's certificate; name one in the URL, as cert=PATH&key=PATH",
+        "it requires a client certificate; set it in the URL, as cert=PATH&key=PATH",
     ),
 ];
 
 /// The server rejects the client; from specific to general.
 const BY_THE_SERVER: &[Refusal] = &[
-    ("UnknownCA", ErrorKind::Denied, "it does not trust who signed the client's certificate"),
+    ("UnknownCA", ErrorKind::Denied, "it does not trust the issuer of the client's certificate"),
     ("ertificate", ErrorKind::Denied, "it refuses the client's certificate"),
     ("fatal alert", ErrorKind::Denied, "it ended the TLS handshake"),
 ];

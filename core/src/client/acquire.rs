@@ -577,7 +577,7 @@ async fn is_there(
 ) -> Result<bool> {
     let useless = shared.term(now, ticket.ttl(), None).lost_at.min(give_up_at);
     let look = || shared.backend.inspect(ticket.name());
-    let seen = answer(&shared.clock, look, useless, "the look at the hold of the ticket").await?;
+    let seen = answer(&shared.clock, look, useless, "the check of the ticket's hold").await?;
     let is_it = |holder: &Holder| {
         holder.token == Some(ticket.token())
             && holder.fence.is_none_or(|fence| fence == ticket.fence())

@@ -169,7 +169,8 @@ fn check(settings: &Settings, backend: &dyn DistributedLock) -> Result<()> {
     if !settings.namespace.is_empty() {
         // The `x` allows a trailing space.
         LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
-            Error::invalid_config("the namespace can't stand before a name").with_source(error)
+            Error::invalid_config("the namespace is not a valid prefix of a name")
+                .with_source(error)
         })?;
     }
     let Rules { drift_rate, drift_floor, margin_rate, .. } = settings.rules;

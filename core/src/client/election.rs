@@ -143,7 +143,7 @@ impl Observer {
             }
             let Some(answer) = self.looking.join_next().await else { continue };
             self.next_look = clock.now() + self.each;
-            let ended = |error| Error::unavailable("the look was ended").with_source(error);
+            let ended = |error| Error::unavailable("the query was cancelled").with_source(error);
             let leader = answer.map_err(ended)??;
             let token = |leader: &Option<Leader>| leader.as_ref().map(|leader| leader.token);
             if self.told.as_ref().map(token) != Some(token(&leader)) {

@@ -181,9 +181,7 @@ impl MultiRequest {
         // Stable: equal names keep the given order.
         parts.sort_by(|one, other| one.order(other));
         if parts.is_empty() {
-            return Err(Error::invalid_input(
-                "a multi-lock of no name locks nothing; give it some",
-            ));
+            return Err(Error::invalid_input("a multi-lock has no name; add at least one"));
         }
         Ok(parts)
     }
@@ -356,8 +354,8 @@ impl Part {
         let Some(other) = held.iter().find(is_holder) else { return Ok(!holders.is_empty()) };
         let shared = self.locks.shared();
         let message = format!(
-            "it is the same lock on the server as {:?}, which this request has already; leave one of \
-             them out",
+            "the name is the same lock on the server as {:?}, which this request already holds; remove \
+             one of them",
             other.name()
         );
         let name = shared.full_name(&self.name)?;

@@ -276,7 +276,7 @@ impl Options {
             && (count == 0 || count > of)
         {
             return Err(Error::invalid_input(format!(
-                "{count} of {of} permits can't be had; ask for 1 to {of}"
+                "cannot acquire {count} of {of} permits; request 1 to {of}"
             )));
         }
         // The builder has checked the client's own TTL.

@@ -121,15 +121,13 @@ impl Locks {
 pub(super) fn too_late() -> Error {
     Error::new(
         ErrorKind::Lost(Reason::Expired),
-        "the hold of this ticket was taken over, but its time was up when the server's answer came; it is \
-         given back",
+        "the ticket's hold was resumed, but it expired before the server's answer arrived; it is released",
     )
 }
 
 pub(super) fn gone() -> Error {
     Error::new(
         ErrorKind::Lost(Reason::Gone),
-        "the hold of this ticket isn't there any more: it ran out, was broken, or was taken over by \
-         somebody else",
+        "the ticket's hold no longer exists: it expired, was broken, or was resumed by another client",
     )
 }

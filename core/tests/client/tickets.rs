@@ -27,7 +27,7 @@ async fn an_answer_that_comes_when_the_time_is_up_is_told_as_that() {
     stage.on_swap([Act::StartBefore(secs(9))]);
     let error = locks.resume(&ticket).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Reason::Expired));
-    assert!(error.to_string().contains("time was up"), "{error}");
+    assert!(error.to_string().contains("it expired before"), "{error}");
     settle_down().await;
     assert!(memory.is_empty(), "it was given back");
 }

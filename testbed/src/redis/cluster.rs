@@ -96,7 +96,8 @@ impl Cluster {
     /// # Errors
     /// If no node answers.
     pub fn slot_of(&self, key: &str) -> Result<u16> {
-        let mut answers = self.nodes.iter().map(|node| node.door.ask(&["CLUSTER", "KEYSLOT", key]));
+        let mut answers =
+            self.nodes.iter().map(|node| node.admin.ask(&["CLUSTER", "KEYSLOT", key]));
         answers.find(Result::is_ok).unwrap_or_else(|| Err(Error::new("no node answers")))
     }
 
@@ -288,7 +289,7 @@ impl Cluster {
     /// Returns the views of the nodes that answer.
     fn views(&self) -> Vec<(usize, Topology)> {
         let view = |(index, node): (usize, &Redis)| {
-            let answer: String = node.door.ask(&["CLUSTER", "NODES"]).ok()?;
+            let answer: String = node.admin.ask(&["CLUSTER", "NODES"]).ok()?;
             Some((index, Topology::read(&answer)?))
         };
         self.nodes.iter().enumerate().filter_map(view).collect()
@@ -307,7 +308,7 @@ impl Cluster {
 
     /// Returns whether a node serves clients.
     fn is_well(&self, node: usize) -> bool {
-        let info: Result<String> = self.nodes[node].door.ask(&["CLUSTER", "INFO"]);
+        let info: Result<String> = self.nodes[node].admin.ask(&["CLUSTER", "INFO"]);
         info.is_ok_and(|info| info.contains("cluster_state:ok"))
     }
 }

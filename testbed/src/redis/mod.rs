@@ -1,7 +1,7 @@
 //! A Redis server, independent servers, a Sentinel set, a Cluster.
 
+mod admin_conn;
 mod cluster;
-mod door;
 mod fleet;
 mod options;
 mod sentinels;
@@ -19,7 +19,7 @@ pub use options::Options;
 pub use sentinels::{Sentinel, Sentinels, SentinelsOptions};
 
 use crate::{Certificates, Process, Program, Result, folder, packages};
-use door::Door;
+use admin_conn::AdminConn;
 
 const CONFIGURATION: &str = "redis.conf";
 
@@ -33,7 +33,7 @@ pub struct Redis {
     port: u16,
     bus_port: Option<u16>,
     options: Options,
-    door: Door,
+    admin: AdminConn,
     folder: TempDir,
 }
 
@@ -54,9 +54,9 @@ impl Redis {
     fn start_on(port: u16, bus_port: Option<u16>, options: &Options) -> Result<Self> {
         let folder = folder::temporary("redis", None)?;
         write_configuration(port, bus_port, options, folder.path())?;
-        let door = Door { socket: options.socket(folder.path()), login: options.login() };
-        let process = launch(folder.path(), &[CONFIGURATION], &door)?;
-        Ok(Self { process, port, bus_port, options: options.clone(), door, folder })
+        let admin = AdminConn { socket: options.socket(folder.path()), login: options.login() };
+        let process = launch(folder.path(), &[CONFIGURATION], &admin)?;
+        Ok(Self { process, port, bus_port, options: options.clone(), admin, folder })
     }
 
     /// Returns the port.
@@ -121,7 +121,7 @@ impl Redis {
         if remembered.is_empty() {
             write_configuration(self.port, self.bus_port, &self.options, folder)?;
         }
-        self.process = launch(folder, &[CONFIGURATION], &self.door)?;
+        self.process = launch(folder, &[CONFIGURATION], &self.admin)?;
         Ok(())
     }
 
@@ -147,17 +147,17 @@ impl Redis {
 
     /// Returns a connection with all rights. It doesn't use TCP.
     pub fn connection(&self) -> Result<Connection> {
-        self.door.connection()
+        self.admin.connection()
     }
 
     /// Sends a command on a new connection: `server.command::<String>(&["GET", "x"])`.
     pub fn command<T: FromRedisValue>(&self, command: &[&str]) -> Result<T> {
-        self.door.command(command)
+        self.admin.command(command)
     }
 
     /// Returns a field of `INFO`, or `None` if the server doesn't answer.
     fn info(&self, name: &str) -> Option<String> {
-        let info: String = self.door.ask(&["INFO"]).ok()?;
+        let info: String = self.admin.ask(&["INFO"]).ok()?;
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
         lines.find(|(found, _)| *found == name).map(|(_, value)| value.to_owned())
     }
@@ -173,13 +173,13 @@ fn write_configuration(
     folder::write(&folder.join(CONFIGURATION), &lines, None)
 }
 
-fn launch(folder: &Path, arguments: &[&str], door: &Door) -> Result<Process> {
+fn launch(folder: &Path, arguments: &[&str], admin: &AdminConn) -> Result<Process> {
     let program = match packages::find(&["usr/bin/redis-server", "usr/bin/valkey-server"]) {
         Some(binary) => folder::text(&binary)?,
         None => "redis-server".to_owned(),
     };
     let program = Program::new(program, "redis-server").args(arguments.iter().copied());
     let mut process = program.start(folder)?;
-    process.wait_until_ready(|| door.answers().then_some(()))?;
+    process.wait_until_ready(|| admin.answers().then_some(()))?;
     Ok(process)
 }

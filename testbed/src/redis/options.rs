@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Redis;
-use super::door::Login;
+use super::admin_conn::Login;
 use crate::{Certificates, Result, folder, in_url, port};
 
 /// The testbed's own user, for servers with users.

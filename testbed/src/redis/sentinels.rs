@@ -9,7 +9,7 @@ use std::time::Duration;
 use redis::FromRedisValue;
 use tempfile::TempDir;
 
-use super::door::{Door, Login};
+use super::admin_conn::{AdminConn, Login};
 use super::options::quoted;
 use super::{Options, Redis, launch};
 use crate::ensemble::{all_at_once, wait_until};
@@ -157,7 +157,7 @@ impl Sentinels {
     fn opinions(&self) -> Vec<Option<usize>> {
         let opinion = |sentinel: &Sentinel| {
             let asked = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER];
-            let (_, port): (String, u16) = sentinel.door.ask(&asked).ok()?;
+            let (_, port): (String, u16) = sentinel.admin.ask(&asked).ok()?;
             self.servers.iter().position(|server| server.port == port)
         };
         self.sentinels.iter().map(opinion).collect()
@@ -199,7 +199,7 @@ impl Sentinels {
 pub struct Sentinel {
     process: Process,
     port: u16,
-    door: Door,
+    admin: AdminConn,
     folder: TempDir,
 }
 
@@ -215,8 +215,8 @@ impl Sentinel {
         folder::write(&folder.path().join(CONFIGURATION), &lines, None)?;
         let login = options.password.clone();
         let login = login.map(|password| Login { user: None, password });
-        let door = Door { socket, login };
-        Ok(Self { process: launch_sentinel(folder.path(), &door)?, port, door, folder })
+        let admin = AdminConn { socket, login };
+        Ok(Self { process: launch_sentinel(folder.path(), &admin)?, port, admin, folder })
     }
 
     /// Returns the port.
@@ -239,7 +239,7 @@ impl Sentinel {
     pub fn restart(&mut self) -> Result<()> {
         self.process.thaw();
         self.process.stop();
-        self.process = launch_sentinel(self.folder.path(), &self.door)?;
+        self.process = launch_sentinel(self.folder.path(), &self.admin)?;
         Ok(())
     }
 
@@ -265,7 +265,7 @@ impl Sentinel {
 
     /// Sends a command on a new connection.
     pub fn command<T: FromRedisValue>(&self, command: &[&str]) -> Result<T> {
-        self.door.command(command)
+        self.admin.command(command)
     }
 
     fn knows_all(&self, replicas: usize) -> bool {
@@ -276,7 +276,7 @@ impl Sentinel {
 
     /// Returns whether it sees exactly `count` processes of this kind, all healthy.
     fn sees(&self, command: &[&str], count: usize, kind: &str) -> bool {
-        let found: Result<Vec<HashMap<String, String>>> = self.door.ask(command);
+        let found: Result<Vec<HashMap<String, String>>> = self.admin.ask(command);
         // A process that is down, disconnected, or in a failover has more flags.
         let is_well = |one: &HashMap<String, String>| {
             one.get("flags").is_some_and(|flags| flags == kind)
@@ -286,11 +286,11 @@ impl Sentinel {
     }
 }
 
-fn launch_sentinel(folder: &Path, door: &Door) -> Result<Process> {
-    let process = launch(folder, &[CONFIGURATION, "--sentinel"], door)?;
+fn launch_sentinel(folder: &Path, admin: &AdminConn) -> Result<Process> {
+    let process = launch(folder, &[CONFIGURATION, "--sentinel"], admin)?;
     let mut command = vec!["SENTINEL", "DEBUG"];
     command.extend(PERIODS);
-    door.command::<()>(&command)?;
+    admin.command::<()>(&command)?;
     Ok(process)
 }
 

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::escape::escape;
 use crate::exit::Failure;
-use crate::harmless::harmless;
-use crate::unwaited;
+use crate::stderr;
 
 /// The format of messages. Standard error may be closed or full: lost messages aren't errors, and
 /// writing never blocks while a lock is held.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Voice {
+pub(crate) struct Output {
     json: bool,
 }
 
-impl Voice {
+impl Output {
     pub(crate) fn new(json: bool) -> Self {
         Self { json }
     }
@@ -39,8 +39,8 @@ impl Voice {
     }
 
     /// Reports an event in both formats.
-    pub(crate) fn tell(self, event: &str, fields: Value, sentence: &str) {
-        self.say(event, fields, sentence, Duration::ZERO);
+    pub(crate) fn report(self, event: &str, fields: Value, sentence: &str) {
+        self.write(event, fields, sentence, Duration::ZERO);
     }
 
     /// Reports the final error and returns its exit code.
@@ -50,31 +50,31 @@ impl Voice {
             "message": failure.message,
             "exit_code": failure.code,
         });
-        self.say("error", fields, &failure.message, LAST_WORDS);
+        self.write("error", fields, &failure.message, ERROR_WRITE_TIMEOUT);
         ExitCode::from(failure.code)
     }
 
     /// Replaces the status line. An empty text clears it.
     pub(crate) fn status_line(self, text: &str) {
-        unwaited::write(&format!("\r\x1b[K{}", harmless(text)), Duration::ZERO);
+        stderr::write_within(&format!("\r\x1b[K{}", escape(text)), Duration::ZERO);
     }
 
-    fn say(self, event: &str, fields: Value, sentence: &str, patience: Duration) {
+    fn write(self, event: &str, fields: Value, sentence: &str, patience: Duration) {
         if self.json {
             write_event(event, fields, patience);
         } else {
-            unwaited::write(&format!("lockwright: {}\n", harmless(sentence)), patience);
+            stderr::write_within(&format!("lockwright: {}\n", escape(sentence)), patience);
         }
     }
 }
 
-/// The time limit for the last line, when nothing is held any more.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The time limit for the last line, when no lock is held.
+const ERROR_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn write_event(event: &str, fields: Value, patience: Duration) {
     let mut line = json!({ "event": event });
     if let (Value::Object(line), Value::Object(fields)) = (&mut line, fields) {
         line.extend(fields);
     }
-    unwaited::write(&format!("{line}\n"), patience);
+    stderr::write_within(&format!("{line}\n"), patience);
 }

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 use std::thread;
 
-/// Runs `job` for the items in order, at most `lanes` in parallel, and passes each result to `done`
+/// Runs `job` for the items in order, at most `limit` in parallel, and passes each result to `done`
 /// when it is ready.
 pub(crate) fn run<T: Send, R: Send>(
-    lanes: usize,
+    limit: usize,
     items: Vec<T>,
     job: impl Fn(T) -> R + Sync,
     mut done: impl FnMut(R),
@@ -16,7 +16,7 @@ pub(crate) fn run<T: Send, R: Send>(
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
-        for _ in 0..lanes {
+        for _ in 0..limit {
             let (sender, next, job) = (sender.clone(), &next, &job);
             scope.spawn(move || {
                 while let Some(item) = next() {

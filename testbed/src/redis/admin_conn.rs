@@ -23,12 +23,12 @@ pub(crate) struct Login {
 }
 
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct AdminConn {
     pub(crate) socket: PathBuf,
     pub(crate) login: Option<Login>,
 }
 
-impl Door {
+impl AdminConn {
     pub(crate) fn connection(&self) -> Result<Connection> {
         self.open(Duration::from_secs(5)).map_err(|error| self.explain(&error))
     }
@@ -38,7 +38,7 @@ impl Door {
             .map_err(|error| Error::new(format!("{}: {error}", command.join(" "))))
     }
 
-    /// Like [`Door::command`], with a short limit, for a server that may be dead or frozen.
+    /// Like [`AdminConn::command`], with a short limit, for a server that may be dead or frozen.
     pub(crate) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> Result<T> {
         self.try_ask(command).map_err(|error| self.explain(&error))
     }

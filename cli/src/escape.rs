@@ -4,20 +4,20 @@ use std::fmt::Write;
 
 /// Escapes control characters (`\u{1b}`, `\n`) and changes of text direction. Other clients' labels
 /// and reasons must not move the cursor, set the clipboard or imitate a line.
-pub(crate) fn harmless(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         // Writing to a string can't fail.
         let _ = match c {
             _ if c.is_control() => write!(out, "{}", c.escape_debug()),
-            _ if turns_or_breaks_the_line(c) => write!(out, "{}", c.escape_unicode()),
+            _ if is_line_or_direction_control(c) => write!(out, "{}", c.escape_unicode()),
             _ => out.write_char(c),
         };
     }
     out
 }
 
-fn turns_or_breaks_the_line(c: char) -> bool {
+fn is_line_or_direction_control(c: char) -> bool {
     matches!(
         c,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
@@ -26,10 +26,10 @@ fn turns_or_breaks_the_line(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::harmless;
+    use super::escape;
 
     #[test]
-    fn what_a_terminal_would_obey_is_spelled_out() {
+    fn control_characters_are_escaped() {
         for (text, shown) in [
             ("job \"7\" o'clock \\ ü", "job \"7\" o'clock \\ ü"),
             ("\u{1b}[2J\u{7}", "\\u{1b}[2J\\u{7}"),
@@ -37,7 +37,7 @@ mod tests {
             ("\u{9b}31m", "\\u{9b}31m"),
             ("\u{202e}txt.exe", "\\u{202e}txt.exe"),
         ] {
-            assert_eq!(harmless(text), shown);
+            assert_eq!(escape(text), shown);
         }
     }
 }

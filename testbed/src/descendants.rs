@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::wait;
 
 /// Returns the descendants of `pid`.
-pub fn descendants(pid: u32) -> Vec<u32> {
+pub fn of(pid: u32) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let parents: Vec<(u32, u32)> = entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -26,11 +26,11 @@ pub fn descendants(pid: u32) -> Vec<u32> {
 
 /// Returns whether the process is stopped or has ended. A zombie has ended; its parent hasn't
 /// waited for it yet.
-pub(crate) fn stands_still(pid: u32) -> bool {
+pub(crate) fn is_stopped(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, _)| matches!(state, 'T' | 'Z' | 'X'))
 }
 
-pub(crate) fn is_over(pid: u32) -> bool {
+pub(crate) fn has_ended(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
 }
 
@@ -54,13 +54,13 @@ fn stat(pid: u32) -> Option<(char, u32)> {
 
 /// Kills frozen processes when this process ends, which they can't notice themselves.
 #[derive(Debug)]
-pub(crate) struct Undertaker(Child);
+pub(crate) struct KillOnExit(Child);
 
-impl Undertaker {
+impl KillOnExit {
     pub(crate) fn watch(pids: &[u32]) -> std::io::Result<Self> {
         // Its standard input closes when this process ends. Its own group protects it from Ctrl-C.
         Command::new("sh")
-            .args(["-c", "read -r _; kill -KILL \"$@\"", "undertaker"])
+            .args(["-c", "read -r _; kill -KILL \"$@\"", "kill-on-exit"])
             .args(pids.iter().map(u32::to_string))
             .stdin(Stdio::piped())
             .stderr(Stdio::null())
@@ -70,7 +70,7 @@ impl Undertaker {
     }
 }
 
-impl Drop for Undertaker {
+impl Drop for KillOnExit {
     fn drop(&mut self) {
         // Kill it before its standard input closes.
         let _ = self.0.kill();

@@ -1,18 +1,18 @@
-//! Tests that were late, not wrong.
+//! Selects failed tests to retry: those that report only a time-out.
 //!
-//! On a shared machine, a server may not answer for seconds. A test that was *late* is run once
+//! On a shared machine, a server may not answer for seconds. A test that *timed out* is run once
 //! more, alone, at the end. A test that reports something *wrong* (two holders, a decreasing fence,
-//! an unexpected answer) has failed. Late tests are shown at once and in the summary.
+//! an unexpected answer) has failed. Retried tests are shown at once and in the summary.
 
 use crate::libtest::{PANICKED, Suite};
 
-/// The prefixes of a conformance case for lateness. Its other messages report what it observed.
-const LATE: &str = "late: ";
-const NOT_DONE: &str = "it was not done after ";
+/// A conformance case's prefixes for a time-out. Its other messages report what it observed.
+const CASE_TIMED_OUT: &str = "late: ";
+const CASE_WAITED: &str = "it was not done after ";
 
-/// Words of other tests for lateness: kinds of errors without an answer, and messages of the
+/// Other tests' words for a time-out: kinds of errors without an answer, and messages of the
 /// testbed and the standard library.
-const WORDS: &[&str] = &[
+const TIMEOUT_WORDS: &[&str] = &[
     "Unavailable",
     "Indeterminate",
     "Unreachable",
@@ -27,37 +27,37 @@ const WORDS: &[&str] = &[
 ];
 
 /// The maximum number of tests to run again. More aren't a brief delay.
-const MOST: usize = 64;
+const MAX_RETRIES: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Late {
+pub(crate) struct Retry {
     /// Its name, for a run by itself.
     pub(crate) test: String,
-    /// The line that reports the lateness.
+    /// The line that reports the time-out.
     pub(crate) why: String,
 }
 
-/// Returns the late tests of a binary, if it has no other failures.
-pub(crate) fn tests(suite: &Suite) -> Option<Vec<Late>> {
+/// Returns the timed out tests of a binary, if it has no other failures.
+pub(crate) fn tests(suite: &Suite) -> Option<Vec<Retry>> {
     let failures = suite.failures();
     let all = suite.finished && failures.len() as u64 == suite.counts.failed;
-    if !all || failures.is_empty() || failures.len() > MOST {
+    if !all || failures.is_empty() || failures.len() > MAX_RETRIES {
         return None;
     }
     failures
         .into_iter()
         .map(|(test, said)| {
             let why = if suite.is_conformance() { of_a_case(&said)? } else { of_panics(&said)? };
-            Some(Late { test, why: why.trim().to_owned() })
+            Some(Retry { test, why: why.trim().to_owned() })
         })
         .collect()
 }
 
 fn of_a_case(said: &[String]) -> Option<&String> {
-    said.iter().find(|line| line.contains(LATE) || line.contains(NOT_DONE))
+    said.iter().find(|line| line.contains(CASE_TIMED_OUT) || line.contains(CASE_WAITED))
 }
 
-/// Returns the first report of lateness if each panic has one, as another thread's panic may be the
+/// Returns the first report of a time-out if each panic has one, as another thread's panic may be the
 /// cause. Earlier output and expected values don't count.
 fn of_panics(said: &[String]) -> Option<&String> {
     let is_beginning = |line: &String| line.contains(PANICKED);
@@ -66,9 +66,9 @@ fn of_panics(said: &[String]) -> Option<&String> {
     for panic in said[first + 1..].split(is_beginning) {
         let is_expected =
             |line: &str| line.starts_with(" right: ") || line.starts_with("assertion failed: ");
-        why = panic
-            .iter()
-            .find(|line| !is_expected(line) && WORDS.iter().any(|word| line.contains(word)));
+        why = panic.iter().find(|line| {
+            !is_expected(line) && TIMEOUT_WORDS.iter().any(|word| line.contains(word))
+        });
         why?;
     }
     why
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::libtest::Reader;
 
-    fn late(text: &str) -> Option<Vec<Late>> {
+    fn retries(text: &str) -> Option<Vec<Retry>> {
         let mut reader = Reader::of("x");
         let suite = text.lines().find_map(|line| reader.line(line));
         tests(&suite.or_else(|| reader.end())?)
@@ -109,20 +109,25 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
 ";
 
     #[test]
-    fn who_says_late_was_late() {
-        let late = late(&SUITE.replace("WHY", "it goes on: it was not done after 120s")).unwrap();
-        let [one, two] = late.as_slice() else { panic!("{late:?}") };
+    fn tests_that_report_a_timeout_are_retried() {
+        let retries =
+            retries(&SUITE.replace("WHY", "it goes on: it was not done after 120s")).unwrap();
+        let [one, two] = retries.as_slice() else { panic!("{retries:?}") };
         assert_eq!((one.test.as_str(), two.test.as_str()), ("a::b", "a::c"));
         assert!(one.why.contains("(Unavailable)") && two.why.ends_with("after 120s"));
     }
 
     #[test]
-    fn one_that_is_wrong_is_enough_for_the_binary_to_have_failed() {
-        assert_eq!(late(&SUITE.replace("WHY", "two at once held \"x\"")), None);
-        assert_eq!(late(&SUITE.replace("WHY", "")), None, "it says nothing");
+    fn one_wrong_test_prevents_all_retries() {
+        assert_eq!(retries(&SUITE.replace("WHY", "two at once held \"x\"")), None);
+        assert_eq!(retries(&SUITE.replace("WHY", "")), None, "it says nothing");
         let other = "a break is told: it ended as Lost(Expired) (a.rs:1)";
-        assert_eq!(late(&SUITE.replace("WHY", other)), None, "for another reason than it should");
-        assert!(late(&SUITE.replace("WHY", "it goes on: late: it took 7s (a.rs:1)")).is_some());
+        assert_eq!(
+            retries(&SUITE.replace("WHY", other)),
+            None,
+            "for another reason than it should"
+        );
+        assert!(retries(&SUITE.replace("WHY", "it goes on: late: it took 7s (a.rs:1)")).is_some());
     }
 
     fn printed(text: &str) -> String {
@@ -144,36 +149,36 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
     const NO_ANSWER: &str = "called `Result::unwrap()` on an `Err` value: Elapsed(())";
 
     #[test]
-    fn what_stands_in_a_backtrace_is_not_what_a_test_says() {
-        assert_eq!(late(&printed(&panic("assertion failed: held == 1"))), None);
-        assert!(late(&printed(&panic(NO_ANSWER))).is_some());
+    fn backtrace_is_not_a_message() {
+        assert_eq!(retries(&printed(&panic("assertion failed: held == 1"))), None);
+        assert!(retries(&printed(&panic(NO_ANSWER))).is_some());
     }
 
     #[test]
-    fn what_was_expected_or_printed_is_not_what_came() {
+    fn expected_values_and_output_are_ignored() {
         let answers = |left, right| {
             panic(&format!("assertion `left == right` failed\n  left: {left}\n right: {right}"))
         };
-        assert_eq!(late(&printed(&answers("Renewed", "Indeterminate"))), None);
-        assert!(late(&printed(&answers("Indeterminate", "Renewed"))).is_some());
+        assert_eq!(retries(&printed(&answers("Renewed", "Indeterminate"))), None);
+        assert!(retries(&printed(&answers("Indeterminate", "Renewed"))).is_some());
         let expected = "assertion failed: matches!(error.kind(), ErrorKind::Unavailable)";
-        assert_eq!(late(&printed(&panic(expected))), None);
+        assert_eq!(retries(&printed(&panic(expected))), None);
         let fences = panic("assertion failed: next > fence");
-        assert_eq!(late(&printed(&format!("it was Lost(SessionEnded)\n{fences}"))), None);
+        assert_eq!(retries(&printed(&format!("it was Lost(SessionEnded)\n{fences}"))), None);
     }
 
     #[test]
-    fn another_threads_panic_counts_too() {
+    fn each_threads_panic_counts() {
         let other = panic("two held it");
-        assert_eq!(late(&printed(&format!("{other}{}", panic(NO_ANSWER)))), None);
-        assert_eq!(late(&printed(&format!("{}{other}", panic(NO_ANSWER)))), None);
-        assert!(late(&printed(&format!("{}{}", panic(NO_ANSWER), panic(NO_ANSWER)))).is_some());
+        assert_eq!(retries(&printed(&format!("{other}{}", panic(NO_ANSWER)))), None);
+        assert_eq!(retries(&printed(&format!("{}{other}", panic(NO_ANSWER)))), None);
+        assert!(retries(&printed(&format!("{}{}", panic(NO_ANSWER), panic(NO_ANSWER)))).is_some());
     }
 
     #[test]
-    fn what_aborts_or_fails_without_a_word_is_no_matter_of_time() {
-        assert_eq!(late("running 1 test\ntest a ... "), None);
-        assert_eq!(late("test result: ok. 3 passed; 0 failed; 0 ignored"), None);
-        assert_eq!(late("test result: FAILED. 3 passed; 1 failed; 0 ignored"), None);
+    fn abort_or_silent_failure_is_not_a_timeout() {
+        assert_eq!(retries("running 1 test\ntest a ... "), None);
+        assert_eq!(retries("test result: ok. 3 passed; 0 failed; 0 ignored"), None);
+        assert_eq!(retries("test result: FAILED. 3 passed; 1 failed; 0 ignored"), None);
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn read(text: &str) -> Result<Costs, String> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let mut field = |key: &str| {
         let value = lines.next().and_then(|line| line.strip_prefix(key)?.strip_prefix(": "));
-        value.map(str::to_owned).ok_or_else(|| format!("the next line should say the {key}"))
+        value.map(str::to_owned).ok_or_else(|| format!("the line with the {key} is missing"))
     };
     let built = Built {
         rustc: field("compiler")?,
@@ -92,7 +92,9 @@ pub(crate) fn read(text: &str) -> Result<Costs, String> {
         Some(Path { name: name.trim_end().to_owned(), instructions, calls })
     };
     // Skip the table's head.
-    let paths = lines.skip(1).map(|line| path(line).ok_or_else(|| format!("what is `{line}`?")));
+    let paths = lines
+        .skip(1)
+        .map(|line| path(line).ok_or_else(|| format!("the line `{line}` can't be parsed")));
     Ok(Costs { built, paths: paths.collect::<Result<_, _>>()? })
 }
 
@@ -111,16 +113,19 @@ pub(crate) fn compare(now: &[Path], recorded: &[Path]) -> Vec<String> {
     for path in now {
         match recorded.iter().find(|other| other.name == path.name) {
             Some(recorded) => problems.extend(problem(path, recorded)),
-            None => problems.push(format!("{}: not recorded; {RECORD_ANEW}", path.name)),
+            None => problems.push(format!("{}: not in the baseline; {RECORD_AGAIN}", path.name)),
         }
     }
     for gone in recorded.iter().filter(|path| now.iter().all(|other| other.name != path.name)) {
-        problems.push(format!("{}: recorded, and there is none; {RECORD_ANEW}", gone.name));
+        problems.push(format!(
+            "{}: in the baseline, but no longer measured; {RECORD_AGAIN}",
+            gone.name
+        ));
     }
     problems
 }
 
-const RECORD_ANEW: &str = "record it anew: cargo xtask cost --record";
+const RECORD_AGAIN: &str = "record it again: cargo xtask cost --record";
 
 fn problem(now: &Path, recorded: &Path) -> Option<String> {
     let part = now.instructions / recorded.instructions - 1.0;
@@ -132,14 +137,14 @@ fn problem(now: &Path, recorded: &Path) -> Option<String> {
     }
     let what_to_do = if more {
         format!(
-            "what was added to it? If it is worth that, say so in the commit, and {RECORD_ANEW}"
+            "the cost increased. If that is intended, explain it in the commit, and {RECORD_AGAIN}"
         )
     } else {
-        format!("so that it stays so, {RECORD_ANEW}")
+        format!("the cost decreased. To keep that, {RECORD_AGAIN}")
     };
     Some(format!(
         "{}: {:.1} instructions, {:.1} are recorded ({:+.1} %, {:.0} % pass), and {:.2} system \
-         calls, {:.2} are recorded (each look at the clock is one); {what_to_do}",
+         calls, {:.2} are recorded (each reading of the clock is one); {what_to_do}",
         now.name,
         now.instructions,
         recorded.instructions,
@@ -176,12 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_costs_are_read() {
         assert_eq!(read(&write(&costs())), Ok(costs()));
     }
 
     #[test]
-    fn a_line_that_cant_be_read_is_named() {
+    fn invalid_line_is_named() {
         let text = write(&costs()).replace("70.3", "70,3");
         assert!(read(&text).unwrap_err().contains("check"), "{:?}", read(&text));
         let text = write(&costs()).replace("libc", "glibc");
@@ -190,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_within_the_tolerance_passes() {
+    fn difference_within_the_tolerance_passes() {
         assert_eq!(with(1.0, 0.0), [""; 0]);
         assert_eq!(with(1.025, 0.05), [""; 0]);
         assert_eq!(with(0.975, -0.05), [""; 0]);
@@ -206,28 +211,32 @@ mod tests {
         // Too few instructions to exceed the tolerance.
         let said = with(1.005, 1.0).join("\n");
         assert!(said.contains("6.00 system calls, 5.00 are recorded"), "{said}");
-        assert!(said.contains("what was added"), "{said}");
+        assert!(said.contains("the cost increased"), "{said}");
     }
 
     #[test]
     fn less_asks_for_a_new_record() {
         let said = with(0.9, 0.0).join("\n");
-        assert!(said.contains("-10.0 %") && said.contains("record it anew"), "{said}");
-        assert!(!said.contains("what was added"), "{said}");
-        assert!(with(1.0, -1.0).join("\n").contains("record it anew"));
+        assert!(said.contains("-10.0 %") && said.contains("record it again"), "{said}");
+        assert!(!said.contains("the cost increased"), "{said}");
+        assert!(with(1.0, -1.0).join("\n").contains("record it again"));
         // A decrease of one doesn't offset an increase of the other.
-        assert!(with(0.9, 1.0).join("\n").contains("what was added"));
+        assert!(with(0.9, 1.0).join("\n").contains("the cost increased"));
     }
 
     #[test]
-    fn a_path_on_one_side_alone_is_said() {
+    fn path_on_one_side_only_is_reported() {
         let [one, two] = [&costs().paths[..1], &costs().paths[..]];
-        assert!(compare(one, two).join("\n").starts_with("check: recorded, and there is none"));
-        assert!(compare(two, one).join("\n").starts_with("check: not recorded"));
+        assert!(
+            compare(one, two)
+                .join("\n")
+                .starts_with("check: in the baseline, but no longer measured")
+        );
+        assert!(compare(two, one).join("\n").starts_with("check: not in the baseline"));
     }
 
     #[test]
-    fn another_compiler_is_said_and_not_compared() {
+    fn another_compiler_is_reported_and_not_compared() {
         let mut here = costs().built;
         assert_eq!(here.differs_from(&costs().built), None);
         here.rustc = "rustc 1.96.0".to_owned();

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_is_what_is_read() {
+    fn frames_are_decoded_as_they_were_encoded() {
         let term = Term {
             lost_at: BootInstant::from_nanos(u64::MAX - 1),
             deadline: BootInstant::from_nanos(u64::MAX),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_half_the_margin() {
+    fn kill_is_halfway_between_loss_and_deadline() {
         let at = BootInstant::from_nanos;
         assert_eq!(Term { lost_at: at(100), deadline: at(200) }.kill_at(), at(150));
         assert_eq!(Term { lost_at: at(200), deadline: at(200) }.kill_at(), at(200));

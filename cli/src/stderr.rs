@@ -11,16 +11,26 @@ use rustix::io::{self, Errno};
 use rustix::net::{SendFlags, send};
 
 /// The maximum that a writable pipe or terminal accepts without blocking.
-const READY_FOR: usize = 4096;
+const MAX_READY_WRITE: usize = 4096;
 
 /// True if the last line was cut for lack of room.
 static CUT: AtomicBool = AtomicBool::new(false);
 
 /// Writes `text`. Drops the rest if there is no room within `patience`.
-pub(crate) fn write(text: &str, patience: Duration) {
+pub(crate) fn write_within(text: &str, patience: Duration) {
+    write_by(write_some, &CUT, text, patience);
+}
+
+/// Writes `text` by `write_some`, after a line break if the last line was cut.
+fn write_by(
+    mut write_some: impl FnMut(&[u8]) -> io::Result<usize>,
+    cut: &AtomicBool,
+    text: &str,
+    patience: Duration,
+) {
     let until = Instant::now() + patience;
-    let text =
-        if CUT.swap(false, Ordering::Relaxed) { format!("\n{text}") } else { text.to_owned() };
+    let was_cut = cut.swap(false, Ordering::Relaxed);
+    let text = if was_cut { format!("\n{text}") } else { text.to_owned() };
     let mut left = text.as_bytes();
     while !left.is_empty() {
         match write_some(left) {
@@ -30,7 +40,7 @@ pub(crate) fn write(text: &str, patience: Duration) {
             Err(Errno::AGAIN) => {
                 let patience = until.saturating_duration_since(Instant::now());
                 if patience.is_zero() || !is_ready(patience) {
-                    CUT.store(left.len() < text.len(), Ordering::Relaxed);
+                    cut.store(was_cut || left.len() < text.len(), Ordering::Relaxed);
                     return;
                 }
             }
@@ -41,15 +51,15 @@ pub(crate) fn write(text: &str, patience: Duration) {
 }
 
 fn write_some(bytes: &[u8]) -> io::Result<usize> {
-    match way() {
-        Way::File => io::write(stderr(), bytes),
-        Way::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
-        Way::Own(own) => io::write(own, bytes),
+    match method() {
+        Method::File => io::write(stderr(), bytes),
+        Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+        Method::Own(own) => io::write(own, bytes),
         // Another process may take the room between the check and the write. This is accepted.
-        Way::Look if is_ready(Duration::ZERO) => {
-            io::write(stderr(), &bytes[..bytes.len().min(READY_FOR)])
+        Method::Poll if is_ready(Duration::ZERO) => {
+            io::write(stderr(), &bytes[..bytes.len().min(MAX_READY_WRITE)])
         }
-        Way::Look => Err(Errno::AGAIN),
+        Method::Poll => Err(Errno::AGAIN),
     }
 }
 
@@ -68,7 +78,7 @@ fn stderr() -> BorrowedFd<'static> {
 
 /// The method of writing without blocking.
 #[derive(Debug)]
-enum Way {
+enum Method {
     /// It never blocks.
     File,
     Socket,
@@ -77,20 +87,49 @@ enum Way {
     Own(OwnedFd),
     /// It can't be opened again, for example another user's terminal. So readiness is checked
     /// before.
-    Look,
+    Poll,
 }
 
-fn way() -> &'static Way {
-    static WAY: OnceLock<Way> = OnceLock::new();
-    WAY.get_or_init(|| {
+fn method() -> &'static Method {
+    static METHOD: OnceLock<Method> = OnceLock::new();
+    METHOD.get_or_init(|| {
         let kind = fstat(stderr()).map(|stat| FileType::from_raw_mode(stat.st_mode));
         match kind {
-            Ok(FileType::Socket) => Way::Socket,
+            Ok(FileType::Socket) => Method::Socket,
             Ok(FileType::Fifo | FileType::CharacterDevice) => {
                 let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-                open("/proc/self/fd/2", flags, Mode::empty()).map_or(Way::Look, Way::Own)
+                open("/proc/self/fd/2", flags, Mode::empty()).map_or(Method::Poll, Method::Own)
             }
-            _ => Way::File,
+            _ => Method::File,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_line_is_ended_before_the_next_one() {
+        let cut = AtomicBool::new(false);
+        let mut out = Vec::new();
+        // Standard error with room for so many bytes.
+        let mut write = |text, room| {
+            let end = out.len() + room;
+            let some = |bytes: &[u8]| match bytes.len().min(end - out.len()) {
+                0 => Err(Errno::AGAIN),
+                n => {
+                    out.extend_from_slice(&bytes[..n]);
+                    Ok(n)
+                }
+            };
+            write_by(some, &cut, text, Duration::ZERO);
+        };
+        write("first\n", 3);
+        write("second\n", 0);
+        write("third\n", 100);
+        write("fourth\n", 0);
+        write("fifth\n", 100);
+        assert_eq!(String::from_utf8(out).unwrap(), "fir\nthird\nfifth\n");
+    }
 }

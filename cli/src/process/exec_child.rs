@@ -13,14 +13,14 @@ use nix::sys::signal::SigSet;
 use rustix::process::{Pid, Signal, getpgrp, getppid, set_parent_process_death_signal};
 
 use super::foreground::Terminal;
+use crate::escape::escape;
 use crate::exit;
-use crate::harmless::harmless;
 
 /// The argument for no transfer of the foreground.
-pub(crate) const NOBODY: &str = "-";
+pub(crate) const NO_FOREGROUND: &str = "-";
 
 /// Becomes the command in `args`: the supervisor's process id, the process group with the
-/// foreground or [`NOBODY`], the latest start in nanoseconds of the boot clock, the command and its
+/// foreground or [`NO_FOREGROUND`], the latest start in nanoseconds of the boot clock, the command and its
 /// arguments.
 pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     let mut text = || args.next().and_then(|text| text.into_string().ok());
@@ -36,7 +36,7 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
         // Without it, CMD would survive a killed supervisor.
         return exit::complain(
             exit::OS,
-            format_args!("the kernel refuses the death signal: {error}"),
+            format_args!("cannot set the death signal, so the command was not started: {error}"),
         );
     }
     if getppid() != Some(supervisor) {
@@ -55,7 +55,7 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     if Clock::boot().now() >= lost_at {
         return exit::complain(
             exit::LOST,
-            "the hold was over before the command could begin, so it was not started",
+            "the hold expired before the command could start, so it was not started",
         );
     }
     let error = Command::new(&command).args(args).exec();
@@ -76,7 +76,7 @@ fn not_executed(command: &OsString, error: &io::Error) -> ExitCode {
     let _ = writeln!(
         io::stderr(),
         "lockwright: cannot run {}: {error}{hint}; the lock is released",
-        harmless(&command.to_string_lossy())
+        escape(&command.to_string_lossy())
     );
     ExitCode::from(code)
 }

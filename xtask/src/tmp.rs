@@ -18,9 +18,9 @@ const ENOUGH_KIB: u64 = 8 << 20;
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 
 /// Removes the folder when dropped.
-pub(crate) struct Scratch;
+pub(crate) struct TmpFolder;
 
-impl Scratch {
+impl TmpFolder {
     /// Uses a folder in memory for all commands from here on, if there is enough and the caller
     /// hasn't set `TMPDIR`.
     pub(crate) fn begin() -> Self {
@@ -33,7 +33,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TmpFolder {
     fn drop(&mut self) {
         if let Some(folder) = FOLDER.get() {
             let _ = fs::remove_dir_all(folder);
@@ -42,9 +42,9 @@ impl Drop for Scratch {
 }
 
 /// Sets a command's folder for temporary files, unless it is set.
-pub(crate) fn tell(command: &mut Command) {
-    let is_told = command.get_envs().any(|(name, _)| name == "TMPDIR");
-    if let Some(folder) = FOLDER.get().filter(|_| !is_told) {
+pub(crate) fn set(command: &mut Command) {
+    let is_set = command.get_envs().any(|(name, _)| name == "TMPDIR");
+    if let Some(folder) = FOLDER.get().filter(|_| !is_set) {
         command.env("TMPDIR", folder);
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn folder() -> PathBuf {
 
 fn in_memory() -> Option<PathBuf> {
     let all = Path::new(IN_MEMORY);
-    remove_those_left_in(all);
+    remove_leftovers(all);
     let memory = fs::read_to_string("/proc/meminfo").ok()?;
     let mounts = fs::read_to_string("/proc/mounts").ok()?;
     let is_enough = available(&memory)? >= ENOUGH_KIB && free(all)? >= ENOUGH_KIB;
@@ -72,7 +72,7 @@ fn in_memory() -> Option<PathBuf> {
 const PREFIX: &str = "lockwright-tests-";
 
 /// Removes the folders of killed runs, which otherwise use memory until a reboot.
-fn remove_those_left_in(all: &Path) {
+fn remove_leftovers(all: &Path) {
     for entry in fs::read_dir(all).into_iter().flatten().filter_map(Result::ok) {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_says_is_understood() {
+    fn system_files_are_parsed() {
         let memory = "MemTotal:       24682416 kB\nMemAvailable:   24057596 kB\n";
         assert_eq!(available(memory), Some(24_057_596));
         let df = "Filesystem     1024-blocks  Used Available Capacity Mounted on\n\
@@ -123,16 +123,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_left_is_removed_and_what_a_running_one_has_is_not() {
-        let folder =
-            std::env::temp_dir().join(format!("lockwright-scratch-{}", std::process::id()));
+    fn only_folders_of_ended_runs_are_removed() {
+        let folder = std::env::temp_dir().join(format!("lockwright-tmp-{}", std::process::id()));
         let of = |pid: u32| folder.join(format!("{PREFIX}{pid}"));
         // Linux has no process ids above 2²².
         let (dead, alive, other) = (of(1 << 30), of(std::process::id()), folder.join("other"));
         for path in [&dead, &alive, &other] {
             fs::create_dir_all(path.join("data")).unwrap();
         }
-        remove_those_left_in(&folder);
+        remove_leftovers(&folder);
         let exist = [dead, alive, other].map(|path| path.exists());
         fs::remove_dir_all(&folder).unwrap();
         assert_eq!(exist, [false, true, true]);

@@ -6,7 +6,7 @@
 use crate::binaries::Binary;
 use crate::interop;
 
-struct Tested {
+struct Package {
     package: &'static str,
     /// The servers, by their names in other crates' tests.
     servers: &'static [&'static str],
@@ -18,25 +18,26 @@ struct Tested {
 /// In the order of their start: the longest first, and among them those that mostly wait, next to
 /// others that use the processor.
 #[rustfmt::skip] // one line each
-const LIST: &[Tested] = &[
-    Tested { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], without: &["lib", "it", "conformance"] },
-    Tested { package: "lockwright-redis", servers: &["redis"], without: &[] },
-    Tested { package: "lockwright-cli", servers: &[], without: &["cli", "lockwright"] },
-    Tested { package: "lockwright-testbed", servers: &[], without: &[] },
-    Tested { package: "lockwright-bench-contestants", servers: &[], without: &[] },
-    Tested { package: "lockwright-etcd", servers: &["etcd"], without: &["lib"] },
-    Tested { package: "lockwright-zookeeper", servers: &["zookeeper"], without: &["lib"] },
-    Tested { package: "lockwright-redlock", servers: &["redlock"], without: &["lib", "quorum", "model", "simulation"] },
-    Tested { package: interop::CRATE, servers: &[], without: &[] },
+const LIST: &[Package] = &[
+    Package { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], without: &["lib", "it", "conformance"] },
+    Package { package: "lockwright-redis", servers: &["redis"], without: &[] },
+    Package { package: "lockwright-cli", servers: &[], without: &["cli", "lockwright"] },
+    Package { package: "lockwright-testbed", servers: &[], without: &[] },
+    Package { package: "lockwright-bench-contestants", servers: &[], without: &[] },
+    Package { package: "lockwright-etcd", servers: &["etcd"], without: &["lib"] },
+    Package { package: "lockwright-zookeeper", servers: &["zookeeper"], without: &["lib"] },
+    Package { package: "lockwright-redlock", servers: &["redlock"], without: &["lib", "quorum", "model", "simulation"] },
+    Package { package: interop::CRATE, servers: &[], without: &[] },
 ];
 
 /// Test binaries that run exclusively. Clusters with killed and restarted members keep both cores
 /// busy, so two in parallel don't elect a leader in time.
-const ALONE: &[(&str, &str)] = &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
+const EXCLUSIVE: &[(&str, &str)] =
+    &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 
 /// Test binaries that mostly wait for servers, with their parallel tests, above the number of
 /// cores. Not the suites, whose cases share a server.
-const PATIENT: &[(&str, &str, &str)] = &[
+const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "beside", "6"),
     ("lockwright-sql", "held", "6"),
     ("lockwright-sql", "lease_faults", "6"),
@@ -50,7 +51,7 @@ const PATIENT: &[(&str, &str, &str)] = &[
 ];
 
 /// Returns the package's position in the list. Others come last.
-pub(crate) fn place(package: &str) -> usize {
+pub(crate) fn start_order(package: &str) -> usize {
     LIST.iter().position(|line| line.package == package).unwrap_or(LIST.len())
 }
 
@@ -63,7 +64,7 @@ pub(crate) fn starts_servers(binary: &Binary) -> bool {
 /// Returns a binary's argument for the number of parallel tests.
 pub(crate) fn threads(binary: &Binary) -> Option<[&'static str; 2]> {
     let is_it = |(package, name, _): &&(&str, &str, _)| is(binary, package, name);
-    PATIENT.iter().find(is_it).map(|(.., threads)| ["--test-threads", threads])
+    TEST_THREADS.iter().find(is_it).map(|(.., threads)| ["--test-threads", threads])
 }
 
 fn is(binary: &Binary, package: &str, name: &str) -> bool {
@@ -75,8 +76,8 @@ pub(crate) fn packages_with_servers() -> impl Iterator<Item = &'static str> {
     LIST.iter().filter(|line| line.without.is_empty()).map(|line| line.package)
 }
 
-pub(crate) fn runs_alone(binary: &Binary) -> bool {
-    ALONE.iter().any(|(package, name)| is(binary, package, name))
+pub(crate) fn is_exclusive(binary: &Binary) -> bool {
+    EXCLUSIVE.iter().any(|(package, name)| is(binary, package, name))
 }
 
 /// Returns parts of the paths of all tests that need a server.

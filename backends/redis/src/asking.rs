@@ -20,7 +20,7 @@ pub(crate) enum Outcome {
     Queued(Busy, u64),
     Ended,
     /// The wrong incarnation of a quorum's node.
-    Stranger,
+    WrongIncarnation,
 }
 
 pub(crate) fn arguments(claim: &Claim) -> [String; 4] {
@@ -45,7 +45,7 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
         }),
         "kind" => Err(Error::other_kind(present(words.word(1)?, mode), mode)),
         "ended" => Ok(Outcome::Ended),
-        "stranger" => Ok(Outcome::Stranger),
+        "stranger" => Ok(Outcome::WrongIncarnation),
         "foreign" => Err(alien("something else")),
         "exhausted" => Err(error(
             ErrorKind::Conflict,

@@ -133,7 +133,7 @@ impl Redis {
                 Ok(AcquireOutcome::Busy(busy))
             }
             Outcome::Ended => Err(ended()),
-            Outcome::Stranger => Err(odd_answer(Effect::Changes, "stranger")),
+            Outcome::WrongIncarnation => Err(odd_answer(Effect::Changes, "stranger")),
         }
     }
 
@@ -156,7 +156,7 @@ impl Redis {
             }
             Outcome::Busy(busy) | Outcome::Queued(busy, _) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Ended => Err(ended()),
-            Outcome::Stranger => Err(odd_answer(Effect::Changes, "stranger")),
+            Outcome::WrongIncarnation => Err(odd_answer(Effect::Changes, "stranger")),
         }
     }
 

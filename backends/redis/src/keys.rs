@@ -68,9 +68,9 @@ impl Keys {
         })
     }
 
-    /// Returns the key of a quorum node's certificate, distinct from all lock keys. It names the database because of
+    /// Returns the key of a quorum node's incarnation, distinct from all lock keys. It names the database because of
     /// `SWAPDB`.
-    pub(crate) fn certificate(prefix: &str, database: i64) -> String {
+    pub(crate) fn incarnation(prefix: &str, database: i64) -> String {
         let kind = if database == 0 { String::new() } else { format!("@{database}") };
         format!("{RESERVED}redlock}}:certificate{kind}:{prefix}")
     }

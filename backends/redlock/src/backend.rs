@@ -7,17 +7,17 @@ use lockwright_core::{
 };
 use tokio::runtime::Handle;
 
-use crate::debts::Debts;
 use crate::errors::error;
 use crate::fleet::{Fleet, invalid};
+use crate::membership::Membership;
 use crate::names::Names;
 use crate::node::Node;
 use crate::options::Options;
+use crate::pending_releases::PendingReleases;
 use crate::random::Random;
-use crate::seat::Seat;
-use crate::tracks::{Nodes, Tracks};
+use crate::token_states::{Nodes, TokenStates};
 use crate::wakeup::Wakeups;
-use crate::{SHORTEST_TTL, doctor, ending, operator, profile, renewal, round};
+use crate::{SHORTEST_TTL, acquire, doctor, operator, profile, release, renew};
 
 /// Locks on a quorum of independent nodes.
 ///
@@ -51,12 +51,12 @@ impl Redlock {
             runtime.clone(),
         );
         let fleet = Fleet {
-            seats: nodes.iter().map(|_| Seat::default()).collect(),
-            seating: Mutex::default(),
+            memberships: nodes.iter().map(|_| Membership::default()).collect(),
+            joining: Mutex::default(),
             quorum,
-            tracks: Tracks::new(nodes.len()),
+            token_states: TokenStates::new(nodes.len()),
             names: Names::default(),
-            debts: Debts::new(nodes.len()),
+            pending_releases: PendingReleases::new(nodes.len()),
             random: jitter(0),
             nodes,
             options,
@@ -119,16 +119,16 @@ impl DistributedLock for Redlock {
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         self.check_claim(claim).map_err(|error| error.with_name(&claim.name))?;
-        let attempt = round::acquire(&self.fleet, claim, wait != Wait::No).await;
+        let attempt = acquire::acquire(&self.fleet, claim, wait != Wait::No).await;
         attempt.map_err(|error| error.with_name(&claim.name))
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        renewal::renew(&self.fleet, holds).await
+        renew::renew(&self.fleet, holds).await
     }
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
-        let ended = ending::release(&self.fleet, claim, release_mode).await;
+        let ended = release::release(&self.fleet, claim, release_mode).await;
         ended.map_err(|error| error.with_name(&claim.name))
     }
 

@@ -16,7 +16,7 @@ pub(crate) async fn examine(fleet: &Arc<Fleet>) -> Result<Vec<Finding>> {
         .map(|at| {
             let fleet = Arc::clone(fleet);
             fleet.runtime.clone().spawn(async move {
-                let _ = fleet.certificate(at, Instant::now() + PATIENCE).await;
+                let _ = fleet.incarnation(at, Instant::now() + PATIENCE).await;
             })
         })
         .collect();
@@ -43,15 +43,15 @@ pub(crate) async fn examine(fleet: &Arc<Fleet>) -> Result<Vec<Finding>> {
                     .to_owned(),
             }),
         }
-        findings.extend(seat(fleet, at));
+        findings.extend(membership(fleet, at));
     }
     findings.extend(quorum(fleet));
     Ok(findings)
 }
 
-fn seat(fleet: &Fleet, at: usize) -> Option<Finding> {
-    let (seat, address) = (&fleet.seats[at], fleet.address(at));
-    if let Some(why) = seat.refused() {
+fn membership(fleet: &Fleet, at: usize) -> Option<Finding> {
+    let (membership, address) = (&fleet.memberships[at], fleet.address(at));
+    if let Some(why) = membership.refused() {
         return Some(Finding {
             severity: Severity::Error,
             code: "node-refused",
@@ -61,7 +61,7 @@ fn seat(fleet: &Fleet, at: usize) -> Option<Finding> {
                 .to_owned(),
         });
     }
-    let left = seat.waits(fleet.now())?;
+    let left = membership.waits(fleet.now())?;
     Some(Finding {
         severity: Severity::Warning,
         code: "node-new",
@@ -76,7 +76,7 @@ fn seat(fleet: &Fleet, at: usize) -> Option<Finding> {
 }
 
 fn quorum(fleet: &Fleet) -> Option<Finding> {
-    let votes = fleet.seats.iter().filter(|seat| seat.votes()).count();
+    let votes = fleet.memberships.iter().filter(|membership| membership.votes()).count();
     (votes < fleet.quorum).then(|| Finding {
         severity: Severity::Error,
         code: "no-quorum",

@@ -46,7 +46,7 @@ fn enough<T>(fleet: &Fleet, answers: Vec<Result<T>>, what: &str) -> Result<Vec<T
     let mut errors = NodeErrors::default();
     let mut good = Vec::new();
     for (at, answer) in answers.into_iter().enumerate() {
-        match answer.and_then(|answer| fleet.check_seat(at).map(|()| answer)) {
+        match answer.and_then(|answer| fleet.check_membership(at).map(|()| answer)) {
             Ok(answer) => good.push(answer),
             Err(error) => errors.push(fleet.address(at), error),
         }

@@ -1,11 +1,11 @@
 -- Renews each hold that its token still has, for its full TTL.
 --
 -- KEYS  for each exclusive hold: lock, fence, hold, tombstone; for each other: lock, fence, holders, tombstone, about;
---       last, on a quorum's node: certificate. In a Cluster the fence replaces the tombstone, so that all keys exist
--- ARGV  for each hold: token, TTL in ms, 'x' if exclusive, else 's'; last, on a quorum's node: certificate that its
+--       last, on a quorum's node: incarnation. In a Cluster the fence replaces the tombstone, so that all keys exist
+-- ARGV  for each hold: token, TTL in ms, 'x' if exclusive, else 's'; last, on a quorum's node: incarnation that its
 --       client read
 --
--- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the certificate differs. Expired holds
+-- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the incarnation differs. Expired holds
 -- aren't revived, and broken ones aren't renewed.
 
 if #ARGV % 3 == 1 and redis.call('GET', KEYS[#KEYS]) ~= ARGV[#ARGV] then

@@ -259,20 +259,20 @@ async fn node_reports_a_script_that_fails_halfway() {
     let config = Config::new(&format!("redis://weak:x@127.0.0.1:{}/", server.port())).unwrap();
     let weak = Node::new(patient(config), Duration::from_secs(60)).unwrap();
     let new = eventually(async || weak.look().await.ok()).await;
-    let certificate = weak.admit(&new).await.unwrap();
+    let incarnation = weak.admit(&new).await.unwrap();
     for missing in COMMANDS.into_iter().chain(["publish"]) {
         for request in 0..5 {
             let (held, wanted) = (claim("a"), claim("a"));
             server.command::<i64>(&["DEL", "a", "lockwright:{a}:hold"]).unwrap();
             if request > 0 {
-                weak.attempt(&certificate, &held, Fence::new(5), false).await.unwrap();
+                weak.attempt(&incarnation, &held, Fence::new(5), false).await.unwrap();
             }
             let rule = format!("-{missing}");
             server.command::<()>(&["ACL", "SETUSER", "weak", &rule]).unwrap();
             let failure = match request {
-                0 => weak.attempt(&certificate, &wanted, Fence::new(5), true).await.err(),
-                1 => weak.raise(&certificate, &held, Fence::new(9)).await.err(),
-                2 => weak.renew(&certificate, &[Renew::of(&held)]).await.err(),
+                0 => weak.attempt(&incarnation, &wanted, Fence::new(5), true).await.err(),
+                1 => weak.raise(&incarnation, &held, Fence::new(9)).await.err(),
+                2 => weak.renew(&incarnation, &[Renew::of(&held)]).await.err(),
                 3 => weak.release(&held, ReleaseMode::Reconcile).await.err(),
                 _ => {
                     let (name, seen) = (name("a"), BreakTarget::Token(held.token));

@@ -8,7 +8,7 @@ use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, Wait};
 use lockwright_redlock::NodeErrors;
 use tokio::time::Instant;
 
-use crate::kit::{LARGEST_TTL, NODE_TIMEOUT, claim, fails, five, refused, take, wait_until};
+use crate::common::{LARGEST_TTL, NODE_TIMEOUT, claim, fails, five, refused, take, wait_until};
 use crate::node::Fate;
 
 async fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
@@ -377,7 +377,7 @@ async fn fences_have_an_end() {
 async fn a_ttl_beyond_the_largest_is_refused() {
     let five = five();
     let mut long = claim("x");
-    long.ttl = crate::kit::LARGEST_TTL + Duration::from_millis(1);
+    long.ttl = crate::common::LARGEST_TTL + Duration::from_millis(1);
     assert_eq!(fails(&five.redlock, &long).await.kind(), ErrorKind::InvalidInput);
 }
 

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::errors::{NodeErrors, error};
 use crate::fleet::{Fleet, had_no_effect, silent};
 use crate::node::Vote;
-use crate::tracks::{Before, Nodes, Track};
+use crate::token_states::{EarlierRequest, Nodes, TokenState};
 
 type Outcomes = Result<Vec<RenewalOutcome>>;
 
@@ -72,48 +72,50 @@ impl Count {
     async fn run(mut self, tells: oneshot::Sender<Result<Vec<Renewal>>>) {
         while self.tallies.iter().any(|tally| tally.outcome(&self.fleet).is_none()) {
             match timeout_at(self.until, self.reports.recv()).await {
-                Ok(Some((at, outcomes))) => self.hear(at, outcomes),
+                Ok(Some((at, outcomes))) => self.on_reply(at, outcomes),
                 Ok(None) | Err(_) => break,
             }
         }
-        let tracks: Vec<Option<Arc<Track>>> =
+        let token_states: Vec<Option<Arc<TokenState>>> =
             (0..self.claims.len()).map(|hold| self.renewed(hold)).collect();
         let _ = tells.send(self.answer());
         // Each node's task ends, at the latest by its time-out.
         for at in 0..self.fleet.nodes.len() {
-            self.top_up(at, &tracks);
+            self.repair(at, &token_states);
         }
         while let Some((at, outcomes)) = self.reports.recv().await {
-            self.hear(at, outcomes);
-            self.top_up(at, &tracks);
+            self.on_reply(at, outcomes);
+            self.repair(at, &token_states);
         }
     }
 
     /// Repairs holds on a node, in the background.
-    fn top_up(&self, at: usize, tracks: &[Option<Arc<Track>>]) {
-        let holds = tracks.iter().zip(&self.tallies).zip(self.claims.iter());
-        for ((track, tally), claim) in holds {
-            let Some(track) = track.as_ref().filter(|_| tally.gone.contains(at)) else { continue };
-            let Some(fence) = track.fence() else { continue };
-            let top_up = TopUp {
+    fn repair(&self, at: usize, token_states: &[Option<Arc<TokenState>>]) {
+        let holds = token_states.iter().zip(&self.tallies).zip(self.claims.iter());
+        for ((token_state, tally), claim) in holds {
+            let Some(token_state) = token_state.as_ref().filter(|_| tally.gone.contains(at)) else {
+                continue;
+            };
+            let Some(fence) = token_state.fence() else { continue };
+            let repair = Repair {
                 fleet: Arc::clone(&self.fleet),
                 at,
                 claim: claim.clone(),
-                track: Arc::clone(track),
+                token_state: Arc::clone(token_state),
                 fence,
                 until: self.begun + claim.ttl,
             };
-            self.fleet.runtime.spawn(top_up.run());
+            self.fleet.runtime.spawn(repair.run());
         }
     }
 
-    fn hear(&mut self, at: usize, outcomes: Outcomes) {
+    fn on_reply(&mut self, at: usize, outcomes: Outcomes) {
         match outcomes {
             Ok(outcomes) => {
                 let holds = self.claims.iter().zip(&mut self.tallies);
                 for ((claim, tally), outcome) in holds.zip(outcomes) {
-                    let track = self.fleet.tracks.known(claim.token);
-                    if track.is_some_and(|track| track.is_leaving(at)) {
+                    let token_state = self.fleet.token_states.known(claim.token);
+                    if token_state.is_some_and(|token_state| token_state.is_leaving(at)) {
                         // A late vote of a failed round, before its release.
                         tally.add(at, RenewalOutcome::NotHeld(Reason::Gone));
                     } else {
@@ -125,16 +127,16 @@ impl Count {
         }
     }
 
-    /// Keeps the track of a renewed hold.
-    fn renewed(&self, hold: usize) -> Option<Arc<Track>> {
+    /// Keeps the token's state of a renewed hold.
+    fn renewed(&self, hold: usize) -> Option<Arc<TokenState>> {
         let (fleet, claim) = (&self.fleet, &self.claims[hold]);
         let outcome = self.tallies[hold].outcome(fleet)?;
         if !matches!(outcome, RenewalOutcome::Renewed { .. }) {
             return None;
         }
-        let track = fleet.tracks.known(claim.token)?;
-        fleet.tracks.keep(claim.token, &track, None, fleet.now(), claim.ttl);
-        Some(track)
+        let token_state = fleet.token_states.known(claim.token)?;
+        fleet.token_states.keep(claim.token, &token_state, None, fleet.now(), claim.ttl);
+        Some(token_state)
     }
 
     fn answer(&mut self) -> Result<Vec<Renewal>> {
@@ -198,73 +200,73 @@ async fn renew_at(fleet: &Fleet, at: usize, claims: &[Claim], until: Instant) ->
     let longest = claims.iter().map(|claim| claim.ttl).max().unwrap_or_default();
     let limit = Fleet::longest_wait(longest);
     for _ in 0..2 {
-        let certificate = fleet.certificate(at, until).await?;
+        let incarnation = fleet.incarnation(at, until).await?;
         if Instant::now() >= until {
             break;
         }
-        let renewed = timeout(limit, fleet.nodes[at].renew(&certificate, &holds)).await;
+        let renewed = timeout(limit, fleet.nodes[at].renew(&incarnation, &holds)).await;
         match renewed.unwrap_or_else(|_| Err(silent(limit)))? {
             Some(outcomes) => return Ok(outcomes),
-            None => fleet.seats[at].stranger(&certificate),
+            None => fleet.memberships[at].wrong_incarnation(&incarnation),
         }
     }
     Err(Error::unavailable("it could not be asked in time"))
 }
 
-struct TopUp {
+struct Repair {
     fleet: Arc<Fleet>,
     at: usize,
     claim: Claim,
-    track: Arc<Track>,
+    token_state: Arc<TokenState>,
     fence: Fence,
     /// The end of the renewed hold. Later it would be a new hold.
     until: BootInstant,
 }
 
-impl TopUp {
+impl Repair {
     async fn run(self) {
-        let Ok(lane) = self.track.lane(self.at).try_lock() else { return };
-        if lane.is_closed {
+        let Ok(node_lock) = self.token_state.node_lock(self.at).try_lock() else { return };
+        if node_lock.is_closed {
             return;
         }
         match self.attempt().await {
             Ok(Vote::Yes(_)) => {
                 tracing::debug!(
                     node = self.fleet.address(self.at), name = %self.claim.name,
-                    "a hold was topped up"
+                    "a hold was repaired"
                 );
             }
             Ok(_) => {}
             Err(error) => {
                 let node = self.fleet.address(self.at);
-                tracing::debug!(node, name = %self.claim.name, %error, "a top-up failed");
+                tracing::debug!(node, name = %self.claim.name, %error, "a repair failed");
             }
         }
     }
 
     async fn attempt(&self) -> Result<Vote> {
-        let (track, fence) = (&self.track, self.fence);
+        let (token_state, fence) = (&self.token_state, self.fence);
         let until = Instant::now() + self.fleet.options.patience(self.claim.ttl);
-        let certificate = self.fleet.certificate(self.at, until).await?;
+        let incarnation = self.fleet.incarnation(self.at, until).await?;
         if self.fleet.now() >= self.until {
             return Ok(Vote::Ended);
         }
         // A release doesn't cover later requests.
-        let before = track.send(self.at);
-        if before == Before::Ended {
+        let before = token_state.send(self.at);
+        if before == EarlierRequest::Ended {
             return Ok(Vote::Ended);
         }
         let node = &self.fleet.nodes[self.at];
         let limit = Fleet::longest_wait(self.claim.ttl);
-        let vote = timeout(limit, node.attempt(&certificate, &self.claim, fence, false)).await;
+        let vote = timeout(limit, node.attempt(&incarnation, &self.claim, fence, false)).await;
         let vote = vote.unwrap_or_else(|_| Err(silent(limit)));
         if vote.as_ref().map_or_else(had_no_effect, |_| true) {
-            track.answered(self.at, before);
+            token_state.answered(self.at, before);
         }
         if let Ok(Vote::Yes(yes)) = &vote
             && yes.fence != fence
         {
-            let noted = node.raise(&certificate, &self.claim, fence);
+            let noted = node.raise(&incarnation, &self.claim, fence);
             timeout(limit, noted).await.unwrap_or_else(|_| Err(silent(limit)))?;
         }
         vote

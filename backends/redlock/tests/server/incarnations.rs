@@ -1,16 +1,16 @@
-//! Certificates must be lost with their data.
+//! Incarnations must be lost with their data.
 
 use std::time::{Duration, Instant};
 
 use lockwright_core::{AcquireOutcome, DistributedLock};
-use lockwright_redlock::{Config, Redlock, Standing};
+use lockwright_redlock::{Config, NodeStatus, Redlock};
 use lockwright_testbed as testbed;
 
-use crate::kit::{Five, claim_for, eventually, options, take};
+use crate::common::{Five, claim_for, eventually, options, take};
 
 const LARGEST_TTL: Duration = Duration::from_secs(20);
 
-const CERTIFICATE: [&str; 2] = ["GET", "lockwright:{redlock}:certificate:"];
+const INCARNATION: [&str; 2] = ["GET", "lockwright:{redlock}:certificate:"];
 
 fn keeping_every_write() -> testbed::redis::Options {
     testbed::Redis::options().append_only("always")
@@ -107,8 +107,8 @@ async fn data_of_which_some_were_thrown_out() {
         five.holder(2, "x").is_none().then_some(())
     })
     .await;
-    let certificate: Option<String> = five.server(2).command(&CERTIFICATE).unwrap();
-    assert!(certificate.is_some(), "it has no end, so it stays");
+    let incarnation: Option<String> = five.server(2).command(&INCARNATION).unwrap();
+    assert!(incarnation.is_some(), "it has no end, so it stays");
     five.server(2).command::<()>(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
     nobody_gets_in(&five, since).await;
 }
@@ -119,8 +119,8 @@ async fn another_databases_data() {
     let other = |url: String| lockwright_redis::Config::new(&format!("{url}/1")).unwrap();
     let other = five.fleet.urls().into_iter().map(other).collect();
     let other = Config::of(other, five.options.clone()).connect().await.unwrap();
-    for (address, standing) in other.admit().await {
-        assert!(matches!(standing, Standing::Votes), "{address}: {standing:?}");
+    for (address, status) in other.admit().await {
+        assert!(matches!(status, NodeStatus::Votes), "{address}: {status:?}");
     }
     five.server(2).command::<()>(&["SWAPDB", "0", "1"]).unwrap();
     nobody_gets_in(&five, since).await;
@@ -130,8 +130,8 @@ async fn another_databases_data() {
 async fn a_log_that_is_not_synced_while_it_is_rewritten() {
     let servers = keeping_every_write().set("no-appendfsync-on-rewrite", "yes");
     let mut five = Five::start_as(servers, options()).await;
-    let certificate: String = five.server(0).command(&CERTIFICATE).unwrap();
-    assert!(certificate.ends_with(" 0"), "it says that every write is kept: {certificate}");
+    let incarnation: String = five.server(0).command(&INCARNATION).unwrap();
+    assert!(incarnation.ends_with(" 0"), "it says that every write is kept: {incarnation}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,7 +149,7 @@ async fn a_client_of_another_largest_ttl_does_no_lasting_harm() {
     five.server(2).command::<()>(&["FLUSHALL"]).unwrap();
     eventually(async || {
         let all = right.admit().await;
-        all.iter().all(|(_, standing)| matches!(standing, Standing::Votes)).then_some(())
+        all.iter().all(|(_, status)| matches!(status, NodeStatus::Votes)).then_some(())
     })
     .await;
 }

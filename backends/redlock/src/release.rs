@@ -23,8 +23,8 @@ pub(crate) async fn release(
     // Releases aren't urgent.
     let patience = (claim.ttl / 4).min(LONGEST_WAIT).max(node_timeout);
     let claim = Arc::new(claim.clone());
-    let track = fleet.tracks.known(claim.token);
-    let in_doubt = track.map(|track| track.end()).unwrap_or_default();
+    let token_state = fleet.token_states.known(claim.token);
+    let in_doubt = token_state.map(|token_state| token_state.end()).unwrap_or_default();
     let (tells, mut answers) = mpsc::unbounded_channel();
     for at in 0..fleet.nodes.len() {
         let release_mode =
@@ -32,7 +32,7 @@ pub(crate) async fn release(
         let (fleet, claim, tells) = (Arc::clone(fleet), Arc::clone(&claim), tells.clone());
         fleet.runtime.clone().spawn(async move {
             let answer = fleet.release_at(at, &claim, release_mode).await;
-            let answer = answer.and_then(|ended| fleet.check_seat(at).map(|()| ended));
+            let answer = answer.and_then(|ended| fleet.check_membership(at).map(|()| ended));
             let _ = tells.send((at, answer));
         });
     }
@@ -50,7 +50,7 @@ pub(crate) async fn release(
     }
     match count.decided(fleet.quorum) {
         Some(ended) => {
-            fleet.tracks.forget(claim.token);
+            fleet.token_states.forget(claim.token);
             Ok(ended)
         }
         None => Err(count.into_error(fleet, patience)),

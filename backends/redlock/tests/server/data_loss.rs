@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use lockwright_core::{AcquireOutcome, Claim, DistributedLock, ReleaseMode, Renew, RenewalOutcome};
-use lockwright_redlock::{Redlock, Standing};
+use lockwright_redlock::{NodeStatus, Redlock};
 use lockwright_testbed as testbed;
 
-use crate::kit::{Five, busy, claim_for, eventually, options, take};
+use crate::common::{Five, busy, claim_for, eventually, options, take};
 
 /// Short for a test.
 const LARGEST_TTL: Duration = Duration::from_secs(4);
@@ -58,7 +58,7 @@ async fn a_flushed_node_lets_no_second_holder_in() {
     for at in [3, 4] {
         five.server(at).restart(true).unwrap();
     }
-    // Nor is another claim granted to a client with the old certificate.
+    // Nor is another claim granted to a client with the old incarnation.
     let other = five.connect().await;
     busy(&other, &claim_for("x", LARGEST_TTL)).await;
     five.server(1).command::<()>(&["FLUSHALL"]).unwrap();
@@ -91,14 +91,14 @@ async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
     let since = Instant::now();
     let url = format!("redlock:{}?largest_ttl=4s&node_timeout=500ms", fleet.urls().join(","));
     let redlock = Redlock::connect(&url).await.unwrap();
-    let error = crate::kit::fails(&redlock, &claim_for("x", LARGEST_TTL)).await;
+    let error = crate::common::fails(&redlock, &claim_for("x", LARGEST_TTL)).await;
     let text = error.to_string();
     for server in &fleet.servers {
         let wanted = format!("{}: it is new here: it votes in ", server.address());
         assert!(text.contains(&wanted), "{text}");
     }
-    let standings = redlock.standings().await;
-    assert!(standings.iter().all(|(_, is)| matches!(is, Standing::New(_))), "{standings:?}");
+    let statuses = redlock.node_statuses().await;
+    assert!(statuses.iter().all(|(_, is)| matches!(is, NodeStatus::New(_))), "{statuses:?}");
     eventually(async || redlock.try_acquire(&claim_for("x", LARGEST_TTL)).await.ok()).await;
     assert!(since.elapsed() >= LARGEST_TTL, "{:?}", since.elapsed());
     let other = Redlock::connect(&url).await.unwrap();
@@ -123,11 +123,11 @@ async fn fences_never_go_back_though_every_node_forgets_in_its_turn() {
         }
         five.server(at).restart(false).unwrap();
         // The node needn't wait, because nothing is held.
-        let standings = eventually(async || {
-            let standings = five.connect().await.admit().await;
-            standings.iter().all(|(_, is)| matches!(is, Standing::Votes)).then_some(standings)
+        let statuses = eventually(async || {
+            let statuses = five.connect().await.admit().await;
+            statuses.iter().all(|(_, is)| matches!(is, NodeStatus::Votes)).then_some(statuses)
         })
         .await;
-        assert_eq!(standings.len(), 5);
+        assert_eq!(statuses.len(), 5);
     }
 }

@@ -7,7 +7,7 @@ use lockwright_core::{
     AcquireOutcome, Busy, Claim, DistributedLock, Error, Granted, Identity, LockName, Mode, Renew,
     RenewalMode, Token, Wait,
 };
-use lockwright_redlock::{Config, Options, Redlock, Standing};
+use lockwright_redlock::{Config, NodeStatus, Options, Redlock};
 use lockwright_testbed::{self as testbed, Fleet};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -33,8 +33,8 @@ impl Five {
 
     pub(crate) async fn start_as(servers: testbed::redis::Options, options: Options) -> Self {
         let five = Self { fleet: servers.start_fleet(NODES).unwrap(), options };
-        for (address, standing) in five.connect().await.admit().await {
-            assert!(matches!(standing, Standing::Votes), "{address}: {standing:?}");
+        for (address, status) in five.connect().await.admit().await {
+            assert!(matches!(status, NodeStatus::Votes), "{address}: {status:?}");
         }
         five
     }

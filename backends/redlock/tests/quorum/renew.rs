@@ -9,7 +9,7 @@ use lockwright_core::{
 use lockwright_redlock::Redlock;
 use tokio::time::{Instant, sleep};
 
-use crate::kit::{NODE_TIMEOUT, TTL, claim, five, refused, take, wait_until};
+use crate::common::{NODE_TIMEOUT, TTL, claim, five, refused, take, wait_until};
 use crate::node::Fate;
 
 async fn renew(redlock: &Redlock, claims: &[&Claim]) -> Result<Vec<RenewalOutcome>> {
@@ -69,7 +69,7 @@ async fn what_a_quorum_has_is_topped_up_with_its_own_fence() {
     // One counter has increased.
     five.nodes[0].state().counters.insert(held.name.clone(), 90_000);
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
-    wait_until("it is topped up", || five.holders(&held) == 5).await;
+    wait_until("it is repaired", || five.holders(&held) == 5).await;
     let noted = |at: usize| five.nodes[at].state().holds[&held.name].fence == fence.get();
     wait_until("they have its fence", || noted(0) && noted(1)).await;
 }
@@ -123,7 +123,7 @@ async fn a_top_up_without_an_answer_leaves_nothing() {
     wait_until("it is asked to hold it", || five.nodes[0].asked("attempt") == 2).await;
     five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     sleep(Duration::from_secs(3)).await;
-    assert_eq!(five.holders(&held), 0, "the top-up came after the release");
+    assert_eq!(five.holders(&held), 0, "the repair came after the release");
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,7 +168,7 @@ async fn a_repeat_that_fails_takes_nothing_away() {
     for node in &five.nodes[..3] {
         node.fate(Fate::Down);
     }
-    let error = crate::kit::fails(&five.redlock, &held).await;
+    let error = crate::common::fails(&five.redlock, &held).await;
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "it still holds: {error}");
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 5);

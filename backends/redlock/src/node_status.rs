@@ -19,7 +19,7 @@ const MOMENT: Duration = Duration::from_millis(200);
 /// A node's voting status.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Standing {
+pub enum NodeStatus {
     /// It votes.
     Votes,
     /// It is new: it votes after this time, or once [admitted](Redlock::admit).
@@ -41,7 +41,7 @@ impl Redlock {
     /// - [`Unavailable`](ErrorKind::Unavailable): less than a quorum answers.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing but certificates.
+    /// Dropping the future leaves nothing but incarnations.
     pub async fn connect(url: &str) -> Result<Self> {
         crate::Config::new(url)?.connect().await
     }
@@ -50,9 +50,9 @@ impl Redlock {
     ///
     /// # Cancel safety
     /// May be dropped.
-    pub async fn standings(&self) -> Vec<(String, Standing)> {
+    pub async fn node_statuses(&self) -> Vec<(String, NodeStatus)> {
         let looked = look(&self.fleet, usize::MAX).await;
-        self.standings_after(looked)
+        self.statuses_after(looked)
     }
 
     /// Lets new nodes vote at once. Returns each address and status. Only for a new fleet: after a loss of data this
@@ -60,15 +60,17 @@ impl Redlock {
     ///
     /// # Cancel safety
     /// Some nodes may vote then.
-    pub async fn admit(&self) -> Vec<(String, Standing)> {
+    pub async fn admit(&self) -> Vec<(String, NodeStatus)> {
         let mut looked = look(&self.fleet, usize::MAX).await;
         for (at, looked) in looked.iter_mut().enumerate() {
-            let seat = &self.fleet.seats[at];
-            if let (Ok(()), Some(seen), false) = (&looked, seat.certificate(), seat.votes()) {
+            let membership = &self.fleet.memberships[at];
+            if let (Ok(()), Some(seen), false) =
+                (&looked, membership.incarnation(), membership.votes())
+            {
                 *looked = self.fleet.admit(at, &seen).await;
             }
         }
-        self.standings_after(looked)
+        self.statuses_after(looked)
     }
 
     /// Waits until every reachable node votes. Returns each address and status. Only a client that runs for one largest
@@ -76,36 +78,36 @@ impl Redlock {
     ///
     /// # Cancel safety
     /// This value keeps the elapsed wait.
-    pub async fn wait_for_nodes(&self) -> Vec<(String, Standing)> {
+    pub async fn wait_for_nodes(&self) -> Vec<(String, NodeStatus)> {
         let fleet = &self.fleet;
         loop {
-            for (at, seat) in fleet.seats.iter().enumerate() {
-                if seat.waits(fleet.now()) == Some(Duration::ZERO) {
+            for (at, membership) in fleet.memberships.iter().enumerate() {
+                if membership.waits(fleet.now()) == Some(Duration::ZERO) {
                     // Lets it vote; if that fails, it is still new.
-                    let _ = fleet.certificate(at, Instant::now() + PATIENCE).await;
+                    let _ = fleet.incarnation(at, Instant::now() + PATIENCE).await;
                 }
             }
-            let standings = self.standings().await;
-            if !standings.iter().any(|(_, standing)| matches!(standing, Standing::New(_))) {
-                return standings;
+            let statuses = self.node_statuses().await;
+            if !statuses.iter().any(|(_, status)| matches!(status, NodeStatus::New(_))) {
+                return statuses;
             }
             sleep(MOMENT).await;
         }
     }
 
-    fn standings_after(&self, looked: Vec<Result<()>>) -> Vec<(String, Standing)> {
+    fn statuses_after(&self, looked: Vec<Result<()>>) -> Vec<(String, NodeStatus)> {
         let fleet = &self.fleet;
-        let standing = |(at, looked): (usize, Result<()>)| {
-            let seat = &fleet.seats[at];
-            let standing = match (looked, seat.refused(), seat.waits(fleet.now())) {
-                (_, Some(why), _) => Standing::Refused(why),
-                (Err(error), ..) => Standing::Down(error),
-                (.., Some(left)) => Standing::New(left),
-                _ => Standing::Votes,
+        let status = |(at, looked): (usize, Result<()>)| {
+            let membership = &fleet.memberships[at];
+            let status = match (looked, membership.refused(), membership.waits(fleet.now())) {
+                (_, Some(why), _) => NodeStatus::Refused(why),
+                (Err(error), ..) => NodeStatus::Down(error),
+                (.., Some(left)) => NodeStatus::New(left),
+                _ => NodeStatus::Votes,
             };
-            (fleet.address(at).to_owned(), standing)
+            (fleet.address(at).to_owned(), status)
         };
-        looked.into_iter().enumerate().map(standing).collect()
+        looked.into_iter().enumerate().map(status).collect()
     }
 
     pub(crate) async fn look_at_all(&self) -> Result<()> {
@@ -116,7 +118,7 @@ impl Redlock {
         for (at, looked) in looked.into_iter().enumerate() {
             let address = fleet.address(at);
             let wrong = match &looked {
-                Ok(()) => fleet.seats[at].refused(),
+                Ok(()) => fleet.memberships[at].refused(),
                 // A replica, or a node of a Cluster.
                 Err(cause) => {
                     matches!(cause.kind(), ErrorKind::Unsupported | ErrorKind::InvalidConfig)
@@ -151,7 +153,7 @@ async fn look(fleet: &Arc<Fleet>, enough: usize) -> Vec<Result<()>> {
         let (fleet, tells) = (Arc::clone(fleet), tells.clone());
         fleet.runtime.clone().spawn(async move {
             let looked = {
-                let _looking = fleet.seats[at].looking.lock().await;
+                let _looking = fleet.memberships[at].looking.lock().await;
                 fleet.look(at).await
             };
             let _ = tells.send((at, looked));

@@ -7,7 +7,7 @@ use lockwright_redlock::{Config, Options};
 use lockwright_testbed::{Fleet, Proxy};
 use tokio::time::sleep;
 
-use crate::kit::{Five, NODES};
+use crate::common::{Five, NODES};
 
 const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
 /// The required limit for acquiring a free lock.

@@ -11,7 +11,7 @@
 //! # Releases after a failed round
 //!
 //! A failed round ends its claim on every node that said yes or didn't reply; the latter get a tombstone, because the
-//! request may still take effect. Unanswered releases become pending (`debts.rs`).
+//! request may still take effect. Unanswered releases become pending (`pending_releases.rs`).
 //!
 //! # The fence
 //!
@@ -33,7 +33,7 @@ use crate::ballot::{Ballot, Report, Verdict};
 use crate::errors::{NodeErrors, error};
 use crate::fleet::Fleet;
 use crate::node::{No, Vote, Yes};
-use crate::tracks::{Nodes, Track};
+use crate::token_states::{Nodes, TokenState};
 
 pub(crate) async fn acquire(
     fleet: &Arc<Fleet>,
@@ -68,7 +68,7 @@ pub(crate) async fn acquire(
 fn not_waited_for(fleet: &Fleet) -> Nodes {
     let mut silent = Nodes::default();
     let all = 0..fleet.nodes.len();
-    all.filter(|at| fleet.seats[*at].is_silent()).for_each(|at| silent.add(at));
+    all.filter(|at| fleet.memberships[*at].is_unresponsive()).for_each(|at| silent.add(at));
     if silent.count() > fleet.spare() { Nodes::default() } else { silent }
 }
 
@@ -101,7 +101,7 @@ enum Answer {
 struct Round<'f> {
     fleet: &'f Arc<Fleet>,
     claim: Arc<Claim>,
-    track: Arc<Track>,
+    token_state: Arc<TokenState>,
     verdict: watch::Sender<Verdict>,
     reports: mpsc::UnboundedReceiver<(usize, Report)>,
     begun: Instant,
@@ -121,7 +121,7 @@ impl<'f> Round<'f> {
         let begun = Instant::now();
         let limit = fleet.options.patience(claim.ttl);
         let claim = Arc::new(claim.clone());
-        let track = fleet.tracks.of(claim.token);
+        let token_state = fleet.token_states.of(claim.token);
         let (verdict, hears_verdict) = watch::channel(Verdict::Open);
         let (tells, reports) = mpsc::unbounded_channel();
         for at in 0..fleet.nodes.len() {
@@ -129,7 +129,7 @@ impl<'f> Round<'f> {
                 fleet: Arc::clone(fleet),
                 at,
                 claim: Arc::clone(&claim),
-                track: Arc::clone(&track),
+                token_state: Arc::clone(&token_state),
                 candidate,
                 waits,
                 until: begun + limit,
@@ -142,7 +142,7 @@ impl<'f> Round<'f> {
         Self {
             fleet,
             claim,
-            track,
+            token_state,
             verdict,
             reports,
             begun,
@@ -161,14 +161,14 @@ impl<'f> Round<'f> {
             if let Some(votes) = self.decided() {
                 return votes;
             }
-            self.timed_out = !self.hear(until).await;
+            self.timed_out = !self.on_reply(until).await;
             if self.timed_out {
-                self.awaited().for_each(|at| self.fleet.seats[at].fell_silent());
+                self.awaited().for_each(|at| self.fleet.memberships[at].mark_unresponsive());
             }
         }
     }
 
-    async fn hear(&mut self, until: Instant) -> bool {
+    async fn on_reply(&mut self, until: Instant) -> bool {
         match timeout_at(until, self.reports.recv()).await {
             Ok(Some((at, report))) => {
                 self.note(at, report);
@@ -190,7 +190,7 @@ impl<'f> Round<'f> {
                         Answer::No(no)
                     }
                     Vote::Ended => Answer::Ended,
-                    Vote::Stranger => {
+                    Vote::WrongIncarnation => {
                         Answer::Failed(Error::unavailable("it is another than it was"))
                     }
                 };
@@ -286,16 +286,16 @@ impl<'f> Round<'f> {
             if !in_time {
                 return None;
             }
-            in_time = self.hear(until).await;
+            in_time = self.on_reply(until).await;
         }
     }
 
     fn granted(self, fence: Fence) -> Granted {
         self.verdict.send_replace(Verdict::Granted(fence));
-        let Self { fleet, claim, track, .. } = &self;
+        let Self { fleet, claim, token_state, .. } = &self;
         fleet.names.saw(&claim.name, fence);
         fleet.names.decided(&claim.name);
-        fleet.tracks.keep(claim.token, track, Some(fence), fleet.now(), claim.ttl);
+        fleet.token_states.keep(claim.token, token_state, Some(fence), fleet.now(), claim.ttl);
         let mut granted = Granted::new(fence);
         granted.valid = self.yes().filter_map(|(_, yes, _)| yes.valid).min();
         granted
@@ -303,7 +303,7 @@ impl<'f> Round<'f> {
 
     /// Returns whether the claim holds from an earlier round.
     fn is_a_repeat(&self) -> bool {
-        self.track.fence().is_some()
+        self.token_state.fence().is_some()
     }
 
     /// Gives back the votes, and waits briefly for confirmation. The nodes' tasks continue.
@@ -312,7 +312,7 @@ impl<'f> Round<'f> {
             self.verdict.send_replace(Verdict::Abandoned);
             return;
         }
-        self.track.leave(self.left_behind());
+        self.token_state.leave(self.left_behind());
         self.verdict.send_replace(Verdict::Failed);
         let until = Instant::now() + self.limit;
         // Most of the other replies are about to arrive.
@@ -329,7 +329,7 @@ impl<'f> Round<'f> {
             } else {
                 return;
             };
-            if !self.hear(until).await {
+            if !self.on_reply(until).await {
                 return;
             }
         }
@@ -337,7 +337,7 @@ impl<'f> Round<'f> {
 
     /// Returns the nodes at which the claim may hold now or later.
     fn left_behind(&self) -> Nodes {
-        let mut nodes = self.track.in_doubt();
+        let mut nodes = self.token_state.in_doubt();
         self.yes().for_each(|(at, ..)| nodes.add(at));
         self.given_back.iter().for_each(|at| nodes.remove(at));
         nodes

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_core::{DistributedLock, Locks, ReleaseMode, Wait};
 
-use crate::kit::{Five, LIMIT, busy, claim, claim_for, eventually, fails, take};
+use crate::common::{Five, LIMIT, busy, claim, claim_for, eventually, fails, take};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_round_leaves_nothing() {
@@ -64,7 +64,7 @@ async fn what_frozen_nodes_do_late_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_comes_back_with_a_hold_is_owed_its_release() {
     let servers = lockwright_testbed::Redis::options().append_only("always");
-    let mut five = Five::start_as(servers, crate::kit::options()).await;
+    let mut five = Five::start_as(servers, crate::common::options()).await;
     let redlock = five.connect().await;
     // The hold must not expire during the wait.
     let held = claim_for("x", LIMIT * 2);

@@ -9,7 +9,7 @@ use lockwright_core::{BootInstant, Claim, Error, ReleaseMode, ReleaseOutcome, Re
 use tokio::time::{sleep, timeout};
 
 use crate::fleet::{Fleet, silent};
-use crate::tracks::Track;
+use crate::token_states::TokenState;
 
 /// Maximum per node. Beyond it, the oldest holds expire by themselves.
 const MOST: usize = 10_000;
@@ -18,42 +18,42 @@ const MOST: usize = 10_000;
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 #[derive(Debug)]
-pub(crate) struct Debts(Vec<Mutex<Owed>>);
+pub(crate) struct PendingReleases(Vec<Mutex<NodeReleases>>);
 
 #[derive(Debug, Default)]
-struct Owed {
-    releases: HashMap<Token, Debt>,
+struct NodeReleases {
+    releases: HashMap<Token, PendingRelease>,
     /// Set while a task retries them.
-    is_paid: bool,
+    is_retrying: bool,
 }
 
 #[derive(Debug, Clone)]
-struct Debt {
+struct PendingRelease {
     claim: Arc<Claim>,
     release_mode: ReleaseMode,
     until: BootInstant,
-    /// Keeps the token's lane closed: the release would revoke a new vote.
-    track: Option<Arc<Track>>,
+    /// Keeps the token's lock of the node closed: the release would revoke a new vote.
+    token_state: Option<Arc<TokenState>>,
 }
 
-impl Debts {
+impl PendingReleases {
     pub(crate) fn new(nodes: usize) -> Self {
         Self((0..nodes).map(|_| Mutex::default()).collect())
     }
 
-    fn of(&self, at: usize) -> MutexGuard<'_, Owed> {
+    fn of(&self, at: usize) -> MutexGuard<'_, NodeReleases> {
         self.0[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Owed {
-    fn add(&mut self, debt: Debt) {
-        if let Some(old) = self.releases.get_mut(&debt.claim.token) {
-            old.until = old.until.max(debt.until);
-            if debt.release_mode == ReleaseMode::Reconcile {
-                old.release_mode = debt.release_mode;
+impl NodeReleases {
+    fn add(&mut self, pending: PendingRelease) {
+        if let Some(old) = self.releases.get_mut(&pending.claim.token) {
+            old.until = old.until.max(pending.until);
+            if pending.release_mode == ReleaseMode::Reconcile {
+                old.release_mode = pending.release_mode;
             }
-            old.track = debt.track.or(old.track.take());
+            old.token_state = pending.token_state.or(old.token_state.take());
             return;
         }
         if self.releases.len() >= MOST
@@ -61,11 +61,11 @@ impl Owed {
         {
             self.releases.remove(&oldest.claim.token);
         }
-        self.releases.insert(debt.claim.token, debt);
+        self.releases.insert(pending.claim.token, pending);
     }
 
-    fn next(&self) -> Option<Debt> {
-        self.releases.values().min_by_key(|debt| (debt.until, debt.claim.token)).cloned()
+    fn next(&self) -> Option<PendingRelease> {
+        self.releases.values().min_by_key(|pending| (pending.until, pending.claim.token)).cloned()
     }
 }
 
@@ -79,7 +79,7 @@ impl Fleet {
     ) -> Result<ReleaseOutcome> {
         let answer = self.send_release(at, claim, release_mode).await;
         if answer.as_ref().is_err_and(Error::is_transient) {
-            self.owe(at, claim, release_mode, None);
+            self.add_pending_release(at, claim, release_mode, None);
         }
         answer
     }
@@ -91,21 +91,26 @@ impl Fleet {
         at: usize,
         claim: &Arc<Claim>,
         release_mode: ReleaseMode,
-        track: &Arc<Track>,
+        token_state: &Arc<TokenState>,
     ) -> Result<ReleaseOutcome> {
         let answer = self.send_release(at, claim, release_mode).await;
         if answer.as_ref().is_err_and(Error::is_transient) {
-            self.owe(at, claim, ReleaseMode::Reconcile, Some(Arc::clone(track)));
+            self.add_pending_release(
+                at,
+                claim,
+                ReleaseMode::Reconcile,
+                Some(Arc::clone(token_state)),
+            );
         }
         answer
     }
 
-    fn owe(
+    fn add_pending_release(
         self: &Arc<Self>,
         at: usize,
         claim: &Arc<Claim>,
         release_mode: ReleaseMode,
-        track: Option<Arc<Track>>,
+        token_state: Option<Arc<TokenState>>,
     ) {
         let longest = match release_mode {
             ReleaseMode::Plain => claim.ttl,
@@ -113,18 +118,23 @@ impl Fleet {
             ReleaseMode::Reconcile => self.options.largest_ttl,
         };
         let until = self.now() + longest;
-        let mut owed = self.debts.of(at);
-        owed.add(Debt { claim: Arc::clone(claim), release_mode, until, track });
-        if !std::mem::replace(&mut owed.is_paid, true) {
-            self.runtime.spawn(pay(Arc::clone(self), at));
+        let mut releases_of_node = self.pending_releases.of(at);
+        releases_of_node.add(PendingRelease {
+            claim: Arc::clone(claim),
+            release_mode,
+            until,
+            token_state,
+        });
+        if !std::mem::replace(&mut releases_of_node.is_retrying, true) {
+            self.runtime.spawn(retry(Arc::clone(self), at));
         }
     }
 
     /// Extends a pending tombstone when its token is requested again: an earlier request may take effect at any time.
-    pub(crate) fn is_still_wanted(&self, at: usize, token: Token) {
+    pub(crate) fn extend_pending_release(&self, at: usize, token: Token) {
         let until = self.now() + self.options.largest_ttl;
-        if let Some(debt) = self.debts.of(at).releases.get_mut(&token) {
-            debt.until = debt.until.max(until);
+        if let Some(pending) = self.pending_releases.of(at).releases.get_mut(&token) {
+            pending.until = pending.until.max(until);
         }
     }
 
@@ -140,24 +150,24 @@ impl Fleet {
     }
 }
 
-async fn pay(fleet: Arc<Fleet>, at: usize) {
+async fn retry(fleet: Arc<Fleet>, at: usize) {
     let mut pause = TRY_AGAIN.0;
     loop {
         sleep(pause).await;
         loop {
-            let debt = {
-                let mut owed = fleet.debts.of(at);
+            let pending = {
+                let mut releases_of_node = fleet.pending_releases.of(at);
                 let now = fleet.now();
-                owed.releases.retain(|_, debt| debt.until > now);
-                match owed.next() {
-                    Some(debt) => debt,
+                releases_of_node.releases.retain(|_, pending| pending.until > now);
+                match releases_of_node.next() {
+                    Some(pending) => pending,
                     None => {
-                        owed.is_paid = false;
+                        releases_of_node.is_retrying = false;
                         return;
                     }
                 }
             };
-            if let Err(error) = fleet.send_release(at, &debt.claim, debt.release_mode).await {
+            if let Err(error) = fleet.send_release(at, &pending.claim, pending.release_mode).await {
                 let address = fleet.address(at);
                 if error.is_transient() {
                     tracing::debug!(node = address, %error, "a release is still owed");
@@ -166,7 +176,7 @@ async fn pay(fleet: Arc<Fleet>, at: usize) {
                 tracing::warn!(node = address, %error, "a release was given up");
             }
             pause = TRY_AGAIN.0;
-            fleet.debts.of(at).releases.remove(&debt.claim.token);
+            fleet.pending_releases.of(at).releases.remove(&pending.claim.token);
         }
         pause = (pause * 2).min(TRY_AGAIN.1);
     }

@@ -1,12 +1,12 @@
 //! Voting status of a node, in this client's view.
 //!
 //! ```text
-//! unknown --look--> voting              its certificate says so
+//! unknown --look--> voting              its incarnation may vote
 //!         --look--> waiting             a new incarnation: it votes one largest TTL after this
-//!                                       client first saw this very certificate
-//!         --look--> refused             for good: a duplicate, or of another fleet
-//! voting  --its certificate isn't there any more--> unknown
-//! waiting --admitted, by whomever--> voting
+//!                                       client first saw this incarnation
+//!         --look--> refused             permanently: a duplicate, or part of another fleet
+//! voting  --it has another incarnation--> unknown
+//! waiting --admitted by any client--> voting
 //! ```
 
 use std::fmt::Display;
@@ -17,23 +17,23 @@ use std::time::Duration;
 use lockwright_core::{BootInstant, Error, ErrorKind};
 
 use crate::errors::error;
-use crate::node::Certificate;
+use crate::node::Incarnation;
 
 /// Minimum interval between checks of a non-voting node.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
-pub(crate) struct Seat {
+pub(crate) struct Membership {
     state: Mutex<Inner>,
     pub(crate) looking: tokio::sync::Mutex<()>,
     /// A round timed out on it, and it hasn't replied since.
-    is_silent: AtomicBool,
+    is_unresponsive: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The latest non-voting certificate, and when it was first seen. Kept while the node is unreachable: an equal text
+    /// The latest non-voting incarnation, and when it was first seen. Kept while the node is unreachable: an equal text
     /// is the same incarnation.
     first_seen: Option<(String, BootInstant)>,
 }
@@ -48,9 +48,9 @@ enum State {
         why: String,
         at: BootInstant,
     },
-    Voting(Certificate),
+    Voting(Incarnation),
     Waiting {
-        certificate: Certificate,
+        incarnation: Incarnation,
         until: BootInstant,
         looked: BootInstant,
     },
@@ -59,63 +59,63 @@ enum State {
 
 #[derive(Debug)]
 pub(crate) enum Next {
-    Ask(Certificate),
+    Ask(Incarnation),
     Look,
-    Admit(Certificate),
-    Leave(Error),
+    Admit(Incarnation),
+    Skip(Error),
 }
 
-impl Seat {
+impl Membership {
     /// Records a time-out. The next round doesn't wait for the node, so that it costs one time-out, not one per
     /// refusal.
-    pub(crate) fn fell_silent(&self) {
-        self.is_silent.store(true, Ordering::Relaxed);
+    pub(crate) fn mark_unresponsive(&self) {
+        self.is_unresponsive.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn spoke(&self) {
-        self.is_silent.store(false, Ordering::Relaxed);
+    pub(crate) fn mark_alive(&self) {
+        self.is_unresponsive.store(false, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_silent(&self) -> bool {
-        self.is_silent.load(Ordering::Relaxed)
+    pub(crate) fn is_unresponsive(&self) -> bool {
+        self.is_unresponsive.load(Ordering::Relaxed)
     }
 
     pub(crate) fn next(&self, now: BootInstant) -> Next {
         match &self.inner().state {
             State::Unknown => Next::Look,
             State::Failed { kind, why, at } if now < *at + LOOK_AGAIN => {
-                Next::Leave(Error::new(*kind, why.clone()))
+                Next::Skip(Error::new(*kind, why.clone()))
             }
             State::Failed { .. } => Next::Look,
-            State::Voting(certificate) => Next::Ask(certificate.clone()),
-            State::Waiting { certificate, until, .. } if now >= *until => {
-                Next::Admit(certificate.clone())
+            State::Voting(incarnation) => Next::Ask(incarnation.clone()),
+            State::Waiting { incarnation, until, .. } if now >= *until => {
+                Next::Admit(incarnation.clone())
             }
             State::Waiting { looked, .. } if now >= *looked + LOOK_AGAIN => Next::Look,
-            State::Waiting { until, .. } => Next::Leave(is_new(until.saturating_since(now))),
-            State::Refused(why) => Next::Leave(error(ErrorKind::InvalidConfig, why.clone())),
+            State::Waiting { until, .. } => Next::Skip(is_new(until.saturating_since(now))),
+            State::Refused(why) => Next::Skip(error(ErrorKind::InvalidConfig, why.clone())),
         }
     }
 
-    /// Records a certificate. `wait` is how long a new one doesn't vote.
-    pub(crate) fn seen(&self, certificate: Certificate, now: BootInstant, wait: Duration) {
+    /// Records an incarnation. `wait` is how long a new one doesn't vote.
+    pub(crate) fn seen(&self, incarnation: Incarnation, now: BootInstant, wait: Duration) {
         let mut inner = self.inner();
         if matches!(inner.state, State::Refused(_)) {
             return;
         }
-        if certificate.votes {
+        if incarnation.votes {
             inner.first_seen = None;
-            inner.state = State::Voting(certificate);
+            inner.state = State::Voting(incarnation);
             return;
         }
         let since = match &inner.first_seen {
-            Some((text, since)) if *text == certificate.text => *since,
+            Some((text, since)) if *text == incarnation.text => *since,
             _ => {
-                inner.first_seen = Some((certificate.text.clone(), now));
+                inner.first_seen = Some((incarnation.text.clone(), now));
                 now
             }
         };
-        inner.state = State::Waiting { certificate, until: since + wait, looked: now };
+        inner.state = State::Waiting { incarnation, until: since + wait, looked: now };
     }
 
     /// Records a failed check. Permanent errors delay the next one.
@@ -131,8 +131,8 @@ impl Seat {
         };
     }
 
-    /// Records that this certificate isn't the node's any more.
-    pub(crate) fn stranger(&self, sent: &Certificate) {
+    /// Records that this incarnation isn't the node's any more.
+    pub(crate) fn wrong_incarnation(&self, sent: &Incarnation) {
         let mut inner = self.inner();
         if matches!(&inner.state, State::Voting(present) if present.text == sent.text) {
             inner.state = State::Unknown;
@@ -143,10 +143,10 @@ impl Seat {
         self.inner().state = State::Refused(why.to_string());
     }
 
-    pub(crate) fn certificate(&self) -> Option<Certificate> {
+    pub(crate) fn incarnation(&self) -> Option<Incarnation> {
         match &self.inner().state {
-            State::Voting(certificate) | State::Waiting { certificate, .. } => {
-                Some(certificate.clone())
+            State::Voting(incarnation) | State::Waiting { incarnation, .. } => {
+                Some(incarnation.clone())
             }
             State::Unknown | State::Failed { .. } | State::Refused(_) => None,
         }
@@ -195,8 +195,8 @@ mod tests {
     const START: BootInstant = BootInstant::from_nanos(1_000_000_000_000);
     const WAIT: Duration = Duration::from_secs(60);
 
-    fn certificate(text: &str, votes: bool) -> Certificate {
-        Certificate {
+    fn incarnation(text: &str, votes: bool) -> Incarnation {
+        Incarnation {
             run: "run".to_owned(),
             data: "data".to_owned(),
             text: text.to_owned(),
@@ -205,61 +205,63 @@ mod tests {
         }
     }
 
-    fn leaves(next: &Next) -> bool {
-        matches!(next, Next::Leave(_))
+    fn is_skipped(next: &Next) -> bool {
+        matches!(next, Next::Skip(_))
     }
 
     #[test]
-    fn a_new_node_waits_from_when_it_was_first_seen() {
-        let seat = Seat::default();
-        assert!(matches!(seat.next(START), Next::Look));
-        seat.seen(certificate("a", false), START, WAIT);
-        assert!(leaves(&seat.next(START)));
+    fn new_node_waits_from_its_first_check() {
+        let membership = Membership::default();
+        assert!(matches!(membership.next(START), Next::Look));
+        membership.seen(incarnation("a", false), START, WAIT);
+        assert!(is_skipped(&membership.next(START)));
         // Neither checks nor unavailability restart the wait.
-        assert!(matches!(seat.next(START + LOOK_AGAIN), Next::Look));
-        seat.seen(certificate("a", false), START + WAIT / 2, WAIT);
-        seat.failed(&Error::unavailable("down"), START + WAIT / 2);
-        seat.seen(certificate("a", false), START + WAIT * 3 / 4, WAIT);
-        assert!(!matches!(seat.next(START + WAIT - Duration::from_nanos(1)), Next::Admit(_)));
-        assert!(matches!(seat.next(START + WAIT), Next::Admit(_)));
+        assert!(matches!(membership.next(START + LOOK_AGAIN), Next::Look));
+        membership.seen(incarnation("a", false), START + WAIT / 2, WAIT);
+        membership.failed(&Error::unavailable("down"), START + WAIT / 2);
+        membership.seen(incarnation("a", false), START + WAIT * 3 / 4, WAIT);
+        assert!(!matches!(membership.next(START + WAIT - Duration::from_nanos(1)), Next::Admit(_)));
+        assert!(matches!(membership.next(START + WAIT), Next::Admit(_)));
     }
 
     #[test]
-    fn another_certificate_begins_the_wait_anew() {
-        let seat = Seat::default();
-        seat.seen(certificate("a", false), START, WAIT);
-        seat.seen(certificate("b", false), START + WAIT / 2, WAIT);
-        assert!(!matches!(seat.next(START + WAIT), Next::Admit(_)));
-        assert!(matches!(seat.next(START + WAIT * 3 / 2), Next::Admit(_)));
+    fn new_incarnation_restarts_the_wait() {
+        let membership = Membership::default();
+        membership.seen(incarnation("a", false), START, WAIT);
+        membership.seen(incarnation("b", false), START + WAIT / 2, WAIT);
+        assert!(!matches!(membership.next(START + WAIT), Next::Admit(_)));
+        assert!(matches!(membership.next(START + WAIT * 3 / 2), Next::Admit(_)));
         // Another incarnation may have voted in between.
-        seat.seen(certificate("a", false), START + WAIT, WAIT);
-        assert!(!matches!(seat.next(START + WAIT * 3 / 2), Next::Admit(_)));
+        membership.seen(incarnation("a", false), START + WAIT, WAIT);
+        assert!(!matches!(membership.next(START + WAIT * 3 / 2), Next::Admit(_)));
     }
 
     #[test]
-    fn only_the_certificate_that_was_sent_is_forgotten() {
-        let seat = Seat::default();
-        seat.seen(certificate("b", true), START, WAIT);
-        seat.stranger(&certificate("a", true));
-        assert!(seat.votes());
-        seat.stranger(&certificate("b", true));
-        assert!(!seat.votes());
+    fn only_the_sent_incarnation_is_removed() {
+        let membership = Membership::default();
+        membership.seen(incarnation("b", true), START, WAIT);
+        membership.wrong_incarnation(&incarnation("a", true));
+        assert!(membership.votes());
+        membership.wrong_incarnation(&incarnation("b", true));
+        assert!(!membership.votes());
     }
 
     #[test]
-    fn the_refused_stay_refused() {
-        let seat = Seat::default();
-        seat.refuse("a duplicate");
-        seat.seen(certificate("a", true), START, WAIT);
-        assert!(!seat.votes());
-        assert!(leaves(&seat.next(START + WAIT)));
+    fn refused_node_stays_refused() {
+        let membership = Membership::default();
+        membership.refuse("a duplicate");
+        membership.seen(incarnation("a", true), START, WAIT);
+        assert!(!membership.votes());
+        assert!(is_skipped(&membership.next(START + WAIT)));
     }
 
     #[test]
-    fn a_wait_says_how_long_it_is() {
-        let seat = Seat::default();
-        seat.seen(certificate("a", false), START, WAIT);
-        let Next::Leave(error) = seat.next(START + Duration::from_millis(500)) else { panic!() };
+    fn wait_reports_its_length() {
+        let membership = Membership::default();
+        membership.seen(incarnation("a", false), START, WAIT);
+        let Next::Skip(error) = membership.next(START + Duration::from_millis(500)) else {
+            panic!()
+        };
         assert!(error.to_string().contains("votes in 60 s"), "{error}");
     }
 }

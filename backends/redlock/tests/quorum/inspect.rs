@@ -10,7 +10,7 @@ use lockwright_redlock::Redlock;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::sleep;
 
-use crate::kit::{NODE_TIMEOUT, claim, five, nodes, options, redlock, take, wait_until};
+use crate::common::{NODE_TIMEOUT, claim, five, nodes, options, redlock, take, wait_until};
 use crate::node::Fate;
 
 fn events(redlock: &Redlock) -> UnboundedReceiver<Event> {

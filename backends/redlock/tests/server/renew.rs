@@ -4,7 +4,7 @@ use lockwright_core::{
     BreakMode, BreakTarget, DistributedLock, Reason, ReleaseMode, Renew, RenewalOutcome,
 };
 
-use crate::kit::{Five, claim, eventually, take};
+use crate::common::{Five, claim, eventually, take};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quorum_that_shrank_is_topped_up() {
@@ -53,7 +53,7 @@ async fn less_than_a_quorum_is_lost_and_not_topped_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_away_is_topped_up_when_it_votes_again() {
     let servers = lockwright_testbed::Redis::options().append_only("always");
-    let mut five = Five::start_as(servers, crate::kit::options()).await;
+    let mut five = Five::start_as(servers, crate::common::options()).await;
     let redlock = five.connect().await;
     five.server(3).kill();
     let held = claim("x");

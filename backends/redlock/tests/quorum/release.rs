@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome};
 use tokio::time::{Instant, sleep};
 
-use crate::kit::{LARGEST_TTL, NODE_TIMEOUT, TTL, claim, five, take, wait_until};
+use crate::common::{LARGEST_TTL, NODE_TIMEOUT, TTL, claim, five, take, wait_until};
 use crate::node::Fate;
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +100,7 @@ async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
     for node in &five.nodes[2..] {
         node.hold(&claim("x"));
     }
-    crate::kit::refused(&five.redlock, &waiting).await;
+    crate::common::refused(&five.redlock, &waiting).await;
     assert_eq!(five.holders(&waiting), 1, "the release was not answered");
     for node in &five.nodes[2..] {
         node.state().holds.clear();

@@ -1,7 +1,7 @@
 //! State of each token's requests in flight.
 //!
 //! A waiter may request a token several times. Its requests to one node must not overtake each other: a late release of
-//! one round would revoke the next round's vote. So each token has a *lane* (a lock) per node, which a round holds
+//! one round would revoke the next round's vote. So each token has a lock per node ([`NodeLock`]), which a round holds
 //! until it is done with that node.
 //!
 //! A request without a reply leaves its node *in doubt*: it may still take effect, so the release has a tombstone.
@@ -42,13 +42,13 @@ impl Nodes {
 }
 
 #[derive(Debug)]
-pub(crate) struct Track {
-    state: Mutex<State>,
-    lanes: Vec<AsyncMutex<Lane>>,
+pub(crate) struct TokenState {
+    requests: Mutex<Requests>,
+    node_locks: Vec<AsyncMutex<NodeLock>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Requests {
     fence: Option<Fence>,
     in_doubt: Nodes,
     /// Nodes with a due release of a failed round.
@@ -58,49 +58,56 @@ struct State {
 
 /// A token's state on one node.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct NodeLock {
     /// Set after a release with a tombstone, sent or pending.
     pub(crate) is_closed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Before {
+pub(crate) enum EarlierRequest {
     Clear,
     InDoubt,
     Ended,
 }
 
-impl Track {
+impl TokenState {
     fn new(nodes: usize) -> Self {
-        Self { state: Mutex::default(), lanes: (0..nodes).map(|_| AsyncMutex::default()).collect() }
+        Self {
+            requests: Mutex::default(),
+            node_locks: (0..nodes).map(|_| AsyncMutex::default()).collect(),
+        }
     }
 
-    pub(crate) fn lane(&self, at: usize) -> &AsyncMutex<Lane> {
-        &self.lanes[at]
+    pub(crate) fn node_lock(&self, at: usize) -> &AsyncMutex<NodeLock> {
+        &self.node_locks[at]
     }
 
     /// Registers a request that may create a hold. Rejects a released token: its release has decided where to leave
     /// tombstones.
-    pub(crate) fn send(&self, at: usize) -> Before {
-        let mut state = self.state();
-        if state.ended {
-            return Before::Ended;
+    pub(crate) fn send(&self, at: usize) -> EarlierRequest {
+        let mut requests = self.requests();
+        if requests.ended {
+            return EarlierRequest::Ended;
         }
-        let before = if state.in_doubt.contains(at) { Before::InDoubt } else { Before::Clear };
-        state.in_doubt.add(at);
+        let before = if requests.in_doubt.contains(at) {
+            EarlierRequest::InDoubt
+        } else {
+            EarlierRequest::Clear
+        };
+        requests.in_doubt.add(at);
         before
     }
 
     /// Records a reply, or that there certainly was no effect.
-    pub(crate) fn answered(&self, at: usize, before: Before) {
-        if before == Before::Clear {
-            self.state().in_doubt.remove(at);
+    pub(crate) fn answered(&self, at: usize, before: EarlierRequest) {
+        if before == EarlierRequest::Clear {
+            self.requests().in_doubt.remove(at);
         }
     }
 
     /// Nodes at which a request may still take effect.
     pub(crate) fn in_doubt(&self) -> Nodes {
-        self.state().in_doubt
+        self.requests().in_doubt
     }
 
     pub(crate) fn leave(&self, nodes: Nodes) {
@@ -108,49 +115,49 @@ impl Track {
     }
 
     pub(crate) fn leave_at(&self, at: usize) {
-        self.state().leaving.add(at);
+        self.requests().leaving.add(at);
     }
 
     /// Records that nothing to the node is in flight.
     pub(crate) fn may_stay(&self, at: usize) {
-        self.state().leaving.remove(at);
+        self.requests().leaving.remove(at);
     }
 
     /// Returns whether a release is due at a node. A vote there doesn't count, even for a later granted round.
     pub(crate) fn is_leaving(&self, at: usize) -> bool {
-        self.state().leaving.contains(at)
+        self.requests().leaving.contains(at)
     }
 
     /// Ends the token. Returns the nodes that need tombstones.
     pub(crate) fn end(&self) -> Nodes {
-        let mut state = self.state();
-        state.ended = true;
-        state.in_doubt
+        let mut requests = self.requests();
+        requests.ended = true;
+        requests.in_doubt
     }
 
     fn has_ended(&self) -> bool {
-        self.state().ended
+        self.requests().ended
     }
 
     pub(crate) fn fence(&self) -> Option<Fence> {
-        self.state().fence
+        self.requests().fence
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The tokens of live holds and of requests in flight.
 #[derive(Debug)]
-pub(crate) struct Tracks {
+pub(crate) struct TokenStates {
     nodes: usize,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    known: HashMap<Token, Weak<Track>>,
+    known: HashMap<Token, Weak<TokenState>>,
     held: HashMap<Token, Held>,
     /// Sizes at which obsolete entries are removed.
     sweep_known_at: usize,
@@ -159,55 +166,55 @@ struct Inner {
 
 #[derive(Debug)]
 struct Held {
-    track: Arc<Track>,
+    token_state: Arc<TokenState>,
     until: BootInstant,
 }
 
 const SWEEP_FROM: usize = 64;
 
-impl Tracks {
+impl TokenStates {
     pub(crate) fn new(nodes: usize) -> Self {
         Self { nodes, inner: Mutex::default() }
     }
 
-    pub(crate) fn of(&self, token: Token) -> Arc<Track> {
+    pub(crate) fn of(&self, token: Token) -> Arc<TokenState> {
         let mut inner = self.inner();
         let known = inner.known.get(&token).and_then(Weak::upgrade);
-        if let Some(track) = known.filter(|track| !track.has_ended()) {
-            return track;
+        if let Some(token_state) = known.filter(|token_state| !token_state.has_ended()) {
+            return token_state;
         }
         if inner.known.len() >= inner.sweep_known_at {
-            inner.known.retain(|_, track| track.strong_count() > 0);
+            inner.known.retain(|_, token_state| token_state.strong_count() > 0);
             inner.sweep_known_at = 2 * inner.known.len() + SWEEP_FROM;
         }
-        let track = Arc::new(Track::new(self.nodes));
-        inner.known.insert(token, Arc::downgrade(&track));
-        track
+        let token_state = Arc::new(TokenState::new(self.nodes));
+        inner.known.insert(token, Arc::downgrade(&token_state));
+        token_state
     }
 
-    pub(crate) fn known(&self, token: Token) -> Option<Arc<Track>> {
+    pub(crate) fn known(&self, token: Token) -> Option<Arc<TokenState>> {
         let inner = self.inner();
         match inner.held.get(&token) {
-            Some(held) => Some(Arc::clone(&held.track)),
+            Some(held) => Some(Arc::clone(&held.token_state)),
             None => inner.known.get(&token).and_then(Weak::upgrade),
         }
     }
 
-    /// Keeps a track after a grant, a renewal or an unanswered request, until its release or long after its end.
+    /// Keeps the state of a token after a grant, a renewal or an unanswered request, until its release or long after its end.
     pub(crate) fn keep(
         &self,
         token: Token,
-        track: &Arc<Track>,
+        token_state: &Arc<TokenState>,
         fence: Option<Fence>,
         now: BootInstant,
         ttl: Duration,
     ) {
         {
-            let mut state = track.state();
-            if state.ended {
+            let mut requests = token_state.requests();
+            if requests.ended {
                 return;
             }
-            state.fence = fence.or(state.fence);
+            requests.fence = fence.or(requests.fence);
         }
         let mut inner = self.inner();
         if inner.held.len() >= inner.sweep_held_at {
@@ -215,7 +222,7 @@ impl Tracks {
             inner.sweep_held_at = 2 * inner.held.len() + SWEEP_FROM;
         }
         let until = now + ttl * 2;
-        inner.held.insert(token, Held { track: Arc::clone(track), until });
+        inner.held.insert(token, Held { token_state: Arc::clone(token_state), until });
     }
 
     pub(crate) fn forget(&self, token: Token) {
@@ -238,54 +245,54 @@ mod tests {
 
     #[test]
     fn an_old_doubt_is_not_cleared_by_a_new_answer() {
-        let track = Track::new(3);
-        assert_eq!(track.send(1), Before::Clear);
-        assert_eq!(track.send(1), Before::InDoubt, "the first was never answered");
-        track.answered(1, Before::InDoubt);
-        assert!(track.in_doubt().contains(1));
-        assert_eq!(track.send(2), Before::Clear);
-        track.answered(2, Before::Clear);
-        assert!(!track.in_doubt().contains(2));
+        let token_state = TokenState::new(3);
+        assert_eq!(token_state.send(1), EarlierRequest::Clear);
+        assert_eq!(token_state.send(1), EarlierRequest::InDoubt, "the first was never answered");
+        token_state.answered(1, EarlierRequest::InDoubt);
+        assert!(token_state.in_doubt().contains(1));
+        assert_eq!(token_state.send(2), EarlierRequest::Clear);
+        token_state.answered(2, EarlierRequest::Clear);
+        assert!(!token_state.in_doubt().contains(2));
     }
 
     #[test]
     fn nothing_is_sent_for_a_released_token() {
-        let track = Track::new(3);
-        track.send(0);
-        assert_eq!(track.end().iter().collect::<Vec<_>>(), [0]);
-        assert_eq!(track.send(1), Before::Ended);
-        assert!(!track.in_doubt().contains(1));
+        let token_state = TokenState::new(3);
+        token_state.send(0);
+        assert_eq!(token_state.end().iter().collect::<Vec<_>>(), [0]);
+        assert_eq!(token_state.send(1), EarlierRequest::Ended);
+        assert!(!token_state.in_doubt().contains(1));
     }
 
     #[test]
     fn memory_is_bounded_by_what_is_live() {
-        let tracks = Tracks::new(3);
+        let token_states = TokenStates::new(3);
         for _ in 0..10_000 {
-            drop(tracks.of(Token::random()));
+            drop(token_states.of(Token::random()));
             let token = Token::random();
-            let track = tracks.of(token);
-            tracks.keep(token, &track, Some(Fence::new(1)), NOW, TTL);
-            tracks.forget(token);
+            let token_state = token_states.of(token);
+            token_states.keep(token, &token_state, Some(Fence::new(1)), NOW, TTL);
+            token_states.forget(token);
         }
-        assert!(tracks.inner().known.len() < 1_000);
-        assert!(tracks.inner().held.is_empty());
+        assert!(token_states.inner().known.len() < 1_000);
+        assert!(token_states.inner().held.is_empty());
         // Without a release, entries are removed long after their end.
         let mut now = NOW;
         for _ in 0..10_000 {
             let token = Token::random();
-            tracks.keep(token, &tracks.of(token), Some(Fence::new(1)), now, TTL);
+            token_states.keep(token, &token_states.of(token), Some(Fence::new(1)), now, TTL);
             now = now + TTL;
         }
-        assert!(tracks.inner().held.len() < 1_000);
+        assert!(token_states.inner().held.len() < 1_000);
     }
 
     #[test]
     fn a_hold_is_remembered_with_its_fence() {
-        let tracks = Tracks::new(3);
+        let token_states = TokenStates::new(3);
         let token = Token::random();
-        tracks.keep(token, &tracks.of(token), Some(Fence::new(7)), NOW, TTL);
-        let track = tracks.known(token).unwrap();
-        tracks.keep(token, &track, None, NOW, TTL);
-        assert_eq!(tracks.known(token).unwrap().fence(), Some(Fence::new(7)));
+        token_states.keep(token, &token_states.of(token), Some(Fence::new(7)), NOW, TTL);
+        let token_state = token_states.known(token).unwrap();
+        token_states.keep(token, &token_state, None, NOW, TTL);
+        assert_eq!(token_states.known(token).unwrap().fence(), Some(Fence::new(7)));
     }
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use lockwright_core::{Clock, DistributedLock, ErrorKind};
-use lockwright_redlock::Standing;
+use lockwright_redlock::NodeStatus;
 use tokio::time::sleep;
 
-use crate::kit::{
+use crate::common::{
     LARGEST_TTL, NODE_TIMEOUT, claim, fails, five, nodes, options, redlock, refused, take,
     wait_until,
 };
@@ -61,13 +61,13 @@ async fn a_fresh_fleet_can_be_admitted() {
         node.forget();
     }
     five.nodes[4].fate(Fate::Down);
-    let before = five.redlock.standings().await;
-    assert!(matches!(before[0].1, Standing::New(_)), "{before:?}");
-    assert!(matches!(before[4].1, Standing::Down(_)), "{before:?}");
+    let before = five.redlock.node_statuses().await;
+    assert!(matches!(before[0].1, NodeStatus::New(_)), "{before:?}");
+    assert!(matches!(before[4].1, NodeStatus::Down(_)), "{before:?}");
     let other = five.another();
     fails(&other, &claim("x")).await;
     let after = five.redlock.admit().await;
-    assert!(after[..4].iter().all(|(_, seat)| matches!(seat, Standing::Votes)), "{after:?}");
+    assert!(after[..4].iter().all(|(_, seat)| matches!(seat, NodeStatus::Votes)), "{after:?}");
     take(&five.redlock, &claim("x")).await;
     // They check again soon, but not before each round.
     let looks = five.nodes[0].asked("look");

@@ -5,10 +5,10 @@ use std::time::Duration;
 use lockwright_core::{DistributedLock, Error, ErrorKind};
 #[cfg(feature = "tls")]
 use lockwright_redlock::Config;
-use lockwright_redlock::{Redlock, Standing};
+use lockwright_redlock::{NodeStatus, Redlock};
 use lockwright_testbed::{self as testbed, Fleet, Proxy};
 
-use crate::kit::{Five, claim, eventually, fails, take};
+use crate::common::{Five, claim, eventually, fails, take};
 
 async fn refused(urls: &[String]) -> Error {
     Redlock::connect(&format!("redlock:{}", urls.join(","))).await.unwrap_err()
@@ -67,9 +67,9 @@ async fn a_minority_that_is_down_is_no_error() {
     }
     let redlock = five.connect().await;
     take(&redlock, &claim("x")).await;
-    let standings = redlock.standings().await;
-    let down = standings.iter().filter(|(_, is)| matches!(is, Standing::Down(_))).count();
-    assert_eq!(down, 2, "{standings:?}");
+    let statuses = redlock.node_statuses().await;
+    let down = statuses.iter().filter(|(_, is)| matches!(is, NodeStatus::Down(_))).count();
+    assert_eq!(down, 2, "{statuses:?}");
     five.server(2).kill();
     let error = five.config().connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -125,9 +125,9 @@ async fn nodes_may_speak_tls_and_have_users() {
         ))
     };
     let nodes = fleet.servers.iter().map(|server| node(server).unwrap()).collect();
-    let redlock = Config::of(nodes, crate::kit::options()).connect().await.unwrap();
-    for (address, standing) in redlock.admit().await {
-        assert!(matches!(standing, Standing::Votes), "{address}: {standing:?}");
+    let redlock = Config::of(nodes, crate::common::options()).connect().await.unwrap();
+    for (address, status) in redlock.admit().await {
+        assert!(matches!(status, NodeStatus::Votes), "{address}: {status:?}");
     }
     take(&redlock, &claim("x")).await;
 }

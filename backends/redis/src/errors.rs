@@ -179,7 +179,7 @@ pub(crate) fn lacks_script(cause: &RedisError) -> bool {
 }
 
 /// Returns whether the server is a replica, so that reconnecting may help.
-pub(crate) fn wants_another_server(cause: &RedisError) -> bool {
+pub(crate) fn needs_reconnect(cause: &RedisError) -> bool {
     let says_so = |word: &str| matches!(word, "READONLY" | "MASTERDOWN");
     match cause.code() {
         // Up to 6.2 an error inside a script is an ERR that quotes the real one.
@@ -208,11 +208,11 @@ mod tests {
              -READONLY You can't write against a read only replica. ",
         ] {
             let cause = said(line);
-            assert!(wants_another_server(&cause), "{cause}");
+            assert!(needs_reconnect(&cause), "{cause}");
             assert_eq!(refusal(&cause).map(|(kind, _)| kind), Some(ErrorKind::Unavailable));
         }
         for line in ["ERR unknown command 'READONLYISH'", "OOM command not allowed"] {
-            assert!(!wants_another_server(&said(line)), "{line}");
+            assert!(!needs_reconnect(&said(line)), "{line}");
         }
     }
 }

@@ -16,13 +16,13 @@ use lockwright_core::{
 };
 use redis::FromRedisValue;
 
-use crate::answer::Words;
-use crate::asking::{self, Outcome, millis_rounded_up};
+use crate::acquire::{self, Outcome, millis_rounded_up};
+use crate::answer::Reply;
 use crate::connection::{Link, Live};
 use crate::doctor::Server;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
-use crate::renewing::Batch;
+use crate::renew::Batch;
 use crate::scripts::{self, IDLE_FENCE};
 use crate::servers::Servers;
 use crate::topology::{Topology, Whereabouts};
@@ -233,7 +233,7 @@ impl Node {
         if !self.counts(&live, incarnation) {
             return Ok(Vote::WrongIncarnation);
         }
-        let common = asking::arguments(claim);
+        let common = acquire::arguments(claim);
         let mut arguments: Vec<&str> = common.iter().map(String::as_str).collect();
         let candidate = candidate.get().to_string();
         let waits_too = if waits { "1" } else { "0" };
@@ -247,14 +247,14 @@ impl Node {
                     &keys.lock,
                     &keys.fence,
                     &keys.hold,
-                    &keys.ended(claim.token),
+                    &keys.tombstone(claim.token),
                     &self.incarnation_key,
                 ],
                 &arguments,
                 Effect::changes_within(claim.patience()),
             )
             .await?;
-        Ok(match asking::outcome(answer, &keys, claim.mode)? {
+        Ok(match acquire::outcome(answer, &keys, claim.mode)? {
             Outcome::Granted(granted) => Vote::Yes { granted, repeated: false },
             Outcome::Again(granted) => Vote::Yes { granted, repeated: true },
             Outcome::Busy(busy) | Outcome::Queued(busy, _) => {
@@ -301,11 +301,11 @@ impl Node {
                 Effect::changes_within(claim.patience()),
             )
             .await?;
-        let words = Words::of(answer, Effect::Changes)?;
-        match words.word(0)? {
+        let reply = Reply::of(answer, Effect::Changes)?;
+        match reply.word(0)? {
             "raised" => Ok(true),
             "gone" | "stranger" => Ok(false),
-            _ => Err(odd_answer(Effect::Changes, words)),
+            _ => Err(odd_answer(Effect::Changes, reply)),
         }
     }
 
@@ -425,8 +425,8 @@ impl Node {
 
 impl Incarnation {
     fn read(text: String) -> Result<Self> {
-        let words: Vec<&str> = text.split(' ').collect();
-        if let [state @ ("votes" | "new"), run, data, largest_ttl, _] = words[..]
+        let reply: Vec<&str> = text.split(' ').collect();
+        if let [state @ ("votes" | "new"), run, data, largest_ttl, _] = reply[..]
             && let Ok(largest_ttl) = largest_ttl.parse().map(Duration::from_millis)
         {
             let run = run.split('+').next().unwrap_or(run).to_owned();

@@ -11,22 +11,22 @@
 
 local run, number, longest, kept, was_replica = unpack(ARGV)
 local incarnation = redis.call('GET', KEYS[1])
-local state, its_run, its_number, its_longest, its_kept
+local state, old_run, old_number, old_longest, old_kept
 if incarnation then
-  state, its_run, its_number, its_longest, its_kept =
+  state, old_run, old_number, old_longest, old_kept =
     incarnation:match('^(%a+) (%S+) (%S+) (%d+) ([01])$')
 end
-if its_run == run and (its_kept == kept or its_kept == '0') then
+if old_run == run and (old_kept == kept or old_kept == '0') then
   return incarnation
 end
-if its_run == run then
+if old_run == run then
   -- Writes may be lost from now on. The opposite change doesn't count yet: earlier writes may not be on disk.
-  number, longest = its_number, its_longest
-elseif state == 'votes' and its_kept == '1' and kept == '1' and was_replica ~= '1' then
-  number, longest = its_number, its_longest
+  number, longest = old_number, old_longest
+elseif state == 'votes' and old_kept == '1' and kept == '1' and was_replica ~= '1' then
+  number, longest = old_number, old_longest
 else
   -- Wait for the longest TTL that was in use here.
-  state, longest = 'new', its_longest or longest
+  state, longest = 'new', old_longest or longest
 end
 incarnation = table.concat({ state, run, number, longest, kept }, ' ')
 redis.call('SET', KEYS[1], incarnation)

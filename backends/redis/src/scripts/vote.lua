@@ -56,5 +56,5 @@ if not fence then
 end
 count_fences(KEYS[2], fence, fences, ttl)
 local first = text(fence)
-hold_alone(KEYS[1], KEYS[3], token, ARGV[4], first, ARGV[3], micros, ttl)
+hold_exclusive(KEYS[1], KEYS[3], token, ARGV[4], first, ARGV[3], micros, ttl)
 return { 'granted', first, ARGV[3] }

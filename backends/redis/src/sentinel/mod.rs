@@ -4,7 +4,7 @@
 //! Sentinel costs no time. The client library asks one by one, and accepts the first reply.
 
 pub(crate) mod doctor;
-pub(crate) mod watching;
+pub(crate) mod failover;
 
 use std::fmt::{self, Write};
 use std::future::Future;

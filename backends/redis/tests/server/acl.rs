@@ -7,8 +7,8 @@ use lockwright_core::{
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 
-use crate::connecting::{SECRET, refused};
-use crate::kit::{claim, connect, eventually, grant, name, patient};
+use crate::common::{claim, connect, eventually, grant, name, patient};
+use crate::connect::{SECRET, refused};
 
 /// The documented permissions, except the keys.
 const NEEDED: [&str; 30] = [

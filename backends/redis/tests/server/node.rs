@@ -7,7 +7,7 @@ use lockwright_redis::Config;
 use lockwright_redis::node::{Incarnation, Node, Vote};
 use lockwright_testbed as testbed;
 
-use crate::kit::{claim, eventually, patient};
+use crate::common::{claim, eventually, patient};
 
 const LARGEST: Duration = Duration::from_secs(60);
 

@@ -11,7 +11,7 @@ use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::kit::{busy, claim, connect, events, eventually, grant, name, patient};
+use crate::common::{busy, claim, connect, events, eventually, grant, name, patient};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -211,7 +211,7 @@ impl Setting {
         let arrived = self.server.command::<i64>(&["PUBLISH", "lockwright:broken:0:", &broken]);
         assert!(arrived.unwrap() > 0);
         loop {
-            match tokio::time::timeout(crate::kit::LIMIT, self.told.recv()).await.unwrap() {
+            match tokio::time::timeout(crate::common::LIMIT, self.told.recv()).await.unwrap() {
                 Some(Event::Lost(token, _)) if token == marker => break,
                 Some(Event::Handed(token, granted)) if granted.valid != Some(Duration::ZERO) => {
                     assert!(holds(token), "{token} was offered it and doesn't hold: {context}");

@@ -10,8 +10,8 @@ use lockwright_core::{
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Proxy};
 
-use crate::connecting::{SECRET, refused};
-use crate::kit::{LIMIT, busy, claim, eventually, grant, name, patient};
+use crate::common::{LIMIT, busy, claim, eventually, grant, name, patient};
+use crate::connect::{SECRET, refused};
 
 /// Longer than a busy machine takes to replicate.
 const LONG: Duration = Duration::from_secs(5);

@@ -8,8 +8,8 @@ use lockwright_core::{DistributedLock, Error, ErrorKind, ReleaseMode};
 use lockwright_redis::Config;
 use lockwright_testbed::{self as testbed, Certificates};
 
-use crate::connecting::{SECRET, refused};
-use crate::kit::{claim, connect, eventually, grant};
+use crate::common::{claim, connect, eventually, grant};
+use crate::connect::{SECRET, refused};
 
 fn with(url: &str, parameters: &[(&str, &Path)]) -> String {
     let parameters: Vec<_> =

@@ -3,7 +3,7 @@
 use lockwright_core::ErrorKind;
 use lockwright_redis::Config;
 
-use crate::connecting::SECRET;
+use crate::connect::SECRET;
 
 #[test]
 fn every_form_is_read() {

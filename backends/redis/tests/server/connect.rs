@@ -8,7 +8,7 @@ use lockwright_core::{DistributedLock, Error, ErrorKind, ReleaseMode};
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 
-use crate::kit::{claim, grant, name, patient};
+use crate::common::{claim, grant, name, patient};
 
 pub(crate) const SECRET: &str = "hush-hush";
 
@@ -96,7 +96,7 @@ async fn a_password_is_asked_for_and_checked() {
     let error = refused(&format!("redis://nobody:{SECRET}@127.0.0.1:{port}/")).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
 
-    let redis = crate::kit::connect(&server.url()).await;
+    let redis = crate::common::connect(&server.url()).await;
     assert!(!format!("{redis:?}").contains(SECRET), "{redis:?}");
     grant(&redis, &claim("a")).await;
 }
@@ -231,7 +231,7 @@ async fn databases_and_prefixes_come_from_the_url() {
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
     assert!(error.to_string().contains("no database"), "{error}");
     // In another database it is another lock.
-    grant(&crate::kit::connect(&server.url()).await, &self::claim("a")).await;
+    grant(&crate::common::connect(&server.url()).await, &self::claim("a")).await;
 }
 
 #[tokio::test]
@@ -271,7 +271,7 @@ fn the_connection_lives_in_the_runtime_that_made_it() {
     second.block_on(grant(&redis, &claim("a")));
     drop(first);
     let error = second.block_on(async {
-        crate::kit::eventually(|| async {
+        crate::common::eventually(|| async {
             let error = redis.try_acquire(&claim("b")).await.unwrap_err();
             (error.kind() == ErrorKind::Unavailable).then_some(error)
         })

@@ -6,7 +6,7 @@ use lockwright_core::{Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Resul
 use redis::Value;
 
 use crate::FOREIGN_POLL;
-use crate::answer::{self, Words};
+use crate::answer::{self, Reply};
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 
@@ -35,15 +35,15 @@ pub(crate) fn arguments(claim: &Claim) -> [String; 4] {
 }
 
 pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome> {
-    let words = Words::of(answer, Effect::Changes)?;
-    match words.word(0)? {
-        "granted" => Ok(Outcome::Granted(granted(&words)?)),
-        "again" => Ok(Outcome::Again(granted(&words)?)),
-        "busy" => Ok(match (words.number(7), words.number(8)) {
-            (Ok(before), Ok(micros)) => Outcome::Queued(queued(busy(&words), before), micros),
-            _ => Outcome::Busy(busy(&words)),
+    let reply = Reply::of(answer, Effect::Changes)?;
+    match reply.word(0)? {
+        "granted" => Ok(Outcome::Granted(granted(&reply)?)),
+        "again" => Ok(Outcome::Again(granted(&reply)?)),
+        "busy" => Ok(match (reply.number(7), reply.number(8)) {
+            (Ok(before), Ok(micros)) => Outcome::Queued(queued(busy(&reply), before), micros),
+            _ => Outcome::Busy(busy(&reply)),
         }),
-        "kind" => Err(Error::other_kind(present(words.word(1)?, mode), mode)),
+        "kind" => Err(Error::other_kind(present(reply.word(1)?, mode), mode)),
         "ended" => Ok(Outcome::Ended),
         "stranger" => Ok(Outcome::WrongIncarnation),
         "foreign" => Err(alien("something else")),
@@ -55,19 +55,19 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
                 keys.fence
             ),
         )),
-        _ => Err(odd_answer(Effect::Changes, words)),
+        _ => Err(odd_answer(Effect::Changes, reply)),
     }
 }
 
-fn granted(words: &Words) -> Result<Granted> {
-    let mut granted = Granted::new(Fence::new(words.number(1)?));
-    granted.fences = u32::try_from(words.number(2)?).unwrap_or(1);
-    granted.valid = words.duration(3);
+fn granted(reply: &Reply) -> Result<Granted> {
+    let mut granted = Granted::new(Fence::new(reply.number(1)?));
+    granted.fences = u32::try_from(reply.number(2)?).unwrap_or(1);
+    granted.valid = reply.duration(3);
     Ok(granted)
 }
 
-fn busy(words: &Words) -> Busy {
-    let holder = answer::holder(words, 1);
+fn busy(reply: &Reply) -> Busy {
+    let holder = answer::holder(reply, 1);
     let retry_after = match (holder.token, holder.remaining) {
         (Some(_), remaining) => remaining,
         (None, remaining) => Some(remaining.map_or(FOREIGN_POLL, |left| left.min(FOREIGN_POLL))),

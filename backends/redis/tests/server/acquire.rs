@@ -8,7 +8,7 @@ use lockwright_core::{
 };
 use lockwright_redis::Config;
 
-use crate::kit::{busy, claim, claim_for, grant, name, server_and_client};
+use crate::common::{busy, claim, claim_for, grant, name, server_and_client};
 
 fn renew_of(claim: &lockwright_core::Claim) -> Renew<'_> {
     Renew::of(claim)
@@ -218,7 +218,7 @@ async fn an_expired_hold_is_not_revived() {
     let (server, redis) = server_and_client().await;
     let claim = claim_for("a", Duration::from_millis(100));
     grant(&redis, &claim).await;
-    crate::kit::eventually(|| async {
+    crate::common::eventually(|| async {
         (server.command::<i64>(&["EXISTS", "a"]).unwrap() == 0).then_some(())
     })
     .await;
@@ -345,13 +345,13 @@ async fn names_with_braces_and_prefixes_work_on_a_cluster_too() {
         .start()
         .unwrap();
     server.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
-    crate::kit::eventually(|| async {
+    crate::common::eventually(|| async {
         let info: String = server.command(&["CLUSTER", "INFO"]).unwrap();
         info.contains("cluster_state:ok").then_some(())
     })
     .await;
     for prefix in ["", "shop:", "{shop}", "sh}op{"] {
-        let config = crate::kit::patient(Config::new(&server.url()).unwrap())
+        let config = crate::common::patient(Config::new(&server.url()).unwrap())
             .key_prefix(prefix)
             .for_diagnosis();
         let redis = config.connect().await.unwrap();

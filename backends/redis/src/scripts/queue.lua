@@ -1,15 +1,15 @@
--- The queue and the holders of one lock. Needs alone.lua and clock.lua.
+-- The queue and the holders of one lock. Needs exclusive.lua and clock.lua.
 --
--- A waiter is a token in `queue`, by arrival, with a record in `about`:
+-- A waiter is a token in `queue`, by arrival, with a record in `meta`:
 --   MODE LIVE-UNTIL TTL FENCES CHANNEL IDENTITY
--- A shared holder or permit holder is a token in `holders`, by expiry, with a record in `about`:
+-- A shared holder or permit holder is a token in `holders`, by expiry, with a record in `meta`:
 --   MODE FENCE SINCE IDENTITY
 -- and, once broken, operator and reason in the field `broken:TOKEN`. The lock then contains a marker with the epoch of
 -- the shared holders, or the number of permits. Without the marker they don't hold: it was deleted.
 --
 -- A mode is 'x' (exclusive), 's' (shared) or COUNT/OF (permits). Times are in ms.
 
-local function family(lock, fence, hold, queue, holders, about, micros, counted)
+local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted)
   local call, its = redis.call, {}
   local now = math.floor(micros / 1000)
   -- The clock by which holders expire.
@@ -29,7 +29,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
   end
 
   local function forget(token)
-    call('HDEL', about, token, 'broken:' .. token)
+    call('HDEL', meta, token, 'broken:' .. token)
     call('ZREM', holders, token)
   end
 
@@ -43,7 +43,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
   end
 
   local function waiter(token)
-    local record = call('HGET', about, token)
+    local record = call('HGET', meta, token)
     if record then
       return record:match('^(%S+) (%d+) (%d+) (%d+) (%S+) (.*)$')
     end
@@ -64,7 +64,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     end
     local taken = tonumber(wanted)
     for _, token in ipairs(call('ZRANGE', holders, 0, -1)) do
-      local held = call('HGET', about, token) or ''
+      local held = call('HGET', meta, token) or ''
       -- Without a record, it may have all permits.
       taken = taken + tonumber(held:match('^(%d+)/') or of)
     end
@@ -83,12 +83,12 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
   -- Makes a token a holder. The deciding write is last: if an earlier command fails, nothing is held.
   local function write(token, mode, life, fences, identity, first)
     if mode == 'x' then
-      hold_alone(lock, hold, token, identity, first, fences, micros, life)
+      hold_exclusive(lock, hold, token, identity, first, fences, micros, life)
       its.value = token
       return
     end
-    call('HSET', about, token, table.concat({ mode, first, text(micros), identity }, ' '))
-    keep(about, life + 2)
+    call('HSET', meta, token, table.concat({ mode, first, text(micros), identity }, ' '))
+    keep(meta, life + 2)
     if its.value then
       keep(lock, life + 2)
     end
@@ -131,13 +131,13 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
   function its.holder(token)
     local expires = its.kind_of_marker and call('ZSCORE', holders, token)
     if expires then
-      local record = call('HGET', about, token) or ''
+      local record = call('HGET', meta, token) or ''
       local mode, first, identity = record:match('^(%S+) (%d+) %d+ (.*)$')
       if not mode then
         mode = its.kind_of_marker == 'shared' and 's' or '1/' .. its.number
         first = call('GET', fence) or '0'
       end
-      return mode, first, expires - at, identity or false, call('HGET', about, 'broken:' .. token)
+      return mode, first, expires - at, identity or false, call('HGET', meta, 'broken:' .. token)
     end
   end
 
@@ -145,7 +145,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     -- A full server rejects a script whose first write could use memory. This one can't.
     call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
     keep(fence, ttl + IDLE_FENCE)
-    keep(about, ttl + 2)
+    keep(meta, ttl + 2)
     expire_in(holders, token, ttl, at)
   end
 
@@ -186,12 +186,12 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
     if call('ZREM', queue, token) == 0 then
       return false
     end
-    redis.pcall('HDEL', about, token)
+    redis.pcall('HDEL', meta, token)
     return true
   end
 
   -- Revokes an offer that no client received.
-  local function take_back(token, mode)
+  local function revoke_offer(token, mode)
     if mode == 'x' then
       call('DEL', lock, hold)
       its.value = false
@@ -219,7 +219,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
   end
 
   -- Returns whether a blocking waiter's client has gone: an empty message, which clients ignore, has no receivers.
-  local function keeps_others_out_in_vain(channel)
+  local function blocks_as_gone_client(channel)
     return counted and its.kind_of_marker
       and redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, '') == 0
   end
@@ -238,7 +238,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
       if not mode or tonumber(live) <= now then
         its.withdraw(first)
       elseif not fits(mode) then
-        if not keeps_others_out_in_vain(channel) then
+        if not blocks_as_gone_client(channel) then
           return longest
         end
         its.withdraw(first)
@@ -251,20 +251,20 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
         end
         its.withdraw(first)
         write(first, mode, life, fences, identity, fenced)
-        local told = redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, table.concat(
+        local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, table.concat(
           { first, fenced, fences, text(micros), text(life) }, ' '))
-        if type(told) == 'table' then
+        if type(receivers) == 'table' then
           -- The user may not publish. The lock stays free until the next waiter asks.
-          take_back(first, mode)
-          call('HSET', about, first, table.concat(
+          revoke_offer(first, mode)
+          call('HSET', meta, first, table.concat(
             { mode, live, ttl, fences, channel, identity }, ' '))
           call('ZADD', queue, place, first)
           keep(queue, live - now)
-          keep(about, live - now)
+          keep(meta, live - now)
           return longest
         end
-        if told == 0 and counted then
-          take_back(first, mode)
+        if receivers == 0 and counted then
+          revoke_offer(first, mode)
           gone = gone + 1
         else
           offers, longest = offers + 1, math.max(longest, life)
@@ -277,7 +277,7 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
 
   -- Makes offers, and sends their lifetime to the next two waiters. They ask if an offer has lapsed and its client has
   -- died.
-  function its.advance(token)
+  function its.grant_next(token)
     local longest = offer(token)
     if longest > 0 then
       for _, behind in ipairs(call('ZRANGE', queue, 0, 1)) do
@@ -319,12 +319,12 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
       place = text(math.max((tonumber(score) or 0) + 1, micros))
       if not last and not its.kind_of_marker then
         -- These records belong to dead holders, whose list has expired.
-        call('DEL', about)
+        call('DEL', meta)
       end
     end
-    call('HSET', about, token, table.concat(
+    call('HSET', meta, token, table.concat(
       { mode, text(now + patience), ttl, fences, channel, identity }, ' '))
-    keep(about, patience)
+    keep(meta, patience)
     if place then
       call('ZADD', queue, place, token)
     end
@@ -344,10 +344,10 @@ local function family(lock, fence, hold, queue, holders, about, micros, counted)
       end
       return { left, token, identity, first, by, mode }
     end
-    local about_it = call('HMGET', hold, 'token', 'identity', 'fence', 'broken')
-    local token = about_it[1]
+    local description = call('HMGET', hold, 'token', 'identity', 'fence', 'broken')
+    local token = description[1]
     if its.value and token and (its.value == token or its.value == token .. ':broken') then
-      return { call('PTTL', lock), token, about_it[2], about_it[3], about_it[4], 'x' }
+      return { call('PTTL', lock), token, description[2], description[3], description[4], 'x' }
     end
     return { its.value and call('PTTL', lock) or 0, false, false, false, false, 'x' }
   end

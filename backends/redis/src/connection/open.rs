@@ -91,7 +91,7 @@ impl Link {
                     link.wakeups.receive(&push.data, &link.to, &link.runtime);
                 }
                 PushKind::Invalidate => link.wakeups.tracked().receive(&push.data),
-                PushKind::Disconnection => link.tell_broken(&alive),
+                PushKind::Disconnection => link.mark_broken(&alive),
                 _ => {}
             }
             Ok(())

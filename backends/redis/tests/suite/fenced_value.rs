@@ -13,7 +13,7 @@ use redis::{AsyncCommands, AsyncConnectionConfig, Client, RedisError};
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A value and its fence, under keys of one slot.
-struct Shelf {
+struct FencedValue {
     connection: MultiplexedConnection,
     write: FencedScript,
     value: String,
@@ -21,21 +21,21 @@ struct Shelf {
 }
 
 /// Stores it on the server, or the Cluster node, of the name.
-pub(crate) fn shelf(urls: Vec<String>) -> Protect {
-    protect(move |name| Shelf::open(urls.clone(), name))
+pub(crate) fn fenced_value(urls: Vec<String>) -> Protect {
+    protect(move |name| FencedValue::open(urls.clone(), name))
 }
 
 fn problem(error: RedisError) -> Error {
     Error::unavailable(error.to_string())
 }
 
-impl Shelf {
+impl FencedValue {
     async fn open(urls: Vec<String>, name: LockName) -> Result<Self> {
         let patient = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(LIMIT))
             .set_response_timeout(Some(LIMIT));
         let write = FencedScript::new("return redis.call('SET', KEYS[1], ARGV[1])");
-        let [value, fence] = ["value", "fence"].map(|part| format!("{{shelf:{name}}}:{part}"));
+        let [value, fence] = ["value", "fence"].map(|part| format!("{{value:{name}}}:{part}"));
         for url in urls {
             let client = Client::open(url).map_err(problem)?;
             let connection = client.get_multiplexed_async_connection_with_config(&patient).await;
@@ -51,7 +51,7 @@ impl Shelf {
 }
 
 #[async_trait]
-impl Protected for Shelf {
+impl Protected for FencedValue {
     async fn write(&self, fenced: &Fenced, value: u64) -> Result<()> {
         let mut connection = self.connection.clone();
         let (keys, arguments) = ([&self.value], [value]);

@@ -7,11 +7,11 @@ use lockwright_core::{Error, LockName, Reason, Renew, Renewal, Result};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Cluster, moving};
+use super::{Cluster, slot_migration};
 use crate::answer::{self, Found};
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::{Keys, slot_of};
-use crate::renewing::Batch;
+use crate::renew::Batch;
 use crate::scripts;
 
 impl Cluster {
@@ -109,7 +109,7 @@ impl Cluster {
             None => {
                 let mut found = Vec::with_capacity(names.len());
                 for (name, keys) in names.iter().zip(&keys) {
-                    found.push(moving::inspect(self, name, keys).await?);
+                    found.push(slot_migration::inspect(self, name, keys).await?);
                 }
                 Ok(found)
             }

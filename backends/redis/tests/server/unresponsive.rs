@@ -8,7 +8,7 @@ use lockwright_testbed::{self as testbed, Cluster, Proxy, Sentinels};
 use tokio::task::{JoinSet, block_in_place};
 use tokio::time::{sleep, timeout};
 
-use crate::kit::eventually;
+use crate::common::eventually;
 
 const TTLS: [u64; 5] = [1, 2, 3, 5, 30];
 /// The required limit for acquiring a free lock.

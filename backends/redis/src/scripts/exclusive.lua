@@ -29,7 +29,7 @@ local function count_fences(key, first, fences, ttl)
 end
 
 -- The lock is set last: if an earlier command fails, nothing is held. So each hold has a counted fence.
-local function hold_alone(lock, hold, token, identity, first, fences, micros, life)
+local function hold_exclusive(lock, hold, token, identity, first, fences, micros, life)
   redis.call('DEL', hold)
   redis.call('HSET', hold, 'token', token, 'identity', identity, 'fence', first, 'fences', fences,
              'since', text(micros))
@@ -44,16 +44,16 @@ local function again(lock, fence, hold, token, value, last, ttl)
   if value ~= token and not broken then
     return nil
   end
-  local about = redis.call('HMGET', hold, 'token', 'fence', 'fences')
-  local known = about[1] == token
+  local description = redis.call('HMGET', hold, 'token', 'fence', 'fences')
+  local known = description[1] == token
   if broken then
-    return { 'again', known and about[2] or last, known and about[3] or '1',
+    return { 'again', known and description[2] or last, known and description[3] or '1',
              redis.call('PTTL', lock) }
   elseif known then
     redis.call('PEXPIRE', fence, text(ttl + IDLE_FENCE))
     redis.call('PEXPIRE', hold, ttl)
     redis.call('PEXPIRE', lock, ttl)
-    return { 'again', about[2], about[3] }
+    return { 'again', description[2], description[3] }
   end
 end
 

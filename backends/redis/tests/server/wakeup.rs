@@ -5,14 +5,16 @@ use std::time::Duration;
 use lockwright_core::{BootInstant, DistributedLock, Event, ReleaseMode, Wait};
 use lockwright_redis::Config;
 
-use crate::kit::{busy, claim, events, eventually, grant, handed, name, next, server_and_client};
+use crate::common::{
+    busy, claim, events, eventually, grant, handed, name, next, server_and_client,
+};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
 #[tokio::test]
 async fn a_release_wakes_those_who_wait_and_nobody_else() {
     let (server, holder) = server_and_client().await;
-    let waiter = crate::kit::connect(&server.url()).await;
+    let waiter = crate::common::connect(&server.url()).await;
     let elsewhere =
         Config::new(&server.url()).unwrap().key_prefix("shop:").connect().await.unwrap();
     let mut woken = events(&waiter);
@@ -74,8 +76,8 @@ async fn there_is_one_connection_for_everything() {
 #[tokio::test]
 async fn the_subscription_comes_back_and_everybody_who_waited_is_woken() {
     let mut server = lockwright_testbed::Redis::options().append_only("always").start().unwrap();
-    let holder = crate::kit::connect(&server.url()).await;
-    let waiter = crate::kit::connect(&server.url()).await;
+    let holder = crate::common::connect(&server.url()).await;
+    let waiter = crate::common::connect(&server.url()).await;
     let mut woken = events(&waiter);
     for waited_for in ["a", "b"] {
         grant(&holder, &claim(waited_for)).await;

@@ -22,7 +22,7 @@ use crate::scripts::{self, IDLE_FENCE, Script};
 
 pub(crate) struct Hold<'h> {
     pub(crate) keys: &'h Keys,
-    pub(crate) ended: &'h str,
+    pub(crate) tombstone: &'h str,
     pub(crate) token: &'h str,
     pub(crate) mode: Mode,
 }
@@ -32,12 +32,12 @@ impl Hold<'_> {
     ///
     /// Shared holds and permits have several keys, and wait until all are on one node.
     pub(crate) async fn renew(&self, cluster: &Arc<Cluster>, ttl: &str) -> Result<Renewal> {
-        let Keys { lock, fence, hold, holders, about, .. } = self.keys;
+        let Keys { lock, fence, hold, holders, meta, .. } = self.keys;
         let answer = if self.mode == Mode::Exclusive {
             let arguments = [self.token, ttl];
             one_key(cluster, &scripts::MOVING_RENEW, lock, &arguments, Effect::Changes).await?
         } else {
-            let keys = [lock, fence, holders, fence, about].map(String::as_str);
+            let keys = [lock, fence, holders, fence, meta].map(String::as_str);
             let arguments = [self.token, ttl, "s"];
             let renew = &scripts::RENEW;
             match cluster.try_run(renew, &keys, &arguments, Effect::Changes).await? {
@@ -75,15 +75,15 @@ impl Hold<'_> {
 
     /// Wakes waiters that this one may have blocked. Not awaited, because a node may be silent. Waiters also poll, and
     /// the record expires with the queue.
-    fn tell_of_room(&self, cluster: &Arc<Cluster>, claim: &Claim) {
+    fn wake_waiters(&self, cluster: &Arc<Cluster>, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
-        forget.arg(&self.keys.about).arg(self.token);
+        forget.arg(&self.keys.meta).arg(self.token);
         let mut tell = redis::cmd("PUBLISH");
         tell.arg(cluster.wakeups().released()).arg(claim.name.as_str());
         let (runtime, cluster) = (cluster.runtime().clone(), Arc::clone(cluster));
-        let [about, queue] = [&self.keys.about, &self.keys.queue].map(String::clone);
+        let [meta, queue] = [&self.keys.meta, &self.keys.queue].map(String::clone);
         runtime.spawn(async move {
-            let forgotten = cluster.command(&about, None, &forget, Effect::Changes);
+            let forgotten = cluster.command(&meta, None, &forget, Effect::Changes);
             let told = cluster.command(&queue, None, &tell, Effect::Changes);
             let _ = tokio::join!(forgotten, told);
         });
@@ -91,7 +91,7 @@ impl Hold<'_> {
 
     /// Returns why the hold was lost. The loss is certain, the reason may be unknown.
     pub(crate) async fn loss(&self, cluster: &Arc<Cluster>) -> Renewal {
-        let note = cluster.command(self.ended, None, &get(self.ended), Effect::Reads).await;
+        let note = cluster.command(self.tombstone, None, &get(self.tombstone), Effect::Reads).await;
         let is_broken = matches!(&note, Ok(Value::BulkString(note)) if note.starts_with(b"broken"));
         Renewal::not_held(if is_broken { Reason::Broken } else { Reason::Gone })
     }
@@ -100,19 +100,23 @@ impl Hold<'_> {
         &self,
         cluster: &Arc<Cluster>,
         claim: &Claim,
-        tombstone: u128,
+        tombstone_ms: u128,
     ) -> Result<ReleaseOutcome> {
-        if tombstone > 0 {
+        if tombstone_ms > 0 {
             // First, so that a late duplicate of the acquire is refused even if a later step fails.
-            let mut bury = redis::cmd("SET");
-            bury.arg(self.ended).arg("released").arg("PX").arg(tombstone.to_string());
-            cluster.command(self.ended, None, &bury, Effect::Changes).await?;
+            let mut set_tombstone = redis::cmd("SET");
+            set_tombstone
+                .arg(self.tombstone)
+                .arg("released")
+                .arg("PX")
+                .arg(tombstone_ms.to_string());
+            cluster.command(self.tombstone, None, &set_tombstone, Effect::Changes).await?;
         }
         let mut leave = redis::cmd("ZREM");
         leave.arg(&self.keys.queue).arg(self.token);
         let left = cluster.command(&self.keys.queue, None, &leave, Effect::Changes).await?;
         if matches!(left, Value::Int(1)) {
-            self.tell_of_room(cluster, claim);
+            self.wake_waiters(cluster, claim);
             return Ok(ReleaseOutcome::Released);
         }
         if self.mode != Mode::Exclusive {
@@ -144,12 +148,12 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
     let (value, left, kind): (Option<String>, i64, String) =
         FromRedisValue::from_redis_value(answer).map_err(odd)?;
     let fence = cluster.command(&keys.fence, None, &get(&keys.fence), Effect::Reads).await?;
-    let mut about = redis::cmd("HMGET");
-    about.arg(&keys.hold).arg(&["token", "identity", "fence", "broken"]);
-    let about = cluster.command(&keys.hold, None, &about, Effect::Reads).await?;
-    let about: Vec<Value> = FromRedisValue::from_redis_value(about).map_err(odd)?;
+    let mut description = redis::cmd("HMGET");
+    description.arg(&keys.hold).arg(&["token", "identity", "fence", "broken"]);
+    let description = cluster.command(&keys.hold, None, &description, Effect::Reads).await?;
+    let description: Vec<Value> = FromRedisValue::from_redis_value(description).map_err(odd)?;
     let token: Option<String> =
-        about.first().cloned().and_then(|token| String::from_redis_value(token).ok());
+        description.first().cloned().and_then(|token| String::from_redis_value(token).ok());
     // As `inspect.lua`, without the number of waiters.
     let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
     let state = |state| vec![text(state), fence, Value::Nil];
@@ -159,10 +163,10 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
         }
         (None, _) => state("free"),
         (Some(value), _) if value.starts_with("lockwright:") => {
-            [state("held"), beside(cluster, keys).await?].concat()
+            [state("held"), shared_holders(cluster, keys).await?].concat()
         }
         (Some(value), Some(token)) if *value == token || *value == format!("{token}:broken") => {
-            [state("held"), vec![Value::Int(left)], about, vec![text("x")]].concat()
+            [state("held"), vec![Value::Int(left)], description, vec![text("x")]].concat()
         }
         (Some(_), _) => {
             let unknown = vec![Value::Nil; 4];
@@ -173,7 +177,7 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
 }
 
 /// Omits the time left, which would need the server's time.
-async fn beside(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
+async fn shared_holders(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
     let odd = |cause| odd_answer(Effect::Reads, cause);
     let mut all = redis::cmd("ZRANGE");
     all.arg(&keys.holders).arg(0).arg(-1);
@@ -182,11 +186,11 @@ async fn beside(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
     let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
     let mut words = Vec::with_capacity(6 * tokens.len());
     for token in tokens {
-        let mut about = redis::cmd("HMGET");
-        about.arg(&keys.about).arg(&token).arg(format!("broken:{token}"));
-        let about = cluster.command(&keys.about, None, &about, Effect::Reads).await?;
+        let mut description = redis::cmd("HMGET");
+        description.arg(&keys.meta).arg(&token).arg(format!("broken:{token}"));
+        let description = cluster.command(&keys.meta, None, &description, Effect::Reads).await?;
         let (record, broken): (Option<String>, Value) =
-            FromRedisValue::from_redis_value(about).map_err(odd)?;
+            FromRedisValue::from_redis_value(description).map_err(odd)?;
         let record = record.unwrap_or_default();
         if let [mode, fence, _, identity] = record.splitn(4, ' ').collect::<Vec<_>>()[..] {
             words.extend([Value::Nil, text(&token), text(identity), text(fence), broken]);

@@ -1,6 +1,6 @@
 -- Transfers a hold to another token, for a ticket.
 --
--- KEYS  lock, fence, hold, tombstones of the new and the old token, queue, holders, about
+-- KEYS  lock, fence, hold, tombstones of the new and the old token, queue, holders, meta
 -- ARGV  new token, TTL in ms, mode, identity, old token, lifetime of its tombstone in ms
 --
 -- Returns
@@ -21,7 +21,7 @@ if ended then
   return { 'ended' }
 end
 if value and value:match('^lockwright:%a+:%d+$') then
-  local its = family(KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[7], KEYS[8], micros, false)
+  local its = queue_of(KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[7], KEYS[8], micros, false)
   its.look()
   local holds, fence, left, _, by = its.holder(token)
   if holds and by then
@@ -59,5 +59,5 @@ end
 redis.call('SET', KEYS[5], 'released', 'PX', ARGV[6])
 count_fences(KEYS[2], fence, 1, ttl)
 local first = text(fence)
-hold_alone(KEYS[1], KEYS[3], token, ARGV[4], first, '1', micros, ttl)
+hold_exclusive(KEYS[1], KEYS[3], token, ARGV[4], first, '1', micros, ttl)
 return { 'granted', first, '1' }

@@ -9,7 +9,7 @@ use lockwright_core::{
 };
 use lockwright_testbed as testbed;
 
-use crate::kit::{
+use crate::common::{
     busy, claim, claim_for, connect, events, eventually, grant, handed, name, server_and_client,
 };
 
@@ -233,7 +233,7 @@ async fn a_place_outlives_the_limit_a_little() {
     let short = Wait::Until(Clock::boot().now() + limit);
     assert!(busy(&redis, &waits, short).await.queued);
     let token = waits.token.to_string();
-    let record: String = server.command(&["HGET", "lockwright:{a}:about", &token]).unwrap();
+    let record: String = server.command(&["HGET", "lockwright:{a}:meta", &token]).unwrap();
     let live: u64 = record.split(' ').nth(1).unwrap().parse().unwrap();
     let asked = Duration::from_secs(seconds) + Duration::from_micros(micros);
     // One millisecond for rounding, one for the two clocks.
@@ -352,7 +352,7 @@ async fn readers_whose_marker_was_deleted_do_not_hold() {
 #[tokio::test]
 async fn nothing_is_left_of_readers_that_died() {
     let (server, redis) = server_and_client().await;
-    let about = "lockwright:{a}:about";
+    let meta = "lockwright:{a}:meta";
     let dies = Claim { mode: Mode::Shared, ..claim_for("a", Duration::from_secs(3)) };
     grant(&redis, &dies).await;
     let waits = claim("a");
@@ -363,14 +363,14 @@ async fn nothing_is_left_of_readers_that_died() {
     let (held, waits) = (claim("a"), claim("a"));
     grant(&redis, &held).await;
     busy(&redis, &waits, WAIT).await;
-    let left: Vec<String> = server.command(&["HKEYS", about]).unwrap();
+    let left: Vec<String> = server.command(&["HKEYS", meta]).unwrap();
     assert_eq!(left, [waits.token.to_string()]);
     redis.release(&waits, ReleaseMode::Plain).await.unwrap();
     redis.release(&held, ReleaseMode::Plain).await.unwrap();
     let lives = Claim { mode: Mode::Shared, ..claim("a") };
     grant(&redis, &lives).await;
     busy(&redis, &waits, WAIT).await;
-    let left: i64 = server.command(&["HLEN", about]).unwrap();
+    let left: i64 = server.command(&["HLEN", meta]).unwrap();
     assert_eq!(left, 2);
     assert_eq!(redis.inspect(&name("a")).await.unwrap().holders.len(), 1);
 }
@@ -402,7 +402,7 @@ async fn holders_without_a_record_are_described() {
     for mode in [Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
         let held = Claim { mode, ..claim("a") };
         grant(&redis, &held).await;
-        assert_eq!(server.command::<i64>(&["DEL", "lockwright:{a}:about"]).unwrap(), 1);
+        assert_eq!(server.command::<i64>(&["DEL", "lockwright:{a}:meta"]).unwrap(), 1);
         let seen = redis.inspect(&name("a")).await.unwrap();
         let [holder] = &seen.holders[..] else { panic!("{seen:?}") };
         assert_eq!((holder.token, holder.mode), (Some(held.token), mode));

@@ -82,10 +82,9 @@ async fn node_statuses(url: &str, what: What) -> Result<Vec<Node>> {
                 let is_new = matches!(status, NodeStatus::New(_));
                 let problem = match status {
                     NodeStatus::Votes => None,
-                    NodeStatus::New(left) => Some(format!(
-                        "new here: it votes in {} s",
-                        left.as_millis().div_ceil(1_000)
-                    )),
+                    NodeStatus::New(left) => {
+                        Some(format!("new: it votes in {} s", left.as_millis().div_ceil(1_000)))
+                    }
                     NodeStatus::Refused(why) => Some(why),
                     NodeStatus::Down(error) => Some(error.to_string()),
                     other => Some(format!("{other:?}")),

@@ -50,8 +50,8 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
         "exhausted" => Err(error(
             ErrorKind::Conflict,
             format!(
-                "the fence counter {:?} is damaged or has no fences left; delete it once nobody \
-                 holds the lock and no fence of it is in use",
+                "the fence counter {:?} is damaged or has no fences left; delete it once the \
+                 lock is free and none of its fences is in use",
                 keys.fence
             ),
         )),
@@ -106,7 +106,7 @@ pub(crate) fn alien(kind: &str) -> Error {
     error(
         ErrorKind::Conflict,
         format!(
-            "its key on the server isn't a lock but holds {kind}; choose another name or a key \
+            "the lock's key on the server contains {kind}, not a lock; use another name or a key \
              prefix"
         ),
     )

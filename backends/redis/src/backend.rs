@@ -334,14 +334,14 @@ impl Redis {
                 "retry" => continue,
                 "unbreakable" => Err(error(
                     ErrorKind::Conflict,
-                    "it is held by something that isn't Lockwright, or without an end, so it \
-                     can't be made to run out; free it at once instead",
+                    "the lock is held by another library, or without an expiry, so it can't be \
+                     made to run out; break it at once instead",
                 )),
                 "foreign" => Err(alien("something else")),
                 _ => Err(odd_answer(Effect::Changes, reply)),
             };
         }
-        Err(error(ErrorKind::Unavailable, "the holder changes too fast to be broken; try again"))
+        Err(error(ErrorKind::Unavailable, "the holder changes too fast for a break; try again"))
     }
 
     fn named(&self, error: Error) -> Error {
@@ -369,7 +369,7 @@ fn limited(claim: &Claim) -> Effect {
 fn ended() -> Error {
     error(
         ErrorKind::Lost(Reason::Gone),
-        "this token was released or broken before, so its hold does not come back; ask with a new \
-         token",
+        "this request was released or broken before, so it can't hold the lock again; use a new \
+         request",
     )
 }

@@ -94,7 +94,7 @@ impl Node {
         if config.replicas.is_some() {
             return Err(error(
                 ErrorKind::InvalidConfig,
-                "a node of a quorum has no replicas to wait for; the other nodes are what it needs",
+                "a node of a quorum can't wait for replicas; remove replicas from its URL",
             ));
         }
         let database = server.redis_settings().db();
@@ -139,15 +139,15 @@ impl Node {
             return Err(error(
                 ErrorKind::InvalidConfig,
                 format!(
-                    "its eviction policy is {policy}, so that it may throw out locks that are \
-                     held; CONFIG SET maxmemory-policy noeviction"
+                    "the eviction policy is {policy}, so the node may evict held locks; CONFIG \
+                     SET maxmemory-policy noeviction"
                 ),
             ));
         }
         let Some(run) = server.says("run_id").map(str::to_owned) else {
             return Err(error(
                 ErrorKind::Denied,
-                "a node of a quorum must be known by its run id, and the user may not run INFO; \
+                "a node of a quorum is identified by its run id, and the user may not run INFO; \
                  permit it: ACL SETUSER … +info",
             ));
         };

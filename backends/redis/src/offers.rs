@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(
             offers.receive(&format!("{} 7 1 15000000 2000", claim.token)),
             None,
-            "told once"
+            "reported once"
         );
 
         // A server clock that stepped ahead doesn't put the start into the future.

@@ -195,7 +195,7 @@ mod tests {
         let packed = replicas.wait().get_packed_command();
         assert_eq!(
             packed, b"*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$1\r\n1\r\n",
-            "and 0 would be for ever"
+            "WAIT with 0 never times out"
         );
     }
 }

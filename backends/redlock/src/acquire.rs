@@ -76,7 +76,7 @@ fn exhausted() -> Error {
     error(
         ErrorKind::Conflict,
         "the fence counters of the nodes are damaged or have no fences left; delete them once \
-         nobody holds the lock and no fence of it is in use",
+         the lock is free and none of its fences is in use",
     )
 }
 

@@ -40,7 +40,7 @@ impl Redlock {
         options.check()?;
         check_nodes(&nodes)?;
         let runtime = Handle::try_current()
-            .map_err(|_| invalid_config("a quorum needs a tokio runtime; there is none here"))?;
+            .map_err(|_| invalid_config("a quorum needs a tokio runtime; create it within one"))?;
         let quorum = nodes.len() / 2 + 1;
         let jitter = |stream: u64| Random::new(options.jitter_seed.map(|seed| seed ^ stream));
         let wakeups = Wakeups::attach_to(
@@ -91,8 +91,8 @@ fn check_nodes(nodes: &[Arc<dyn Node>]) -> Result<()> {
     let number = nodes.len();
     if number < 3 || number.is_multiple_of(2) || number > Nodes::MOST {
         return Err(invalid_config(format!(
-            "a quorum needs an odd number of nodes from three to {}, and there are {number}: with an \
-             even one, one more may fail no more",
+            "a quorum needs an odd number of nodes from three to {}, and there are {number}: an \
+             even number survives no more failures than one node fewer",
             Nodes::MOST
         )));
     }
@@ -100,7 +100,7 @@ fn check_nodes(nodes: &[Arc<dyn Node>]) -> Result<()> {
     addresses.sort_unstable();
     match addresses.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(invalid_config(format!(
-            "the node {} is named twice; a node has one vote only",
+            "the node {} is repeated; a node has only one vote",
             pair[0]
         ))),
         None => Ok(()),

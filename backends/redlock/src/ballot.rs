@@ -69,7 +69,7 @@ impl Ballot {
         let token_state = Arc::clone(&self.token_state);
         let Ok(mut node_lock) = timeout_at(self.until, token_state.node_lock(self.at).lock()).await
         else {
-            let busy = "it has not yet answered this claim's last request";
+            let busy = "it has not yet answered this client's last request";
             return self.report(Report::Failed(Error::unavailable(busy)));
         };
         if node_lock.is_closed {
@@ -158,7 +158,7 @@ impl Ballot {
                 asked => return asked,
             }
         }
-        Asked::Nothing(Error::unavailable("it was restarted or emptied just now"))
+        Asked::Nothing(Error::unavailable("it was just restarted or emptied"))
     }
 
     fn begin(&self) -> Option<EarlierRequest> {

@@ -65,8 +65,8 @@ fn membership(fleet: &Fleet, at: usize) -> Option<Finding> {
     Some(Finding {
         severity: Severity::Warning,
         code: "node-new",
-        what: format!("{address} is new here: it votes in {} s", left.as_secs() + 1),
-        why: "it may have forgotten holds that are still believed, so it waits for one largest TTL"
+        what: format!("{address} is new: it votes in {} s", left.as_secs() + 1),
+        why: "it may have lost holds that are still valid, so it waits for one largest TTL"
             .to_owned(),
         fix:
             "wait; or, if no lock was held on it, let it vote with `lockwright admit --yes`. With \
@@ -80,7 +80,11 @@ fn quorum(fleet: &Fleet) -> Option<Finding> {
     (votes < fleet.quorum).then(|| Finding {
         severity: Severity::Error,
         code: "no-quorum",
-        what: format!("{votes} of {} nodes vote, and {} have to", fleet.nodes.len(), fleet.quorum),
+        what: format!(
+            "{votes} of {} nodes vote, and {} are required",
+            fleet.nodes.len(),
+            fleet.quorum
+        ),
         why: "no lock can be taken or renewed".to_owned(),
         fix: "bring the other nodes back, or wait for those that are new".to_owned(),
     })

@@ -57,7 +57,12 @@ impl Fleet {
             Next::Skip(error) => return Err(error),
             Next::Look | Next::Admit(_) => {}
         }
-        let too_late = || Error::unavailable("it did not answer in time whether it votes");
+        let too_late = || {
+            Error::unavailable(
+                "it did not answer in time, so its voting status is \
+                                              unknown",
+            )
+        };
         let _looking =
             timeout_at(until, membership.looking.lock()).await.map_err(|_| too_late())?;
         match membership.next(self.now()) {
@@ -121,8 +126,8 @@ impl Fleet {
             error(
                 ErrorKind::InvalidConfig,
                 format!(
-                    "its fleet's largest TTL is {:?}, and this client's is {:?}; every client of a \
-                     fleet must have the same",
+                    "its fleet's largest TTL is {:?}, and this client's is {:?}; set the same \
+                     largest_ttl in every client",
                     incarnation.largest_ttl, self.options.largest_ttl
                 ),
             )
@@ -141,7 +146,7 @@ impl Fleet {
             let why = |other: usize| {
                 format!(
                     "its data and those of {} are copies of each other, so one of the two has \
-                     forgotten what it voted for; empty both, and connect anew",
+                     lost its votes; empty both, and connect again",
                     self.address(other)
                 )
             };
@@ -150,7 +155,7 @@ impl Fleet {
         }
         let (twin, _) = others().find(|(_, seen)| seen.run == incarnation.run)?;
         Some(format!(
-            "it is the same server as {} under another address; a server has one vote only",
+            "it is the same server as {} under another address; a server has only one vote",
             self.address(twin)
         ))
     }

@@ -183,8 +183,8 @@ impl Membership {
 fn is_new(left: Duration) -> Error {
     let seconds = left.as_millis().div_ceil(1_000);
     Error::unavailable(format!(
-        "it is new here: it votes in {seconds} s, one largest TTL after it was first seen; if no \
-         lock was held on it, `lockwright admit --yes` lets it vote now"
+        "it is new: it votes in {seconds} s, one largest TTL after it was first seen; if no lock \
+         was held on it, `lockwright admit --yes` lets it vote now"
     ))
 }
 

@@ -138,7 +138,7 @@ impl Redlock {
         }
         let kind = errors.hopeless(fleet.spare() + 1).unwrap_or(ErrorKind::Unavailable);
         let what = format!(
-            "{good} of {} nodes can be reached, and {} have to",
+            "{good} of {} nodes can be reached, and {} are required",
             fleet.nodes.len(),
             fleet.quorum
         );
@@ -169,6 +169,11 @@ async fn look(fleet: &Arc<Fleet>, enough: usize) -> Vec<Result<()>> {
             until = until.min(Instant::now() + MOMENT);
         }
     }
-    let silent = || Error::unavailable("it did not answer in time whether it votes");
+    let silent = || {
+        Error::unavailable(
+            "it did not answer in time, so its voting status is \
+                                        unknown",
+        )
+    };
     answers.into_iter().map(|looked| looked.unwrap_or_else(|| Err(silent()))).collect()
 }

@@ -170,7 +170,7 @@ async fn retry(fleet: Arc<Fleet>, at: usize) {
             if let Err(error) = fleet.send_release(at, &pending.claim, pending.release_mode).await {
                 let address = fleet.address(at);
                 if error.is_transient() {
-                    tracing::debug!(node = address, %error, "a release is still owed");
+                    tracing::debug!(node = address, %error, "a release is still pending");
                     break;
                 }
                 tracing::warn!(node = address, %error, "a release was given up");

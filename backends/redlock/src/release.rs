@@ -93,8 +93,8 @@ impl Count {
     fn into_error(self, fleet: &Fleet, patience: Duration) -> Error {
         let answered = self.released + self.not_held;
         let what = format!(
-            "{answered} of {} nodes answered the release within {patience:?}, and {} have to; it \
-             goes on in the background",
+            "{answered} of {} nodes answered the release within {patience:?}, and {} are \
+             required; it is retried in the background",
             fleet.nodes.len(),
             fleet.quorum
         );

@@ -29,7 +29,7 @@ pub(crate) async fn renew(fleet: &Arc<Fleet>, holds: &[Renew<'_>]) -> Result<Vec
     fleet.runtime.spawn(count.run(tells));
     answer
         .await
-        .unwrap_or_else(|_| Err(error(ErrorKind::Indeterminate, "this client's runtime has gone")))
+        .unwrap_or_else(|_| Err(error(ErrorKind::Indeterminate, "this client's runtime has ended")))
 }
 
 struct Count {
@@ -210,7 +210,7 @@ async fn renew_at(fleet: &Fleet, at: usize, claims: &[Claim], until: Instant) ->
             None => fleet.memberships[at].wrong_incarnation(&incarnation),
         }
     }
-    Err(Error::unavailable("it could not be asked in time"))
+    Err(Error::unavailable("the renewal could not be sent to it in time"))
 }
 
 struct Repair {

@@ -101,7 +101,7 @@ impl Cluster {
             None => self.ask_unknown_node(at, &slots).await?,
         };
         SlotMap::read(answer, at)
-            .ok_or_else(|| Failure::unavailable(format!("the node {at} knows of no slots")))
+            .ok_or_else(|| Failure::unavailable(format!("the node {at} lists no slots")))
     }
 
     /// Asks without keeping a connection: most nodes are replicas.

@@ -90,7 +90,7 @@ async fn a_password_is_asked_for_and_checked() {
     let port = server.port();
     let error = refused(&format!("redis://127.0.0.1:{port}/")).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-    assert!(error.to_string().contains("wants a password"), "{error}");
+    assert!(error.to_string().contains("requires a password"), "{error}");
     let error = refused(&format!("redis://:not-{SECRET}@127.0.0.1:{port}/")).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     let error = refused(&format!("redis://nobody:{SECRET}@127.0.0.1:{port}/")).await;

@@ -32,8 +32,8 @@ impl Round<'_> {
             if ended > 0 && no + errors <= spare {
                 return Err(error(
                     ErrorKind::Lost(Reason::Gone),
-                    "this token was released or broken before, so its hold does not come back; \
-                     ask with a new token",
+                    "this request was released or broken before, so it can't hold the lock \
+                     again; use a new request",
                 ));
             }
             // Without a named holder, the votes came too late: the name may be free.
@@ -42,9 +42,9 @@ impl Round<'_> {
             }
         }
         let what = format!(
-            "{yes} of {} nodes said yes, and {quorum} have to{}",
+            "{yes} of {} nodes granted the lock, and {quorum} are required{}",
             self.answers.len(),
-            if no > 0 { format!("; {no} said that another one holds it") } else { String::new() }
+            if no > 0 { format!("; {no} reported another holder") } else { String::new() }
         );
         let errors = self.into_errors();
         let kind = if indeterminate {
@@ -72,7 +72,7 @@ impl Round<'_> {
             match answer {
                 Some(Answer::Failed(error)) => errors.push(address, error),
                 _ if in_vain[at] && self.silent.contains(at) => {
-                    errors.push(address, Error::indeterminate("it has answered nothing lately"));
+                    errors.push(address, Error::indeterminate("it did not answer recent requests"));
                 }
                 _ if in_vain[at] => errors.push(address, silent(self.limit)),
                 _ => {}

@@ -29,7 +29,7 @@ async fn a_quorum_is_enough_and_less_is_not() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let text = error.to_string();
     for node in ["node:0", "node:1", "node:2"] {
-        assert!(text.contains(&format!("{node}: nobody answers there")), "{text}");
+        assert!(text.contains(&format!("{node}: no server answers there")), "{text}");
     }
     let source = std::error::Error::source(&error).unwrap();
     assert_eq!(source.downcast_ref::<NodeErrors>().unwrap().iter().count(), 3);
@@ -83,7 +83,7 @@ async fn a_node_that_hangs_is_waited_for_once() {
     assert!(first >= NODE_TIMEOUT && second < NODE_TIMEOUT / 2, "{first:?}, then {second:?}");
     five.nodes[3].fate(Fate::Down);
     let error = fails(&five.redlock, &claim("x")).await.to_string();
-    assert!(error.contains("node:0: it has answered nothing lately"), "{error}");
+    assert!(error.contains("node:0: it did not answer recent requests"), "{error}");
     // Too many silent nodes are waited for: else they would never be asked.
     five.nodes[2].fate(Fate::Unanswered);
     five.nodes[3].fate(Fate::Answered);

@@ -118,7 +118,7 @@ async fn what_a_quorum_may_have_is_shown_while_nodes_are_away() {
     assert_eq!(five.redlock.list("", None).await.unwrap().names.len(), 1);
     five.nodes[1].fate(Fate::Down);
     let error = five.redlock.inspect(&held.name).await.unwrap_err();
-    assert!(error.to_string().contains("node:1: nobody answers"), "{error}");
+    assert!(error.to_string().contains("node:1: no server answers"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

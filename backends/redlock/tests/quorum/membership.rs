@@ -45,7 +45,7 @@ async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
     let error = fails(&five.redlock, &claim("x")).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let text = error.to_string();
-    assert!(text.contains("node:0: it is new here: it votes in 61 s"), "{text}");
+    assert!(text.contains("node:0: it is new: it votes in 61 s"), "{text}");
     assert!(text.contains("lockwright admit"), "{text}");
     sleep(LARGEST_TTL / 2).await;
     let text = fails(&five.redlock, &claim("x")).await.to_string();
@@ -128,7 +128,7 @@ async fn what_is_no_quorum_is_refused() {
     }
     let twice = [nodes(2), nodes(1)].concat();
     let error = redlock(&twice, options(&clock)).unwrap_err();
-    assert!(error.to_string().contains("node:0 is named twice"), "{error}");
+    assert!(error.to_string().contains("node:0 is repeated"), "{error}");
     for bad in [
         options(&clock).node_timeout(Duration::ZERO),
         options(&clock).largest_ttl(Duration::ZERO),

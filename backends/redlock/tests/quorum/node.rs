@@ -154,7 +154,7 @@ impl TestNode {
         };
         match fate {
             Fate::Answered => Ok(act(&mut self.state())),
-            Fate::Down => Err(Error::unavailable("nobody answers there")),
+            Fate::Down => Err(Error::unavailable("no server answers there")),
             Fate::Unanswered => {
                 act(&mut self.state());
                 std::future::pending().await

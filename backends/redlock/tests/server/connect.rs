@@ -96,7 +96,7 @@ async fn a_duplicate_that_appears_later_has_no_vote() {
         error.to_string().contains("the same server").then_some(error)
     })
     .await;
-    assert!(error.to_string().contains("2 of 5 nodes said yes"), "{error}");
+    assert!(error.to_string().contains("2 of 5 nodes granted the lock"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

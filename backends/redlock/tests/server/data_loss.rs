@@ -94,7 +94,7 @@ async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
     let error = crate::common::fails(&redlock, &claim_for("x", LARGEST_TTL)).await;
     let text = error.to_string();
     for server in &fleet.servers {
-        let wanted = format!("{}: it is new here: it votes in ", server.address());
+        let wanted = format!("{}: it is new: it votes in ", server.address());
         assert!(text.contains(&wanted), "{text}");
     }
     let statuses = redlock.node_statuses().await;

@@ -30,7 +30,7 @@ pub struct Node {
 /// # Cancel safety
 /// May be dropped.
 pub async fn nodes(url: &str) -> Result<Vec<Node>> {
-    standings(url, What::Look).await
+    node_statuses(url, What::Look).await
 }
 
 /// Waits until every reachable node votes, and returns all nodes' states. One client must stay
@@ -43,7 +43,7 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
 /// # Cancel safety
 /// May be dropped; the time waited so far is lost.
 pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
-    standings(url, What::Wait).await
+    node_statuses(url, What::Wait).await
 }
 
 /// Lets the quorum's new nodes vote at once, and returns all nodes' states. This is for new
@@ -55,7 +55,7 @@ pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
 /// # Cancel safety
 /// May be dropped; some of the nodes may vote then.
 pub async fn admit(url: &str) -> Result<Vec<Node>> {
-    standings(url, What::Admit).await
+    node_statuses(url, What::Admit).await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,29 +65,28 @@ enum What {
     Admit,
 }
 
-async fn standings(url: &str, what: What) -> Result<Vec<Node>> {
+async fn node_statuses(url: &str, what: What) -> Result<Vec<Node>> {
     let (scheme, known) = scheme_of(url);
     match scheme.as_str() {
         #[cfg(feature = "redlock")]
         "redlock" => {
-            use lockwright_redlock::{Config, Standing};
+            use lockwright_redlock::{Config, NodeStatus};
 
             let redlock = Config::new(&known)?.for_diagnosis().connect().await?;
             let all = match what {
-                What::Look => redlock.standings().await,
+                What::Look => redlock.node_statuses().await,
                 What::Admit => redlock.admit().await,
                 What::Wait => redlock.wait_for_nodes().await,
             };
-            let node = |(address, standing)| {
-                let is_new = matches!(standing, Standing::New(_));
-                let problem = match standing {
-                    Standing::Votes => None,
-                    Standing::New(left) => Some(format!(
-                        "new here: it votes in {} s",
-                        left.as_millis().div_ceil(1_000)
-                    )),
-                    Standing::Refused(why) => Some(why),
-                    Standing::Down(error) => Some(error.to_string()),
+            let node = |(address, status)| {
+                let is_new = matches!(status, NodeStatus::New(_));
+                let problem = match status {
+                    NodeStatus::Votes => None,
+                    NodeStatus::New(left) => {
+                        Some(format!("new: it votes in {} s", left.as_millis().div_ceil(1_000)))
+                    }
+                    NodeStatus::Refused(why) => Some(why),
+                    NodeStatus::Down(error) => Some(error.to_string()),
                     other => Some(format!("{other:?}")),
                 };
                 Node { address, votes: problem.is_none(), is_new, problem }

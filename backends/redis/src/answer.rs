@@ -8,29 +8,29 @@ use crate::errors::{Effect, odd_answer};
 
 /// A flat list of strings and nils. Numbers are strings.
 #[derive(Debug)]
-pub(crate) struct Words {
-    words: Vec<Option<String>>,
+pub(crate) struct Reply {
+    fields: Vec<Option<String>>,
     effect: Effect,
 }
 
-impl Words {
+impl Reply {
     pub(crate) fn of(answer: Value, effect: Effect) -> Result<Self> {
         match FromRedisValue::from_redis_value(answer) {
-            Ok(words) => Ok(Self { words, effect }),
+            Ok(fields) => Ok(Self { fields, effect }),
             Err(cause) => Err(odd_answer(effect, cause)),
         }
     }
 
     pub(crate) fn text(&self, at: usize) -> Option<&str> {
-        self.words.get(at)?.as_deref()
+        self.fields.get(at)?.as_deref()
     }
 
     pub(crate) fn word(&self, at: usize) -> Result<&str> {
-        self.text(at).ok_or_else(|| odd_answer(self.effect, &self.words))
+        self.text(at).ok_or_else(|| odd_answer(self.effect, &self.fields))
     }
 
     pub(crate) fn number(&self, at: usize) -> Result<u64> {
-        self.word(at)?.parse().map_err(|_| odd_answer(self.effect, &self.words))
+        self.word(at)?.parse().map_err(|_| odd_answer(self.effect, &self.fields))
     }
 
     /// Parses milliseconds; `None` for -1, the server's "no expiry".
@@ -49,17 +49,17 @@ pub(crate) enum Found {
 /// Parses the reply of `inspect.lua` about one name.
 pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
     /// Number of fields of the lock, and of each holder.
-    const WORDS: (usize, usize) = (3, 6);
+    const FIELDS: (usize, usize) = (3, 6);
 
-    let words = Words::of(answer, Effect::Reads)?;
-    if words.word(0)? == "alien" {
-        return Ok(Found::Alien(format!("a {}", words.text(3).unwrap_or("value of another type"))));
+    let reply = Reply::of(answer, Effect::Reads)?;
+    if reply.word(0)? == "alien" {
+        return Ok(Found::Alien(format!("a {}", reply.text(3).unwrap_or("value of another type"))));
     }
     let mut inspection = Inspection::free(name.clone());
-    inspection.fence = words.text(1).and_then(|fence| fence.parse().ok()).map(Fence::new);
-    inspection.waiters = words.text(2).and_then(|waiters| waiters.parse().ok());
-    let holders = (WORDS.0..words.words.len()).step_by(WORDS.1);
-    inspection.holders.extend(holders.map(|at| holder(&words, at)));
+    inspection.fence = reply.text(1).and_then(|fence| fence.parse().ok()).map(Fence::new);
+    inspection.waiters = reply.text(2).and_then(|waiters| waiters.parse().ok());
+    let holders = (FIELDS.0..reply.fields.len()).step_by(FIELDS.1);
+    inspection.holders.extend(holders.map(|at| holder(&reply, at)));
     Ok(Found::Lock(inspection))
 }
 
@@ -73,18 +73,18 @@ pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>>
 }
 
 /// Parses a holder from `at` on: ms left, token, identity, fence, broken, mode.
-pub(crate) fn holder(words: &Words, at: usize) -> Holder {
-    let token = words.text(at + 1).and_then(|token| token.parse::<Token>().ok());
+pub(crate) fn holder(reply: &Reply, at: usize) -> Holder {
+    let token = reply.text(at + 1).and_then(|token| token.parse::<Token>().ok());
     let mut holder = Holder::new(token);
-    holder.remaining = words.duration(at);
-    holder.endless = words.text(at) == Some("-1");
-    holder.identity = words.text(at + 2).and_then(identity);
-    holder.mode = words.text(at + 5).and_then(mode).unwrap_or(Mode::Exclusive);
+    holder.remaining = reply.duration(at);
+    holder.endless = reply.text(at) == Some("-1");
+    holder.identity = reply.text(at + 2).and_then(identity);
+    holder.mode = reply.text(at + 5).and_then(mode).unwrap_or(Mode::Exclusive);
     // For permits the scripts store a number that isn't a fence.
     let has_fence = !matches!(holder.mode, Mode::Permits { .. });
-    let fence = words.text(at + 3).filter(|_| has_fence);
+    let fence = reply.text(at + 3).filter(|_| has_fence);
     holder.fence = fence.and_then(|fence| fence.parse().ok()).map(Fence::new);
-    holder.broken = words.text(at + 4).map(str::to_owned);
+    holder.broken = reply.text(at + 4).map(str::to_owned);
     holder
 }
 

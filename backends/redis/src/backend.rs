@@ -7,13 +7,13 @@ use lockwright_core::{
 };
 use redis::Value;
 
-use crate::asking::{self, Outcome, alien, millis_rounded_up};
-use crate::cluster::moving::Hold;
+use crate::acquire::{self, Outcome, alien, millis_rounded_up};
+use crate::cluster::slot_migration::Hold;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 use crate::servers::Servers;
 use crate::topology::Topology;
-use crate::{OFFER, PATIENCE, Redis, answer, doctor, listing, offers, replicas, scripts, tracking};
+use crate::{OFFER, PATIENCE, Redis, answer, doctor, list, offers, replicas, scripts, tracking};
 
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
@@ -36,7 +36,7 @@ impl DistributedLock for Redis {
     }
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
-        let attempt = self.counted(to, self.take_over(from, to)).await;
+        let attempt = self.counted(to, self.transfer(from, to)).await;
         attempt.map_err(|error| self.named(error).with_name(&to.name))
     }
 
@@ -63,7 +63,7 @@ impl DistributedLock for Redis {
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        listing::page(&self.servers, prefix, from).await.map_err(|error| self.named(error))
+        list::page(&self.servers, prefix, from).await.map_err(|error| self.named(error))
     }
 
     async fn break_lock(
@@ -94,10 +94,10 @@ impl Redis {
             // Longer than the limit, so that another waiter of this process can take over its place.
             Wait::Until(end) => end.saturating_since(sent).saturating_add(OFFER).min(PATIENCE),
         };
-        let tombstone = keys.ended(claim.token);
-        let Keys { lock, fence, hold, queue, holders, about, .. } = &keys;
-        let scripted = [lock, fence, hold, &tombstone, queue, holders, about].map(String::as_str);
-        let common = asking::arguments(claim);
+        let tombstone = keys.tombstone(claim.token);
+        let Keys { lock, fence, hold, queue, holders, meta, .. } = &keys;
+        let scripted = [lock, fence, hold, &tombstone, queue, holders, meta].map(String::as_str);
+        let common = acquire::arguments(claim);
         let mut arguments: Vec<&str> = common.iter().map(String::as_str).collect();
         let patience = millis_rounded_up(patience).to_string();
         let mode = answer::mode_text(claim.mode);
@@ -111,7 +111,7 @@ impl Redis {
             wakeups.offers().asks(claim.token);
         }
         let answer = self.servers.run(&scripts::ACQUIRE, &scripted, &arguments, limited(claim));
-        let outcome = answer.await.and_then(|answer| asking::outcome(answer, &keys, claim.mode));
+        let outcome = answer.await.and_then(|answer| acquire::outcome(answer, &keys, claim.mode));
         if !matches!(outcome, Ok(Outcome::Queued(..))) {
             wakeups.offers().asked(claim.token);
         }
@@ -133,30 +133,31 @@ impl Redis {
                 Ok(AcquireOutcome::Busy(busy))
             }
             Outcome::Ended => Err(ended()),
-            Outcome::Stranger => Err(odd_answer(Effect::Changes, "stranger")),
+            Outcome::WrongIncarnation => Err(odd_answer(Effect::Changes, "stranger")),
         }
     }
 
-    async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
+    async fn transfer(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let keys = self.keys(&to.name)?;
         self.servers.wakeups().tracked().forget(&keys.lock, from);
         let old = from.to_string();
         let lasts = millis_rounded_up(to.ttl.max(TOMBSTONE)).to_string();
-        let [token, ttl, _, identity] = asking::arguments(to);
+        let [token, ttl, _, identity] = acquire::arguments(to);
         let mode = answer::mode_text(to.mode);
         let arguments = [&*token, &ttl, &mode, &identity, &old, &lasts];
-        let (ends_to, ends_from) = (keys.ended(to.token), keys.ended(from));
-        let Keys { lock, fence, hold, queue, holders, about, .. } = &keys;
-        let scripted = [lock, fence, hold, &ends_to, &ends_from, queue, holders, about];
+        let (tombstone_to, tombstone_from) = (keys.tombstone(to.token), keys.tombstone(from));
+        let Keys { lock, fence, hold, queue, holders, meta, .. } = &keys;
+        let scripted = [lock, fence, hold, &tombstone_to, &tombstone_from, queue, holders, meta];
         let scripted = scripted.map(String::as_str);
-        let answer = self.servers.run(&scripts::SWAP, &scripted, &arguments, limited(to)).await?;
-        match asking::outcome(answer, &keys, to.mode)? {
+        let answer =
+            self.servers.run(&scripts::TRANSFER, &scripted, &arguments, limited(to)).await?;
+        match acquire::outcome(answer, &keys, to.mode)? {
             Outcome::Granted(granted) | Outcome::Again(granted) => {
                 Ok(AcquireOutcome::Granted(granted))
             }
             Outcome::Busy(busy) | Outcome::Queued(busy, _) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Ended => Err(ended()),
-            Outcome::Stranger => Err(odd_answer(Effect::Changes, "stranger")),
+            Outcome::WrongIncarnation => Err(odd_answer(Effect::Changes, "stranger")),
         }
     }
 
@@ -200,15 +201,16 @@ impl Redis {
 
     async fn end(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let keys = self.keys(&claim.name)?;
-        let tombstone = buried_for(claim, release_mode);
+        let tombstone_ms = tombstone_life(claim, release_mode);
         self.servers.wakeups().tracked().forget(&keys.lock, claim.token);
         self.servers.wakeups().offers().forget(claim.token);
-        let (ended, token) = (keys.ended(claim.token), claim.token.to_string());
-        let Keys { lock, fence, hold, queue, holders, about, .. } = &keys;
-        let scripted = [lock, hold, &ended, fence, queue, holders, about].map(String::as_str);
-        let (buried, released) = (tombstone.to_string(), self.servers.wakeups().released());
+        let (tombstone, token) = (keys.tombstone(claim.token), claim.token.to_string());
+        let Keys { lock, fence, hold, queue, holders, meta, .. } = &keys;
+        let scripted = [lock, hold, &tombstone, fence, queue, holders, meta].map(String::as_str);
+        let (tombstone_life, released) =
+            (tombstone_ms.to_string(), self.servers.wakeups().released());
         let counts = self.servers.counts_receivers();
-        let arguments = [&token, &buried, released, claim.name.as_str(), counts];
+        let arguments = [&token, &tombstone_life, released, claim.name.as_str(), counts];
         let answer = match &self.servers {
             Servers::One(link) => {
                 link.run(&scripts::RELEASE, &scripted, &arguments, limited(claim)).await?
@@ -219,8 +221,8 @@ impl Redis {
                     Some(answer) => answer,
                     None => {
                         let mode = claim.mode;
-                        let hold = Hold { keys: &keys, ended: &ended, token: &token, mode };
-                        return hold.end(cluster, claim, tombstone).await;
+                        let hold = Hold { keys: &keys, tombstone: &tombstone, token: &token, mode };
+                        return hold.end(cluster, claim, tombstone_ms).await;
                     }
                 }
             }
@@ -230,7 +232,7 @@ impl Redis {
             Value::Int(0) => Ok(ReleaseOutcome::NotHeld),
             Value::Int(life @ 2..) => {
                 let life = Duration::from_millis(life.unsigned_abs());
-                offers::look_after(&self.servers, &claim.name, life);
+                offers::expire_offer(&self.servers, &claim.name, life);
                 Ok(ReleaseOutcome::Released)
             }
             other => Err(odd_answer(Effect::Changes, other)),
@@ -243,11 +245,11 @@ impl Redis {
         release_mode: ReleaseMode,
     ) -> Result<ReleaseOutcome> {
         let keys = self.keys(&claim.name)?;
-        let (ended, token) = (keys.ended(claim.token), claim.token.to_string());
-        let (buried, released) =
-            (buried_for(claim, release_mode).to_string(), self.servers.wakeups());
-        let scripted = [&keys.lock, &keys.hold, &ended].map(String::as_str);
-        let arguments = [&token, &buried, released.released(), claim.name.as_str()];
+        let (tombstone, token) = (keys.tombstone(claim.token), claim.token.to_string());
+        let (tombstone_life, released) =
+            (tombstone_life(claim, release_mode).to_string(), self.servers.wakeups());
+        let scripted = [&keys.lock, &keys.hold, &tombstone].map(String::as_str);
+        let arguments = [&token, &tombstone_life, released.released(), claim.name.as_str()];
         let answer = self.servers.run(&scripts::WITHDRAW, &scripted, &arguments, limited(claim));
         match answer.await.map_err(|error| error.with_name(&claim.name))? {
             Value::Int(1) => Ok(ReleaseOutcome::Released),
@@ -294,7 +296,7 @@ impl Redis {
                     None => return Ok(Broken::NotHeld),
                 },
             };
-            let ended = keys.ended(token.unwrap_or(Token::from_bytes([0; 16])));
+            let tombstone = keys.tombstone(token.unwrap_or(Token::from_bytes([0; 16])));
             let answer = self
                 .servers
                 .run(
@@ -303,10 +305,10 @@ impl Redis {
                         &keys.lock,
                         &keys.fence,
                         &keys.hold,
-                        &ended,
+                        &tombstone,
                         &keys.queue,
                         &keys.holders,
-                        &keys.about,
+                        &keys.meta,
                     ],
                     &[
                         &token.map_or_else(String::new, |token| token.to_string()),
@@ -322,24 +324,24 @@ impl Redis {
                     Effect::Changes,
                 )
                 .await?;
-            let words = answer::Words::of(answer, Effect::Changes)?;
+            let reply = answer::Reply::of(answer, Effect::Changes)?;
             // A foreign hold may have no expiry.
-            let left = || words.duration(1).unwrap_or(Duration::MAX);
-            return match words.word(0)? {
+            let left = || reply.duration(1).unwrap_or(Duration::MAX);
+            return match reply.word(0)? {
                 "free" => Ok(Broken::NotHeld),
                 "freed" => Ok(Broken::Freed(left())),
                 "runs-out" => Ok(Broken::RunsOut(left())),
                 "retry" => continue,
                 "unbreakable" => Err(error(
                     ErrorKind::Conflict,
-                    "it is held by something that isn't Lockwright, or without an end, so it \
-                     can't be made to run out; free it at once instead",
+                    "the lock is held by another library, or without an expiry, so it can't be \
+                     made to run out; break it at once instead",
                 )),
                 "foreign" => Err(alien("something else")),
-                _ => Err(odd_answer(Effect::Changes, words)),
+                _ => Err(odd_answer(Effect::Changes, reply)),
             };
         }
-        Err(error(ErrorKind::Unavailable, "the holder changes too fast to be broken; try again"))
+        Err(error(ErrorKind::Unavailable, "the holder changes too fast for a break; try again"))
     }
 
     fn named(&self, error: Error) -> Error {
@@ -352,7 +354,7 @@ impl Redis {
 }
 
 /// Returns milliseconds; 0 means no tombstone.
-fn buried_for(claim: &Claim, release_mode: ReleaseMode) -> u128 {
+fn tombstone_life(claim: &Claim, release_mode: ReleaseMode) -> u128 {
     match release_mode {
         ReleaseMode::Plain => 0,
         ReleaseMode::Reconcile => millis_rounded_up(claim.ttl.max(TOMBSTONE)),
@@ -367,7 +369,7 @@ fn limited(claim: &Claim) -> Effect {
 fn ended() -> Error {
     error(
         ErrorKind::Lost(Reason::Gone),
-        "this token was released or broken before, so its hold does not come back; ask with a new \
-         token",
+        "this request was released or broken before, so it can't hold the lock again; use a new \
+         request",
     )
 }

@@ -116,12 +116,15 @@ impl Config {
         let prefix = std::mem::take(&mut self.key_prefix);
         let this = self.checked_prefix(prefix)?;
         if this.response_timeout.is_zero() || this.connect_timeout.is_zero() {
-            return Err(Error::invalid_config("a time-out of zero lets nothing through")
-                .with_backend(this.topology.backend()));
+            return Err(Error::invalid_config(
+                "a time-out is zero, so that every request would \
+                                              fail",
+            )
+            .with_backend(this.topology.backend()));
         }
         if this.replicas.is_some_and(|replicas| replicas.count == 0 || replicas.limit.is_zero()) {
             return Err(Error::invalid_config(
-                "waiting for no replicas, or for no time, is waiting for nothing; leave it out",
+                "the number of replicas to wait for, or the time, is zero; omit the setting",
             )
             .with_backend(this.topology.backend()));
         }

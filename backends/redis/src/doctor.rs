@@ -133,8 +133,9 @@ fn denied(server: &Server) -> Vec<Finding> {
             severity: Severity::Warning,
             code: "info-denied",
             what: "the user may not run INFO".to_owned(),
-            why: "whether the server is a replica, throws keys out or is too old can't be seen"
-                .to_owned(),
+            why: "the client can't check whether the server is a replica, evicts keys or is too \
+                  old"
+            .to_owned(),
             fix: "permit it: ACL SETUSER … +info".to_owned(),
         });
     }
@@ -143,10 +144,10 @@ fn denied(server: &Server) -> Vec<Finding> {
             severity: Severity::Warning,
             code: "config-denied",
             what: "the user may not run CONFIG GET".to_owned(),
-            why: "whether the server keeps every write can't be seen, so that locks are not said \
-                  to survive its restart"
+            why: "the client can't check whether the server persists every write, so the profile \
+                  doesn't include its restart"
                 .to_owned(),
-            fix: "permit it: ACL SETUSER … +config|get; or ask whoever runs the server".to_owned(),
+            fix: "permit it: ACL SETUSER … +config|get; or ask the server's operator".to_owned(),
         });
     }
     findings
@@ -168,9 +169,8 @@ fn eviction(server: &Server) -> Option<Finding> {
         severity: Severity::Error,
         code: "eviction-policy",
         what: format!("the eviction policy is {policy}"),
-        why: "when its memory is full the server throws out locks that are held, and fences"
-            .to_owned(),
-        fix: "CONFIG SET maxmemory-policy noeviction, or keep locks on a server of their own"
+        why: "when its memory is full, the server evicts held locks and fences".to_owned(),
+        fix: "CONFIG SET maxmemory-policy noeviction, or use a separate server for locks"
             .to_owned(),
     })
 }
@@ -207,7 +207,7 @@ fn persistence(server: &Server) -> Vec<Finding> {
                 severity: Severity::Error,
                 code: "persistence-failing",
                 what: format!("the server could not write {subject}"),
-                why: "it refuses writes until that works again, so nothing can be locked"
+                why: "the server refuses writes until this works again, so nothing can be locked"
                     .to_owned(),
                 fix: "see the server's log; a full disk is the usual reason".to_owned(),
             });
@@ -221,20 +221,20 @@ fn replay_of(replay: Replay) -> Option<Finding> {
         Replay::Restored => return None,
         Replay::Dropped => (
             "the default user may not write, and Redis loads its log with that user's rights",
-            "user default off ~* &* +@all: off keeps everybody out all the same",
+            "user default off ~* &* +@all: with off, no client can log in as this user",
         ),
         Replay::Unknown => (
-            "whether the default user may write can't be seen, and Redis loads its log with that \
-             user's rights",
-            "permit it to be seen: ACL SETUSER … +acl|dryrun (Redis 7.0 or newer)",
+            "the client can't check whether the default user may write, and Redis loads its log \
+             with that user's rights",
+            "permit the check: ACL SETUSER … +acl|dryrun (Redis 7.0 or newer)",
         ),
     };
     Some(Finding {
         severity: Severity::Warning,
         code: "persistence",
         what: what.to_owned(),
-        why: "when the server restarts it may drop every lock in its log, and two may then hold \
-              one; locks are not said to survive a restart"
+        why: "when the server restarts, it may drop every lock in its log, and a lock may get a \
+              second holder; the profile doesn't include a restart"
             .to_owned(),
         fix: fix.to_owned(),
     })
@@ -247,8 +247,7 @@ fn memory(server: &Server) -> Option<Finding> {
             severity: Severity::Warning,
             code: "memory-nearly-full",
             what: format!("{used} of {limit} bytes of memory are in use"),
-            why: "once it is full the server refuses locks, or throws out those that are held"
-                .to_owned(),
+            why: "once it is full, the server refuses locks or evicts held ones".to_owned(),
             fix: "raise maxmemory or remove data".to_owned(),
         },
     )
@@ -261,8 +260,8 @@ fn version(version: &str) -> Option<Finding> {
         severity: Severity::Warning,
         code: "version-too-old",
         what: format!("the server is Redis {version}"),
-        why: "it gets no fixes any more: holes in its script engine, which locks use, stay open, \
-              and it isn't tested with Lockwright"
+        why: "this version gets no more fixes, also for vulnerabilities of the script engine, \
+              which locks use; and Lockwright isn't tested with it"
             .to_owned(),
         fix: format!(
             "upgrade to at least {}.{}, better to a version that is maintained",
@@ -277,8 +276,7 @@ fn replicas(server: &Server) -> Option<Finding> {
         severity: Severity::Note,
         code: "replicas",
         what: format!("{replicas} replicas follow this server"),
-        why: "they follow late: if one takes over, locks granted just before are free again"
-            .to_owned(),
+        why: "a replica lags behind: if it takes over, the latest locks are lost".to_owned(),
         fix: "let what the lock protects check fences, or use a backend that survives a failover"
             .to_owned(),
     })
@@ -307,8 +305,8 @@ fn clock_is_off(off: Duration) -> Option<Finding> {
         severity: Severity::Warning,
         code: "clock",
         what: format!("the clocks of the server and of this machine differ by {off:.1?}"),
-        why: "one of them is wrong; if it is the server's and somebody sets it ahead, locks end \
-              while they are held, and if somebody sets it back, they end late"
+        why: "one of them is wrong; if the server's clock is set ahead, locks expire while they \
+              are held; if it is set back, they expire late"
             .to_owned(),
         fix: "synchronise the clocks of both, slewing rather than stepping".to_owned(),
     })
@@ -322,7 +320,7 @@ async fn publishing(link: &Arc<Link>) -> Result<Option<Finding>> {
         severity: Severity::Warning,
         code: "publish-denied",
         what: "the user may not publish under lockwright:*".to_owned(),
-        why: "waiters aren't woken by a release, and only notice it when they ask again".to_owned(),
+        why: "a release doesn't wake waiters; they notice it at their next poll".to_owned(),
         fix: "permit it: ACL SETUSER … +publish &lockwright:*".to_owned(),
     }))
 }
@@ -331,9 +329,9 @@ fn tracking(link: &Link) -> Option<Finding> {
     (!link.wakeups().tracked().works()).then(|| Finding {
         severity: Severity::Note,
         code: "tracking-denied",
-        what: "the user may not have keys tracked, or the server doesn't know how".to_owned(),
-        why: "when somebody deletes the key of a hold, that is noticed at its next renewal only; \
-              and who waits for a lock of another library has to ask often"
+        what: "the user may not use client tracking, or the server doesn't support it".to_owned(),
+        why: "when another client deletes the key of a hold, the holder notices it only at its \
+              next renewal; and a waiter for a lock of another library must poll often"
             .to_owned(),
         fix: "permit it: ACL SETUSER … +client|tracking +client|caching".to_owned(),
     })

@@ -52,13 +52,13 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
 }
 
 pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
-    effect.unanswered(&format!("the server gave an answer that makes no sense: {what:?}"))
+    effect.unanswered(&format!("the server sent an unexpected reply: {what:?}"))
 }
 
 /// Errors before any change. If a script fails half-way with one of them, it had no effect: its deciding write is the
 /// last command whose failure is reported.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
-    ("NOAUTH", ErrorKind::Denied, "the server wants a password; put it into the URL"),
+    ("NOAUTH", ErrorKind::Denied, "the server requires a password; add it to the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),
     (
         "NOPERM",
@@ -69,7 +69,12 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
          ZADD, ZREM, ZRANGE, ZRANGEBYSCORE, ZRANK, ZSCORE, PUBLISH",
     ),
     ("LOADING", ErrorKind::Unavailable, "the server is still loading its data"),
-    ("BUSY", ErrorKind::Unavailable, "the server is busy with somebody's long script"),
+    (
+        "BUSY",
+        ErrorKind::Unavailable,
+        "the server is busy with a long script of another client; \
+                                      try again later",
+    ),
     ("READONLY", ErrorKind::Unavailable, "the server is a replica and can't lock; use its master"),
     ("MASTERDOWN", ErrorKind::Unavailable, "the server is a replica that has lost its master"),
     (
@@ -91,7 +96,12 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
         ErrorKind::InvalidConfig,
         "the server is a node of a Cluster; connect to it by redis+cluster: or rediss+cluster:",
     ),
-    ("WRONGTYPE", ErrorKind::Conflict, "a key of the lock holds something that isn't a lock's"),
+    (
+        "WRONGTYPE",
+        ErrorKind::Conflict,
+        "a key of the lock contains other data; use another name \
+                                        or a key prefix",
+    ),
 ];
 
 pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
@@ -102,7 +112,7 @@ pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
         return error(kind, format!("{message}{words}")).with_source(cause.to_string());
     }
     let message = if cause.is_io_error() {
-        "the connection broke before the answer came"
+        "the connection broke before the reply arrived"
     } else {
         "the server could not carry out the request"
     };
@@ -153,16 +163,16 @@ fn refused_database(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     Some(if detail.contains("permission") {
         (
             ErrorKind::Denied,
-            "the user may not choose a database; give it the permission +select, or leave the \
-             database out of the URL",
+            "the user may not select a database; grant +select, or omit the database from the \
+             URL",
         )
     } else if detail.contains("cluster") {
         return find("MOVED");
     } else if detail.contains("range") || detail.contains("invalid") {
         (
             ErrorKind::InvalidConfig,
-            "the server has no database of the number in the URL; take a lower one, or raise its \
-             setting 'databases'",
+            "the server has no database with the number in the URL; use a lower one, or raise \
+             the server's setting 'databases'",
         )
     } else {
         return None;
@@ -179,7 +189,7 @@ pub(crate) fn lacks_script(cause: &RedisError) -> bool {
 }
 
 /// Returns whether the server is a replica, so that reconnecting may help.
-pub(crate) fn wants_another_server(cause: &RedisError) -> bool {
+pub(crate) fn needs_reconnect(cause: &RedisError) -> bool {
     let says_so = |word: &str| matches!(word, "READONLY" | "MASTERDOWN");
     match cause.code() {
         // Up to 6.2 an error inside a script is an ERR that quotes the real one.
@@ -208,11 +218,11 @@ mod tests {
              -READONLY You can't write against a read only replica. ",
         ] {
             let cause = said(line);
-            assert!(wants_another_server(&cause), "{cause}");
+            assert!(needs_reconnect(&cause), "{cause}");
             assert_eq!(refusal(&cause).map(|(kind, _)| kind), Some(ErrorKind::Unavailable));
         }
         for line in ["ERR unknown command 'READONLYISH'", "OOM command not allowed"] {
-            assert!(!wants_another_server(&said(line)), "{line}");
+            assert!(!needs_reconnect(&said(line)), "{line}");
         }
     }
 }

@@ -22,8 +22,8 @@ impl Failure {
     pub(crate) fn silence(server: &str, limit: Duration) -> Self {
         // A server without TLS takes the handshake for an incomplete command.
         Self::unavailable(format!(
-            "{server} did not answer within {limit:?}; is it a Redis, does it run, and does it \
-             speak TLS if it is meant to?"
+            "{server} did not answer within {limit:?}; check that it is a Redis, that it runs, \
+             and that it uses TLS if the URL does"
         ))
     }
 
@@ -35,23 +35,26 @@ impl Failure {
             (Some((kind, what)), _) => (kind, format!("{server}: {what}{words}")),
             (None, redis::ErrorKind::InvalidClientConfig) => (
                 ErrorKind::InvalidConfig,
-                format!("TLS can't be used as the URL of {server} says{words}"),
+                format!("the TLS settings in the URL of {server} can't be used{words}"),
             ),
             (None, redis::ErrorKind::Parse) => (
                 ErrorKind::InvalidConfig,
-                format!("what answers at {server} is not a Redis; check the host and the port"),
+                format!("{server} is not a Redis; check the host and the port"),
             ),
             (None, redis::ErrorKind::RESP3NotSupported) => (
                 ErrorKind::Unsupported,
-                format!("{server} does not speak RESP3; Redis 6.0 or newer is needed{words}"),
+                format!("{server} does not support RESP3; use Redis 6.0 or newer{words}"),
             ),
             (None, _) if cause.is_connection_refusal() => (
                 ErrorKind::Unavailable,
-                format!("{server} refuses connections; does the server run?{words}"),
+                format!("{server} refuses connections; check that the server runs{words}"),
             ),
             (None, _) if cause.is_connection_dropped() => (
                 ErrorKind::Unavailable,
-                format!("{server} hangs up; if it speaks TLS only, write rediss for redis{words}"),
+                format!(
+                    "{server} closed the connection; if it requires TLS, use rediss instead \
+                         of redis{words}"
+                ),
             ),
             (None, _) => (ErrorKind::Unavailable, format!("can't connect to {server}{words}")),
         };

@@ -96,7 +96,7 @@ fn failed(cause: RedisError, fenced: &Fenced) -> Error {
         }
         Some("LOCKWRIGHTNOFENCE") => error(
             ErrorKind::Conflict,
-            "what stands under the key of the fence is none; take a key that nothing else writes to",
+            "the fence's key doesn't contain a fence; use a key that no other program writes to",
         ),
         _ => translate(cause, Effect::Changes),
     };

@@ -7,7 +7,7 @@
 //! | `lockwright:{…}:hold` | hash for operators: `token`, `identity`, `fence`, `fences`, `since`, `broken` | as the lock |
 //! | `lockwright:{…}:queue` | sorted set: waiting tokens by arrival | as the last waiter |
 //! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms; the marker is `lockwright:shared:EPOCH` or `lockwright:permits:OF` | as the lock |
-//! | `lockwright:{…}:about` | hash: request and identity of each waiter and `holders` entry | as these |
+//! | `lockwright:{…}:meta` | hash: request and identity of each waiter and `holders` entry | as these |
 //! | `lockwright:{…}:ended:TOKEN` | tombstone, `released` or `broken …` | an hour or more |
 //! | `lockwright:{redlock}:certificate:PREFIX` | on a node of a quorum: identifies its data | as the data |
 //!
@@ -38,8 +38,8 @@ pub(crate) struct Keys {
     pub(crate) hold: String,
     pub(crate) queue: String,
     pub(crate) holders: String,
-    pub(crate) about: String,
-    ended: String,
+    pub(crate) meta: String,
+    tombstone: String,
 }
 
 impl Keys {
@@ -62,25 +62,25 @@ impl Keys {
             hold: companion("hold"),
             queue: companion("queue"),
             holders: companion("holders"),
-            about: companion("about"),
-            ended: companion("ended"),
+            meta: companion("meta"),
+            tombstone: companion("ended"),
             lock,
         })
     }
 
-    /// Returns the key of a quorum node's certificate, distinct from all lock keys. It names the database because of
+    /// Returns the key of a quorum node's incarnation, distinct from all lock keys. It names the database because of
     /// `SWAPDB`.
-    pub(crate) fn certificate(prefix: &str, database: i64) -> String {
+    pub(crate) fn incarnation(prefix: &str, database: i64) -> String {
         let kind = if database == 0 { String::new() } else { format!("@{database}") };
         format!("{RESERVED}redlock}}:certificate{kind}:{prefix}")
     }
 
     pub(crate) fn described(&self) -> [&str; 6] {
-        [&self.lock, &self.fence, &self.hold, &self.queue, &self.holders, &self.about]
+        [&self.lock, &self.fence, &self.hold, &self.queue, &self.holders, &self.meta]
     }
 
-    pub(crate) fn ended(&self, token: Token) -> String {
-        format!("{}:{token}", self.ended)
+    pub(crate) fn tombstone(&self, token: Token) -> String {
+        format!("{}:{token}", self.tombstone)
     }
 }
 
@@ -200,8 +200,8 @@ mod tests {
                 &keys.hold,
                 &keys.queue,
                 &keys.holders,
-                &keys.about,
-                &keys.ended(Token::random()),
+                &keys.meta,
+                &keys.tombstone(Token::random()),
             ] {
                 assert_eq!(slot_of(key), wanted, "{name}: {key}");
             }
@@ -214,8 +214,8 @@ mod tests {
         let token = Token::random();
         for name in NAMES {
             let keys = keys(name);
-            let Keys { lock, fence, hold, queue, holders, about, .. } = keys.clone();
-            for key in [keys.ended(token), lock, fence, hold, queue, holders, about] {
+            let Keys { lock, fence, hold, queue, holders, meta, .. } = keys.clone();
+            for key in [keys.tombstone(token), lock, fence, hold, queue, holders, meta] {
                 assert!(all.insert(key.clone()), "{key}");
             }
         }

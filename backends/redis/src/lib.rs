@@ -104,17 +104,17 @@
 //! | `backend.rs` | the trait |
 //! | `keys.rs` | keys of a lock, and their hash slot |
 //! | `scripts/*.lua`, `scripts.rs` | Lua scripts on the server |
-//! | `asking.rs`, `renewing.rs`, `answer.rs` | arguments and replies of scripts |
+//! | `acquire.rs`, `renew.rs`, `answer.rs` | arguments and replies of scripts |
 //! | `node.rs` | one server of a quorum |
 //! | `wakeup.rs`, `offers.rs`, `tracking.rs` | wake-ups, offers, changes by other clients |
-//! | `listing.rs` | listing of held names |
+//! | `list.rs` | listing of held names |
 //! | `doctor.rs`, `replay.rs` | diagnosis of a server |
 //! | `fencing.rs` | rejection of late writes |
 //! | `errors.rs` | mapping of the client library's errors |
 #![forbid(unsafe_code)]
 
+mod acquire;
 mod answer;
-mod asking;
 mod backend;
 mod cluster;
 mod config;
@@ -124,12 +124,12 @@ mod errors;
 mod failure;
 pub mod fencing;
 mod keys;
-mod listing;
+mod list;
 pub mod node;
 mod offers;
 #[cfg(test)]
 mod properties;
-mod renewing;
+mod renew;
 mod replay;
 mod replicas;
 mod scripts;

@@ -1,7 +1,7 @@
 //! One of the independent servers of a quorum.
 //!
 //! A [`Node`] differs from [`Redis`] in two ways. An acquire carries a candidate, the lower bound of the fence. And a
-//! request counts towards a quorum only on the *incarnation* whose [`Certificate`] the client read. The certificate is
+//! request counts towards a quorum only on the [`Incarnation`] that the client read. The incarnation is
 //! lost with the data and contains the server's run id, which is verified on each new connection. So a restart behind
 //! an automatic reconnect is detected.
 
@@ -16,22 +16,22 @@ use lockwright_core::{
 };
 use redis::FromRedisValue;
 
-use crate::answer::Words;
-use crate::asking::{self, Outcome, millis_rounded_up};
+use crate::acquire::{self, Outcome, millis_rounded_up};
+use crate::answer::Reply;
 use crate::connection::{Link, Live};
 use crate::doctor::Server;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
-use crate::renewing::Batch;
+use crate::renew::Batch;
 use crate::scripts::{self, IDLE_FENCE};
 use crate::servers::Servers;
 use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;
 use crate::{Config, Redis, profile_of};
 
-/// Identifies one incarnation of a node's data.
+/// Identifies a node's data: it is a value on the node, and lost with the data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Certificate {
+pub struct Incarnation {
     /// The server's run id: new at each restart, the same at all addresses of one server.
     pub run: String,
     /// Random number created and lost with the data. Only copies of them share it.
@@ -58,8 +58,8 @@ pub enum Vote {
     No(Box<lockwright_core::Busy>),
     /// The token was released or broken before.
     Ended,
-    /// The certificate sent isn't the node's. Nothing was done.
-    Stranger,
+    /// The incarnation sent isn't the node's. Nothing was done.
+    WrongIncarnation,
 }
 
 /// One of the independent servers of a quorum.
@@ -67,7 +67,7 @@ pub struct Node {
     redis: Redis,
     link: Arc<Link>,
     largest_ttl: Duration,
-    certificate_key: String,
+    incarnation_key: String,
     looked: Mutex<Option<Looked>>,
 }
 
@@ -94,17 +94,17 @@ impl Node {
         if config.replicas.is_some() {
             return Err(error(
                 ErrorKind::InvalidConfig,
-                "a node of a quorum has no replicas to wait for; the other nodes are what it needs",
+                "a node of a quorum can't wait for replicas; remove replicas from its URL",
             ));
         }
         let database = server.redis_settings().db();
-        let certificate_key = Keys::certificate(&config.key_prefix, database);
+        let incarnation_key = Keys::incarnation(&config.key_prefix, database);
         let to = Whereabouts::at(server.clone());
         let wakeups = Arc::new(Wakeups::new(&config));
         let link = Link::connect_later(Arc::new(config), wakeups, to)?;
         let servers = Servers::One(Arc::clone(&link));
         let redis = Redis::new(servers, profile_of("redis", false));
-        Ok(Self { redis, link, largest_ttl, certificate_key, looked: Mutex::default() })
+        Ok(Self { redis, link, largest_ttl, incarnation_key, looked: Mutex::default() })
     }
 
     /// Returns its URL without secrets.
@@ -117,7 +117,7 @@ impl Node {
         self.redis.attach(events);
     }
 
-    /// Returns the current certificate. If it is missing or can't be carried over, the node gets a new one, which
+    /// Returns the current incarnation. If it is missing or can't be carried over, the node gets a new one, which
     /// doesn't vote.
     ///
     /// # Errors
@@ -126,33 +126,33 @@ impl Node {
     /// - [`Denied`](ErrorKind::Denied): the user may not run `INFO`, which shows restarts.
     ///
     /// # Cancel safety
-    /// At most the certificate has been written.
-    pub async fn look(&self) -> Result<Certificate> {
+    /// At most the incarnation has been written.
+    pub async fn look(&self) -> Result<Incarnation> {
         let live = self.link().live().await?;
         self.look_at(&live).await
     }
 
-    async fn look_at(&self, live: &Live) -> Result<Certificate> {
+    async fn look_at(&self, live: &Live) -> Result<Incarnation> {
         let server = Server::behind(self.link(), live).await?;
         server.can_lock()?;
         if let Some(policy) = server.says("maxmemory_policy").filter(|is| *is != "noeviction") {
             return Err(error(
                 ErrorKind::InvalidConfig,
                 format!(
-                    "its eviction policy is {policy}, so that it may throw out locks that are \
-                     held; CONFIG SET maxmemory-policy noeviction"
+                    "the eviction policy is {policy}, so the node may evict held locks; CONFIG \
+                     SET maxmemory-policy noeviction"
                 ),
             ));
         }
         let Some(run) = server.says("run_id").map(str::to_owned) else {
             return Err(error(
                 ErrorKind::Denied,
-                "a node of a quorum must be known by its run id, and the user may not run INFO; \
+                "a node of a quorum is identified by its run id, and the user may not run INFO; \
                  permit it: ACL SETUSER … +info",
             ));
         };
         // A promoted replica's data differ from those it had as a master.
-        let incarnation = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
+        let run_and_history = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
         // A promoted replica has its former master's history too.
         let was_replica =
             server.says("master_replid2").is_some_and(|id| id.bytes().any(|byte| byte != b'0'));
@@ -162,9 +162,9 @@ impl Node {
             .run_on(
                 live,
                 &scripts::LOOK,
-                &[&self.certificate_key],
+                &[&self.incarnation_key],
                 &[
-                    &incarnation,
+                    &run_and_history,
                     &Token::random().to_string(),
                     &millis_rounded_up(self.largest_ttl).to_string(),
                     flag(server.keeps_every_write()),
@@ -175,19 +175,19 @@ impl Node {
             .await?;
         let text =
             String::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Reads, cause))?;
-        let certificate = Certificate::read(text)?;
+        let incarnation = Incarnation::read(text)?;
         *self.looked() = Some(Looked { connection: live.number, run });
-        Ok(certificate)
+        Ok(incarnation)
     }
 
-    /// Lets the node vote if its certificate is `seen`. Returns the resulting certificate.
+    /// Lets the node vote if its incarnation is `seen`. Returns the resulting incarnation.
     ///
     /// # Errors
     /// As [`look`](Self::look).
     ///
     /// # Cancel safety
     /// The node may have been admitted.
-    pub async fn admit(&self, seen: &Certificate) -> Result<Certificate> {
+    pub async fn admit(&self, seen: &Incarnation) -> Result<Incarnation> {
         let live = self.link().live().await?;
         if self.is_known(&live, seen) {
             let answer = self
@@ -195,13 +195,13 @@ impl Node {
                 .run_on(
                     &live,
                     &scripts::ADMIT,
-                    &[&self.certificate_key],
+                    &[&self.incarnation_key],
                     &[&seen.text],
                     Effect::Reads,
                 )
                 .await?;
             if let Ok(text) = String::from_redis_value(answer) {
-                return Certificate::read(text);
+                return Incarnation::read(text);
             }
         }
         self.look_at(&live).await
@@ -217,7 +217,7 @@ impl Node {
     /// The request may still take effect.
     pub async fn attempt(
         &self,
-        certificate: &Certificate,
+        incarnation: &Incarnation,
         claim: &Claim,
         candidate: Fence,
         waits: bool,
@@ -230,14 +230,14 @@ impl Node {
         }
         let keys = self.keys(&claim.name)?;
         let live = self.link().live().await?;
-        if !self.counts(&live, certificate) {
-            return Ok(Vote::Stranger);
+        if !self.counts(&live, incarnation) {
+            return Ok(Vote::WrongIncarnation);
         }
-        let common = asking::arguments(claim);
+        let common = acquire::arguments(claim);
         let mut arguments: Vec<&str> = common.iter().map(String::as_str).collect();
         let candidate = candidate.get().to_string();
         let waits_too = if waits { "1" } else { "0" };
-        arguments.extend([waits_too, certificate.text.as_str(), &candidate]);
+        arguments.extend([waits_too, incarnation.text.as_str(), &candidate]);
         let answer = self
             .link()
             .run_on(
@@ -247,14 +247,14 @@ impl Node {
                     &keys.lock,
                     &keys.fence,
                     &keys.hold,
-                    &keys.ended(claim.token),
-                    &self.certificate_key,
+                    &keys.tombstone(claim.token),
+                    &self.incarnation_key,
                 ],
                 &arguments,
                 Effect::changes_within(claim.patience()),
             )
             .await?;
-        Ok(match asking::outcome(answer, &keys, claim.mode)? {
+        Ok(match acquire::outcome(answer, &keys, claim.mode)? {
             Outcome::Granted(granted) => Vote::Yes { granted, repeated: false },
             Outcome::Again(granted) => Vote::Yes { granted, repeated: true },
             Outcome::Busy(busy) | Outcome::Queued(busy, _) => {
@@ -264,7 +264,7 @@ impl Node {
                 Vote::No(Box::new(busy))
             }
             Outcome::Ended => Vote::Ended,
-            Outcome::Stranger => Vote::Stranger,
+            Outcome::WrongIncarnation => Vote::WrongIncarnation,
         })
     }
 
@@ -277,13 +277,13 @@ impl Node {
     /// The request may still take effect.
     pub async fn raise(
         &self,
-        certificate: &Certificate,
+        incarnation: &Incarnation,
         claim: &Claim,
         fence: Fence,
     ) -> Result<bool> {
         let keys = self.keys(&claim.name)?;
         let live = self.link().live().await?;
-        if !self.counts(&live, certificate) {
+        if !self.counts(&live, incarnation) {
             return Ok(false);
         }
         let answer = self
@@ -291,25 +291,25 @@ impl Node {
             .run_on(
                 &live,
                 &scripts::RAISE,
-                &[&keys.lock, &keys.fence, &keys.hold, &self.certificate_key],
+                &[&keys.lock, &keys.fence, &keys.hold, &self.incarnation_key],
                 &[
                     &claim.token.to_string(),
                     &fence.get().to_string(),
-                    &certificate.text,
+                    &incarnation.text,
                     &millis_rounded_up(claim.ttl + IDLE_FENCE).to_string(),
                 ],
                 Effect::changes_within(claim.patience()),
             )
             .await?;
-        let words = Words::of(answer, Effect::Changes)?;
-        match words.word(0)? {
+        let reply = Reply::of(answer, Effect::Changes)?;
+        match reply.word(0)? {
             "raised" => Ok(true),
             "gone" | "stranger" => Ok(false),
-            _ => Err(odd_answer(Effect::Changes, words)),
+            _ => Err(odd_answer(Effect::Changes, reply)),
         }
     }
 
-    /// Renews holds for their full TTL. Returns `None`, having done nothing, if the certificate differs.
+    /// Renews holds for their full TTL. Returns `None`, having done nothing, if the incarnation differs.
     ///
     /// # Errors
     /// As [`Redis`]'s renew.
@@ -318,18 +318,18 @@ impl Node {
     /// The request may still take effect.
     pub async fn renew(
         &self,
-        certificate: &Certificate,
+        incarnation: &Incarnation,
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>> {
         let live = self.link().live().await?;
-        if !self.counts(&live, certificate) {
+        if !self.counts(&live, incarnation) {
             return Ok(None);
         }
         let batch = Batch::new(&self.link().config().key_prefix, holds)?;
         let mut keys = batch.keys();
-        keys.push(&self.certificate_key);
+        keys.push(&self.incarnation_key);
         let mut arguments = batch.arguments();
-        arguments.push(&certificate.text);
+        arguments.push(&incarnation.text);
         if holds.is_empty() {
             return Ok(Some(Vec::new()));
         }
@@ -407,15 +407,15 @@ impl Node {
     }
 
     /// Returns whether a request on this connection counts.
-    fn counts(&self, live: &Live, certificate: &Certificate) -> bool {
-        certificate.votes && self.is_known(live, certificate)
+    fn counts(&self, live: &Live, incarnation: &Incarnation) -> bool {
+        incarnation.votes && self.is_known(live, incarnation)
     }
 
-    /// Returns whether the certificate's run id was read on this very connection.
-    fn is_known(&self, live: &Live, certificate: &Certificate) -> bool {
+    /// Returns whether the incarnation's run id was read on this very connection.
+    fn is_known(&self, live: &Live, incarnation: &Incarnation) -> bool {
         self.looked()
             .as_ref()
-            .is_some_and(|looked| looked.connection == live.number && looked.run == certificate.run)
+            .is_some_and(|looked| looked.connection == live.number && looked.run == incarnation.run)
     }
 
     fn looked(&self) -> std::sync::MutexGuard<'_, Option<Looked>> {
@@ -423,10 +423,10 @@ impl Node {
     }
 }
 
-impl Certificate {
+impl Incarnation {
     fn read(text: String) -> Result<Self> {
-        let words: Vec<&str> = text.split(' ').collect();
-        if let [state @ ("votes" | "new"), run, data, largest_ttl, _] = words[..]
+        let reply: Vec<&str> = text.split(' ').collect();
+        if let [state @ ("votes" | "new"), run, data, largest_ttl, _] = reply[..]
             && let Ok(largest_ttl) = largest_ttl.parse().map(Duration::from_millis)
         {
             let run = run.split('+').next().unwrap_or(run).to_owned();
@@ -435,7 +435,7 @@ impl Certificate {
         }
         Err(error(
             ErrorKind::Conflict,
-            format!("the key of the node's certificate holds {text:?}, which is none; delete it"),
+            format!("the key of the node's incarnation holds {text:?}, which is none; delete it"),
         ))
     }
 }

@@ -188,20 +188,20 @@ impl Offers {
 }
 
 /// Schedules a check of the offer, one task per name.
-pub(crate) fn look_after(servers: &Servers, name: &LockName, life: Duration) {
+pub(crate) fn expire_offer(servers: &Servers, name: &LockName, life: Duration) {
     let until = Instant::now() + life + GRACE;
     match servers.wakeups().offers().made().entry(name.clone()) {
         Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
         Entry::Vacant(first) => {
             first.insert(until);
             // On the backend's first runtime, which outlives the caller's: no other task checks a registered name.
-            servers.runtime().spawn(look_again(servers.downgrade(), name.clone(), until));
+            servers.runtime().spawn(expire_offers(servers.downgrade(), name.clone(), until));
         }
     }
 }
 
 /// Checks the lock when offers have lapsed, and repeats after new offers.
-async fn look_again(servers: WeakServers, name: LockName, mut until: Instant) {
+async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant) {
     loop {
         sleep_until(until).await;
         let Some(servers) = servers.upgrade() else { return };
@@ -215,7 +215,7 @@ async fn look_again(servers: WeakServers, name: LockName, mut until: Instant) {
                 _ => drop(made.remove(&name)),
             }
         }
-        let Some(life) = advance(&servers, &name).await else { return };
+        let Some(life) = grant_next(&servers, &name).await else { return };
         let mut made = servers.wakeups().offers().made();
         if made.contains_key(&name) {
             return;
@@ -226,12 +226,12 @@ async fn look_again(servers: WeakServers, name: LockName, mut until: Instant) {
 }
 
 /// Offers a free lock to the next waiter. Returns the offer's lifetime. If this fails, waiters poll.
-async fn advance(servers: &Servers, name: &LockName) -> Option<Duration> {
+async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
-    let Keys { lock, fence, hold, queue, holders, about, .. } = &keys;
-    let scripted = [lock, hold, fence, queue, holders, about].map(String::as_str);
+    let Keys { lock, fence, hold, queue, holders, meta, .. } = &keys;
+    let scripted = [lock, hold, fence, queue, holders, meta].map(String::as_str);
     let arguments = [servers.counts_receivers(), servers.wakeups().released(), name.as_str()];
-    let answer = servers.run(&scripts::ADVANCE, &scripted, &arguments, Effect::Changes).await;
+    let answer = servers.run(&scripts::GRANT_NEXT, &scripted, &arguments, Effect::Changes).await;
     match answer {
         Ok(redis::Value::Int(life @ 1..)) => Some(Duration::from_millis(life.unsigned_abs())),
         _ => None,
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(
             offers.receive(&format!("{} 7 1 15000000 2000", claim.token)),
             None,
-            "told once"
+            "reported once"
         );
 
         // A server clock that stepped ahead doesn't put the start into the future.

@@ -190,7 +190,7 @@ fn identities() {
         identity.value = Some(Arc::from(value));
         let words = ["1", "x", &answer::identity_text(&identity), "1", "", "x"];
         let words = words.map(|word| Value::BulkString(word.as_bytes().to_vec()));
-        let words = answer::Words::of(Value::Array(words.to_vec()), crate::errors::Effect::Reads);
+        let words = answer::Reply::of(Value::Array(words.to_vec()), crate::errors::Effect::Reads);
         assert_eq!(answer::holder(&words.unwrap(), 0).identity, Some(identity));
     });
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use lockwright_core::{Error, ErrorKind, Result, Token};
 use redis::{Cmd, RedisError, Value};
 
-use crate::asking::millis_rounded_up;
+use crate::acquire::millis_rounded_up;
 use crate::connection::{Link, Live};
 use crate::errors::{Effect, error};
 use crate::scripts::{self, Script};
@@ -89,7 +89,7 @@ impl GivenUp {
 
 /// Returns whether the script's effect needs replicas.
 pub(crate) fn are_waited_for(script: &Script) -> bool {
-    [&*scripts::ACQUIRE, &*scripts::SWAP, &*scripts::RENEW, &*scripts::MOVING_RENEW]
+    [&*scripts::ACQUIRE, &*scripts::TRANSFER, &*scripts::RENEW, &*scripts::MOVING_RENEW]
         .into_iter()
         .any(|waited_for| std::ptr::eq(script, waited_for))
 }
@@ -116,8 +116,9 @@ impl Link {
         let (wait, limit) = (replicas.wait(), self.config().response_timeout + replicas.limit);
         let mut connection = live.connection();
         let asking = wait.query_async::<u32>(&mut connection);
-        let is_acquire =
-            [&*scripts::ACQUIRE, &*scripts::SWAP].into_iter().any(|it| std::ptr::eq(script, it));
+        let is_acquire = [&*scripts::ACQUIRE, &*scripts::TRANSFER]
+            .into_iter()
+            .any(|it| std::ptr::eq(script, it));
         let told = match self.within(live, limit, effect, asking).await {
             Ok(Ok(count)) if count >= replicas.count => return Ok(Ok(answer)),
             Ok(Ok(count)) => format!(
@@ -194,7 +195,7 @@ mod tests {
         let packed = replicas.wait().get_packed_command();
         assert_eq!(
             packed, b"*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$1\r\n1\r\n",
-            "and 0 would be for ever"
+            "WAIT with 0 never times out"
         );
     }
 }

@@ -23,14 +23,14 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "alone.lua" "clock.lua" "family.lua" "acquire.lua";
+    ACQUIRE = "exclusive.lua" "clock.lua" "queue.lua" "acquire.lua";
     RENEW = "clock.lua" "renew.lua";
-    RELEASE = "alone.lua" "clock.lua" "family.lua" "release.lua";
-    ADVANCE = "alone.lua" "clock.lua" "family.lua" "advance.lua";
-    SWAP = "alone.lua" "clock.lua" "family.lua" "swap.lua";
-    BREAK = "alone.lua" "clock.lua" "family.lua" "break.lua";
+    RELEASE = "exclusive.lua" "clock.lua" "queue.lua" "release.lua";
+    GRANT_NEXT = "exclusive.lua" "clock.lua" "queue.lua" "grant_next.lua";
+    TRANSFER = "exclusive.lua" "clock.lua" "queue.lua" "transfer.lua";
+    BREAK = "exclusive.lua" "clock.lua" "queue.lua" "break.lua";
     INSPECT = "clock.lua" "inspect.lua";
-    VOTE = "alone.lua" "vote.lua";
+    VOTE = "exclusive.lua" "vote.lua";
     WITHDRAW = "withdraw.lua";
     LOOK = "look.lua";
     ADMIT = "admit.lua";

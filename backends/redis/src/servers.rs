@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::connection::Link;
 use crate::errors::{self, Effect};
 use crate::keys::{Keys, slot_of};
-use crate::renewing::Batch;
+use crate::renew::Batch;
 use crate::scripts::{self, Script};
 use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;

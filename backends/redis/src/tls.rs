@@ -53,7 +53,7 @@ pub(crate) fn refusal(cause: &str) -> Option<(ErrorKind, &'static str)> {
     const OWN: [Refusal; 1] = [(
         "InvalidContentType",
         ErrorKind::InvalidConfig,
-        "it does not speak TLS; write redis for rediss, or take its port for TLS",
+        "the server does not use TLS on this port; use redis instead of rediss, or its TLS port",
     )];
     tls::refusal(cause, &OWN)
 }

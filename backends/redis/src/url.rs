@@ -169,9 +169,11 @@ fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, Str
         return Err("the database is not a number".to_owned());
     }
     if kind == Kind::One && parts.hosts.contains(',') {
-        return Err("there are several hosts, which redis+sentinel: and redis+cluster: take, and \
-                    redis: doesn't"
-            .to_owned());
+        return Err(
+            "there are several hosts, but redis: accepts only one; use redis+sentinel: or \
+                    redis+cluster:"
+                .to_owned(),
+        );
     }
     let default_port = if kind == Kind::Sentinel { SENTINEL_PORT } else { SERVER_PORT };
     let hosts = parts.hosts(default_port)?;
@@ -234,8 +236,8 @@ impl<'u> Parts<'u> {
             );
         }
         if fragment == "insecure" {
-            return Err("there is #insecure, and a server's certificate is always checked; name \
-                        the file with its CA's certificate by ca=PATH"
+            return Err("#insecure isn't supported, because the server's certificate is always \
+                        checked; set ca=PATH to the CA's certificate"
                 .to_owned());
         }
         if rest.contains('#') {
@@ -264,7 +266,7 @@ impl<'u> Parts<'u> {
                 Some(port) => port.parse().map_err(|_| self.no_port(port))?,
             };
             if hosts.contains(&(name, port)) {
-                return Err(format!("the host {name}:{port} stands there twice"));
+                return Err(format!("the host {name}:{port} is repeated"));
             }
             hosts.push((name, port));
         }
@@ -305,7 +307,7 @@ impl Parameters {
         for (name, value) in url.query_pairs() {
             // The value may be a secret.
             if parameters.insert(name.clone().into_owned(), value.into_owned()).is_some() {
-                return Err(format!("the parameter {name:?} stands there twice"));
+                return Err(format!("the parameter {name:?} is repeated"));
             }
         }
         parameters.remove("");
@@ -346,7 +348,7 @@ impl Parameters {
 fn wrong_part(message: &str) -> String {
     const PARTS: [(&str, &str); 5] = [
         ("database", "the database is not a number"),
-        ("wildcard", "the host stands for all addresses, so it is none to connect to"),
+        ("wildcard", "the host is a wildcard address, which clients can't connect to"),
         ("hostname", "the host is missing"),
         ("UTF-8", "the user name or password is not UTF-8 once its percent-encoding is undone"),
         ("path", "the path of the socket is missing"),

@@ -1,8 +1,8 @@
 //! The conformance suite on a Redis Cluster.
 #![forbid(unsafe_code)]
 
-#[path = "suite/shelf.rs"]
-mod shelf;
+#[path = "suite/fenced_value.rs"]
+mod fenced_value;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, ExitCode};
@@ -43,7 +43,7 @@ impl Factory for Nodes {
     }
 
     fn protected(&self) -> Option<Protect> {
-        Some(shelf::shelf(self.0.nodes.iter().map(testbed::Redis::url).collect()))
+        Some(fenced_value::fenced_value(self.0.nodes.iter().map(testbed::Redis::url).collect()))
     }
 
     fn harms(&self) -> &[Harm] {

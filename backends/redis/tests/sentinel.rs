@@ -3,8 +3,8 @@
 //! The Sentinels wait a minute, so that no failover occurs. Failovers have separate tests.
 #![forbid(unsafe_code)]
 
-#[path = "suite/shelf.rs"]
-mod shelf;
+#[path = "suite/fenced_value.rs"]
+mod fenced_value;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, ExitCode};
@@ -68,7 +68,7 @@ impl Factory for Set {
     }
 
     fn protected(&self) -> Option<Protect> {
-        Some(shelf::shelf(vec![self.0.servers[0].url()]))
+        Some(fenced_value::fenced_value(vec![self.0.servers[0].url()]))
     }
 
     fn harms(&self) -> &[Harm] {

@@ -7,17 +7,17 @@ use lockwright_core::{
 };
 use tokio::runtime::Handle;
 
-use crate::debts::Debts;
 use crate::errors::error;
 use crate::fleet::{Fleet, invalid};
+use crate::membership::Membership;
 use crate::names::Names;
 use crate::node::Node;
 use crate::options::Options;
+use crate::pending_releases::PendingReleases;
 use crate::random::Random;
-use crate::seat::Seat;
-use crate::tracks::{Nodes, Tracks};
+use crate::token_states::{Nodes, TokenStates};
 use crate::wakeup::Wakeups;
-use crate::{SHORTEST_TTL, doctor, ending, operator, profile, renewal, round};
+use crate::{SHORTEST_TTL, acquire, doctor, operator, profile, release, renew};
 
 /// Locks on a quorum of independent nodes.
 ///
@@ -40,7 +40,7 @@ impl Redlock {
         options.check()?;
         check_nodes(&nodes)?;
         let runtime = Handle::try_current()
-            .map_err(|_| invalid_config("a quorum needs a tokio runtime; there is none here"))?;
+            .map_err(|_| invalid_config("a quorum needs a tokio runtime; create it within one"))?;
         let quorum = nodes.len() / 2 + 1;
         let jitter = |stream: u64| Random::new(options.jitter_seed.map(|seed| seed ^ stream));
         let wakeups = Wakeups::attach_to(
@@ -51,12 +51,12 @@ impl Redlock {
             runtime.clone(),
         );
         let fleet = Fleet {
-            seats: nodes.iter().map(|_| Seat::default()).collect(),
-            seating: Mutex::default(),
+            memberships: nodes.iter().map(|_| Membership::default()).collect(),
+            joining: Mutex::default(),
             quorum,
-            tracks: Tracks::new(nodes.len()),
+            token_states: TokenStates::new(nodes.len()),
             names: Names::default(),
-            debts: Debts::new(nodes.len()),
+            pending_releases: PendingReleases::new(nodes.len()),
             random: jitter(0),
             nodes,
             options,
@@ -91,8 +91,8 @@ fn check_nodes(nodes: &[Arc<dyn Node>]) -> Result<()> {
     let number = nodes.len();
     if number < 3 || number.is_multiple_of(2) || number > Nodes::MOST {
         return Err(invalid_config(format!(
-            "a quorum needs an odd number of nodes from three to {}, and there are {number}: with an \
-             even one, one more may fail no more",
+            "a quorum needs an odd number of nodes from three to {}, and there are {number}: an \
+             even number survives no more failures than one node fewer",
             Nodes::MOST
         )));
     }
@@ -100,7 +100,7 @@ fn check_nodes(nodes: &[Arc<dyn Node>]) -> Result<()> {
     addresses.sort_unstable();
     match addresses.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(invalid_config(format!(
-            "the node {} is named twice; a node has one vote only",
+            "the node {} is repeated; a node has only one vote",
             pair[0]
         ))),
         None => Ok(()),
@@ -119,16 +119,16 @@ impl DistributedLock for Redlock {
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         self.check_claim(claim).map_err(|error| error.with_name(&claim.name))?;
-        let attempt = round::acquire(&self.fleet, claim, wait != Wait::No).await;
+        let attempt = acquire::acquire(&self.fleet, claim, wait != Wait::No).await;
         attempt.map_err(|error| error.with_name(&claim.name))
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        renewal::renew(&self.fleet, holds).await
+        renew::renew(&self.fleet, holds).await
     }
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
-        let ended = ending::release(&self.fleet, claim, release_mode).await;
+        let ended = release::release(&self.fleet, claim, release_mode).await;
         ended.map_err(|error| error.with_name(&claim.name))
     }
 

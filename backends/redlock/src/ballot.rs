@@ -8,8 +8,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::fleet::{Fleet, had_no_effect, silent};
-use crate::node::{Certificate, Vote, Yes};
-use crate::tracks::{Before, Lane, Track};
+use crate::node::{Incarnation, Vote, Yes};
+use crate::token_states::{EarlierRequest, NodeLock, TokenState};
 
 /// The round's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) struct Ballot {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) at: usize,
     pub(crate) claim: Arc<Claim>,
-    pub(crate) track: Arc<Track>,
+    pub(crate) token_state: Arc<TokenState>,
     pub(crate) candidate: Fence,
     pub(crate) waits: bool,
     /// No request is sent after this.
@@ -54,7 +54,7 @@ pub(crate) struct Ballot {
 }
 
 enum Asked {
-    Answered(Certificate, Vote),
+    Answered(Incarnation, Vote),
     Unasked,
     /// It certainly had no effect.
     Nothing(Error),
@@ -66,34 +66,35 @@ enum Asked {
 
 impl Ballot {
     pub(crate) async fn run(mut self) {
-        let track = Arc::clone(&self.track);
-        let Ok(mut lane) = timeout_at(self.until, track.lane(self.at).lock()).await else {
-            let busy = "it has not yet answered this claim's last request";
+        let token_state = Arc::clone(&self.token_state);
+        let Ok(mut node_lock) = timeout_at(self.until, token_state.node_lock(self.at).lock()).await
+        else {
+            let busy = "it has not yet answered this client's last request";
             return self.report(Report::Failed(Error::unavailable(busy)));
         };
-        if lane.is_closed {
-            self.fleet.is_still_wanted(self.at, self.claim.token);
+        if node_lock.is_closed {
+            self.fleet.extend_pending_release(self.at, self.claim.token);
             return self.report(Report::Answered(Vote::Ended));
         }
-        self.cast(&mut lane).await;
-        if !lane.is_closed {
-            track.may_stay(self.at);
+        self.cast(&mut node_lock).await;
+        if !node_lock.is_closed {
+            token_state.may_stay(self.at);
         }
     }
 
-    async fn cast(&mut self, lane: &mut Lane) {
+    async fn cast(&mut self, node_lock: &mut NodeLock) {
         match self.ask().await {
-            Asked::Answered(certificate, vote) => {
+            Asked::Answered(incarnation, vote) => {
                 let yes = match &vote {
                     Vote::Yes(yes) => Some(*yes),
                     _ => None,
                 };
                 self.report(Report::Answered(vote));
                 if let Some(yes) = yes {
-                    let released = self.after_yes(&certificate, yes).await;
-                    lane.is_closed = released == Some(false);
-                    if self.note_is_on_its_way && self.track.fence().is_none() {
-                        lane.is_closed = true;
+                    let released = self.after_yes(&incarnation, yes).await;
+                    node_lock.is_closed = released == Some(false);
+                    if self.note_is_on_its_way && self.token_state.fence().is_none() {
+                        node_lock.is_closed = true;
                         self.remember();
                     }
                 }
@@ -104,22 +105,22 @@ impl Ballot {
                 self.report(Report::Failed(error));
                 match self.decided().await {
                     Verdict::Failed => {
-                        lane.is_closed = true;
+                        node_lock.is_closed = true;
                         self.give_back().await;
                     }
                     Verdict::Abandoned => {
                         // The request may take effect after the token's next one, so this node has no part in that.
-                        lane.is_closed = true;
+                        node_lock.is_closed = true;
                         self.remember();
-                        if self.track.fence().is_none() {
-                            self.track.leave_at(self.at);
+                        if self.token_state.fence().is_none() {
+                            self.token_state.leave_at(self.at);
                             self.give_back().await;
                         }
                     }
                     _ => {}
                 }
             }
-            Asked::GivenBack => lane.is_closed = true,
+            Asked::GivenBack => node_lock.is_closed = true,
         }
     }
 
@@ -130,14 +131,14 @@ impl Ballot {
     /// Records that a reply is missing, for the token's next request.
     fn remember(&self) {
         let (fleet, claim) = (&self.fleet, &self.claim);
-        fleet.tracks.keep(claim.token, &self.track, None, fleet.now(), claim.ttl);
+        fleet.token_states.keep(claim.token, &self.token_state, None, fleet.now(), claim.ttl);
     }
 
     async fn ask(&mut self) -> Asked {
         // Retry once: a new incarnation may vote nevertheless.
         for _ in 0..2 {
-            let certificate = match self.fleet.certificate(self.at, self.until).await {
-                Ok(certificate) => certificate,
+            let incarnation = match self.fleet.incarnation(self.at, self.until).await {
+                Ok(incarnation) => incarnation,
                 Err(error) => return Asked::Nothing(error),
             };
             if Instant::now() >= self.until {
@@ -145,37 +146,37 @@ impl Ballot {
                 return Asked::Nothing(Error::unavailable(late));
             }
             let Some(before) = self.begin() else { return Asked::Unasked };
-            match self.send(&certificate).await {
-                Asked::Answered(sent, Vote::Stranger) => {
-                    self.track.answered(self.at, before);
-                    self.fleet.seats[self.at].stranger(&sent);
+            match self.send(&incarnation).await {
+                Asked::Answered(sent, Vote::WrongIncarnation) => {
+                    self.token_state.answered(self.at, before);
+                    self.fleet.memberships[self.at].wrong_incarnation(&sent);
                 }
                 asked @ (Asked::Answered(..) | Asked::Nothing(_)) => {
-                    self.track.answered(self.at, before);
+                    self.token_state.answered(self.at, before);
                     return asked;
                 }
                 asked => return asked,
             }
         }
-        Asked::Nothing(Error::unavailable("it was restarted or emptied just now"))
+        Asked::Nothing(Error::unavailable("it was just restarted or emptied"))
     }
 
-    fn begin(&self) -> Option<Before> {
+    fn begin(&self) -> Option<EarlierRequest> {
         // Locks the verdict, because the round decides on releases by the requests sent before it.
         let verdict = self.verdict.borrow();
         if *verdict != Verdict::Open {
             return None;
         }
-        match self.track.send(self.at) {
-            Before::Ended => None,
+        match self.token_state.send(self.at) {
+            EarlierRequest::Ended => None,
             before => Some(before),
         }
     }
 
-    async fn send(&mut self, certificate: &Certificate) -> Asked {
+    async fn send(&mut self, incarnation: &Incarnation) -> Asked {
         let (fleet, at, claim) = (Arc::clone(&self.fleet), self.at, Arc::clone(&self.claim));
         let limit = Fleet::longest_wait(claim.ttl);
-        let attempt = fleet.nodes[at].attempt(certificate, &claim, self.candidate, self.waits);
+        let attempt = fleet.nodes[at].attempt(incarnation, &claim, self.candidate, self.waits);
         let attempt = timeout(limit, attempt);
         tokio::pin!(attempt);
         let answer = tokio::select! {
@@ -186,15 +187,15 @@ impl Ballot {
                 let given_back = self.give_back();
                 let (answer, _) = tokio::join!(attempt, given_back);
                 if matches!(answer, Ok(Ok(_))) {
-                    fleet.seats[at].spoke();
+                    fleet.memberships[at].mark_alive();
                 }
                 return Asked::GivenBack;
             }
         };
         match answer {
             Ok(Ok(vote)) => {
-                fleet.seats[at].spoke();
-                Asked::Answered(certificate.clone(), vote)
+                fleet.memberships[at].mark_alive();
+                Asked::Answered(incarnation.clone(), vote)
             }
             Ok(Err(error)) if had_no_effect(&error) => Asked::Nothing(error),
             Ok(Err(error)) => Asked::Silent(error),
@@ -213,7 +214,7 @@ impl Ballot {
     }
 
     /// Carries out the verdict. Returns whether a vote was successfully given back, if it had to be.
-    async fn after_yes(&mut self, certificate: &Certificate, yes: Yes) -> Option<bool> {
+    async fn after_yes(&mut self, incarnation: &Incarnation, yes: Yes) -> Option<bool> {
         let mut noted = yes.fence;
         let mut verdict = Verdict::Open;
         loop {
@@ -221,7 +222,7 @@ impl Ballot {
             match verdict {
                 Verdict::Note(fence) => {
                     if noted != fence {
-                        let answer = self.note(certificate, fence).await;
+                        let answer = self.note(incarnation, fence).await;
                         if matches!(answer, Ok(true)) {
                             noted = fence;
                         }
@@ -230,7 +231,7 @@ impl Ballot {
                 }
                 Verdict::Granted(fence) => {
                     if noted != fence {
-                        let _ = self.note(certificate, fence).await;
+                        let _ = self.note(incarnation, fence).await;
                     }
                     return None;
                 }
@@ -242,9 +243,9 @@ impl Ballot {
         }
     }
 
-    async fn note(&mut self, certificate: &Certificate, fence: Fence) -> Result<bool, Error> {
+    async fn note(&mut self, incarnation: &Incarnation, fence: Fence) -> Result<bool, Error> {
         let limit = Fleet::longest_wait(self.claim.ttl);
-        let raised = self.fleet.nodes[self.at].raise(certificate, &self.claim, fence);
+        let raised = self.fleet.nodes[self.at].raise(incarnation, &self.claim, fence);
         let noted = timeout(limit, raised).await.unwrap_or_else(|_| Err(silent(limit)));
         // Otherwise a later round of the token could use an old fence.
         self.note_is_on_its_way |= noted.as_ref().is_err_and(|error| !had_no_effect(error));
@@ -254,9 +255,10 @@ impl Ballot {
     /// Ends the possible vote. Returns whether the node confirmed.
     async fn give_back(&self) -> bool {
         // This or an earlier request may still take effect.
-        let in_doubt = self.note_is_on_its_way || self.track.in_doubt().contains(self.at);
+        let in_doubt = self.note_is_on_its_way || self.token_state.in_doubt().contains(self.at);
         let release_mode = if in_doubt { ReleaseMode::Reconcile } else { ReleaseMode::Plain };
-        let ended = self.fleet.give_back_at(self.at, &self.claim, release_mode, &self.track).await;
+        let ended =
+            self.fleet.give_back_at(self.at, &self.claim, release_mode, &self.token_state).await;
         self.report(Report::GivenBack(ended.is_ok()));
         ended.is_ok()
     }

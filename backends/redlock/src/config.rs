@@ -122,7 +122,7 @@ impl Config {
     /// As [`Redlock::connect`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing but certificates.
+    /// Dropping the future leaves nothing but incarnations.
     pub async fn connect(self) -> Result<Redlock> {
         let (for_diagnosis, largest_ttl) = (self.for_diagnosis, self.options.largest_ttl);
         let node = |config: lockwright_redis::Config| {

@@ -16,7 +16,7 @@ pub(crate) async fn examine(fleet: &Arc<Fleet>) -> Result<Vec<Finding>> {
         .map(|at| {
             let fleet = Arc::clone(fleet);
             fleet.runtime.clone().spawn(async move {
-                let _ = fleet.certificate(at, Instant::now() + PATIENCE).await;
+                let _ = fleet.incarnation(at, Instant::now() + PATIENCE).await;
             })
         })
         .collect();
@@ -43,15 +43,15 @@ pub(crate) async fn examine(fleet: &Arc<Fleet>) -> Result<Vec<Finding>> {
                     .to_owned(),
             }),
         }
-        findings.extend(seat(fleet, at));
+        findings.extend(membership(fleet, at));
     }
     findings.extend(quorum(fleet));
     Ok(findings)
 }
 
-fn seat(fleet: &Fleet, at: usize) -> Option<Finding> {
-    let (seat, address) = (&fleet.seats[at], fleet.address(at));
-    if let Some(why) = seat.refused() {
+fn membership(fleet: &Fleet, at: usize) -> Option<Finding> {
+    let (membership, address) = (&fleet.memberships[at], fleet.address(at));
+    if let Some(why) = membership.refused() {
         return Some(Finding {
             severity: Severity::Error,
             code: "node-refused",
@@ -61,12 +61,12 @@ fn seat(fleet: &Fleet, at: usize) -> Option<Finding> {
                 .to_owned(),
         });
     }
-    let left = seat.waits(fleet.now())?;
+    let left = membership.waits(fleet.now())?;
     Some(Finding {
         severity: Severity::Warning,
         code: "node-new",
-        what: format!("{address} is new here: it votes in {} s", left.as_secs() + 1),
-        why: "it may have forgotten holds that are still believed, so it waits for one largest TTL"
+        what: format!("{address} is new: it votes in {} s", left.as_secs() + 1),
+        why: "it may have lost holds that are still valid, so it waits for one largest TTL"
             .to_owned(),
         fix:
             "wait; or, if no lock was held on it, let it vote with `lockwright admit --yes`. With \
@@ -76,11 +76,15 @@ fn seat(fleet: &Fleet, at: usize) -> Option<Finding> {
 }
 
 fn quorum(fleet: &Fleet) -> Option<Finding> {
-    let votes = fleet.seats.iter().filter(|seat| seat.votes()).count();
+    let votes = fleet.memberships.iter().filter(|membership| membership.votes()).count();
     (votes < fleet.quorum).then(|| Finding {
         severity: Severity::Error,
         code: "no-quorum",
-        what: format!("{votes} of {} nodes vote, and {} have to", fleet.nodes.len(), fleet.quorum),
+        what: format!(
+            "{votes} of {} nodes vote, and {} are required",
+            fleet.nodes.len(),
+            fleet.quorum
+        ),
         why: "no lock can be taken or renewed".to_owned(),
         fix: "bring the other nodes back, or wait for those that are new".to_owned(),
     })

@@ -8,28 +8,28 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::debts::Debts;
 use crate::errors::error;
+use crate::membership::{Membership, Next};
 use crate::names::Names;
-use crate::node::{Certificate, Node};
+use crate::node::{Incarnation, Node};
 use crate::options::Options;
+use crate::pending_releases::PendingReleases;
 use crate::random::Random;
-use crate::seat::{Next, Seat};
-use crate::tracks::Tracks;
+use crate::token_states::TokenStates;
 
-/// Longer than a round: a late certificate serves the next round.
+/// Longer than a round: a late incarnation serves the next round.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Fleet {
     pub(crate) nodes: Vec<Arc<dyn Node>>,
-    pub(crate) seats: Vec<Seat>,
+    pub(crate) memberships: Vec<Membership>,
     pub(crate) quorum: usize,
-    pub(crate) seating: Mutex<()>,
+    pub(crate) joining: Mutex<()>,
     pub(crate) options: Options,
-    pub(crate) tracks: Tracks,
+    pub(crate) token_states: TokenStates,
     pub(crate) names: Names,
-    pub(crate) debts: Debts,
+    pub(crate) pending_releases: PendingReleases,
     pub(crate) random: Random,
     pub(crate) runtime: Handle,
 }
@@ -48,61 +48,67 @@ impl Fleet {
         self.options.clock.now()
     }
 
-    /// Returns a voting node's certificate. Checks the node if necessary, but sends nothing after `until`. After an
+    /// Returns a voting node's incarnation. Checks the node if necessary, but sends nothing after `until`. After an
     /// error, no request that counts was sent.
-    pub(crate) async fn certificate(&self, at: usize, until: Instant) -> Result<Certificate> {
-        let seat = &self.seats[at];
-        match seat.next(self.now()) {
-            Next::Ask(certificate) => return Ok(certificate),
-            Next::Leave(error) => return Err(error),
+    pub(crate) async fn incarnation(&self, at: usize, until: Instant) -> Result<Incarnation> {
+        let membership = &self.memberships[at];
+        match membership.next(self.now()) {
+            Next::Ask(incarnation) => return Ok(incarnation),
+            Next::Skip(error) => return Err(error),
             Next::Look | Next::Admit(_) => {}
         }
-        let too_late = || Error::unavailable("it did not answer in time whether it votes");
-        let _looking = timeout_at(until, seat.looking.lock()).await.map_err(|_| too_late())?;
-        match seat.next(self.now()) {
-            Next::Ask(certificate) => return Ok(certificate),
-            Next::Leave(error) => return Err(error),
+        let too_late = || {
+            Error::unavailable(
+                "it did not answer in time, so its voting status is \
+                                              unknown",
+            )
+        };
+        let _looking =
+            timeout_at(until, membership.looking.lock()).await.map_err(|_| too_late())?;
+        match membership.next(self.now()) {
+            Next::Ask(incarnation) => return Ok(incarnation),
+            Next::Skip(error) => return Err(error),
             Next::Look => self.look(at).await?,
             Next::Admit(seen) => self.admit(at, &seen).await?,
         }
-        match seat.next(self.now()) {
-            Next::Ask(certificate) => Ok(certificate),
-            Next::Leave(error) => Err(error),
+        match membership.next(self.now()) {
+            Next::Ask(incarnation) => Ok(incarnation),
+            Next::Skip(error) => Err(error),
             Next::Look | Next::Admit(_) => Err(too_late()),
         }
     }
 
     pub(crate) async fn look(&self, at: usize) -> Result<()> {
         let looked = timeout(LOOK_PATIENCE, self.nodes[at].look()).await;
-        self.take_in(at, looked.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
+        self.on_incarnation(at, looked.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
     }
 
-    /// Lets a node vote whose certificate was `seen`.
-    pub(crate) async fn admit(&self, at: usize, seen: &Certificate) -> Result<()> {
+    /// Lets a node vote whose incarnation was `seen`.
+    pub(crate) async fn admit(&self, at: usize, seen: &Incarnation) -> Result<()> {
         let admitted = timeout(LOOK_PATIENCE, self.nodes[at].admit(seen)).await;
-        self.take_in(at, admitted.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
+        self.on_incarnation(at, admitted.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
     }
 
-    fn take_in(&self, at: usize, shown: Result<Certificate>) -> Result<()> {
+    fn on_incarnation(&self, at: usize, shown: Result<Incarnation>) -> Result<()> {
         let now = self.now();
-        let seat = &self.seats[at];
-        let shown = shown.and_then(|certificate| match self.why_of_another_fleet(&certificate) {
+        let membership = &self.memberships[at];
+        let shown = shown.and_then(|incarnation| match self.why_of_wrong_fleet(&incarnation) {
             Some(error) => Err(error),
-            None => Ok(certificate),
+            None => Ok(incarnation),
         });
         match shown {
-            Ok(certificate) => {
-                seat.spoke();
+            Ok(incarnation) => {
+                membership.mark_alive();
                 // One at a time: of two addresses of one server only one may vote.
-                let _seating = self.seating.lock().unwrap_or_else(PoisonError::into_inner);
-                match self.why_refused(at, &certificate) {
-                    Some(why) => seat.refuse(why),
-                    None => seat.seen(certificate, now, self.wait()),
+                let _joining = self.joining.lock().unwrap_or_else(PoisonError::into_inner);
+                match self.why_refused(at, &incarnation) {
+                    Some(why) => membership.refuse(why),
+                    None => membership.seen(incarnation, now, self.wait()),
                 }
                 Ok(())
             }
             Err(error) => {
-                seat.failed(&error, now);
+                membership.failed(&error, now);
                 Err(error)
             }
         }
@@ -115,48 +121,48 @@ impl Fleet {
     }
 
     /// Returns an error that isn't permanent: the operator may correct the setting.
-    fn why_of_another_fleet(&self, certificate: &Certificate) -> Option<Error> {
-        (certificate.largest_ttl != self.options.largest_ttl).then(|| {
+    fn why_of_wrong_fleet(&self, incarnation: &Incarnation) -> Option<Error> {
+        (incarnation.largest_ttl != self.options.largest_ttl).then(|| {
             error(
                 ErrorKind::InvalidConfig,
                 format!(
-                    "its fleet's largest TTL is {:?}, and this client's is {:?}; every client of a \
-                     fleet must have the same",
-                    certificate.largest_ttl, self.options.largest_ttl
+                    "its fleet's largest TTL is {:?}, and this client's is {:?}; set the same \
+                     largest_ttl in every client",
+                    incarnation.largest_ttl, self.options.largest_ttl
                 ),
             )
         })
     }
 
-    fn why_refused(&self, at: usize, certificate: &Certificate) -> Option<String> {
+    fn why_refused(&self, at: usize, incarnation: &Incarnation) -> Option<String> {
         let others = || {
             let others = (0..self.nodes.len()).filter(|other| *other != at);
-            others.filter_map(|other| Some((other, self.seats[other].certificate()?)))
+            others.filter_map(|other| Some((other, self.memberships[other].incarnation()?)))
         };
         if let Some((origin, _)) =
-            others().find(|(_, seen)| seen.run != certificate.run && seen.data == certificate.data)
+            others().find(|(_, seen)| seen.run != incarnation.run && seen.data == incarnation.data)
         {
             // Either may have lost data.
             let why = |other: usize| {
                 format!(
                     "its data and those of {} are copies of each other, so one of the two has \
-                     forgotten what it voted for; empty both, and connect anew",
+                     lost its votes; empty both, and connect again",
                     self.address(other)
                 )
             };
-            self.seats[origin].refuse(why(at));
+            self.memberships[origin].refuse(why(at));
             return Some(why(origin));
         }
-        let (twin, _) = others().find(|(_, seen)| seen.run == certificate.run)?;
+        let (twin, _) = others().find(|(_, seen)| seen.run == incarnation.run)?;
         Some(format!(
-            "it is the same server as {} under another address; a server has one vote only",
+            "it is the same server as {} under another address; a server has only one vote",
             self.address(twin)
         ))
     }
 
     /// Rejects a node that never counts.
-    pub(crate) fn check_seat(&self, at: usize) -> Result<()> {
-        match self.seats[at].refused() {
+    pub(crate) fn check_membership(&self, at: usize) -> Result<()> {
+        match self.memberships[at].refused() {
             Some(why) => Err(error(ErrorKind::InvalidConfig, why)),
             None => Ok(()),
         }

@@ -18,7 +18,7 @@
 //! - Mutual exclusion holds while the nodes' clocks run evenly and at most a minority loses data at a time. It survives
 //!   client crashes, partitions, the permanent loss of a minority, and restarts with or without data. A node that may
 //!   have lost holds doesn't vote for one [largest TTL](Options::largest_ttl), until they are over. The nodes'
-//!   *certificates* identify such a node; see [`node`].
+//!   *incarnations* identify such a node; see [`node`].
 //! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Store them with the
 //!   protected data: only the fence stops a holder that was paused for longer than its TTL.
 //! - Waiters are unordered. A release wakes them, and they poll. Random pauses resolve split votes.
@@ -47,9 +47,9 @@
 //! # How it works
 //!
 //! ```text
-//! acquire   one round: all nodes at once, each with its own short time-out   round.rs, ballot.rs
-//! renew     a quorum that still has it; what lacks it is topped up           renewal.rs
-//! release   everywhere; who doesn't answer is owed it                        ending.rs, debts.rs
+//! acquire   one round: all nodes at once, each with its own short time-out       acquire.rs, ballot.rs
+//! renew     a quorum that still has it; the other nodes are repaired           renew.rs
+//! release   on all nodes; pending for nodes without a reply                    release.rs, pending_releases.rs
 //! ```
 //!
 //! | file | subject |
@@ -58,39 +58,39 @@
 //! | `backend.rs` | the trait |
 //! | `node.rs`, `redis_node.rs` | requests to one node |
 //! | `fleet.rs` | the nodes, and their clients' shared state |
-//! | `seat.rs`, `seating.rs` | voting status of nodes |
-//! | `round.rs`, `ballot.rs` | a round, and a node's part in it |
-//! | `round/refusal.rs` | results without a quorum |
-//! | `tracks.rs`, `names.rs` | state per token and per name |
-//! | `renewal.rs` | renewal and repair |
-//! | `ending.rs`, `debts.rs` | releases, and pending releases |
+//! | `membership.rs`, `node_status.rs` | voting status of nodes |
+//! | `acquire.rs`, `ballot.rs` | a round, and a node's part in it |
+//! | `acquire/refusal.rs` | results without a quorum |
+//! | `token_states.rs`, `names.rs` | state per token and per name |
+//! | `renew.rs` | renewal and repair |
+//! | `release.rs`, `pending_releases.rs` | releases, and pending releases |
 //! | `wakeup.rs` | notifications by nodes |
 //! | `operator.rs`, `doctor.rs` | inspection, breaks, diagnosis |
 //! | `errors.rs` | errors that contain those of the nodes |
 //! | `random.rs` | jitter |
 #![forbid(unsafe_code)]
 
+mod acquire;
 mod backend;
 mod ballot;
 mod config;
-mod debts;
 mod doctor;
-mod ending;
 mod errors;
 mod fleet;
+mod membership;
 mod names;
 pub mod node;
+mod node_status;
 mod operator;
 mod options;
+mod pending_releases;
 #[cfg(test)]
 mod properties;
 mod random;
 mod redis_node;
-mod renewal;
-mod round;
-mod seat;
-mod seating;
-mod tracks;
+mod release;
+mod renew;
+mod token_states;
 mod wakeup;
 
 use std::time::Duration;
@@ -100,9 +100,9 @@ use lockwright_core::{Fault, Faults, Fencing, Order, Profile, Scope, WakeUp};
 pub use backend::Redlock;
 pub use config::Config;
 pub use errors::{NodeError, NodeErrors};
+pub use node_status::NodeStatus;
 pub use options::Options;
 pub use redis_node::RedisNode;
-pub use seating::Standing;
 
 const PROFILE_NAME: &str = "redlock";
 

@@ -2,19 +2,19 @@
 //!
 //! A narrow trait, so that real and simulated servers share the protocol code.
 //!
-//! # Incarnations and certificates
+//! # Incarnations
 //!
-//! A node that lost its data must not vote for one largest TTL, until all lost holds have ended. A *certificate*
-//! identifies an incarnation of a node's data. It is a value on the node, so it is lost with the data. It contains
+//! A node that lost its data must not vote for one largest TTL, until all lost holds have ended. An
+//! [`Incarnation`] identifies a node's data. It is a value on the node, so it is lost with the data. It contains
 //!
 //! - the run id of the server, which changes at each restart;
-//! - a random number, new if the certificate was lost or couldn't be carried over;
+//! - a random number, new if the incarnation was lost or couldn't be carried over;
 //! - the largest TTL, a constant of the fleet;
-//! - whether the server persisted every write when the certificate was written;
-//! - whether the node may vote yet ([`Certificate::votes`]).
+//! - whether the server persisted every write when the incarnation was written;
+//! - whether the node may vote yet ([`Incarnation::votes`]).
 //!
-//! Every request that counts carries the certificate that the client read, and the node compares it in the same atomic
-//! step. A node that was flushed, or restarted behind an automatic reconnect, replies [`Vote::Stranger`].
+//! Every request that counts carries the incarnation that the client read, and the node compares it in the same atomic
+//! step. A node that was flushed, or restarted behind an automatic reconnect, replies [`Vote::WrongIncarnation`].
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use lockwright_core::{
     LockName, Page, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result, async_trait,
 };
 
-pub use lockwright_redis::node::Certificate;
+pub use lockwright_redis::node::Incarnation;
 
 /// A node's reply to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +35,8 @@ pub enum Vote {
     No(No),
     /// The token was released or broken before.
     Ended,
-    /// The certificate sent isn't the node's. Nothing was done.
-    Stranger,
+    /// The incarnation sent isn't the node's. Nothing was done.
+    WrongIncarnation,
 }
 
 /// A vote for a claim.
@@ -72,37 +72,37 @@ pub trait Node: Debug + Send + Sync + 'static {
     /// Attaches a channel for wake-ups and breaks.
     fn attach(&self, events: Events);
 
-    /// Returns the current certificate. If it is missing or can't be carried over, the node gets a new one, which
+    /// Returns the current incarnation. If it is missing or can't be carried over, the node gets a new one, which
     /// doesn't vote.
     ///
     /// It is carried over a restart only if the server persisted every write before and does so now, and wasn't a
     /// replica in between.
-    async fn look(&self) -> Result<Certificate>;
+    async fn look(&self) -> Result<Incarnation>;
 
-    /// Lets the node vote if its certificate is `seen`. Returns the resulting certificate.
-    async fn admit(&self, seen: &Certificate) -> Result<Certificate>;
+    /// Lets the node vote if its incarnation is `seen`. Returns the resulting incarnation.
+    async fn admit(&self, seen: &Incarnation) -> Result<Incarnation>;
 
     /// Requests a vote, atomically and idempotent per token. `waits` marks the current hold, so that its release sends
     /// a wake-up.
     async fn attempt(
         &self,
-        certificate: &Certificate,
+        incarnation: &Incarnation,
         claim: &Claim,
         candidate: Fence,
         waits: bool,
     ) -> Result<Vote>;
 
     /// Records `fence` for the hold and raises the counter to it, if the token still holds. Returns whether it did.
-    async fn raise(&self, certificate: &Certificate, claim: &Claim, fence: Fence) -> Result<bool>;
+    async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool>;
 
-    /// Renews holds for their full TTL. Returns an outcome each, or `None` if the certificate differs.
+    /// Renews holds for their full TTL. Returns an outcome each, or `None` if the incarnation differs.
     async fn renew(
         &self,
-        certificate: &Certificate,
+        incarnation: &Incarnation,
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>>;
 
-    /// Ends a hold, or an attempt without a reply, with any certificate.
+    /// Ends a hold, or an attempt without a reply, with any incarnation.
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome>;
 
     /// Returns the holder of `name` on this node.

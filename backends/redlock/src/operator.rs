@@ -38,7 +38,7 @@ pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspe
         free >= fleet.quorum || votes(&shown).values().any(has_quorum)
     };
     let answers = ask_all(fleet, limit, ask, is_enough).await;
-    let shown = enough(fleet, answers, "said who holds it")?;
+    let shown = enough(fleet, answers, "reported the holder")?;
     Ok(merge(fleet, name.clone(), &shown.iter().collect::<Vec<_>>()))
 }
 
@@ -46,7 +46,7 @@ fn enough<T>(fleet: &Fleet, answers: Vec<Result<T>>, what: &str) -> Result<Vec<T
     let mut errors = NodeErrors::default();
     let mut good = Vec::new();
     for (at, answer) in answers.into_iter().enumerate() {
-        match answer.and_then(|answer| fleet.check_seat(at).map(|()| answer)) {
+        match answer.and_then(|answer| fleet.check_membership(at).map(|()| answer)) {
             Ok(answer) => good.push(answer),
             Err(error) => errors.push(fleet.address(at), error),
         }
@@ -56,7 +56,7 @@ fn enough<T>(fleet: &Fleet, answers: Vec<Result<T>>, what: &str) -> Result<Vec<T
     }
     let kind = errors.hopeless(fleet.spare() + 1).unwrap_or(ErrorKind::Unavailable);
     let what = format!(
-        "{} of {} nodes {what}, and {} have to",
+        "{} of {} nodes {what}, and {} are required",
         good.len(),
         fleet.nodes.len(),
         fleet.quorum
@@ -162,7 +162,7 @@ pub(crate) async fn break_lock(
         }
         return Ok(broken);
     }
-    Err(error(ErrorKind::Unavailable, "the holder changes too fast to be broken; try again"))
+    Err(error(ErrorKind::Unavailable, "the holder changes too fast for a break; try again"))
 }
 
 async fn break_one(
@@ -185,7 +185,7 @@ async fn break_one(
     let done = answers.iter().flatten().filter(|answer| **answer != Broken::NotHeld).count();
     let answers = enough(fleet, answers, "answered the break").map_err(|cause| {
         let kind = if cause.is_transient() { ErrorKind::Indeterminate } else { cause.kind() };
-        error(kind, format!("{done} nodes broke it, but too few answered")).with_source(cause)
+        error(kind, format!("{done} nodes broke the lock, but too few answered")).with_source(cause)
     })?;
     let silent = fleet.nodes.len() - answers.len();
     if done + silent < fleet.quorum {

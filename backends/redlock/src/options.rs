@@ -76,13 +76,13 @@ impl Options {
         let refused =
             |problem: String| Err(Error::invalid_config(problem).with_backend(PROFILE_NAME));
         if self.node_timeout.is_some_and(|limit| limit.is_zero()) {
-            return refused("a node time-out of zero lets no node vote".to_owned());
+            return refused("the node time-out is zero, so that no node could vote".to_owned());
         }
         let shortest = self.shortest_ttl();
         if self.largest_ttl < shortest {
             return refused(format!(
-                "the largest TTL is {:?}, which is below the shortest that can be asked for, \
-                 {shortest:?}; the node time-out should be far below the TTLs that are asked for",
+                "the largest TTL is {:?}, which is below the shortest permitted TTL, \
+                 {shortest:?}; set a node time-out far below the TTLs in use",
                 self.largest_ttl
             ));
         }

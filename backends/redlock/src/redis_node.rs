@@ -6,7 +6,7 @@ use lockwright_core::{
 };
 use lockwright_redis::node as redis;
 
-use crate::node::{Certificate, No, Node, Vote, Yes};
+use crate::node::{Incarnation, No, Node, Vote, Yes};
 
 /// One Redis server of a quorum.
 #[derive(Debug)]
@@ -50,42 +50,42 @@ impl Node for RedisNode {
         self.node.attach(events);
     }
 
-    async fn look(&self) -> Result<Certificate> {
+    async fn look(&self) -> Result<Incarnation> {
         self.node.look().await
     }
 
-    async fn admit(&self, seen: &Certificate) -> Result<Certificate> {
+    async fn admit(&self, seen: &Incarnation) -> Result<Incarnation> {
         self.node.admit(seen).await
     }
 
     async fn attempt(
         &self,
-        certificate: &Certificate,
+        incarnation: &Incarnation,
         claim: &Claim,
         candidate: Fence,
         waits: bool,
     ) -> Result<Vote> {
-        let vote = self.node.attempt(certificate, claim, candidate, waits).await?;
+        let vote = self.node.attempt(incarnation, claim, candidate, waits).await?;
         Ok(match vote {
             redis::Vote::Yes { granted, repeated } => {
                 Vote::Yes(Yes { fence: granted.fence, repeated, valid: granted.valid })
             }
             redis::Vote::No(busy) => Vote::No(No { left: busy.retry_after, holder: busy.holder }),
             redis::Vote::Ended => Vote::Ended,
-            redis::Vote::Stranger => Vote::Stranger,
+            redis::Vote::WrongIncarnation => Vote::WrongIncarnation,
         })
     }
 
-    async fn raise(&self, certificate: &Certificate, claim: &Claim, fence: Fence) -> Result<bool> {
-        self.node.raise(certificate, claim, fence).await
+    async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool> {
+        self.node.raise(incarnation, claim, fence).await
     }
 
     async fn renew(
         &self,
-        certificate: &Certificate,
+        incarnation: &Incarnation,
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>> {
-        self.node.renew(certificate, holds).await
+        self.node.renew(incarnation, holds).await
     }
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {

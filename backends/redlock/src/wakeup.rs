@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::node::Node;
 use crate::random::Random;
-use crate::tracks::Nodes;
+use crate::token_states::Nodes;
 
 /// Beyond this number, polls and renewals must suffice.
 const MOST: usize = 10_000;
@@ -78,7 +78,7 @@ impl Wakeups {
             let this = Arc::downgrade(&this);
             node.attach(Events::to(move |event| match this.upgrade() {
                 Some(this) => {
-                    this.hear(at, event);
+                    this.on_event(at, event);
                     true
                 }
                 None => false,
@@ -91,7 +91,7 @@ impl Wakeups {
         Arc::make_mut(&mut self.clients()).push(events);
     }
 
-    fn hear(self: &Arc<Self>, at: usize, event: Event) {
+    fn on_event(self: &Arc<Self>, at: usize, event: Event) {
         match event {
             Event::Wake(name) => self.wake(at, name),
             Event::AtRisk(token) => self.risk(at, token, false),

@@ -29,9 +29,9 @@ fn to(url: String) -> Connect {
 }
 
 async fn admit(url: &str) -> Result<()> {
-    for (address, standing) in Redlock::connect(url).await?.admit().await {
-        if !matches!(standing, lockwright_redlock::Standing::Votes) {
-            return Err(Error::unavailable(format!("{address}: {standing:?}")));
+    for (address, status) in Redlock::connect(url).await?.admit().await {
+        if !matches!(status, lockwright_redlock::NodeStatus::Votes) {
+            return Err(Error::unavailable(format!("{address}: {status:?}")));
         }
     }
     Ok(())

@@ -347,7 +347,7 @@ fn leaks_on(
     for key in server.command::<Vec<String>>(&["KEYS", &format!("*{prefix}*")])? {
         let is_kept = [":fence", ":ended"].iter().any(|kind| key.contains(kind));
         let left: i64 = server.command(&["PTTL", &key])?;
-        let is_a_queues = [":queue", ":about"].iter().any(|kind| key.contains(kind));
+        let is_a_queues = [":queue", ":meta"].iter().any(|kind| key.contains(kind));
         let is_soon_gone = is_a_queues && (0..=LONGEST_PLACE).contains(&left);
         if !is_kept && !is_soon_gone && left != -2 {
             leaks.push(format!("key {key} for {left} ms"));

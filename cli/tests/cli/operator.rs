@@ -305,7 +305,7 @@ fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
     let run = || sandbox.output(["run", "a", "--nonblock", "--", "true"]);
 
     let refused = run();
-    assert!(refused.stderr().contains("new here"), "{}", refused.stderr());
+    assert!(refused.stderr().contains("it is new"), "{}", refused.stderr());
     assert!(refused.stderr().contains("lockwright admit"), "{}", refused.stderr());
     let looked = sandbox.output(["admit"]);
     assert_eq!(looked.code(), 1, "{}", looked.stderr());

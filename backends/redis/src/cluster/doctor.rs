@@ -80,9 +80,10 @@ fn coverage(cluster: &Cluster) -> Option<Finding> {
         severity: Severity::Error,
         code: "slots-uncovered",
         what: format!("no node serves {uncovered} of the slots"),
-        why: "what hashes to them can't be locked; with cluster-require-full-coverage, nothing can"
-            .to_owned(),
-        fix: "bring the missing nodes back, or redis-cli --cluster fix".to_owned(),
+        why: "names in these slots can't be locked; with cluster-require-full-coverage, no name \
+              can"
+        .to_owned(),
+        fix: "start the missing nodes, or run redis-cli --cluster fix".to_owned(),
     })
 }
 
@@ -91,9 +92,9 @@ fn unreachable(at: &Address, problem: &lockwright_core::Error) -> Finding {
         severity: Severity::Error,
         code: "node-unreachable",
         what: format!("{at}: {problem}"),
-        why: "what hashes to its slots can't be locked or renewed from here".to_owned(),
-        fix: "see whether it runs, and whether the address that the Cluster gives for it leads \
-              there from this machine (cluster-announce-ip, cluster-announce-hostname)"
+        why: "names in its slots can't be locked or renewed from this machine".to_owned(),
+        fix: "check that the node runs, and that this machine can reach its announced address \
+              (cluster-announce-ip, cluster-announce-hostname)"
             .to_owned(),
     }
 }
@@ -112,25 +113,27 @@ impl Problem {
                 severity: Severity::Warning,
                 code: "node-failing",
                 what: format!("{node}: other nodes of the Cluster can't reach it"),
-                why: "if it is a master, its locks are unavailable until a replica takes over, which \
-                      may lack the last ones; if it is a replica, it can't take over"
+                why: "if it is a master, its locks are unavailable until a replica takes over, \
+                      and the latest locks may be lost; a replica can't take over"
                     .to_owned(),
-                fix: "see whether it runs; if it is gone for good, CLUSTER FORGET it".to_owned(),
+                fix: "check that it runs; if it was removed permanently, run CLUSTER FORGET"
+                    .to_owned(),
             },
             Self::WithoutReplica(node) => Finding {
                 severity: Severity::Warning,
                 code: "no-replica",
-                what: format!("{node}: a master without a replica in good health"),
+                what: format!("{node}: a master without a working replica"),
                 why: "if it fails, its locks are unavailable until it is back".to_owned(),
                 fix: "add a replica: redis-cli --cluster add-node … --cluster-slave".to_owned(),
             },
             Self::Moving(node) => Finding {
                 severity: Severity::Warning,
                 code: "slots-moving",
-                what: format!("{node}: it has slots that are being moved to another node"),
-                why: "until that is done no lock of theirs is granted; those that are held go on"
+                what: format!("{node}: slots are being moved to another node"),
+                why: "until the move ends, no lock in these slots is granted; held locks stay \
+                      held"
                     .to_owned(),
-                fix: "wait; if nobody is moving them any more, redis-cli --cluster fix".to_owned(),
+                fix: "wait; if the move was aborted, run redis-cli --cluster fix".to_owned(),
             },
         }
     }

@@ -98,14 +98,14 @@ impl Cluster {
                 let answer = answer.await.map_err(|error| failed(&error))?;
                 answer.map_err(|cause| refused(&cause, at))?
             }
-            None => self.ask_stranger(at, &slots).await?,
+            None => self.ask_unknown_node(at, &slots).await?,
         };
         SlotMap::read(answer, at)
-            .ok_or_else(|| Failure::unavailable(format!("the node {at} knows of no slots")))
+            .ok_or_else(|| Failure::unavailable(format!("the node {at} lists no slots")))
     }
 
     /// Asks without keeping a connection: most nodes are replicas.
-    async fn ask_stranger(&self, at: &Address, question: &Cmd) -> Result<Value, Failure> {
+    async fn ask_unknown_node(&self, at: &Address, question: &Cmd) -> Result<Value, Failure> {
         let settings =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let asking = async {

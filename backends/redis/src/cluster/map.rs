@@ -26,11 +26,11 @@ impl Address {
     /// Parses `host:port` (IPv6 too), or `:port` on the host that was asked.
     pub(crate) fn redirected(named: &str, asked: &Self) -> Option<Self> {
         let (host, port) = named.rsplit_once(':')?;
-        Some(asked.beside(host, port.parse().ok()?))
+        Some(asked.address_of(host, port.parse().ok()?))
     }
 
     /// Replaces an empty host or `?` by the host that was asked.
-    fn beside(&self, host: &str, port: u16) -> Self {
+    fn address_of(&self, host: &str, port: u16) -> Self {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let host = if matches!(host, "" | "?") { &self.host } else { host };
         Self { host: host.to_owned(), port }
@@ -43,14 +43,14 @@ impl fmt::Display for Address {
     }
 }
 
-const NOBODY: u16 = u16::MAX;
+const NO_OWNER: u16 = u16::MAX;
 
 /// The master of each slot. Replicas don't affect equality.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
     /// Sorted, so that equal maps compare as equal.
     masters: Vec<Address>,
-    /// For each slot the index of its master, or [`NOBODY`].
+    /// For each slot the index of its master, or [`NO_OWNER`].
     owners: Box<[u16]>,
     /// Further nodes to ask. Nodes may disagree on which replicas are healthy.
     replicas: BTreeSet<Address>,
@@ -58,7 +58,11 @@ pub(crate) struct SlotMap {
 
 impl SlotMap {
     pub(crate) fn empty() -> Self {
-        Self { masters: Vec::new(), owners: vec![NOBODY; SLOTS].into(), replicas: BTreeSet::new() }
+        Self {
+            masters: Vec::new(),
+            owners: vec![NO_OWNER; SLOTS].into(),
+            replicas: BTreeSet::new(),
+        }
     }
 
     /// Parses `CLUSTER SLOTS`: for each range its first and last slot, its master, its replicas. Returns `None` for a
@@ -99,7 +103,7 @@ impl SlotMap {
 
     /// Returns the number of slots without a master.
     pub(crate) fn uncovered(&self) -> usize {
-        self.owners.iter().filter(|owner| **owner == NOBODY).count()
+        self.owners.iter().filter(|owner| **owner == NO_OWNER).count()
     }
 
     /// Records a slot's new master. Leaves the masters unsorted until the next lookup.
@@ -129,7 +133,7 @@ fn read_node(node: Value, asked: &Address) -> Option<Address> {
     let mut parts = parts.into_iter();
     let host: Option<String> = FromRedisValue::from_redis_value(parts.next()?).ok()?;
     let port = u16::from_redis_value(parts.next()?).ok()?;
-    Some(asked.beside(host.as_deref().unwrap_or_default(), port))
+    Some(asked.address_of(host.as_deref().unwrap_or_default(), port))
 }
 
 impl fmt::Debug for SlotMap {

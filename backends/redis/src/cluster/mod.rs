@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `MOVED` | another node serves the slot; nothing was done | send it there, look up the map |
 //! | `ASK` | the slot is moving, the keys have left | send it there after `ASKING`, this once |
-//! | `TRYAGAIN` | the slot is moving, a key is missing | see `moving.rs` |
+//! | `TRYAGAIN` | the slot is moving, a key is missing | see `slot_migration.rs` |
 //! | `CLUSTERDOWN` | too many nodes are gone | unavailable; look up the map |
 //! | none | unknown | indeterminate, never resent; look up the map |
 //!
@@ -17,8 +17,8 @@
 pub(crate) mod doctor;
 mod lookup;
 pub(crate) mod map;
-pub(crate) mod moving;
-mod renewing;
+mod renew;
+pub(crate) mod slot_migration;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -134,7 +134,7 @@ impl Cluster {
                 Err(error) => failure = Some(error),
             }
         }
-        Err(failure.unwrap_or_else(|| nobody_serves("any slot")))
+        Err(failure.unwrap_or_else(|| unserved("any slot")))
     }
 
     pub(crate) fn config(&self) -> &Arc<Config> {
@@ -261,7 +261,7 @@ impl Cluster {
                 }
                 _ => {
                     let is_down = cause.code() == Some("CLUSTERDOWN");
-                    if is_down || cause.is_io_error() || errors::wants_another_server(&cause) {
+                    if is_down || cause.is_io_error() || errors::needs_reconnect(&cause) {
                         self.look_up_soon();
                     }
                     return Err(errors::translate(cause, request.effect));
@@ -299,7 +299,7 @@ impl Cluster {
             return Ok(owner.clone());
         }
         self.look_up().await?;
-        self.map().owner(slot).cloned().ok_or_else(|| nobody_serves(&format!("slot {slot}")))
+        self.map().owner(slot).cloned().ok_or_else(|| unserved(&format!("slot {slot}")))
     }
 
     fn link(&self, at: &Address) -> Result<Arc<Link>> {
@@ -370,7 +370,7 @@ impl Current {
     }
 }
 
-fn nobody_serves(what: &str) -> Error {
+fn unserved(what: &str) -> Error {
     error(
         ErrorKind::Unavailable,
         format!("no node of the Cluster serves {what}; `lockwright doctor` shows what is missing"),

@@ -10,7 +10,7 @@
 //!
 //! Nothing is sent twice: once a connection has a request, only its reply shows the outcome.
 
-mod opening;
+mod open;
 mod probe;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,7 +32,7 @@ use crate::errors::{self, Effect, error};
 use crate::failure::Failure;
 use crate::replicas;
 use crate::scripts::Script;
-use crate::sentinel::{Sentinels, watching};
+use crate::sentinel::{Sentinels, failover};
 use crate::topology::Whereabouts;
 use crate::wakeup::Wakeups;
 
@@ -86,7 +86,7 @@ impl Link {
         }
         if matches!(link.to, Whereabouts::Master) {
             *link.listening.lock().unwrap_or_else(PoisonError::into_inner) =
-                watching::listen(&link);
+                failover::listen(&link);
         }
         Ok(link)
     }
@@ -207,8 +207,8 @@ impl Link {
             // After a failover one of the two may lead to the old master. A grant by one could then not be released by
             // the other.
             if other.server != live.server {
-                self.tell_broken(&live.alive);
-                waiting.tell_broken(&other.alive);
+                self.mark_broken(&live.alive);
+                waiting.mark_broken(&other.alive);
                 let problem = "the master is being replaced; try again";
                 return Err(error(ErrorKind::Unavailable, problem));
             }
@@ -293,9 +293,9 @@ impl Link {
         };
         unanswered.answered();
         if let Err(cause) = &answer
-            && (cause.is_unrecoverable_error() || errors::wants_another_server(cause))
+            && (cause.is_unrecoverable_error() || errors::needs_reconnect(cause))
         {
-            self.tell_broken(&live.alive);
+            self.mark_broken(&live.alive);
         }
         Ok(answer)
     }
@@ -312,14 +312,14 @@ impl Link {
     pub(crate) fn leave_unless_at(&self, server: &str) {
         if let Some(live) = self.usable().filter(|live| *live.server != *server) {
             tracing::debug!(from = %live.server, to = server, "redis: another master");
-            self.tell_broken(&live.alive);
+            self.mark_broken(&live.alive);
         }
         if let Some(waiting) = &self.waiting {
             waiting.leave_unless_at(server);
         }
     }
 
-    fn tell_broken(&self, alive: &AtomicBool) {
+    fn mark_broken(&self, alive: &AtomicBool) {
         // Only the first caller signals: there may be a new connection by now.
         if alive.swap(false, Ordering::AcqRel) {
             let _ = self.broken.send(());

@@ -34,7 +34,7 @@ impl<'r> Unanswered<'r> {
     pub(super) fn timed_out(mut self) {
         if self.limit >= self.link.silence() {
             self.is_over = true;
-            self.link.tell_broken(&self.live.alive);
+            self.link.mark_broken(&self.live.alive);
             if let Some((waiting, live)) =
                 self.link.waiting.as_ref().and_then(|waiting| Some((waiting, waiting.usable()?)))
             {
@@ -74,7 +74,7 @@ impl Link {
             let answer = timeout(limit, ping.query_async::<redis::Value>(&mut connection)).await;
             live.probed.store(false, Ordering::Release);
             if let (Err(_), Some(link)) = (answer, link.upgrade()) {
-                link.tell_broken(&live.alive);
+                link.mark_broken(&live.alive);
             }
         });
     }

@@ -1,6 +1,6 @@
 -- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim.
 --
--- KEYS  lock, fence, hold, tombstone of this token, queue, holders, about
+-- KEYS  lock, fence, hold, tombstone of this token, queue, holders, meta
 -- ARGV  token, TTL in ms, fences ('1' if shared or permits), identity, how many ms it stays queued without a request
 --       ('0': doesn't wait), mode, client's channel, '1' if receivers can be counted, wake-up channel, name
 --
@@ -40,11 +40,11 @@ if value == token
   end
   count_fences(KEYS[2], fence, fences, ttl)
   local first = text(fence)
-  hold_alone(KEYS[1], KEYS[3], token, ARGV[4], first, ARGV[3], micros, ttl)
+  hold_exclusive(KEYS[1], KEYS[3], token, ARGV[4], first, ARGV[3], micros, ttl)
   return { 'granted', first, ARGV[3] }
 end
 
-local its = family(KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[8] == '1')
+local its = queue_of(KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[8] == '1')
 if not its.look() then
   return { 'foreign' }
 end
@@ -60,11 +60,11 @@ if kind and kind ~= (mode:match('/(%d+)$') or 'lock') then
   return { 'kind', kind }
 end
 
-its.advance(token)
+its.grant_next(token)
 first = its.grant(token, mode, ttl, fences, ARGV[4])
 if first then
   -- The next waiter may hold concurrently. A failure doesn't affect the grant.
-  pcall(its.advance)
+  pcall(its.grant_next)
 end
 if its.is_unfinished then
   redis.pcall('PUBLISH', ARGV[9], ARGV[10])

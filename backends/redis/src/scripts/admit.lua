@@ -1,13 +1,13 @@
--- Lets a node vote, if its certificate is unchanged.
+-- Lets a node vote, if its incarnation is unchanged.
 --
--- KEYS  certificate
--- ARGV  expected certificate
+-- KEYS  incarnation
+-- ARGV  expected incarnation
 --
--- Returns the current certificate.
+-- Returns the current incarnation.
 
-local certificate = redis.call('GET', KEYS[1])
-if certificate and certificate == ARGV[1] then
-  certificate = certificate:gsub('^new ', 'votes ')
-  redis.call('SET', KEYS[1], certificate)
+local incarnation = redis.call('GET', KEYS[1])
+if incarnation and incarnation == ARGV[1] then
+  incarnation = incarnation:gsub('^new ', 'votes ')
+  redis.call('SET', KEYS[1], incarnation)
 end
-return certificate
+return incarnation

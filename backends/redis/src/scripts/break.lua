@@ -1,6 +1,6 @@
 -- An operator's forced release of an observed hold.
 --
--- KEYS  lock, fence, hold, tombstone of the observed token, queue, holders, about
+-- KEYS  lock, fence, hold, tombstone of the observed token, queue, holders, meta
 -- ARGV  observed token, '1' if any holder will do, 'now' or 'run-out', operator and reason, lifetime of a tombstone in
 --       ms, wake-up channel, name, channel for breaks, '1' if receivers can be counted
 --
@@ -16,13 +16,13 @@ local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local seen, any, how, note = ARGV[1], ARGV[2] == '1', ARGV[3], ARGV[4]
-local its = family(KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[9] == '1')
+local its = queue_of(KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[9] == '1')
 
 -- Wakes all waiters: the operator's client may exit before an offer lapses.
-local function tell()
+local function publish_break()
   redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
   -- Broken already, even if this fails.
-  pcall(its.advance)
+  pcall(its.grant_next)
   redis.pcall('PUBLISH', ARGV[6], ARGV[7])
 end
 
@@ -44,13 +44,13 @@ if its.kind_of_marker then
   end
   redis.call('SET', KEYS[4], 'broken ' .. note, 'PX', math.max(tonumber(ARGV[5]), left))
   its.leave(seen)
-  tell()
+  publish_break()
   return { 'freed', left }
 end
 local known = redis.call('HGET', KEYS[3], 'token')
-local ours = known and (value == known or value == known .. ':broken')
+local lockwright_holds = known and (value == known or value == known .. ':broken')
 if any then
-  if ours and known ~= seen then
+  if lockwright_holds and known ~= seen then
     return { 'retry' }
   end
 elseif value ~= seen and value ~= seen .. ':broken' then
@@ -58,14 +58,14 @@ elseif value ~= seen and value ~= seen .. ':broken' then
 end
 
 local left = redis.call('PTTL', KEYS[1])
-if not ours and any then
+if not lockwright_holds and any then
   -- A foreign holder has no fences, and renews by its own value.
   if how == 'run-out' then
     return { 'unbreakable' }
   end
   redis.call('DEL', KEYS[1])
   its.value = false
-  pcall(its.advance)
+  pcall(its.grant_next)
   return { 'freed', left }
 end
 
@@ -96,5 +96,5 @@ end
 redis.call('SET', KEYS[4], 'broken ' .. note, 'PX', math.max(tonumber(ARGV[5]), life))
 redis.call('DEL', KEYS[1], KEYS[3])
 its.value = false
-tell()
+publish_break()
 return { 'freed', left }

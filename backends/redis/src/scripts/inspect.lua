@@ -1,6 +1,6 @@
 -- Describes locks.
 --
--- KEYS  for each name: lock, fence, hold, queue, holders, about
+-- KEYS  for each name: lock, fence, hold, queue, holders, meta
 --
 -- Returns for each name: state, highest fence, waiters; then for each holder ms left or -1, token, identity, fence,
 -- broken, mode. The state is 'free', 'held', 'foreign' or 'alien' (not a string; its type follows).
@@ -8,10 +8,10 @@
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
 
-local function waiting(queue, about)
+local function waiting(queue, meta)
   local count = 0
   for _, token in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-    local record = redis.call('HGET', about, token) or ''
+    local record = redis.call('HGET', meta, token) or ''
     local live = record:match('^%S+ (%d+) ')
     if live and tonumber(live) > now then
       count = count + 1
@@ -20,7 +20,7 @@ local function waiting(queue, about)
   return count
 end
 
-local function beside(answer, value, holders, about)
+local function append_shared(answer, value, holders, meta)
   local permits = value:match('^lockwright:permits:(%d+)$')
   local shape = permits and '1/' .. permits or 's'
   local at = time_of(holders, now)
@@ -28,11 +28,11 @@ local function beside(answer, value, holders, about)
   for i = 1, #all, 2 do
     local token, left = all[i], math.ceil(all[i + 1] - at)
     if left > 0 then
-      local record = redis.call('HGET', about, token) or ''
+      local record = redis.call('HGET', meta, token) or ''
       local mode, fence, identity = record:match('^(%S+) (%d+) %d+ (.*)$')
       -- Without a record, the marker gives the mode.
       mode, fence, identity = mode or shape, fence or false, identity or false
-      local by = redis.call('HGET', about, 'broken:' .. token)
+      local by = redis.call('HGET', meta, 'broken:' .. token)
       for _, word in ipairs({ left, token, identity, fence, by, mode }) do
         answer[#answer + 1] = word
       end
@@ -42,15 +42,15 @@ end
 
 local answers = {}
 for i = 1, #KEYS / 6 do
-  local lock, fence, hold, queue, holders, about = unpack(KEYS, 6 * i - 5, 6 * i)
+  local lock, fence, hold, queue, holders, meta = unpack(KEYS, 6 * i - 5, 6 * i)
   local value = redis.pcall('GET', lock)
   local last = redis.call('GET', fence)
   if type(value) == 'table' then
     answers[i] = { 'alien', last, 0, redis.call('TYPE', lock).ok }
   else
-    local answer = { 'free', last, waiting(queue, about) }
+    local answer = { 'free', last, waiting(queue, meta) }
     if value and value:match('^lockwright:%a+:%d+$') then
-      beside(answer, value, holders, about)
+      append_shared(answer, value, holders, meta)
       answer[1] = #answer > 3 and 'held' or 'free'
     elseif value then
       local left = redis.call('PTTL', lock)

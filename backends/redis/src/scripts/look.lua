@@ -1,6 +1,6 @@
--- Reads or creates a node's certificate, which identifies this incarnation of its data.
+-- Reads or creates a node's incarnation: a value that is lost with its data.
 --
--- KEYS  certificate
+-- KEYS  incarnation
 -- ARGV  run id of the server, a random number, largest TTL in ms, '1' if every write is persisted now, '1' if the
 --       server was a replica since its data began
 --
@@ -10,24 +10,24 @@
 -- After a restart it is carried over only if no data can be lost. Otherwise holds may be lost, so it is 'new'.
 
 local run, number, longest, kept, was_replica = unpack(ARGV)
-local certificate = redis.call('GET', KEYS[1])
-local state, its_run, its_number, its_longest, its_kept
-if certificate then
-  state, its_run, its_number, its_longest, its_kept =
-    certificate:match('^(%a+) (%S+) (%S+) (%d+) ([01])$')
+local incarnation = redis.call('GET', KEYS[1])
+local state, old_run, old_number, old_longest, old_kept
+if incarnation then
+  state, old_run, old_number, old_longest, old_kept =
+    incarnation:match('^(%a+) (%S+) (%S+) (%d+) ([01])$')
 end
-if its_run == run and (its_kept == kept or its_kept == '0') then
-  return certificate
+if old_run == run and (old_kept == kept or old_kept == '0') then
+  return incarnation
 end
-if its_run == run then
+if old_run == run then
   -- Writes may be lost from now on. The opposite change doesn't count yet: earlier writes may not be on disk.
-  number, longest = its_number, its_longest
-elseif state == 'votes' and its_kept == '1' and kept == '1' and was_replica ~= '1' then
-  number, longest = its_number, its_longest
+  number, longest = old_number, old_longest
+elseif state == 'votes' and old_kept == '1' and kept == '1' and was_replica ~= '1' then
+  number, longest = old_number, old_longest
 else
   -- Wait for the longest TTL that was in use here.
-  state, longest = 'new', its_longest or longest
+  state, longest = 'new', old_longest or longest
 end
-certificate = table.concat({ state, run, number, longest, kept }, ' ')
-redis.call('SET', KEYS[1], certificate)
-return certificate
+incarnation = table.concat({ state, run, number, longest, kept }, ' ')
+redis.call('SET', KEYS[1], incarnation)
+return incarnation

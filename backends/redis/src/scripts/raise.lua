@@ -1,8 +1,8 @@
 -- Records a quorum's fence, and raises the counter to it, if the token still holds. Otherwise a late request could
 -- raise the counter beyond the fence of a later hold.
 --
--- KEYS  lock, fence, hold, certificate
--- ARGV  token, fence, certificate that its client read, lifetime of a counter in ms
+-- KEYS  lock, fence, hold, incarnation
+-- ARGV  token, fence, incarnation that its client read, lifetime of a counter in ms
 --
 -- Returns 'raised', 'gone' or 'stranger'.
 

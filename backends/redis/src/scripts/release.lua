@@ -1,6 +1,6 @@
 -- Ends this token's hold or its wait, and offers the lock to the next waiter.
 --
--- KEYS  lock, hold, tombstone of this token, fence, queue, holders, about
+-- KEYS  lock, hold, tombstone of this token, fence, queue, holders, meta
 -- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if receivers can be counted
 --
 -- Returns 0 if it neither held nor waited; else 1, or the lifetime of a new offer in ms.
@@ -22,7 +22,7 @@ local its
 local function look()
   local time = redis.call('TIME')
   local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  its = family(KEYS[1], KEYS[4], KEYS[2], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[5] == '1')
+  its = queue_of(KEYS[1], KEYS[4], KEYS[2], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[5] == '1')
   return its.look()
 end
 if not ended then
@@ -39,7 +39,7 @@ pcall(function()
   if not its and (redis.call('EXISTS', KEYS[5]) == 0 or not look()) then
     return
   end
-  life = its.advance()
+  life = its.grant_next()
   if its.is_unfinished then
     redis.pcall('PUBLISH', ARGV[3], ARGV[4])
   end

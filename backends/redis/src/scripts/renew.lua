@@ -1,11 +1,11 @@
 -- Renews each hold that its token still has, for its full TTL.
 --
--- KEYS  for each exclusive hold: lock, fence, hold, tombstone; for each other: lock, fence, holders, tombstone, about;
---       last, on a quorum's node: certificate. In a Cluster the fence replaces the tombstone, so that all keys exist
--- ARGV  for each hold: token, TTL in ms, 'x' if exclusive, else 's'; last, on a quorum's node: certificate that its
+-- KEYS  for each exclusive hold: lock, fence, hold, tombstone; for each other: lock, fence, holders, tombstone, meta;
+--       last, on a quorum's node: incarnation. In a Cluster the fence replaces the tombstone, so that all keys exist
+-- ARGV  for each hold: token, TTL in ms, 'x' if exclusive, else 's'; last, on a quorum's node: incarnation that its
 --       client read
 --
--- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the certificate differs. Expired holds
+-- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the incarnation differs. Expired holds
 -- aren't revived, and broken ones aren't renewed.
 
 if #ARGV % 3 == 1 and redis.call('GET', KEYS[#KEYS]) ~= ARGV[#ARGV] then
@@ -20,7 +20,7 @@ local function keep(key, life)
   end
 end
 
-local function renew(lock, fence, holders, about, token, ttl)
+local function renew(lock, fence, holders, meta, token, ttl)
   if not now then
     local time = redis.call('TIME')
     now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
@@ -33,13 +33,13 @@ local function renew(lock, fence, holders, about, token, ttl)
   local expires = tonumber(redis.call('ZSCORE', holders, token) or 0)
   if expires <= clock then
     return 'gone'
-  elseif redis.call('HEXISTS', about, 'broken:' .. token) == 1 then
+  elseif redis.call('HEXISTS', meta, 'broken:' .. token) == 1 then
     return 'broken'
   end
   -- A full server rejects a script whose first write could use memory. This one can't.
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl + 2))
   keep(fence, ttl + 604800000)
-  keep(about, ttl + 2)
+  keep(meta, ttl + 2)
   expire_in(holders, token, ttl, clock)
   return 'renewed'
 end

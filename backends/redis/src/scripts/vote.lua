@@ -1,15 +1,15 @@
 -- Requests a node's vote: grants it, repeats an earlier grant, or reports the holder. A single node can't grant a
 -- quorum, so it has no queue.
 --
--- KEYS  lock, fence, hold, tombstone of this token, certificate
--- ARGV  token, TTL in ms, fences, identity, '1' if the client will wait, certificate that its client read, smallest
+-- KEYS  lock, fence, hold, tombstone of this token, incarnation
+-- ARGV  token, TTL in ms, fences, identity, '1' if the client will wait, incarnation that its client read, smallest
 --       permitted fence
 --
 -- Returns
 --   'granted', first fence, fences           held for the full TTL
 --   'again', first fence, fences             the same, for a holder
 --   'again', first fence, fences, ms left    a broken hold: not extended
---   'stranger'                               the certificate differs
+--   'stranger'                               the incarnation differs
 --   'busy', ms left or -1, token, identity, fence, broken    no token: a foreign holder
 --   'ended'                                  released or broken before
 --   'foreign'                                not a string
@@ -56,5 +56,5 @@ if not fence then
 end
 count_fences(KEYS[2], fence, fences, ttl)
 local first = text(fence)
-hold_alone(KEYS[1], KEYS[3], token, ARGV[4], first, ARGV[3], micros, ttl)
+hold_exclusive(KEYS[1], KEYS[3], token, ARGV[4], first, ARGV[3], micros, ttl)
 return { 'granted', first, ARGV[3] }

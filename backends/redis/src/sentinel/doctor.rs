@@ -32,12 +32,12 @@ fn unusable(address: &str, name: &str, refusal: &Refusal) -> Finding {
         severity: Severity::Warning,
         code: "sentinel-unusable",
         what: match refusal {
-            Refusal::Unknown => format!("the Sentinel at {address} knows no master {name:?}"),
+            Refusal::Unknown => format!("the Sentinel at {address} has no master {name:?}"),
             Refusal::Failed(failure) => failure.message.clone(),
         },
-        why: "the fewer answer, the sooner nobody finds the master, or has another one elected"
+        why: "with fewer Sentinels, clients may not find the master, and a failover may fail"
             .to_owned(),
-        fix: "whether it runs, and whether the URL is right about it".to_owned(),
+        fix: "check that the Sentinel runs, and that the URL has its address and login".to_owned(),
     }
 }
 
@@ -51,8 +51,9 @@ fn disagreement(named: &[(String, Master)]) -> Option<Finding> {
         severity: Severity::Warning,
         code: "sentinels-disagree",
         what: format!("the master is {}", opinions.join(", ")),
-        why: "clients that believe different ones lock beside each other".to_owned(),
-        fix: "wait for a failover that is under way; else see why they don't hear of each other"
+        why: "clients of different masters can hold the same lock".to_owned(),
+        fix: "wait for a failover in progress; otherwise check the connections between the \
+              Sentinels"
             .to_owned(),
     })
 }
@@ -63,8 +64,8 @@ fn too_few(named: &[(String, Master)]) -> Option<Finding> {
         severity: Severity::Warning,
         code: "sentinels-too-few",
         what: format!("{known} Sentinels watch over the master"),
-        why: "when one of them is gone, no majority is left to have a replica take over".to_owned(),
-        fix: format!("run {ENOUGH} at least, on machines of their own, and name each in the URL"),
+        why: "when one of them fails, no majority is left for a failover".to_owned(),
+        fix: format!("run at least {ENOUGH}, on separate machines, and name each in the URL"),
     })
 }
 

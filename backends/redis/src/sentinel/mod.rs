@@ -4,7 +4,7 @@
 //! Sentinel costs no time. The client library asks one by one, and accepts the first reply.
 
 pub(crate) mod doctor;
-pub(crate) mod watching;
+pub(crate) mod failover;
 
 use std::fmt::{self, Write};
 use std::future::Future;
@@ -177,8 +177,8 @@ impl<'c> Sentinels<'c> {
             return Failure {
                 kind: ErrorKind::InvalidConfig,
                 message: format!(
-                    "no master is called {:?} by the Sentinel at {}; take a name that its command \
-                     SENTINEL MASTERS shows",
+                    "the master {:?} is unknown to the Sentinel at {}; use a name that SENTINEL \
+                     MASTERS shows",
                     self.name,
                     strangers.join(", ")
                 ),
@@ -216,7 +216,13 @@ async fn ask(sentinel: ConnectionInfo, name: &str) -> RedisResult<Master> {
         redis::cmd("SENTINEL").arg("MASTER").arg(name).query_async(&mut connection).await?;
     let facts = std::collections::HashMap::<String, String>::from_redis_value(answer)?;
     let fact = |name: &str| facts.get(name).map(String::as_str).unwrap_or_default();
-    let odd = || RedisError::from((redis::ErrorKind::Parse, "it doesn't say where the master is"));
+    let odd = || {
+        RedisError::from((
+            redis::ErrorKind::Parse,
+            "the reply doesn't contain the \
+                                                             master's address",
+        ))
+    };
     let number = |name| fact(name).parse::<u64>().map_err(|_| odd());
     Ok(Master {
         host: fact("ip").to_owned(),
@@ -238,10 +244,10 @@ fn refusal(cause: &RedisError, address: &str) -> Refusal {
         _ if text.contains("No such master") => return Refusal::Unknown,
         _ if text.contains("unknown command") => Failure {
             kind: ErrorKind::InvalidConfig,
-            message: format!("what answers at {address} is a Redis, and not a Sentinel"),
+            message: format!("{address} is a Redis server, not a Sentinel"),
         },
         Some((ErrorKind::Denied, _)) if text.contains("NOAUTH") => {
-            denied("wants a password; put it into the URL as sentinel_password")
+            denied("requires a password; add it to the URL as sentinel_password")
         }
         Some((ErrorKind::Denied, _)) if cause.code() == Some("NOPERM") => {
             denied("does not let the user run SENTINEL MASTER; permit it: +sentinel|master")
@@ -266,8 +272,8 @@ pub(crate) async fn must_be_master(
         Err(cause) if cause.code() == Some("NOPERM") => Err(Failure {
             kind: ErrorKind::Denied,
             message: format!(
-                "{shown}: the user may not run ROLE, which tells a master from a replica; permit \
-                 it: ACL SETUSER … +role"
+                "{shown}: the user may not run ROLE, which identifies a master; permit it: ACL \
+                 SETUSER … +role"
             ),
         }),
         Err(cause) => Err(Failure::of(&cause, shown)),
@@ -292,7 +298,7 @@ mod tests {
         assert!(!are_enough(&named(&[7, 7]), 5, 7));
         assert!(are_enough(&named(&[6, 6, 7]), 5, 7));
         assert!(are_enough(&named(&[8, 6, 6]), 5, 7));
-        assert!(!are_enough(&named(&[6, 6, 6]), 5, 7), "somebody told of a later one");
+        assert!(!are_enough(&named(&[6, 6, 6]), 5, 7), "one of them reported a later epoch");
         assert!(!are_enough(&named(&[6, 6, 6, 6]), 5, 7));
     }
 }

@@ -7,8 +7,8 @@ use lockwright_core::{
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 
-use crate::connecting::{SECRET, refused};
-use crate::kit::{claim, connect, eventually, grant, name, patient};
+use crate::common::{claim, connect, eventually, grant, name, patient};
+use crate::connect::{SECRET, refused};
 
 /// The documented permissions, except the keys.
 const NEEDED: [&str; 30] = [
@@ -124,7 +124,7 @@ async fn a_restart_is_survived_only_where_the_log_is_loaded_with_enough_rights()
         (&with_dryrun, "off", false, Some("may not write")),
         (all, "off", false, Some("may not write")),
         (all, "on nopass ~cache:* +@all", false, Some("may not write")),
-        (&rules(""), "off ~* &* +@all", false, Some("can't be seen")),
+        (&rules(""), "off ~* &* +@all", false, Some("can't check")),
     ] {
         let options = testbed::Redis::options().append_only("always");
         let options =

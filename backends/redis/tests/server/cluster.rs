@@ -11,7 +11,7 @@ use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Cluster};
 use tokio::task::block_in_place;
 
-use crate::kit::{busy, claim, claim_for, connect, eventually, grant, name};
+use crate::common::{busy, claim, claim_for, connect, eventually, grant, name};
 
 /// Short for a test, long for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
@@ -426,7 +426,7 @@ async fn a_failover_can_lose_a_lock_and_the_fence_tells() {
 async fn the_doctor_looks_at_every_master_and_at_how_they_hang_together() {
     let servers = testbed::Redis::options().append_only("always");
     let mut cluster = block_in_place(|| Cluster::options().servers(servers).start()).unwrap();
-    let config = crate::kit::patient(Config::new(&cluster.url()).unwrap());
+    let config = crate::common::patient(Config::new(&cluster.url()).unwrap());
     let redis = config.for_diagnosis().connect().await.unwrap();
     let findings = redis.doctor().await.unwrap();
     let mut places = Vec::new();

@@ -5,7 +5,7 @@ use lockwright_redis::Config;
 use lockwright_testbed as testbed;
 
 async fn findings_at(url: &str) -> Vec<Finding> {
-    let config = crate::kit::patient(Config::new(url).unwrap());
+    let config = crate::common::patient(Config::new(url).unwrap());
     let redis = config.for_diagnosis().connect().await.unwrap();
     redis.doctor().await.unwrap()
 }
@@ -21,7 +21,7 @@ fn sound() -> testbed::redis::Options {
 #[tokio::test]
 async fn a_sound_server_has_nothing() {
     let server = sound().start().unwrap();
-    let redis = crate::kit::connect(&server.url()).await;
+    let redis = crate::common::connect(&server.url()).await;
     assert_eq!(redis.doctor().await.unwrap(), []);
 }
 
@@ -53,8 +53,8 @@ async fn a_replica_is_an_error_and_replicas_are_a_note() {
     let replica = sound().replica_of(&master).start().unwrap();
     assert_eq!(found(&replica).await, [("replica", Severity::Error)]);
     // Also for a former master.
-    let redis = crate::kit::connect(&master.url()).await;
-    crate::kit::eventually(|| async {
+    let redis = crate::common::connect(&master.url()).await;
+    crate::common::eventually(|| async {
         let findings = redis.doctor().await.unwrap();
         findings.iter().any(|f| f.code == "replicas" && f.severity == Severity::Note).then_some(())
     })
@@ -89,7 +89,7 @@ async fn a_snapshot_that_fails_is_an_error() {
     server.command::<()>(&["CONFIG", "SET", "dir", path]).unwrap();
     std::fs::create_dir(folder.path().join("dump.rdb")).unwrap();
     server.command::<()>(&["BGSAVE"]).unwrap();
-    crate::kit::eventually(|| async {
+    crate::common::eventually(|| async {
         found(&server).await.contains(&("persistence-failing", Severity::Error)).then_some(())
     })
     .await;
@@ -115,7 +115,7 @@ async fn what_can_not_be_looked_at_is_a_finding() {
     // Some hosted services rename it.
     let server = sound().set("rename-command", "CONFIG hidden").start().unwrap();
     assert_eq!(found(&server).await, [("config-denied", Severity::Warning)]);
-    let redis = crate::kit::connect(&server.url()).await;
+    let redis = crate::common::connect(&server.url()).await;
     let fault = lockwright_core::Fault::ServerRestart;
     assert!(!redis.profile().survives.contains(fault), "not claimed when it can't be seen");
 }

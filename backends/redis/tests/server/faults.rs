@@ -11,7 +11,7 @@ use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
 
-use crate::kit::{busy, claim, eventually, grant, server_and_client};
+use crate::common::{busy, claim, eventually, grant, server_and_client};
 
 /// Short for a test, long for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
@@ -135,7 +135,7 @@ fn scripts_run(server: &testbed::Redis) -> u32 {
 #[tokio::test]
 async fn an_acquire_that_arrives_after_its_release_is_defeated_by_the_tombstone() {
     let (server, proxy, redis) = behind_proxy().await;
-    let settling = crate::kit::connect(&server.url()).await;
+    let settling = crate::common::connect(&server.url()).await;
     // The script is cached, so the late request is complete.
     let before = claim("before");
     grant(&redis, &before).await;
@@ -177,7 +177,7 @@ async fn a_frozen_server_that_thaws_leaves_nothing_that_its_release_did_not_end(
 #[tokio::test]
 async fn a_restart_keeps_what_a_server_that_logs_every_write_granted() {
     let mut server = testbed::Redis::options().append_only("always").start().unwrap();
-    let redis = crate::kit::connect(&server.url()).await;
+    let redis = crate::common::connect(&server.url()).await;
     assert!(redis.profile().survives.contains(Fault::ServerRestart));
     let claim = claim("a");
     let granted = grant(&redis, &claim).await;

@@ -12,7 +12,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 
-use crate::kit::{connect, name};
+use crate::common::{connect, name};
 
 const FENCE: &str = "order:42:fence";
 const ORDER: &str = "order:42";

@@ -1,24 +1,24 @@
 //! Tests of the Redis backend on real servers, in addition to the conformance suite.
 
 mod acl;
+mod acquire;
 mod cluster;
-mod connecting;
+mod common;
+mod connect;
 mod doctor;
 mod faults;
 mod fencing;
-mod kit;
-mod locking;
 mod node;
 mod operator;
 mod permissions;
 mod processes;
-mod queueing;
+mod queue;
 mod replicas;
 mod resharding;
 mod sentinel;
-mod silence;
 #[cfg(feature = "tls")]
 mod tls;
 mod tracking;
+mod unresponsive;
 mod urls;
-mod waking;
+mod wakeup;

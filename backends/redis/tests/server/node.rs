@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use lockwright_core::{ErrorKind, Fence, ReleaseMode, Renew, RenewalOutcome};
 use lockwright_redis::Config;
-use lockwright_redis::node::{Certificate, Node, Vote};
+use lockwright_redis::node::{Incarnation, Node, Vote};
 use lockwright_testbed as testbed;
 
-use crate::kit::{claim, eventually, patient};
+use crate::common::{claim, eventually, patient};
 
 const LARGEST: Duration = Duration::from_secs(60);
 
@@ -15,12 +15,12 @@ fn node(server: &testbed::Redis) -> Node {
     Node::new(patient(Config::new(&server.url()).unwrap()), LARGEST).unwrap()
 }
 
-/// Returns the certificate, after a lost connection.
-async fn looked(node: &Node) -> Certificate {
+/// Returns the incarnation, after a lost connection.
+async fn looked(node: &Node) -> Incarnation {
     eventually(async || node.look().await.ok()).await
 }
 
-async fn admitted(node: &Node) -> Certificate {
+async fn admitted(node: &Node) -> Incarnation {
     let new = looked(node).await;
     assert!(!new.votes, "{new:?}");
     let admitted = node.admit(&new).await.unwrap();
@@ -28,8 +28,8 @@ async fn admitted(node: &Node) -> Certificate {
     admitted
 }
 
-async fn yes(node: &Node, certificate: &Certificate, name: &str) -> Fence {
-    match node.attempt(certificate, &claim(name), Fence::new(1), false).await.unwrap() {
+async fn yes(node: &Node, incarnation: &Incarnation, name: &str) -> Fence {
+    match node.attempt(incarnation, &claim(name), Fence::new(1), false).await.unwrap() {
         Vote::Yes { granted, repeated: false } => granted.fence,
         other => panic!("{other:?}"),
     }
@@ -44,7 +44,7 @@ async fn a_node_is_new_until_it_is_admitted_and_to_all_the_same() {
     assert_eq!(new.largest_ttl, LARGEST);
     assert_eq!(looked(&other).await, new);
     let vote = one.attempt(&new, &claim("x"), Fence::new(1), false).await.unwrap();
-    assert_eq!(vote, Vote::Stranger, "it doesn't vote yet");
+    assert_eq!(vote, Vote::WrongIncarnation, "it doesn't vote yet");
     let admitted = one.admit(&new).await.unwrap();
     assert!(admitted.votes);
     assert_eq!(other.admit(&new).await.unwrap(), admitted, "only once");
@@ -55,11 +55,11 @@ async fn a_node_is_new_until_it_is_admitted_and_to_all_the_same() {
 async fn the_fence_is_at_least_the_candidate() {
     let server = testbed::Redis::start().unwrap();
     let node = node(&server);
-    let certificate = admitted(&node).await;
+    let incarnation = admitted(&node).await;
     for (candidate, fence) in [(7, 7), (3, 8), (1_000, 1_000), (1_000, 1_001)] {
         let claim = claim("x");
         for repeated in [false, true] {
-            let vote = node.attempt(&certificate, &claim, Fence::new(candidate), false).await;
+            let vote = node.attempt(&incarnation, &claim, Fence::new(candidate), false).await;
             let Vote::Yes { granted, repeated: again } = vote.unwrap() else { panic!() };
             assert_eq!((granted.fence, again), (Fence::new(fence), repeated), "{candidate}");
         }
@@ -71,26 +71,26 @@ async fn the_fence_is_at_least_the_candidate() {
 async fn a_counter_is_raised_only_where_the_token_holds() {
     let server = testbed::Redis::start().unwrap();
     let node = node(&server);
-    let certificate = admitted(&node).await;
+    let incarnation = admitted(&node).await;
     let (held, other) = (claim("x"), claim("x"));
-    let vote = |claim, candidate| node.attempt(&certificate, claim, Fence::new(candidate), false);
+    let vote = |claim, candidate| node.attempt(&incarnation, claim, Fence::new(candidate), false);
     vote(&held, 5).await.unwrap();
-    assert!(!node.raise(&certificate, &other, Fence::new(90)).await.unwrap());
-    assert!(node.raise(&certificate, &held, Fence::new(9)).await.unwrap());
+    assert!(!node.raise(&incarnation, &other, Fence::new(90)).await.unwrap());
+    assert!(node.raise(&incarnation, &held, Fence::new(9)).await.unwrap());
     let Vote::Yes { granted, .. } = vote(&held, 50).await.unwrap() else { panic!() };
     assert_eq!(granted.fence, Fence::new(9), "a repeat answers what was settled on");
-    assert!(node.raise(&certificate, &held, Fence::new(4)).await.unwrap());
+    assert!(node.raise(&incarnation, &held, Fence::new(4)).await.unwrap());
     node.release(&held, ReleaseMode::Plain).await.unwrap();
-    assert!(!node.raise(&certificate, &held, Fence::new(70)).await.unwrap());
+    assert!(!node.raise(&incarnation, &held, Fence::new(70)).await.unwrap());
     let Vote::Yes { granted, .. } = vote(&other, 1).await.unwrap() else { panic!() };
     assert_eq!(granted.fence, Fence::new(10), "neither lowered nor raised by who doesn't hold");
 }
 
 /// Asserts that requests to the former incarnation don't count.
-async fn is_a_stranger(node: &Node, former: &Certificate) {
+async fn is_a_stranger(node: &Node, former: &Incarnation) {
     let held = claim("y");
     let vote = node.attempt(former, &held, Fence::new(1), false).await.unwrap();
-    assert_eq!(vote, Vote::Stranger);
+    assert_eq!(vote, Vote::WrongIncarnation);
     assert!(!node.raise(former, &held, Fence::new(1)).await.unwrap());
     let renewal = Renew::of(&held);
     assert_eq!(node.renew(former, &[renewal]).await.unwrap(), None);
@@ -147,7 +147,7 @@ async fn a_node_that_may_have_lost_writes_is_new() {
     }
 }
 
-/// Redis drops the holds from its log, but not the certificate.
+/// Redis drops the holds from its log, but not the incarnation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_loads_its_log_without_rights_is_new() {
     let options = testbed::Redis::options().append_only("always");

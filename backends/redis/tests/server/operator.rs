@@ -9,7 +9,7 @@ use lockwright_core::{
 };
 use lockwright_redis::{Config, Redis};
 
-use crate::kit::{claim, claim_for, events, grant, name, next, server_and_client};
+use crate::common::{claim, claim_for, events, grant, name, next, server_and_client};
 
 const NOT_HELD_BROKEN: [Renewal; 1] = [Renewal::not_held(Reason::Broken)];
 
@@ -55,7 +55,7 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
 
     server.command::<()>(&["PEXPIRE", "a", "1"]).unwrap();
     server.command::<()>(&["PEXPIRE", "lockwright:{a}:hold", "1"]).unwrap();
-    let after = crate::kit::eventually(|| async {
+    let after = crate::common::eventually(|| async {
         match redis.try_acquire(&claim("a")).await.unwrap() {
             AcquireOutcome::Granted(granted) => Some(granted),
             AcquireOutcome::Busy(_) => None,

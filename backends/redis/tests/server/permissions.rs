@@ -11,7 +11,7 @@ use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::kit::{busy, claim, connect, events, eventually, grant, name, patient};
+use crate::common::{busy, claim, connect, events, eventually, grant, name, patient};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -211,7 +211,7 @@ impl Setting {
         let arrived = self.server.command::<i64>(&["PUBLISH", "lockwright:broken:0:", &broken]);
         assert!(arrived.unwrap() > 0);
         loop {
-            match tokio::time::timeout(crate::kit::LIMIT, self.told.recv()).await.unwrap() {
+            match tokio::time::timeout(crate::common::LIMIT, self.told.recv()).await.unwrap() {
                 Some(Event::Lost(token, _)) if token == marker => break,
                 Some(Event::Handed(token, granted)) if granted.valid != Some(Duration::ZERO) => {
                     assert!(holds(token), "{token} was offered it and doesn't hold: {context}");
@@ -259,20 +259,20 @@ async fn node_reports_a_script_that_fails_halfway() {
     let config = Config::new(&format!("redis://weak:x@127.0.0.1:{}/", server.port())).unwrap();
     let weak = Node::new(patient(config), Duration::from_secs(60)).unwrap();
     let new = eventually(async || weak.look().await.ok()).await;
-    let certificate = weak.admit(&new).await.unwrap();
+    let incarnation = weak.admit(&new).await.unwrap();
     for missing in COMMANDS.into_iter().chain(["publish"]) {
         for request in 0..5 {
             let (held, wanted) = (claim("a"), claim("a"));
             server.command::<i64>(&["DEL", "a", "lockwright:{a}:hold"]).unwrap();
             if request > 0 {
-                weak.attempt(&certificate, &held, Fence::new(5), false).await.unwrap();
+                weak.attempt(&incarnation, &held, Fence::new(5), false).await.unwrap();
             }
             let rule = format!("-{missing}");
             server.command::<()>(&["ACL", "SETUSER", "weak", &rule]).unwrap();
             let failure = match request {
-                0 => weak.attempt(&certificate, &wanted, Fence::new(5), true).await.err(),
-                1 => weak.raise(&certificate, &held, Fence::new(9)).await.err(),
-                2 => weak.renew(&certificate, &[Renew::of(&held)]).await.err(),
+                0 => weak.attempt(&incarnation, &wanted, Fence::new(5), true).await.err(),
+                1 => weak.raise(&incarnation, &held, Fence::new(9)).await.err(),
+                2 => weak.renew(&incarnation, &[Renew::of(&held)]).await.err(),
                 3 => weak.release(&held, ReleaseMode::Reconcile).await.err(),
                 _ => {
                     let (name, seen) = (name("a"), BreakTarget::Token(held.token));

@@ -10,7 +10,7 @@ use lockwright_core::{DistributedLock, Locks, ReleaseMode};
 use lockwright_testbed::{self as testbed, Cluster, Sentinels};
 use tokio::task::block_in_place;
 
-use crate::kit::{claim_for, connect, eventually, grant, name, server_and_client};
+use crate::common::{claim_for, connect, eventually, grant, name, server_and_client};
 
 const PROCESSES: usize = 4;
 const WAITERS: usize = 25;

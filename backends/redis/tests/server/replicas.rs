@@ -10,8 +10,8 @@ use lockwright_core::{
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Proxy};
 
-use crate::connecting::{SECRET, refused};
-use crate::kit::{LIMIT, busy, claim, eventually, grant, name, patient};
+use crate::common::{LIMIT, busy, claim, eventually, grant, name, patient};
+use crate::connect::{SECRET, refused};
 
 /// Longer than a busy machine takes to replicate.
 const LONG: Duration = Duration::from_secs(5);
@@ -324,8 +324,8 @@ async fn who_waits_for_replicas_holds_up_nobody_else() {
 #[tokio::test]
 async fn what_can_not_be_waited_for_is_refused_when_connecting() {
     for (parameters, says) in [
-        ("replicas=0", "waiting for nothing"),
-        ("replicas=1&replica_timeout=0", "waiting for nothing"),
+        ("replicas=0", "is zero"),
+        ("replicas=1&replica_timeout=0", "is zero"),
         ("replicas=some", "replicas=some"),
         ("replicas=-1", "replicas=-1"),
         ("replicas=1&replica_timeout=soon", "replica_timeout=soon"),

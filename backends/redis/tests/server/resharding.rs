@@ -14,7 +14,7 @@ use lockwright_testbed::{self as testbed, Cluster, Proxy};
 use tokio::task::block_in_place;
 
 use crate::cluster::{impatient, names_of_all_masters};
-use crate::kit::{busy, claim, claim_for, connect, events, eventually, grant, handed, next};
+use crate::common::{busy, claim, claim_for, connect, events, eventually, grant, handed, next};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 

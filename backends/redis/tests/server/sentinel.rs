@@ -11,8 +11,8 @@ use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 
-use crate::connecting::{SECRET, refused};
-use crate::kit::{busy, claim, claim_for, connect, events, eventually, grant, handed, name};
+use crate::common::{busy, claim, claim_for, connect, events, eventually, grant, handed, name};
+use crate::connect::{SECRET, refused};
 use crate::replicas::kill_what_waits;
 
 /// Short for a test, long for a busy machine.

@@ -8,8 +8,8 @@ use lockwright_core::{DistributedLock, Error, ErrorKind, ReleaseMode};
 use lockwright_redis::Config;
 use lockwright_testbed::{self as testbed, Certificates};
 
-use crate::connecting::{SECRET, refused};
-use crate::kit::{claim, connect, eventually, grant};
+use crate::common::{claim, connect, eventually, grant};
+use crate::connect::{SECRET, refused};
 
 fn with(url: &str, parameters: &[(&str, &Path)]) -> String {
     let parameters: Vec<_> =
@@ -85,7 +85,7 @@ async fn a_certificate_is_for_its_host_and_its_time_only() {
 }
 
 #[tokio::test]
-async fn a_client_shows_its_certificate_where_one_is_wanted() {
+async fn client_certificate_is_sent_if_required() {
     let server = testbed::Redis::options().tls_with_client_certificates().start().unwrap();
     let (certificate, key) = server.client_certificate();
     let authority = server.authority();
@@ -97,26 +97,26 @@ async fn a_client_shows_its_certificate_where_one_is_wanted() {
     wrong(&with(&server.url(), &all[..1]), ErrorKind::Denied, "cert=PATH").await;
     let other = Certificates::new().unwrap();
     let (certificate, key) = (other.certificate(), other.key());
-    let strangers = [all[0], ("cert", certificate.as_path()), ("key", &key)];
-    wrong(&with(&server.url(), &strangers), ErrorKind::Denied, "client's certificate").await;
+    let unknown_client = [all[0], ("cert", certificate.as_path()), ("key", &key)];
+    wrong(&with(&server.url(), &unknown_client), ErrorKind::Denied, "client's certificate").await;
     // A key of another certificate.
     let mixed = [all[0], all[1], ("key", key.as_path())];
-    wrong(&with(&server.url(), &mixed), ErrorKind::InvalidConfig, "TLS can't be used").await;
+    wrong(&with(&server.url(), &mixed), ErrorKind::InvalidConfig, "can't be used").await;
 }
 
 #[tokio::test]
-async fn who_speaks_tls_and_who_does_not_is_said() {
+async fn tls_on_one_side_only_is_reported() {
     let (plain, secured) =
         (testbed::Redis::start().unwrap(), testbed::Redis::options().tls().start().unwrap());
     let url = plain.url().replace("redis:", "rediss:");
-    wrong(&url, ErrorKind::Unavailable, "speak TLS").await;
+    wrong(&url, ErrorKind::Unavailable, "uses TLS").await;
     let url = secured.url().replace("rediss:", "redis:");
     let error = refused(&url).await;
     assert!(error.to_string().contains("rediss"), "{error}");
 }
 
 #[tokio::test]
-async fn files_that_are_missing_or_something_else_are_named() {
+async fn missing_and_wrong_files_are_reported() {
     let certificates = Certificates::new().unwrap();
     let (certificate, key) = (certificates.certificate(), certificates.key());
     let empty = tempfile::NamedTempFile::new().unwrap();

@@ -11,7 +11,7 @@ use lockwright_testbed::{self as testbed, Cluster, Proxy};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::block_in_place;
 
-use crate::kit::{
+use crate::common::{
     LIMIT, busy, claim, claim_for, connect, events, eventually, grant, name, next,
     server_and_client,
 };

@@ -3,7 +3,7 @@
 use lockwright_core::ErrorKind;
 use lockwright_redis::Config;
 
-use crate::connecting::SECRET;
+use crate::connect::SECRET;
 
 #[test]
 fn every_form_is_read() {
@@ -45,9 +45,9 @@ fn what_is_wrong_with_one_is_said_and_no_secret_is() {
         (format!("redis+sentinel://u:{SECRET}@a:1,b:x/m"), "the port \"x\""),
         (format!("redis+sentinel://u:{SECRET}@a:1,,b:2/m"), "host is missing"),
         (format!("redis+sentinel://u:{SECRET}@a:1,:2/m"), "host is missing"),
-        (format!("redis+sentinel://u:{SECRET}@a:1,a:1/m"), "a:1 stands there twice"),
-        (format!("redis+sentinel://u:{SECRET}@a:26379,a/m"), "a:26379 stands there twice"),
-        (format!("redis+sentinel://u:{SECRET}@0.0.0.0:1/m"), "all addresses"),
+        (format!("redis+sentinel://u:{SECRET}@a:1,a:1/m"), "a:1 is repeated"),
+        (format!("redis+sentinel://u:{SECRET}@a:26379,a/m"), "a:26379 is repeated"),
+        (format!("redis+sentinel://u:{SECRET}@0.0.0.0:1/m"), "wildcard"),
         (format!("redis+sentinel://u:{SECRET}/x@a:1/m"), "%2F"),
         (format!("redis+sentinel://u:1?{SECRET}@a:1/m"), "%3F"),
         (format!("redis+sentinel://u:1#{SECRET}@a:1/m"), "%23"),
@@ -56,7 +56,7 @@ fn what_is_wrong_with_one_is_said_and_no_secret_is() {
         (format!("redis+sentinel://a:1/m?sentinel_pass={SECRET}"), "\"sentinel_pass\""),
         (format!("redis+sentinel://a:1/m?{SECRET}=1"), "unknown parameter"),
         ("redis+sentinel:a:1/m".to_owned(), "the // after the scheme"),
-        ("redis+sentinel://a:1/m?prefix=a&prefix=b".to_owned(), "twice"),
+        ("redis+sentinel://a:1/m?prefix=a&prefix=b".to_owned(), "repeated"),
         ("redis+sentinel://a:1/m?ca=/x".to_owned(), "rediss"),
         ("redis+sentinel://a:1/m?prefix=a#b".to_owned(), "%23"),
         (format!("redis+cluster://u:{SECRET}@a:1,b:2/0"), "a Cluster has none"),

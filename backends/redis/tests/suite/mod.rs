@@ -1,6 +1,6 @@
 //! The suite on one server with any settings.
 
-mod shelf;
+mod fenced_value;
 
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,7 +77,7 @@ impl Factory for Server {
     fn protected(&self) -> Option<Protect> {
         // The application's connection has no TLS settings.
         let is_plain = self.server.url().starts_with("redis:");
-        is_plain.then(|| shelf::shelf(vec![self.server.url()]))
+        is_plain.then(|| fenced_value::fenced_value(vec![self.server.url()]))
     }
 
     fn harms(&self) -> &[Harm] {

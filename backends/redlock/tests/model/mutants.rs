@@ -84,8 +84,8 @@ fn restarted_empty_without_quarantine() {
 }
 
 #[test]
-fn quarantine_without_the_certificate() {
-    let rules = Rules { compares_certificate: false, ..RULES() };
+fn quarantine_without_the_incarnation() {
+    let rules = Rules { compares_incarnation: false, ..RULES() };
     refuted("Quarantine, but the certificate isn't compared", rules, one_loss(two()));
 }
 

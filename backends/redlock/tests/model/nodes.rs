@@ -12,7 +12,7 @@ impl<const N: usize> Redlock<N> {
         let node = &mut next.nodes[at];
         let rounds = state.rounds;
         let token = rounds.token(round);
-        let knows_that_it_waits = self.rules.compares_certificate;
+        let knows_that_it_waits = self.rules.compares_incarnation;
         if node.has(token, Mail::Tombstone) || node.waits() && knows_that_it_waits {
             return;
         }
@@ -140,7 +140,7 @@ impl<const N: usize> Redlock<N> {
             if !matches!(state.rounds.phase(round), Phase::Unstarted | Phase::Failed) {
                 forgot |= 1 << round;
             }
-            if self.rules.compares_certificate {
+            if self.rules.compares_incarnation {
                 node.set(round, Mail::Asked, false);
                 node.set(round, Mail::Raising, false);
             }

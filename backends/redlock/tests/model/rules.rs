@@ -48,8 +48,8 @@ pub(crate) struct Rules {
     /// A node that lost its data doesn't vote until the lost holds are over.
     pub(crate) quarantine: bool,
     /// A request names the expected incarnation.
-    pub(crate) compares_certificate: bool,
-    /// Candidates are chosen after reading the certificates.
+    pub(crate) compares_incarnation: bool,
+    /// Candidates are chosen after reading the incarnations.
     pub(crate) looks_before_candidate: bool,
     /// Candidates are above all fences that are one hold old.
     pub(crate) clocks_are_near: bool,
@@ -75,7 +75,7 @@ impl Default for Rules {
             abandons_late: true,
             anchored_at_start: true,
             quarantine: true,
-            compares_certificate: true,
+            compares_incarnation: true,
             looks_before_candidate: true,
             clocks_are_near: true,
             release_checks_token: true,

@@ -1,10 +1,10 @@
 //! The quorum over nodes in memory.
 #![forbid(unsafe_code)]
 
-mod kit;
+mod acquire;
+mod common;
+mod inspect;
+mod membership;
 mod node;
-mod releasing;
-mod renewing;
-mod rounds;
-mod seats;
-mod telling;
+mod release;
+mod renew;

@@ -9,7 +9,7 @@ use lockwright_core::{
     Inspection, LockName, Page, Reason, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result,
     Token, async_trait,
 };
-use lockwright_redlock::node::{Certificate, No, Node, Vote, Yes};
+use lockwright_redlock::node::{Incarnation, No, Node, Vote, Yes};
 use tokio::time::{Instant, sleep};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl TestNode {
         };
         match fate {
             Fate::Answered => Ok(act(&mut self.state())),
-            Fate::Down => Err(Error::unavailable("nobody answers there")),
+            Fate::Down => Err(Error::unavailable("no server answers there")),
             Fate::Unanswered => {
                 act(&mut self.state());
                 std::future::pending().await
@@ -170,8 +170,8 @@ impl TestNode {
         }
     }
 
-    fn certificate(&self, state: &State) -> Certificate {
-        Certificate {
+    fn incarnation(&self, state: &State) -> Incarnation {
+        Incarnation {
             run: state.run.to_string(),
             data: self.address.clone(),
             text: state.text.to_string(),
@@ -182,8 +182,8 @@ impl TestNode {
 }
 
 impl State {
-    fn is(&self, certificate: &Certificate) -> bool {
-        self.votes && certificate.text == self.text.to_string()
+    fn is(&self, incarnation: &Incarnation) -> bool {
+        self.votes && incarnation.text == self.text.to_string()
     }
 }
 
@@ -197,31 +197,31 @@ impl Node for TestNode {
         self.state().events.push(events);
     }
 
-    async fn look(&self) -> Result<Certificate> {
-        self.ask("look", |state| self.certificate(state)).await
+    async fn look(&self) -> Result<Incarnation> {
+        self.ask("look", |state| self.incarnation(state)).await
     }
 
-    async fn admit(&self, seen: &Certificate) -> Result<Certificate> {
+    async fn admit(&self, seen: &Incarnation) -> Result<Incarnation> {
         self.ask("admit", |state| {
             if seen.text == state.text.to_string() && !state.votes {
                 state.votes = true;
                 state.text += 1;
             }
-            self.certificate(state)
+            self.incarnation(state)
         })
         .await
     }
 
     async fn attempt(
         &self,
-        certificate: &Certificate,
+        incarnation: &Incarnation,
         claim: &Claim,
         candidate: Fence,
         waits: bool,
     ) -> Result<Vote> {
         self.ask("attempt", |state| {
-            if !state.is(certificate) {
-                return Vote::Stranger;
+            if !state.is(incarnation) {
+                return Vote::WrongIncarnation;
             }
             if state.tombstones.contains_key(&claim.token) {
                 return Vote::Ended;
@@ -255,9 +255,9 @@ impl Node for TestNode {
         .await
     }
 
-    async fn raise(&self, certificate: &Certificate, claim: &Claim, fence: Fence) -> Result<bool> {
+    async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool> {
         self.ask("raise", |state| {
-            if !state.is(certificate) {
+            if !state.is(incarnation) {
                 return false;
             }
             match state.holds.get_mut(&claim.name) {
@@ -273,11 +273,11 @@ impl Node for TestNode {
 
     async fn renew(
         &self,
-        certificate: &Certificate,
+        incarnation: &Incarnation,
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>> {
         self.ask("renew", |state| {
-            if !state.is(certificate) {
+            if !state.is(incarnation) {
                 return None;
             }
             let renewed = holds.iter().map(|Renew { claim, .. }| {

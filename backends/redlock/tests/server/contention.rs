@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockwright_core::Locks;
 
-use crate::kit::{Five, LIMIT, eventually, options};
+use crate::common::{Five, LIMIT, eventually, options};
 
 /// The contenders' exclusive activity, which checks exclusion.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use lockwright_core::{
 };
 use lockwright_redlock::NodeErrors;
 
-use crate::kit::{Five, NODE_TIMEOUT, claim, eventually, fails, take};
+use crate::common::{Five, NODE_TIMEOUT, claim, eventually, fails, take};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_two_of_five_killed_it_goes_on() {

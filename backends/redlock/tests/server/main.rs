@@ -1,12 +1,12 @@
 //! Tests of Redlock on five real servers, in addition to the conformance suite.
 #![forbid(unsafe_code)]
 
-mod connecting;
+mod common;
+mod connect;
 mod contention;
+mod data_loss;
 mod faults;
-mod forgetting;
-mod kit;
-mod leaving;
-mod renewing;
-mod silence;
-mod vouching;
+mod incarnations;
+mod release;
+mod renew;
+mod unresponsive;

@@ -607,8 +607,8 @@ impl World {
         }
         let link = &mut self.links[client][node];
         let answer = if link.connection == connection { answer } else { Err(broken()) };
-        if let Ok(Answer::Certificate(certificate)) = &answer {
-            link.looked = Some((connection, certificate.run.clone()));
+        if let Ok(Answer::Incarnation(incarnation)) = &answer {
+            link.looked = Some((connection, incarnation.run.clone()));
         }
         let call = call.unwrap_or_default();
         if let Some(sender) = self.calls.remove(&call).filter(|_| alive) {
@@ -680,8 +680,8 @@ impl Letter {
         match &*self.request {
             Request::Look { .. } => "look".to_owned(),
             Request::Admit { seen, .. } => format!("admit [{seen}]"),
-            Request::Attempt { claim, candidate, certificate, .. } => {
-                format!("attempt {} {} C={candidate} [{certificate}]", claim.name, tag(claim.token))
+            Request::Attempt { claim, candidate, incarnation, .. } => {
+                format!("attempt {} {} C={candidate} [{incarnation}]", claim.name, tag(claim.token))
             }
             Request::Raise { claim, fence, .. } => {
                 format!("raise {} {} F={fence}", claim.name, tag(claim.token))
@@ -707,7 +707,7 @@ pub(crate) fn tag(token: Token) -> String {
 fn shown(answer: &Answer) -> String {
     use lockwright_redlock::node::Vote;
     match answer {
-        Answer::Certificate(certificate) => format!("[{}]", certificate.text),
+        Answer::Incarnation(incarnation) => format!("[{}]", incarnation.text),
         Answer::Vote(Vote::Yes(yes)) if yes.repeated => format!("yes again F={}", yes.fence),
         Answer::Vote(Vote::Yes(yes)) => format!("yes F={}", yes.fence),
         Answer::Vote(Vote::No(no)) => {

@@ -7,7 +7,7 @@ use lockwright_core::{
     Inspection, LockName, Page, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Result,
     async_trait,
 };
-use lockwright_redlock::node::{Certificate, Node, Vote};
+use lockwright_redlock::node::{Incarnation, Node, Vote};
 
 use crate::network::Net;
 use crate::server::{Answer, Asked, Request};
@@ -30,8 +30,8 @@ impl SimulatedNode {
     }
 
     /// Requires a verified run, as the real node does.
-    fn counts(&self, certificate: &Certificate) -> bool {
-        certificate.votes && self.net.is_known(self.client, self.node, &certificate.run)
+    fn counts(&self, incarnation: &Incarnation) -> bool {
+        incarnation.votes && self.net.is_known(self.client, self.node, &incarnation.run)
     }
 
     fn number(&self) -> u64 {
@@ -66,51 +66,51 @@ impl Node for SimulatedNode {
         self.net.attach(self.client, events);
     }
 
-    async fn look(&self) -> Result<Certificate> {
-        answer!(self, Request::Look { number: self.number() }, Certificate)
+    async fn look(&self) -> Result<Incarnation> {
+        answer!(self, Request::Look { number: self.number() }, Incarnation)
     }
 
-    async fn admit(&self, seen: &Certificate) -> Result<Certificate> {
+    async fn admit(&self, seen: &Incarnation) -> Result<Incarnation> {
         let number = self.number();
         if !self.net.is_known(self.client, self.node, &seen.run) {
-            return answer!(self, Request::Look { number }, Certificate);
+            return answer!(self, Request::Look { number }, Incarnation);
         }
-        answer!(self, Request::Admit { seen: seen.text.clone(), number }, Certificate)
+        answer!(self, Request::Admit { seen: seen.text.clone(), number }, Incarnation)
     }
 
     async fn attempt(
         &self,
-        certificate: &Certificate,
+        incarnation: &Incarnation,
         claim: &Claim,
         candidate: Fence,
         waits: bool,
     ) -> Result<Vote> {
-        if !self.counts(certificate) {
-            return Ok(Vote::Stranger);
+        if !self.counts(incarnation) {
+            return Ok(Vote::WrongIncarnation);
         }
-        let (certificate, claim) = (certificate.text.clone(), asked(claim));
-        answer!(self, Request::Attempt { certificate, claim, candidate, waits }, Vote)
+        let (incarnation, claim) = (incarnation.text.clone(), asked(claim));
+        answer!(self, Request::Attempt { incarnation, claim, candidate, waits }, Vote)
     }
 
-    async fn raise(&self, certificate: &Certificate, claim: &Claim, fence: Fence) -> Result<bool> {
-        if !self.counts(certificate) {
+    async fn raise(&self, incarnation: &Incarnation, claim: &Claim, fence: Fence) -> Result<bool> {
+        if !self.counts(incarnation) {
             return Ok(false);
         }
-        let (certificate, claim) = (certificate.text.clone(), asked(claim));
-        answer!(self, Request::Raise { certificate, claim, fence }, Raised)
+        let (incarnation, claim) = (incarnation.text.clone(), asked(claim));
+        answer!(self, Request::Raise { incarnation, claim, fence }, Raised)
     }
 
     async fn renew(
         &self,
-        certificate: &Certificate,
+        incarnation: &Incarnation,
         holds: &[Renew<'_>],
     ) -> Result<Option<Vec<RenewalOutcome>>> {
-        if !self.counts(certificate) {
+        if !self.counts(incarnation) {
             return Ok(None);
         }
-        let certificate = certificate.text.clone();
+        let incarnation = incarnation.text.clone();
         let holds = holds.iter().map(|hold| asked(hold.claim)).collect();
-        answer!(self, Request::Renew { certificate, holds }, Renewed)
+        answer!(self, Request::Renew { incarnation, holds }, Renewed)
     }
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {

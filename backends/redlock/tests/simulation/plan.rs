@@ -187,7 +187,7 @@ impl Plan {
 
     fn forgets(world: World, chance: &mut Chance) -> bool {
         match world {
-            World::Flawed(flaws) if flaws.no_quarantine || flaws.any_certificate => true,
+            World::Flawed(flaws) if flaws.no_quarantine || flaws.any_incarnation => true,
             World::Claimed | World::Flawed(_) => chance.one_in(2),
             _ => false,
         }

@@ -164,8 +164,8 @@ fn a_node_that_votes_at_once_after_it_lost_its_data_lets_two_in() {
 }
 
 #[test]
-fn a_certificate_that_nobody_compares_lets_two_in() {
-    first_of(flawed(Flaws { any_certificate: true, ..Flaws::default() }), TWO);
+fn incarnations_not_compared_admit_two_holders() {
+    first_of(flawed(Flaws { any_incarnation: true, ..Flaws::default() }), TWO);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockwright_core::{
     Fence, Holder, Inspection, LockName, Reason, ReleaseMode, ReleaseOutcome, RenewalOutcome, Token,
 };
-use lockwright_redlock::node::{Certificate, No, Vote, Yes};
+use lockwright_redlock::node::{Incarnation, No, Vote, Yes};
 
 /// Microseconds, by the schedule's or a node's clock.
 pub(crate) type Micros = u64;
@@ -22,9 +22,9 @@ pub(crate) struct Asked {
 pub(crate) enum Request {
     Look { number: u64 },
     Admit { seen: String, number: u64 },
-    Attempt { certificate: String, claim: Asked, candidate: Fence, waits: bool },
-    Raise { certificate: String, claim: Asked, fence: Fence },
-    Renew { certificate: String, holds: Vec<Asked> },
+    Attempt { incarnation: String, claim: Asked, candidate: Fence, waits: bool },
+    Raise { incarnation: String, claim: Asked, fence: Fence },
+    Renew { incarnation: String, holds: Vec<Asked> },
     Release { claim: Asked, release_mode: ReleaseMode },
     Inspect { name: LockName },
 }
@@ -46,7 +46,7 @@ impl Request {
 
 #[derive(Debug)]
 pub(crate) enum Answer {
-    Certificate(Certificate),
+    Incarnation(Incarnation),
     Vote(Vote),
     Raised(bool),
     Renewed(Option<Vec<RenewalOutcome>>),
@@ -59,8 +59,8 @@ pub(crate) enum Answer {
 pub(crate) struct Flaws {
     /// A node without its data votes at once.
     pub(crate) no_quarantine: bool,
-    /// Certificates aren't compared.
-    pub(crate) any_certificate: bool,
+    /// Incarnations aren't compared.
+    pub(crate) any_incarnation: bool,
     /// A fence is written back for any holder.
     pub(crate) raises_for_anybody: bool,
     /// A repeat gets a new fence.
@@ -76,7 +76,7 @@ pub(crate) struct Flaws {
 /// Lost and restored together.
 #[derive(Debug, Clone, Default)]
 struct Data {
-    certificate: Option<String>,
+    incarnation: Option<String>,
     locks: BTreeMap<LockName, Lock>,
     fences: BTreeMap<LockName, u64>,
     tombstones: BTreeMap<Token, Micros>,
@@ -141,8 +141,8 @@ impl Server {
 
     /// Makes it a voting member.
     pub(crate) fn seasoned(mut self) -> Self {
-        let certificate = self.look(0).text.replacen("new ", "votes ", 1);
-        self.data.certificate = Some(certificate);
+        let incarnation = self.look(0).text.replacen("new ", "votes ", 1);
+        self.data.incarnation = Some(incarnation);
         self
     }
 
@@ -181,20 +181,20 @@ impl Server {
         self.data.locks.retain(|_, lock| lock.expires > now);
         self.data.tombstones.retain(|_, expires| *expires > now);
         let answer = match request {
-            Request::Look { number } => Answer::Certificate(self.look(*number)),
-            Request::Admit { seen, number } => Answer::Certificate(self.admit(seen, *number)),
-            Request::Attempt { certificate, claim, candidate, waits } => {
-                Answer::Vote(if self.knows(certificate) {
+            Request::Look { number } => Answer::Incarnation(self.look(*number)),
+            Request::Admit { seen, number } => Answer::Incarnation(self.admit(seen, *number)),
+            Request::Attempt { incarnation, claim, candidate, waits } => {
+                Answer::Vote(if self.knows(incarnation) {
                     self.attempt(claim, candidate.get(), *waits, now)
                 } else {
-                    Vote::Stranger
+                    Vote::WrongIncarnation
                 })
             }
-            Request::Raise { certificate, claim, fence } => {
-                Answer::Raised(self.knows(certificate) && self.raise(claim, fence.get()))
+            Request::Raise { incarnation, claim, fence } => {
+                Answer::Raised(self.knows(incarnation) && self.raise(claim, fence.get()))
             }
-            Request::Renew { certificate, holds } => Answer::Renewed(
-                self.knows(certificate)
+            Request::Renew { incarnation, holds } => Answer::Renewed(
+                self.knows(incarnation)
                     .then(|| holds.iter().map(|claim| self.renew(claim, now)).collect()),
             ),
             Request::Release { claim, release_mode } => {
@@ -206,19 +206,19 @@ impl Server {
         (answer, None)
     }
 
-    fn knows(&mut self, certificate: &str) -> bool {
+    fn knows(&mut self, incarnation: &str) -> bool {
         let known =
-            self.flaws.any_certificate || self.data.certificate.as_deref() == Some(certificate);
+            self.flaws.any_incarnation || self.data.incarnation.as_deref() == Some(incarnation);
         self.strangers += u64::from(!known);
         known
     }
 
-    fn look(&mut self, number: u64) -> Certificate {
+    fn look(&mut self, number: u64) -> Incarnation {
         let (run, kept) = (self.run_id(), u8::from(self.keeps_every_write).to_string());
         let fresh = if self.flaws.no_quarantine { "votes" } else { "new" };
-        let stands = self.data.certificate.as_deref().map(words);
+        let stands = self.data.incarnation.as_deref().map(words);
         let carried = match stands {
-            Some(words) if words[1] == run => return certificate(&words.join(" ")),
+            Some(words) if words[1] == run => return incarnation(&words.join(" ")),
             Some(words) if words[0] == "votes" && words[4] == "1" && kept == "1" => Some(words),
             _ => None,
         };
@@ -234,17 +234,17 @@ impl Server {
                 format!("{fresh} {run} {number:x} {longest} {kept}")
             }
         };
-        self.data.certificate = Some(text.clone());
-        certificate(&text)
+        self.data.incarnation = Some(text.clone());
+        incarnation(&text)
     }
 
-    fn admit(&mut self, seen: &str, number: u64) -> Certificate {
-        if self.data.certificate.as_deref() != Some(seen) {
+    fn admit(&mut self, seen: &str, number: u64) -> Incarnation {
+        if self.data.incarnation.as_deref() != Some(seen) {
             return self.look(number);
         }
         let text = seen.replacen("new ", "votes ", 1);
-        self.data.certificate = Some(text.clone());
-        certificate(&text)
+        self.data.incarnation = Some(text.clone());
+        incarnation(&text)
     }
 
     fn attempt(&mut self, claim: &Asked, candidate: u64, waits: bool, now: Micros) -> Vote {
@@ -351,13 +351,13 @@ fn rounded_up(ttl: Duration) -> Micros {
 
 fn words(text: &str) -> [&str; 5] {
     let mut words = text.split(' ');
-    std::array::from_fn(|_| words.next().expect("a certificate is five words"))
+    std::array::from_fn(|_| words.next().expect("an incarnation has five words"))
 }
 
-fn certificate(text: &str) -> Certificate {
+fn incarnation(text: &str) -> Incarnation {
     let [state, run, number, longest, _] = words(text);
     let (node, _) = run.split_once('-').expect("a run is one of a node");
-    Certificate {
+    Incarnation {
         run: run.to_owned(),
         data: format!("{node} {number}"),
         text: text.to_owned(),
@@ -385,14 +385,14 @@ mod tests {
             Self(server.seasoned(), 0)
         }
 
-        fn look(&mut self) -> Certificate {
+        fn look(&mut self) -> Incarnation {
             self.0.look(7)
         }
 
         fn attempt(&mut self, token: u8, candidate: u64) -> Vote {
-            let certificate = self.look().text;
+            let incarnation = self.look().text;
             let (claim, candidate) = (claim(token), Fence::new(candidate));
-            let request = Request::Attempt { certificate, claim, candidate, waits: true };
+            let request = Request::Attempt { incarnation, claim, candidate, waits: true };
             match self.0.execute(&request, self.1).0 {
                 Answer::Vote(vote) => vote,
                 other => panic!("{other:?}"),

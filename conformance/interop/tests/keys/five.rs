@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_interop::LIMIT;
-use lockwright_redlock::{Redlock, Standing};
+use lockwright_redlock::{NodeStatus, Redlock};
 use lockwright_testbed as testbed;
 
 use crate::scene::{Scene, Start};
@@ -26,8 +26,8 @@ impl Five {
         let url = format!("redlock:{}?node_timeout=1s", nodes.join(","));
         let redlock = Arc::new(Redlock::connect(&url).await.unwrap());
         // On a fleet that was just started, no lock can be held.
-        let standings = redlock.admit().await;
-        assert!(all_vote(&standings), "{standings:?}");
+        let statuses = redlock.admit().await;
+        assert!(all_vote(&statuses), "{statuses:?}");
         let ours = Arc::<Redlock>::clone(&redlock);
         Self { scene: Scene { servers, url, start, ours }, redlock }
     }
@@ -39,23 +39,23 @@ impl Five {
     /// Restarts the nodes with all data, and waits until all vote.
     pub(crate) async fn bring_back(&mut self, nodes: [usize; 2]) {
         nodes.into_iter().for_each(|node| self.scene.servers[node].restart(true).unwrap());
-        self.stand(all_vote).await;
+        self.wait_for(all_vote).await;
     }
 
     /// Restarts the node without its data.
     pub(crate) async fn empty(&mut self, node: usize) {
         self.scene.servers[node].restart(false).unwrap();
-        self.stand(|standings| matches!(standings[node].1, Standing::New(_))).await;
+        self.wait_for(|statuses| matches!(statuses[node].1, NodeStatus::New(_))).await;
     }
 
-    async fn stand(&self, so: impl Fn(&[(String, Standing)]) -> bool) {
-        let standing = async {
-            while !so(&self.redlock.standings().await) {
+    async fn wait_for(&self, so: impl Fn(&[(String, NodeStatus)]) -> bool) {
+        let vote = async {
+            while !so(&self.redlock.node_statuses().await) {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        let standing = tokio::time::timeout(LIMIT, standing).await;
-        assert!(standing.is_ok(), "{:?}", self.redlock.standings().await);
+        let vote = tokio::time::timeout(LIMIT, vote).await;
+        assert!(vote.is_ok(), "{:?}", self.redlock.node_statuses().await);
     }
 
     /// Returns the running nodes with any data of a hold of `name`.
@@ -80,6 +80,6 @@ impl Five {
     }
 }
 
-fn all_vote(standings: &[(String, Standing)]) -> bool {
-    standings.iter().all(|(_, standing)| matches!(standing, Standing::Votes))
+fn all_vote(statuses: &[(String, NodeStatus)]) -> bool {
+    statuses.iter().all(|(_, status)| matches!(status, NodeStatus::Votes))
 }

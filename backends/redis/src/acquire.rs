@@ -1,0 +1,130 @@
+//! Arguments and replies of `acquire.lua`.
+
+use std::time::Duration;
+
+use lockwright_core::{Busy, Claim, Error, ErrorKind, Fence, Granted, Mode, Result};
+use redis::Value;
+
+use crate::FOREIGN_POLL;
+use crate::answer::{self, Reply};
+use crate::errors::{Effect, error, odd_answer};
+use crate::keys::Keys;
+
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Granted(Granted),
+    /// The token held already.
+    Again(Granted),
+    Busy(Busy),
+    /// Queued since this server time in µs.
+    Queued(Busy, u64),
+    Ended,
+    /// The wrong incarnation of a quorum's node.
+    WrongIncarnation,
+}
+
+pub(crate) fn arguments(claim: &Claim) -> [String; 4] {
+    // All others have one fence each.
+    let fences = if claim.mode == Mode::Exclusive { claim.fences.max(1) } else { 1 };
+    [
+        claim.token.to_string(),
+        millis_rounded_up(claim.ttl).to_string(),
+        fences.to_string(),
+        answer::identity_text(&claim.identity),
+    ]
+}
+
+pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome> {
+    let reply = Reply::of(answer, Effect::Changes)?;
+    match reply.word(0)? {
+        "granted" => Ok(Outcome::Granted(granted(&reply)?)),
+        "again" => Ok(Outcome::Again(granted(&reply)?)),
+        "busy" => Ok(match (reply.number(7), reply.number(8)) {
+            (Ok(before), Ok(micros)) => Outcome::Queued(queued(busy(&reply), before), micros),
+            _ => Outcome::Busy(busy(&reply)),
+        }),
+        "kind" => Err(Error::other_kind(present(reply.word(1)?, mode), mode)),
+        "ended" => Ok(Outcome::Ended),
+        "stranger" => Ok(Outcome::WrongIncarnation),
+        "foreign" => Err(alien("something else")),
+        "exhausted" => Err(error(
+            ErrorKind::Conflict,
+            format!(
+                "the fence counter {:?} is damaged or has no fences left; delete it once the \
+                 lock is free and none of its fences is in use",
+                keys.fence
+            ),
+        )),
+        _ => Err(odd_answer(Effect::Changes, reply)),
+    }
+}
+
+fn granted(reply: &Reply) -> Result<Granted> {
+    let mut granted = Granted::new(Fence::new(reply.number(1)?));
+    granted.fences = u32::try_from(reply.number(2)?).unwrap_or(1);
+    granted.valid = reply.duration(3);
+    Ok(granted)
+}
+
+fn busy(reply: &Reply) -> Busy {
+    let holder = answer::holder(reply, 1);
+    let retry_after = match (holder.token, holder.remaining) {
+        (Some(_), remaining) => remaining,
+        (None, remaining) => Some(remaining.map_or(FOREIGN_POLL, |left| left.min(FOREIGN_POLL))),
+    };
+    Busy { retry_after, holder: Some(Box::new(holder)), queued: false }
+}
+
+/// Sets when a queued waiter polls: when the present hold or offer runs out. If all waiters before it are dead, its
+/// request offers the lock to the next one. Live waiters before it poll slightly earlier.
+fn queued(mut busy: Busy, before: u64) -> Busy {
+    const FOREIGN_POLLS: u32 = 5;
+    const MOMENT: Duration = Duration::from_millis(1);
+    const MOMENTS: u32 = 20;
+
+    let before = u32::try_from(before).unwrap_or(u32::MAX);
+    let is_foreign = busy.holder.as_ref().is_some_and(|holder| holder.token.is_none());
+    let later = if is_foreign {
+        FOREIGN_POLL * before.min(FOREIGN_POLLS - 1)
+    } else {
+        MOMENT * before.min(MOMENTS)
+    };
+    busy.retry_after = busy.retry_after.map(|time| time.saturating_add(later));
+    busy.queued = true;
+    busy
+}
+
+fn present(kind: &str, wanted: Mode) -> Mode {
+    match kind.parse() {
+        Ok(of) => Mode::Permits { count: 1, of },
+        Err(_) if wanted == Mode::Exclusive => Mode::Shared,
+        Err(_) => Mode::Exclusive,
+    }
+}
+
+pub(crate) fn alien(kind: &str) -> Error {
+    error(
+        ErrorKind::Conflict,
+        format!(
+            "the lock's key on the server contains {kind}, not a lock; use another name or a key \
+             prefix"
+        ),
+    )
+}
+
+/// Rounds up to the server's unit, so that a hold doesn't end on the server first.
+pub(crate) fn millis_rounded_up(duration: Duration) -> u128 {
+    duration.as_nanos().div_ceil(1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ttl_is_rounded_up() {
+        assert_eq!(millis_rounded_up(Duration::from_millis(100)), 100);
+        assert_eq!(millis_rounded_up(Duration::from_nanos(100_000_001)), 101);
+        assert_eq!(millis_rounded_up(Duration::from_nanos(1)), 1);
+    }
+}

@@ -1,0 +1,143 @@
+//! Renewal and inspection of many locks: one request per slot, in parallel.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lockwright_core::{Error, LockName, Reason, Renew, Renewal, Result};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Cluster, slot_migration};
+use crate::answer::{self, Found};
+use crate::errors::{Effect, error, odd_answer};
+use crate::keys::{Keys, slot_of};
+use crate::renew::Batch;
+use crate::scripts;
+
+impl Cluster {
+    /// Renews holds. A silent node's holds are indeterminate, and no others.
+    ///
+    /// Returns before the callers' limit. Requests continue in tasks, whose time-outs detect a frozen node.
+    pub(crate) async fn renew(self: &Arc<Self>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        let until = Instant::now() + Renew::time_to_answer(holds);
+        let prefix = &self.config().key_prefix;
+        let mut asking = Vec::new();
+        for places in by_slot(prefix, holds.iter().map(|hold| &hold.claim.name)) {
+            let some: Vec<Renew<'_>> = places.iter().map(|at| holds[*at]).collect();
+            let (cluster, batch) = (Arc::clone(self), Batch::new(prefix, &some)?);
+            let task =
+                self.runtime().spawn(async move { cluster.renew_in_slot(&batch, until).await });
+            asking.push((places, task));
+        }
+        let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
+        let (mut answered, mut failure) = (holds.is_empty(), None);
+        for (places, task) in asking {
+            match timeout_at(until, joined(task)).await {
+                Ok(Ok(some)) => {
+                    answered = true;
+                    for (at, renewal) in places.into_iter().zip(some) {
+                        renewals[at] = renewal;
+                    }
+                }
+                Ok(Err(error)) => failure = Some(error),
+                Err(_) => failure = failure.or_else(|| Some(late())),
+            }
+        }
+        match failure {
+            Some(failure) if !answered => Err(failure),
+            Some(failure) => {
+                tracing::debug!(%failure, "redis: some holds of a batch could not be renewed");
+                Ok(renewals)
+            }
+            None => Ok(renewals),
+        }
+    }
+
+    async fn renew_in_slot(
+        self: &Arc<Self>,
+        batch: &Batch,
+        until: Instant,
+    ) -> Result<Vec<Renewal>> {
+        let (keys, arguments) = (batch.keys_of_a_slot(), batch.arguments());
+        let effect = Effect::ChangesBy(until);
+        let answer = self.try_run(&scripts::RENEW, &keys, &arguments, effect).await?;
+        if let Some(answer) = answer {
+            let mut renewals = batch.renewals(answer)?;
+            for (renewal, (hold, _)) in renewals.iter_mut().zip(batch.holds()) {
+                if *renewal == Renewal::not_held(Reason::Gone) {
+                    *renewal = hold.loss(self).await;
+                }
+            }
+            return Ok(renewals);
+        }
+        let mut renewals = Vec::new();
+        for (hold, ttl) in batch.holds() {
+            renewals.push(hold.renew(self, ttl).await.unwrap_or_else(|failure| {
+                tracing::debug!(%failure, "redis: a hold on the move could not be renewed");
+                Renewal::INDETERMINATE
+            }));
+        }
+        Ok(renewals)
+    }
+
+    pub(crate) async fn inspect_all(self: &Arc<Self>, names: &[LockName]) -> Result<Vec<Found>> {
+        let prefix = &self.config().key_prefix;
+        let mut asking = Vec::new();
+        for places in by_slot(prefix, names.iter()) {
+            let some: Vec<LockName> = places.iter().map(|at| names[*at].clone()).collect();
+            let cluster = Arc::clone(self);
+            let task = self.runtime().spawn(async move { cluster.inspect_in_slot(&some).await });
+            asking.push((places, task));
+        }
+        let mut found: Vec<Option<Found>> = names.iter().map(|_| None).collect();
+        for (places, task) in asking {
+            for (at, one) in places.into_iter().zip(joined(task).await?) {
+                found[at] = Some(one);
+            }
+        }
+        let odd = || odd_answer(Effect::Reads, "too little");
+        found.into_iter().map(|one| one.ok_or_else(odd)).collect()
+    }
+
+    async fn inspect_in_slot(self: &Arc<Self>, names: &[LockName]) -> Result<Vec<Found>> {
+        let prefix = &self.config().key_prefix;
+        let keys: Vec<Keys> =
+            names.iter().map(|name| Keys::new(prefix, name)).collect::<Result<_>>()?;
+        let flat: Vec<&str> = keys.iter().flat_map(Keys::described).collect();
+        match self.try_run(&scripts::INSPECT, &flat, &[], Effect::Reads).await? {
+            Some(answer) => answer::all_found(names, answer),
+            None => {
+                let mut found = Vec::with_capacity(names.len());
+                for (name, keys) in names.iter().zip(&keys) {
+                    found.push(slot_migration::inspect(self, name, keys).await?);
+                }
+                Ok(found)
+            }
+        }
+    }
+}
+
+fn by_slot<'n>(prefix: &str, names: impl Iterator<Item = &'n LockName>) -> Vec<Vec<usize>> {
+    let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+    for (at, name) in names.enumerate() {
+        slots.entry(slot_of(&format!("{prefix}{name}"))).or_default().push(at);
+    }
+    slots.into_values().collect()
+}
+
+async fn joined<T>(task: JoinHandle<Result<T>>) -> Result<T> {
+    match task.await {
+        Ok(end) => end,
+        Err(_) => Err(error(
+            lockwright_core::ErrorKind::Indeterminate,
+            "the runtime in which the client connected has ended",
+        )),
+    }
+}
+
+fn late() -> Error {
+    error(
+        lockwright_core::ErrorKind::Indeterminate,
+        "the server did not answer in time; the request may have been carried out",
+    )
+}

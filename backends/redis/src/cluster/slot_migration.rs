@@ -1,0 +1,218 @@
+//! Operations on holds while their slot moves to another node.
+//!
+//! The slot's keys leave one by one. A script runs only if all its keys are on one node. That is rare, because a
+//! token's tombstone usually doesn't exist. Only renewals name existing keys only, so they work until the first key
+//! leaves. (Redis 7.0 replies `TRYAGAIN` on the old node while some keys are there, and on the new one while some
+//! aren't. Up to 6.2 the old node redirects all such scripts.) An aborted move needs an operator's repair. So:
+//!
+//! - nothing is granted or broken: callers wait;
+//! - holds are renewed, released and inspected key by key. Each key is on exactly one node, and the old node redirects.
+//!   So the lock's own key, which alone decides who holds, changes atomically.
+
+use std::sync::Arc;
+
+use lockwright_core::{Claim, ErrorKind, LockName, Mode, Reason, ReleaseOutcome, Renewal, Result};
+use redis::{Cmd, FromRedisValue, Value};
+
+use super::Cluster;
+use crate::answer::{self, Found};
+use crate::errors::{Effect, error, odd_answer};
+use crate::keys::Keys;
+use crate::scripts::{self, IDLE_FENCE, Script};
+
+pub(crate) struct Hold<'h> {
+    pub(crate) keys: &'h Keys,
+    pub(crate) tombstone: &'h str,
+    pub(crate) token: &'h str,
+    pub(crate) mode: Mode,
+}
+
+impl Hold<'_> {
+    /// Renews the lock, then the keys that describe the hold.
+    ///
+    /// Shared holds and permits have several keys, and wait until all are on one node.
+    pub(crate) async fn renew(&self, cluster: &Arc<Cluster>, ttl: &str) -> Result<Renewal> {
+        let Keys { lock, fence, hold, holders, meta, .. } = self.keys;
+        let answer = if self.mode == Mode::Exclusive {
+            let arguments = [self.token, ttl];
+            one_key(cluster, &scripts::MOVING_RENEW, lock, &arguments, Effect::Changes).await?
+        } else {
+            let keys = [lock, fence, holders, fence, meta].map(String::as_str);
+            let arguments = [self.token, ttl, "s"];
+            let renew = &scripts::RENEW;
+            match cluster.try_run(renew, &keys, &arguments, Effect::Changes).await? {
+                Some(Value::Array(mut one)) => one.pop().unwrap_or(Value::Nil),
+                Some(other) => other,
+                None => return Ok(Renewal::INDETERMINATE),
+            }
+        };
+        let word =
+            String::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Changes, cause))?;
+        match word.as_str() {
+            "renewed" if self.mode != Mode::Exclusive => Ok(Renewal::RENEWED),
+            "renewed" => {
+                let idle = ttl.parse::<u128>().unwrap_or(0) + IDLE_FENCE.as_millis();
+                let mut keep_fence = redis::cmd("PEXPIRE");
+                keep_fence.arg(fence).arg(idle.to_string());
+                // Not awaited: these keys may be on a silent node, and the hold is renewed anyway.
+                let (runtime, cluster) = (cluster.runtime(), Arc::clone(cluster));
+                let [fence, hold, token, ttl] =
+                    [fence, hold, self.token, ttl].map(|text: &str| text.to_owned());
+                runtime.clone().spawn(async move {
+                    let fence = cluster.command(&fence, None, &keep_fence, Effect::Changes);
+                    let (keep, arguments) = (&scripts::MOVING_HOLD, [token.as_str(), ttl.as_str()]);
+                    let hold = one_key(&cluster, keep, &hold, &arguments, Effect::Changes);
+                    let _ = tokio::join!(fence, hold);
+                });
+                Ok(Renewal::RENEWED)
+            }
+            // Too few replicas have it.
+            "unsure" => Ok(Renewal::INDETERMINATE),
+            "broken" => Ok(Renewal::not_held(Reason::Broken)),
+            _ => Ok(self.loss(cluster).await),
+        }
+    }
+
+    /// Wakes waiters that this one may have blocked. Not awaited, because a node may be silent. Waiters also poll, and
+    /// the record expires with the queue.
+    fn wake_waiters(&self, cluster: &Arc<Cluster>, claim: &Claim) {
+        let mut forget = redis::cmd("HDEL");
+        forget.arg(&self.keys.meta).arg(self.token);
+        let mut tell = redis::cmd("PUBLISH");
+        tell.arg(cluster.wakeups().released()).arg(claim.name.as_str());
+        let (runtime, cluster) = (cluster.runtime().clone(), Arc::clone(cluster));
+        let [meta, queue] = [&self.keys.meta, &self.keys.queue].map(String::clone);
+        runtime.spawn(async move {
+            let forgotten = cluster.command(&meta, None, &forget, Effect::Changes);
+            let told = cluster.command(&queue, None, &tell, Effect::Changes);
+            let _ = tokio::join!(forgotten, told);
+        });
+    }
+
+    /// Returns why the hold was lost. The loss is certain, the reason may be unknown.
+    pub(crate) async fn loss(&self, cluster: &Arc<Cluster>) -> Renewal {
+        let note = cluster.command(self.tombstone, None, &get(self.tombstone), Effect::Reads).await;
+        let is_broken = matches!(&note, Ok(Value::BulkString(note)) if note.starts_with(b"broken"));
+        Renewal::not_held(if is_broken { Reason::Broken } else { Reason::Gone })
+    }
+
+    pub(crate) async fn end(
+        &self,
+        cluster: &Arc<Cluster>,
+        claim: &Claim,
+        tombstone_ms: u128,
+    ) -> Result<ReleaseOutcome> {
+        if tombstone_ms > 0 {
+            // First, so that a late duplicate of the acquire is refused even if a later step fails.
+            let mut set_tombstone = redis::cmd("SET");
+            set_tombstone
+                .arg(self.tombstone)
+                .arg("released")
+                .arg("PX")
+                .arg(tombstone_ms.to_string());
+            cluster.command(self.tombstone, None, &set_tombstone, Effect::Changes).await?;
+        }
+        let mut leave = redis::cmd("ZREM");
+        leave.arg(&self.keys.queue).arg(self.token);
+        let left = cluster.command(&self.keys.queue, None, &leave, Effect::Changes).await?;
+        if matches!(left, Value::Int(1)) {
+            self.wake_waiters(cluster, claim);
+            return Ok(ReleaseOutcome::Released);
+        }
+        if self.mode != Mode::Exclusive {
+            return Err(error(
+                ErrorKind::Unavailable,
+                "the Cluster is moving the lock's slot to another node; its readers and permits can \
+                 be released when that is done",
+            ));
+        }
+        let arguments = [self.token, cluster.wakeups().released(), claim.name.as_str()];
+        let lock = &self.keys.lock;
+        let answer =
+            one_key(cluster, &scripts::MOVING_RELEASE, lock, &arguments, Effect::Changes).await?;
+        let ended = match answer {
+            Value::Int(1) => ReleaseOutcome::Released,
+            Value::Int(0) => return Ok(ReleaseOutcome::NotHeld),
+            other => return Err(odd_answer(Effect::Changes, other)),
+        };
+        // If this fails, the key expires.
+        let (forget, hold) = (&scripts::MOVING_HOLD, &self.keys.hold);
+        let _ = one_key(cluster, forget, hold, &[self.token, "0"], Effect::Changes).await;
+        Ok(ended)
+    }
+}
+
+pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys) -> Result<Found> {
+    let odd = |cause| odd_answer(Effect::Reads, cause);
+    let answer = one_key(cluster, &scripts::MOVING_INSPECT, &keys.lock, &[], Effect::Reads).await?;
+    let (value, left, kind): (Option<String>, i64, String) =
+        FromRedisValue::from_redis_value(answer).map_err(odd)?;
+    let fence = cluster.command(&keys.fence, None, &get(&keys.fence), Effect::Reads).await?;
+    let mut description = redis::cmd("HMGET");
+    description.arg(&keys.hold).arg(&["token", "identity", "fence", "broken"]);
+    let description = cluster.command(&keys.hold, None, &description, Effect::Reads).await?;
+    let description: Vec<Value> = FromRedisValue::from_redis_value(description).map_err(odd)?;
+    let token: Option<String> =
+        description.first().cloned().and_then(|token| String::from_redis_value(token).ok());
+    // As `inspect.lua`, without the number of waiters.
+    let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+    let state = |state| vec![text(state), fence, Value::Nil];
+    let words = match (&value, token) {
+        (None, _) if kind != "none" && kind != "string" => {
+            [state("alien"), vec![text(&kind)]].concat()
+        }
+        (None, _) => state("free"),
+        (Some(value), _) if value.starts_with("lockwright:") => {
+            [state("held"), shared_holders(cluster, keys).await?].concat()
+        }
+        (Some(value), Some(token)) if *value == token || *value == format!("{token}:broken") => {
+            [state("held"), vec![Value::Int(left)], description, vec![text("x")]].concat()
+        }
+        (Some(_), _) => {
+            let unknown = vec![Value::Nil; 4];
+            [state("foreign"), vec![Value::Int(left)], unknown, vec![text("x")]].concat()
+        }
+    };
+    answer::found(name, Value::Array(words))
+}
+
+/// Omits the time left, which would need the server's time.
+async fn shared_holders(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
+    let odd = |cause| odd_answer(Effect::Reads, cause);
+    let mut all = redis::cmd("ZRANGE");
+    all.arg(&keys.holders).arg(0).arg(-1);
+    let tokens = cluster.command(&keys.holders, None, &all, Effect::Reads).await?;
+    let tokens: Vec<String> = FromRedisValue::from_redis_value(tokens).map_err(odd)?;
+    let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+    let mut words = Vec::with_capacity(6 * tokens.len());
+    for token in tokens {
+        let mut description = redis::cmd("HMGET");
+        description.arg(&keys.meta).arg(&token).arg(format!("broken:{token}"));
+        let description = cluster.command(&keys.meta, None, &description, Effect::Reads).await?;
+        let (record, broken): (Option<String>, Value) =
+            FromRedisValue::from_redis_value(description).map_err(odd)?;
+        let record = record.unwrap_or_default();
+        if let [mode, fence, _, identity] = record.splitn(4, ' ').collect::<Vec<_>>()[..] {
+            words.extend([Value::Nil, text(&token), text(identity), text(fence), broken]);
+            words.push(text(mode));
+        }
+    }
+    Ok(words)
+}
+
+fn get(key: &str) -> Cmd {
+    let mut get = redis::cmd("GET");
+    get.arg(key);
+    get
+}
+
+/// Runs a script with one key, which is always on exactly one node.
+async fn one_key(
+    cluster: &Arc<Cluster>,
+    script: &Script,
+    key: &str,
+    arguments: &[&str],
+    effect: Effect,
+) -> Result<Value> {
+    cluster.run(script, &[key], arguments, effect).await
+}

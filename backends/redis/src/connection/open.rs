@@ -1,0 +1,109 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lockwright_core::Result;
+use redis::aio::SendError;
+use redis::{AsyncConnectionConfig, ConnectionInfo, PushInfo, PushKind};
+use tokio::time::timeout;
+
+use super::{Link, Live};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::sentinel;
+use crate::topology::{Topology, Whereabouts};
+use crate::tracking;
+
+/// Requests buffered before the socket. Further callers wait.
+const BUFFERED_REQUESTS: usize = 1_000;
+
+impl Link {
+    pub(super) async fn open(self: &Arc<Self>) -> Result<Live, Failure> {
+        // Even if connecting takes long.
+        drop(self.current().take_if(|live| !live.alive.load(Ordering::Acquire)));
+        let live = match &self.to {
+            Whereabouts::At(server) => {
+                let limit = self.config.connect_timeout;
+                match timeout(limit, self.connect_to(server.as_ref().clone())).await {
+                    Ok(end) => end?,
+                    Err(_) => return Err(Failure::silence(&self.shown(server), limit)),
+                }
+            }
+            Whereabouts::Master => match self.sentinels() {
+                Some(sentinels) => sentinels.reach(|server| self.connect_to(server)).await?,
+                None => return Err(Failure::unavailable("there are no Sentinels to ask")),
+            },
+        };
+        *self.current() = Some(live.clone());
+        // Messages since then were lost. In a task: the caller's lock is held, and events are never sent under a lock.
+        if !self.is_waiting {
+            let link = Arc::clone(self);
+            self.runtime.spawn(async move { link.wakeups.audience().wake_all() });
+        }
+        Ok(live)
+    }
+
+    async fn connect_to(self: &Arc<Self>, server: ConnectionInfo) -> Result<Live, Failure> {
+        let (shown, address) = (self.shown(&server), server.addr().to_string());
+        let alive = Arc::new(AtomicBool::new(true));
+        let settings = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(BUFFERED_REQUESTS)
+            .set_push_sender(self.push_sender(&alive));
+        let opening = async {
+            let client = redis::Client::open(server)?;
+            let mut connection =
+                client.get_multiplexed_async_connection_with_config(&settings).await?;
+            if self.is_waiting {
+                // A no-op that detects a missing permission now.
+                redis::cmd("WAIT").arg(0).arg(1).exec_async(&mut connection).await?;
+            } else {
+                connection.subscribe(&self.wakeups.channels()).await?;
+                let tracks = tracking::turn_on().exec_async(&mut connection).await;
+                if let Err(cause) = &tracks
+                    && cause.is_unrecoverable_error()
+                {
+                    tracks?;
+                } else {
+                    self.wakeups.tracked().note(tracks.is_ok());
+                }
+            }
+            Ok(connection)
+        };
+        let mut connection = opening.await.map_err(|cause| Failure::of(&cause, &shown))?;
+        if matches!(self.to, Whereabouts::Master) {
+            sentinel::must_be_master(&mut connection, &shown).await?;
+        }
+        let number = self.opened.fetch_add(1, Ordering::Relaxed);
+        let probed = Arc::default();
+        Ok(Live { connection, alive, probed, server: address.into(), number })
+    }
+
+    fn push_sender(
+        self: &Arc<Self>,
+        alive: &Arc<AtomicBool>,
+    ) -> impl Fn(PushInfo) -> Result<(), SendError> + Send + Sync + 'static {
+        let (link, alive) = (Arc::downgrade(self), Arc::clone(alive));
+        move |push| {
+            let link = link.upgrade().ok_or(SendError)?;
+            match push.kind {
+                PushKind::Message => {
+                    link.wakeups.receive(&push.data, &link.to, &link.runtime);
+                }
+                PushKind::Invalidate => link.wakeups.tracked().receive(&push.data),
+                PushKind::Disconnection => link.mark_broken(&alive),
+                _ => {}
+            }
+            Ok(())
+        }
+    }
+
+    fn shown(&self, server: &ConnectionInfo) -> String {
+        let Config { topology, shown, .. } = &*self.config;
+        match topology {
+            Topology::One(_) => shown.clone(),
+            Topology::Sentinel { .. } => format!("{}, the master of {shown},", server.addr()),
+            Topology::Cluster { .. } => format!("{}, a node of {shown},", server.addr()),
+        }
+    }
+}

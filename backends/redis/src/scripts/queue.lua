@@ -1,0 +1,356 @@
+-- The queue and the holders of one lock. Needs exclusive.lua and clock.lua.
+--
+-- A waiter is a token in `queue`, by arrival, with a record in `meta`:
+--   MODE LIVE-UNTIL TTL FENCES CHANNEL IDENTITY
+-- A shared holder or permit holder is a token in `holders`, by expiry, with a record in `meta`:
+--   MODE FENCE SINCE IDENTITY
+-- and, once broken, operator and reason in the field `broken:TOKEN`. The lock then contains a marker with the epoch of
+-- the shared holders, or the number of permits. Without the marker they don't hold: it was deleted.
+--
+-- A mode is 'x' (exclusive), 's' (shared) or COUNT/OF (permits). Times are in ms.
+
+local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted)
+  local call, its = redis.call, {}
+  local now = math.floor(micros / 1000)
+  -- The clock by which holders expire.
+  local at = now
+
+  local function keep(key, life)
+    if call('PTTL', key) < life then
+      call('PEXPIRE', key, text(life))
+    end
+  end
+
+  -- Parses a marker: 'shared' and the epoch, or 'permits' and their number.
+  local function marked(value)
+    if value then
+      return value:match('^lockwright:(%a+):(%d+)$')
+    end
+  end
+
+  local function forget(token)
+    call('HDEL', meta, token, 'broken:' .. token)
+    call('ZREM', holders, token)
+  end
+
+  -- Counts fences. Returns the first; nil if none are left.
+  local function count(fences, ttl)
+    local first = next_fence(call('GET', fence), micros, fences)
+    if first then
+      count_fences(fence, first, fences, ttl)
+      return text(first)
+    end
+  end
+
+  local function waiter(token)
+    local record = call('HGET', meta, token)
+    if record then
+      return record:match('^(%S+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+    end
+  end
+
+  -- Returns whether the mode fits the present holders.
+  local function fits(mode)
+    if not its.value then
+      return true
+    elseif mode == 'x' or not its.kind_of_marker then
+      return false
+    elseif mode == 's' then
+      return its.kind_of_marker == 'shared'
+    end
+    local wanted, of = mode:match('^(%d+)/(%d+)$')
+    if its.kind_of_marker ~= 'permits' or of ~= its.number then
+      return false
+    end
+    local taken = tonumber(wanted)
+    for _, token in ipairs(call('ZRANGE', holders, 0, -1)) do
+      local held = call('HGET', meta, token) or ''
+      -- Without a record, it may have all permits.
+      taken = taken + tonumber(held:match('^(%d+)/') or of)
+    end
+    return taken <= tonumber(of)
+  end
+
+  -- Concurrent shared holders have the same fence.
+  local function fence_for(mode, fences, ttl)
+    if mode == 's' and its.kind_of_marker == 'shared' then
+      keep(fence, ttl + IDLE_FENCE)
+      return its.number
+    end
+    return count(fences, ttl)
+  end
+
+  -- Makes a token a holder. The deciding write is last: if an earlier command fails, nothing is held.
+  local function write(token, mode, life, fences, identity, first)
+    if mode == 'x' then
+      hold_exclusive(lock, hold, token, identity, first, fences, micros, life)
+      its.value = token
+      return
+    end
+    call('HSET', meta, token, table.concat({ mode, first, text(micros), identity }, ' '))
+    keep(meta, life + 2)
+    if its.value then
+      keep(lock, life + 2)
+    end
+    expire_in(holders, token, life, at)
+    if not its.value then
+      its.kind_of_marker = mode == 's' and 'shared' or 'permits'
+      its.number = mode == 's' and first or mode:match('/(%d+)$')
+      its.value = 'lockwright:' .. its.kind_of_marker .. ':' .. its.number
+      call('SET', lock, its.value, 'PX', text(life + 2))
+    end
+  end
+
+  -- Reads the lock, and removes expired holders. False if the key isn't a string.
+  function its.look()
+    local value = redis.pcall('GET', lock)
+    if type(value) == 'table' then
+      return false
+    end
+    its.value = value
+    its.kind_of_marker, its.number = marked(value)
+    if its.kind_of_marker then
+      at = time_of(holders, now)
+      for _, token in ipairs(call('ZRANGEBYSCORE', holders, '-inf', text(at))) do
+        forget(token)
+      end
+      if call('EXISTS', holders) == 0 then
+        call('DEL', lock)
+        its.value, its.kind_of_marker, its.number, at = false, nil, nil, now
+      end
+    elseif call('EXISTS', holders) == 1 then
+      for _, token in ipairs(call('ZRANGE', holders, 0, -1)) do
+        forget(token)
+      end
+    end
+    return true
+  end
+
+  -- A shared or permit holder: mode, fence, ms left, identity, operator and reason of a break. Without a record, the
+  -- mode comes from the marker, and the fence from the counter.
+  function its.holder(token)
+    local expires = its.kind_of_marker and call('ZSCORE', holders, token)
+    if expires then
+      local record = call('HGET', meta, token) or ''
+      local mode, first, identity = record:match('^(%S+) (%d+) %d+ (.*)$')
+      if not mode then
+        mode = its.kind_of_marker == 'shared' and 's' or '1/' .. its.number
+        first = call('GET', fence) or '0'
+      end
+      return mode, first, expires - at, identity or false, call('HGET', meta, 'broken:' .. token)
+    end
+  end
+
+  function its.extend(token, ttl)
+    -- A full server rejects a script whose first write could use memory. This one can't.
+    call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
+    keep(fence, ttl + IDLE_FENCE)
+    keep(meta, ttl + 2)
+    expire_in(holders, token, ttl, at)
+  end
+
+  -- Ends a hold. Returns whether there was one; it has ended even if a later command fails.
+  function its.leave(token)
+    if not its.kind_of_marker or not call('ZSCORE', holders, token) then
+      return false
+    end
+    forget(token)
+    pcall(function()
+      local left = live_as_long(holders, at)
+      if left then
+        -- Foreign clients need not wait longer than the last holder.
+        call('PEXPIRE', lock, text(left))
+      else
+        call('DEL', lock)
+        its.value, its.kind_of_marker, its.number, at = false, nil, nil, now
+      end
+    end)
+    return true
+  end
+
+  -- Replaces a holder's token, and keeps the time left. If the old token can't be removed, it expires.
+  function its.rename(from, to, mode, ttl, identity)
+    local first = its.kind_of_marker == 'shared' and its.number or count(1, ttl)
+    if first then
+      write(to, mode, ttl, 1, identity, first)
+      pcall(function()
+        forget(from)
+        live_as_long(holders, at)
+      end)
+    end
+    return first
+  end
+
+  -- Removes a token from the queue. Returns whether it was there. A leftover record is harmless.
+  function its.withdraw(token)
+    if call('ZREM', queue, token) == 0 then
+      return false
+    end
+    redis.pcall('HDEL', meta, token)
+    return true
+  end
+
+  -- Revokes an offer that no client received.
+  local function revoke_offer(token, mode)
+    if mode == 'x' then
+      call('DEL', lock, hold)
+      its.value = false
+    else
+      its.leave(token)
+    end
+  end
+
+  -- The name's present use by others: 'lock', the size of a semaphore, or nil. Vanished waiters don't count.
+  function its.kind(token)
+    if its.value then
+      return its.kind_of_marker == 'permits' and its.number or 'lock'
+    end
+    for _ = 1, 16 do
+      local first = call('ZRANGE', queue, 0, 0)[1]
+      if not first or first == token then
+        return nil
+      end
+      local mode, live = waiter(first)
+      if mode and tonumber(live) > now then
+        return mode:match('/(%d+)$') or 'lock'
+      end
+      its.withdraw(first)
+    end
+  end
+
+  -- Returns whether a blocking waiter's client has gone: an empty message, which clients ignore, has no receivers.
+  local function blocks_as_gone_client(channel)
+    return counted and its.kind_of_marker
+      and redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, '') == 0
+  end
+
+  -- Offers the lock to the first waiters that fit, and removes vanished ones. An offer is a hold with a short life
+  -- until its client confirms it. It is written before it is published, because a message is sent even if the script
+  -- fails later. Stops at `token`, the caller. Returns the longest lifetime of the offers, or 0.
+  local function offer(token)
+    local offers, gone, longest = 0, 0, 0
+    while offers < 64 and gone < 16 do
+      local first, place = unpack(call('ZRANGE', queue, 0, 0, 'WITHSCORES'))
+      if not first or first == token then
+        return longest
+      end
+      local mode, live, ttl, fences, channel, identity = waiter(first)
+      if not mode or tonumber(live) <= now then
+        its.withdraw(first)
+      elseif not fits(mode) then
+        if not blocks_as_gone_client(channel) then
+          return longest
+        end
+        its.withdraw(first)
+        gone = gone + 1
+      else
+        local life = math.min(tonumber(ttl), 2000)
+        local fenced = fence_for(mode, tonumber(fences), life)
+        if not fenced then
+          return longest
+        end
+        its.withdraw(first)
+        write(first, mode, life, fences, identity, fenced)
+        local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, table.concat(
+          { first, fenced, fences, text(micros), text(life) }, ' '))
+        if type(receivers) == 'table' then
+          -- The user may not publish. The lock stays free until the next waiter asks.
+          revoke_offer(first, mode)
+          call('HSET', meta, first, table.concat(
+            { mode, live, ttl, fences, channel, identity }, ' '))
+          call('ZADD', queue, place, first)
+          keep(queue, live - now)
+          keep(meta, live - now)
+          return longest
+        end
+        if receivers == 0 and counted then
+          revoke_offer(first, mode)
+          gone = gone + 1
+        else
+          offers, longest = offers + 1, math.max(longest, life)
+        end
+      end
+    end
+    its.is_unfinished = true
+    return longest
+  end
+
+  -- Makes offers, and sends their lifetime to the next two waiters. They ask if an offer has lapsed and its client has
+  -- died.
+  function its.grant_next(token)
+    local longest = offer(token)
+    if longest > 0 then
+      for _, behind in ipairs(call('ZRANGE', queue, 0, 1)) do
+        local _, _, _, _, channel = waiter(behind)
+        if channel and behind ~= token then
+          redis.pcall('PUBLISH', 'lockwright:offered:' .. channel,
+                      'behind ' .. behind .. ' ' .. text(longest))
+        end
+      end
+    end
+    return longest
+  end
+
+  -- Grants the lock unless others are first or the mode doesn't fit. Returns the first fence; false if none are left;
+  -- nil if it must wait.
+  function its.grant(token, mode, ttl, fences, identity)
+    if not fits(mode) then
+      return nil
+    end
+    local first = call('ZRANGE', queue, 0, 0)[1]
+    if first and first ~= token then
+      return nil
+    end
+    local fenced = fence_for(mode, fences, ttl)
+    if not fenced then
+      return false
+    end
+    its.withdraw(token)
+    write(token, mode, ttl, fences, identity, fenced)
+    return fenced
+  end
+
+  -- Queues a claim, or extends its stay. Returns the number of waiters before it.
+  function its.wait(token, mode, patience, ttl, fences, channel, identity)
+    local before, place = call('ZRANK', queue, token), nil
+    if not before then
+      local last, score = unpack(call('ZRANGE', queue, -1, -1, 'WITHSCORES'))
+      before = last and call('ZRANK', queue, last) + 1 or 0
+      place = text(math.max((tonumber(score) or 0) + 1, micros))
+      if not last and not its.kind_of_marker then
+        -- These records belong to dead holders, whose list has expired.
+        call('DEL', meta)
+      end
+    end
+    call('HSET', meta, token, table.concat(
+      { mode, text(now + patience), ttl, fences, channel, identity }, ' '))
+    keep(meta, patience)
+    if place then
+      call('ZADD', queue, place, token)
+    end
+    -- Queued, even if this fails.
+    pcall(keep, queue, patience)
+    return before
+  end
+
+  -- The holder: ms until the lock may be free, or -1; token (nil if foreign), identity, fence, operator and reason of a
+  -- break, mode.
+  function its.describe()
+    if its.kind_of_marker then
+      local token = call('ZRANGE', holders, 0, 0)[1]
+      local mode, first, left, identity, by = its.holder(token)
+      if its.kind_of_marker == 'shared' then
+        left = call('PTTL', lock)
+      end
+      return { left, token, identity, first, by, mode }
+    end
+    local description = call('HMGET', hold, 'token', 'identity', 'fence', 'broken')
+    local token = description[1]
+    if its.value and token and (its.value == token or its.value == token .. ':broken') then
+      return { call('PTTL', lock), token, description[2], description[3], description[4], 'x' }
+    end
+    return { its.value and call('PTTL', lock) or 0, false, false, false, false, 'x' }
+  end
+
+  return its
+end

@@ -1,0 +1,63 @@
+-- Transfers a hold to another token, for a ticket.
+--
+-- KEYS  lock, fence, hold, tombstones of the new and the old token, queue, holders, meta
+-- ARGV  new token, TTL in ms, mode, identity, old token, lifetime of its tombstone in ms
+--
+-- Returns
+--   'granted', fence, '1'         held for the full TTL
+--   'again', fence, '1'           the same, for a repeat
+--   'again', fence, '1', ms left  a broken hold: not extended
+--   'busy', ms left or -1         the old token doesn't hold, or was broken
+--   'ended'                       the new token was released or broken before
+--   'exhausted'                   no fences are left
+
+-- The fence must not be later than the script's start.
+local time = redis.call('TIME')
+local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+
+local token, ttl, mode, from = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[5]
+local value, last, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4]))
+if ended then
+  return { 'ended' }
+end
+if value and value:match('^lockwright:%a+:%d+$') then
+  local its = queue_of(KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[7], KEYS[8], micros, false)
+  its.look()
+  local holds, fence, left, _, by = its.holder(token)
+  if holds and by then
+    return { 'again', fence, '1', left }
+  elseif holds then
+    its.extend(token, ttl)
+    return { 'again', fence, '1' }
+  end
+  holds, fence, left, _, by = its.holder(from)
+  if holds ~= mode or by then
+    return { 'busy', left or -1 }
+  end
+  -- A late duplicate of the old token's acquire must not be granted.
+  redis.call('SET', KEYS[5], 'released', 'PX', ARGV[6])
+  local first = its.rename(from, token, mode, ttl, ARGV[4])
+  if not first then
+    return { 'exhausted' }
+  end
+  return { 'granted', first, '1' }
+end
+if value == token then
+  local answer = again(KEYS[1], KEYS[2], KEYS[3], token, value, last, ttl)
+  if answer then
+    return answer
+  end
+elseif mode ~= 'x' or value ~= from then
+  return { 'busy', value and redis.call('PTTL', KEYS[1]) or -1 }
+end
+
+local fence = next_fence(last, micros, 1)
+if not fence then
+  return { 'exhausted' }
+end
+
+redis.call('SET', KEYS[5], 'released', 'PX', ARGV[6])
+count_fences(KEYS[2], fence, 1, ttl)
+local first = text(fence)
+hold_exclusive(KEYS[1], KEYS[3], token, ARGV[4], first, '1', micros, ttl)
+return { 'granted', first, '1' }

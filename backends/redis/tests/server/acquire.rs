@@ -1,0 +1,370 @@
+//! Acquire, renew, release.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, DistributedLock, ErrorKind, Fence, Reason,
+    ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait,
+};
+use lockwright_redis::Config;
+
+use crate::common::{busy, claim, claim_for, grant, name, server_and_client};
+
+fn renew_of(claim: &lockwright_core::Claim) -> Renew<'_> {
+    Renew::of(claim)
+}
+
+#[tokio::test]
+async fn the_lock_is_what_set_nx_px_makes_and_leaves() {
+    let (server, redis) = server_and_client().await;
+    let claim = claim("orders/42");
+    let granted = grant(&redis, &claim).await;
+
+    let value: String = server.command(&["GET", "orders/42"]).unwrap();
+    assert_eq!(value, claim.token.to_string());
+    let left: i64 = server.command(&["PTTL", "orders/42"]).unwrap();
+    assert!((1..=30_000).contains(&left), "{left}");
+    let hold: std::collections::HashMap<String, String> =
+        server.command(&["HGETALL", "lockwright:{orders/42}:hold"]).unwrap();
+    assert_eq!(hold["token"], claim.token.to_string());
+    assert_eq!(hold["identity"], claim.identity.to_string());
+    assert_eq!(hold["fence"], granted.fence.to_string());
+
+    assert_eq!(redis.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    let keys: Vec<String> = server.command(&["KEYS", "*"]).unwrap();
+    assert_eq!(keys, ["lockwright:{orders/42}:fence"], "only the fence stays");
+    let life: i64 = server.command(&["TTL", "lockwright:{orders/42}:fence"]).unwrap();
+    assert!(life >= 7 * 24 * 60 * 60, "an idle fence lives for a week or more: {life}");
+    assert_eq!(redis.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
+}
+
+#[tokio::test]
+async fn a_repeat_is_the_same_hold_armed_again() {
+    let (server, redis) = server_and_client().await;
+    let claim = claim("a");
+    let first = grant(&redis, &claim).await;
+    server.command::<()>(&["PEXPIRE", "a", "5000"]).unwrap();
+    server.command::<()>(&["PEXPIRE", "lockwright:{a}:hold", "5000"]).unwrap();
+    let again = grant(&redis, &claim).await;
+    assert_eq!(again, first);
+    for key in ["a", "lockwright:{a}:hold"] {
+        let left: i64 = server.command(&["PTTL", key]).unwrap();
+        assert!(left > 25_000, "{key} is armed for the full TTL again: {left}");
+    }
+}
+
+#[tokio::test]
+async fn who_holds_is_told_to_who_does_not() {
+    let (_server, redis) = server_and_client().await;
+    let holder = claim("a");
+    let granted = grant(&redis, &holder).await;
+    let busy = busy(&redis, &claim("a"), Wait::No).await;
+    assert!(!busy.queued);
+    let seen = busy.holder.unwrap();
+    assert_eq!(seen.token, Some(holder.token));
+    assert_eq!(seen.identity.as_ref(), Some(&*holder.identity));
+    assert_eq!(seen.fence, Some(granted.fence));
+    assert!(busy.retry_after.unwrap() > Duration::from_secs(25));
+}
+
+#[tokio::test]
+async fn another_token_releases_and_renews_nothing() {
+    let (server, redis) = server_and_client().await;
+    let (ours, theirs) = (claim("a"), claim("a"));
+    grant(&redis, &ours).await;
+    assert_eq!(
+        redis.release(&theirs, ReleaseMode::Reconcile).await.unwrap(),
+        ReleaseOutcome::NotHeld
+    );
+    assert_eq!(redis.renew(&[renew_of(&theirs)]).await.unwrap(), [Renewal::not_held(Reason::Gone)]);
+    assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), ours.token.to_string());
+}
+
+#[tokio::test]
+async fn a_batch_is_renewed_hold_by_hold() {
+    let (server, redis) = server_and_client().await;
+    // Names in many hash slots, with a foreign key among them.
+    let claims: Vec<_> = (0..100).map(|i| claim(&format!("lock {i}"))).collect();
+    for claim in &claims {
+        grant(&redis, claim).await;
+        server.command::<()>(&["PEXPIRE", claim.name.as_str(), "9000"]).unwrap();
+    }
+    redis.release(&claims[3], ReleaseMode::Plain).await.unwrap();
+    server.command::<()>(&["SET", "lock 5", "somebody else's"]).unwrap();
+    server.command::<()>(&["DEL", "lock 7"]).unwrap();
+    server.command::<()>(&["LPUSH", "lock 7", "no lock"]).unwrap();
+    // A counter in use isn't idle.
+    server.command::<()>(&["PEXPIRE", "lockwright:{lock 0}:fence", "9000"]).unwrap();
+    let batch: Vec<_> = claims.iter().map(renew_of).collect();
+    let renewals = redis.renew(&batch).await.unwrap();
+    assert_eq!(renewals.len(), 100);
+    for (at, renewal) in renewals.iter().enumerate() {
+        if [3, 5, 7].contains(&at) {
+            assert_eq!(*renewal, Renewal::not_held(Reason::Gone), "{at}");
+        } else {
+            assert_eq!(*renewal, Renewal::RENEWED, "{at}");
+            let left: i64 = server.command(&["PTTL", claims[at].name.as_str()]).unwrap();
+            assert!(left > 25_000, "{at}: {left}");
+        }
+    }
+    let life: i64 = server.command(&["TTL", "lockwright:{lock 0}:fence"]).unwrap();
+    assert!(life >= 7 * 24 * 60 * 60, "{life}");
+    assert_eq!(server.command::<String>(&["GET", "lock 5"]).unwrap(), "somebody else's");
+    assert_eq!(redis.renew(&[]).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_ttl_below_a_millisecond_more_is_rounded_up() {
+    let (server, redis) = server_and_client().await;
+    // Days, so that elapsed milliseconds don't hide the rounding.
+    let day = Duration::from_secs(24 * 60 * 60);
+    let claim = claim_for("a", day + Duration::from_nanos(1));
+    server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
+    let mut monitor = server.connection().unwrap();
+    redis_monitor(&mut monitor);
+    grant(&redis, &claim).await;
+    let asked = wait_for_line(&mut monitor, "EVALSHA");
+    assert!(asked.contains("\"86400001\""), "{asked}");
+}
+
+fn redis_monitor(connection: &mut redis::Connection) {
+    redis::cmd("MONITOR").exec(connection).unwrap();
+}
+
+fn wait_for_line(connection: &mut redis::Connection, wanted: &str) -> String {
+    loop {
+        let line: String = redis::from_redis_value(connection.recv_response().unwrap()).unwrap();
+        if line.to_uppercase().contains(wanted) {
+            return line;
+        }
+    }
+}
+
+#[tokio::test]
+async fn fences_grow_through_release_expiry_and_reserved_blocks() {
+    let (server, redis) = server_and_client().await;
+    let mut highest = Fence::new(0);
+    for round in 0..20 {
+        let mut claim = claim_for("a", Duration::from_millis(100));
+        claim.fences = round % 4 + 1;
+        let granted = loop {
+            match redis.try_acquire(&claim).await {
+                Ok(AcquireOutcome::Granted(granted)) => break granted,
+                Ok(AcquireOutcome::Busy(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+                // The TTL sets the limit, and a busy machine may take longer.
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}"),
+            }
+        };
+        assert_eq!(granted.fences, claim.fences);
+        assert!(granted.fence > highest, "{granted:?} after {highest}");
+        highest = Fence::new(granted.fence.get() + u64::from(granted.fences) - 1);
+        let stored: u64 = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
+        assert_eq!(stored, highest.get(), "the whole block is used up");
+        if round % 2 == 0 {
+            redis.release(&claim, ReleaseMode::Plain).await.unwrap();
+        }
+    }
+    assert_eq!(redis.inspect(&name("a")).await.unwrap().fence, Some(highest));
+}
+
+#[tokio::test]
+async fn fences_are_exact_up_to_the_largest() {
+    let (server, redis) = server_and_client().await;
+    // Lua would format it as 9.007199254741e+15.
+    let max = Fence::MAX.get();
+    for last in [1_795_000_000_000_001, max - 1_001, max - 3] {
+        server.command::<()>(&["SET", "lockwright:{a}:fence", &last.to_string()]).unwrap();
+        let claim = claim("a");
+        let granted = grant(&redis, &claim).await;
+        let now_micros = granted.fence.get();
+        assert!(now_micros > last, "{now_micros} after {last}");
+        if last > 2_000_000_000_000_000 {
+            assert_eq!(granted.fence.get(), last + 1);
+        }
+        let stored: String = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
+        assert_eq!(stored, granted.fence.to_string());
+        redis.release(&claim, ReleaseMode::Plain).await.unwrap();
+    }
+    // max - 2 was the last; two more are left.
+    let mut block = claim("a");
+    block.fences = 3;
+    let refused = redis.try_acquire(&block).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    block.fences = 2;
+    assert_eq!(grant(&redis, &block).await.fence.get(), max - 1);
+    redis.release(&block, ReleaseMode::Plain).await.unwrap();
+    let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "never past the largest");
+    assert!(refused.to_string().contains("lockwright:{a}:fence"), "{refused}");
+    for damaged in ["nan", "-5", "x", "1e300", "inf"] {
+        server.command::<()>(&["SET", "lockwright:{a}:fence", damaged]).unwrap();
+        let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Conflict, "{damaged}");
+    }
+    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "nothing was granted");
+}
+
+#[tokio::test]
+async fn a_fence_outlives_a_clock_that_steps_back() {
+    let (server, redis) = server_and_client().await;
+    // Left by a server whose clock was an hour ahead.
+    let ahead: u64 = server.command::<(u64, u64)>(&["TIME"]).unwrap().0 * 1_000_000 + 3_600_000_000;
+    server.command::<()>(&["SET", "lockwright:{a}:fence", &ahead.to_string()]).unwrap();
+    assert_eq!(grant(&redis, &claim("a")).await.fence.get(), ahead + 1);
+}
+
+#[tokio::test]
+async fn an_expired_hold_is_not_revived() {
+    let (server, redis) = server_and_client().await;
+    let claim = claim_for("a", Duration::from_millis(100));
+    grant(&redis, &claim).await;
+    crate::common::eventually(|| async {
+        (server.command::<i64>(&["EXISTS", "a"]).unwrap() == 0).then_some(())
+    })
+    .await;
+    assert_eq!(redis.renew(&[renew_of(&claim)]).await.unwrap(), [Renewal::not_held(Reason::Gone)]);
+    let keys: Vec<String> = server.command(&["KEYS", "*"]).unwrap();
+    assert_eq!(keys, ["lockwright:{a}:fence"]);
+}
+
+#[tokio::test]
+async fn a_released_token_with_a_tombstone_does_not_come_back() {
+    let (server, redis) = server_and_client().await;
+    let claim = claim("a");
+    assert_eq!(
+        redis.release(&claim, ReleaseMode::Reconcile).await.unwrap(),
+        ReleaseOutcome::NotHeld
+    );
+    let late = redis.try_acquire(&claim).await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone));
+    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
+    let tombstone = format!("lockwright:{{a}}:ended:{}", claim.token);
+    let life: i64 = server.command(&["PTTL", &tombstone]).unwrap();
+    assert!((3_590_000..=3_600_000).contains(&life), "{life}");
+
+    let long = claim_for("b", Duration::from_secs(86_400));
+    redis.release(&long, ReleaseMode::Reconcile).await.unwrap();
+    let tombstone = format!("lockwright:{{b}}:ended:{}", long.token);
+    let life: i64 = server.command(&["PTTL", &tombstone]).unwrap();
+    assert!(life > 86_000_000, "at least the TTL: {life}");
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_a_conflict_and_stays_as_it_is() {
+    let (server, redis) = server_and_client().await;
+    server.command::<()>(&["HSET", "a", "field", "value"]).unwrap();
+    let claim = claim("a");
+    let refused = redis.try_acquire(&claim).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert_eq!(refused.name(), Some(&claim.name));
+    assert_eq!(redis.inspect(&claim.name).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(redis.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
+    assert_eq!(server.command::<String>(&["HGET", "a", "field"]).unwrap(), "value");
+    let fences: i64 = server.command(&["EXISTS", "lockwright:{a}:fence"]).unwrap();
+    assert_eq!(fences, 0, "no fence was counted for it");
+}
+
+#[tokio::test]
+async fn a_foreign_holder_keeps_us_out_and_counts_no_fence() {
+    let (server, redis) = server_and_client().await;
+    // redis-py's tokens have the same format.
+    let theirs = "0123456789abcdef0123456789abcdef";
+    server.command::<()>(&["SET", "a", theirs, "NX", "PX", "20000"]).unwrap();
+    let claim = claim("a");
+    let busy = busy(&redis, &claim, Wait::No).await;
+    let holder = busy.holder.unwrap();
+    assert_eq!(holder.token, None);
+    assert!(holder.remaining.unwrap() > Duration::from_secs(15));
+    let poll = busy.retry_after.unwrap();
+    assert!((50..=500).contains(&poll.as_millis()), "{poll:?}");
+    assert_eq!(
+        redis.release(&claim, ReleaseMode::Reconcile).await.unwrap(),
+        ReleaseOutcome::NotHeld
+    );
+    assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), theirs);
+    let fences: i64 = server.command(&["EXISTS", "lockwright:{a}:fence"]).unwrap();
+    assert_eq!(fences, 0);
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_hold_does_not_describe_the_next_holder() {
+    let (server, redis) = server_and_client().await;
+    let ours = claim("a");
+    grant(&redis, &ours).await;
+    // A foreign client acquires a deleted lock.
+    server.command::<()>(&["DEL", "a"]).unwrap();
+    server.command::<()>(&["SET", "a", "theirs", "NX", "PX", "20000"]).unwrap();
+    let busy = busy(&redis, &claim("a"), Wait::Until(BootInstant::FAR_FUTURE)).await;
+    assert_eq!(busy.holder.unwrap().token, None);
+    let found = redis.inspect(&ours.name).await.unwrap();
+    assert_eq!(found.holders[0].token, None);
+    assert_eq!(found.holders[0].identity, None);
+
+    // After a broken hold's deletion, the next hold isn't broken.
+    let (broken, next) = (claim("b"), claim("b"));
+    grant(&redis, &broken).await;
+    redis
+        .break_lock(&broken.name, BreakTarget::Any, BreakMode::RunOut, "anna", "stuck")
+        .await
+        .unwrap();
+    server.command::<()>(&["DEL", "b"]).unwrap();
+    grant(&redis, &next).await;
+    let found = redis.inspect(&next.name).await.unwrap();
+    assert_eq!(found.holders[0].broken, None);
+}
+
+#[tokio::test]
+async fn scripts_are_sent_again_after_the_server_forgot_them() {
+    let (server, redis) = server_and_client().await;
+    let claim = claim("a");
+    for _ in 0..2 {
+        server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
+        grant(&redis, &claim).await;
+        server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
+        assert_eq!(redis.renew(&[renew_of(&claim)]).await.unwrap(), [Renewal::RENEWED]);
+        server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
+        assert_eq!(
+            redis.release(&claim, ReleaseMode::Plain).await.unwrap(),
+            ReleaseOutcome::Released
+        );
+    }
+    grant(&redis, &claim).await;
+    server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
+    grant(&redis, &claim).await;
+    let stats: String = server.command(&["INFO", "commandstats"]).unwrap();
+    assert!(stats.contains("cmdstat_evalsha:"), "{stats}");
+    assert!(!stats.contains("cmdstat_eval:"), "{stats}");
+}
+
+#[tokio::test]
+async fn names_with_braces_and_prefixes_work_on_a_cluster_too() {
+    // A Cluster of one node rejects keys of several slots.
+    let server = lockwright_testbed::Redis::options()
+        .set("cluster-enabled", "yes")
+        .set("cluster-require-full-coverage", "no")
+        .start()
+        .unwrap();
+    server.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
+    crate::common::eventually(|| async {
+        let info: String = server.command(&["CLUSTER", "INFO"]).unwrap();
+        info.contains("cluster_state:ok").then_some(())
+    })
+    .await;
+    for prefix in ["", "shop:", "{shop}", "sh}op{"] {
+        let config = crate::common::patient(Config::new(&server.url()).unwrap())
+            .key_prefix(prefix)
+            .for_diagnosis();
+        let redis = config.connect().await.unwrap();
+        for awkward in ["a", "{a}b", "a}b{c", "{}", "}{", "{", "a{b}c{d}", "Zürich {x} 🔒"] {
+            let claim = claim(awkward);
+            grant(&redis, &claim).await;
+            assert_eq!(redis.renew(&[renew_of(&claim)]).await.unwrap(), [Renewal::RENEWED]);
+            let key = format!("{prefix}{awkward}");
+            let value: String = server.command(&["GET", &key]).unwrap();
+            assert_eq!(value, claim.token.to_string());
+            assert_eq!(redis.inspect(&claim.name).await.unwrap().holders.len(), 1);
+            redis.release(&claim, ReleaseMode::Reconcile).await.unwrap();
+            assert_eq!(redis.inspect(&claim.name).await.unwrap().holders.len(), 0);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Bad URLs, wrong passwords, wrong servers: each has a clear error without secrets.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+
+use lockwright_core::{DistributedLock, Error, ErrorKind, ReleaseMode};
+use lockwright_redis::{Config, Redis};
+use lockwright_testbed as testbed;
+
+use crate::common::{claim, grant, name, patient};
+
+pub(crate) const SECRET: &str = "hush-hush";
+
+/// Returns the error, after checking its texts for the secret.
+pub(crate) async fn refused(url: &str) -> Error {
+    let error = match Config::new(url) {
+        Ok(config) => patient(config).connect().await.unwrap_err(),
+        Err(error) => error,
+    };
+    let mut texts = vec![error.to_string(), format!("{error:?}"), format!("{error:#?}")];
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        texts.push(error.to_string());
+        cause = error.source();
+    }
+    for text in texts {
+        assert!(!text.contains(SECRET), "{text}");
+    }
+    error
+}
+
+#[tokio::test]
+async fn malformed_urls_are_refused_with_what_is_wrong() {
+    for (url, says) in [
+        (String::new(), "no Redis URL"),
+        ("127.0.0.1:6379".to_owned(), "no Redis URL"),
+        (format!("http://u:{SECRET}@localhost/"), "no Redis URL"),
+        (format!("redis://u:{SECRET}@localhost:port/"), "the port \"port\""),
+        (format!("redis://u:{SECRET}@localhost:99999/"), "the port \"99999\""),
+        (format!("redis://u:{SECRET}@[::1]:x/"), "the port \"x\""),
+        (format!("redis://u:a/{SECRET}@localhost/"), "%2F"),
+        (format!("redis://u:1/{SECRET}@localhost/"), "%2F"),
+        (format!("redis://u:1#{SECRET}@localhost/"), "%23"),
+        (format!("redis://u:1?{SECRET}@localhost/"), "%3F"),
+        (format!("redis://u:{SECRET}@localhost/zero"), "database is not a number"),
+        (format!("redis://:{SECRET}@/0"), "host is missing"),
+        ("redis:///0".to_owned(), "host is missing"),
+        ("redis://0.0.0.0/".to_owned(), "all addresses"),
+        ("redis+unix:?db=1".to_owned(), ""),
+        ("redis+unix:///tmp/x?db=one".to_owned(), "database is not a number"),
+        (format!("redis://localhost/?passwort={SECRET}"), "passwort"),
+        ("redis://localhost/?prefix=%0A".to_owned(), "control characters"),
+    ] {
+        let error = refused(&url).await;
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}: {error}");
+        assert!(error.to_string().contains(says), "{url}: {error}");
+        assert!(!error.to_string().contains("nvalidClientConfig"), "{error}");
+    }
+    for url in
+        ["redis://u:a%2Fb%23c@localhost:6379/1", "redis://[::1]:1/?prefix=a@b:", "redis://u:a@b@h"]
+    {
+        assert!(Config::new(url).is_ok(), "{url}");
+    }
+    let error = Config::new("redis://localhost/")
+        .unwrap()
+        .response_timeout(Duration::ZERO)
+        .connect()
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    let shown = format!("{:?}", Config::new(&format!("redis://u:{SECRET}@localhost/")).unwrap());
+    assert!(!shown.contains(SECRET), "{shown}");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_refused_says_so() {
+    let port = testbed::port::free();
+    let error = refused(&format!("redis://u:{SECRET}@127.0.0.1:{port}/")).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("refuses connections"), "{error}");
+    assert!(error.to_string().contains(&format!("127.0.0.1:{port}")), "{error}");
+    let error = refused("redis://no-such-host.invalid/").await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
+#[tokio::test]
+async fn a_password_is_asked_for_and_checked() {
+    let server = testbed::Redis::options().password(SECRET).start().unwrap();
+    let port = server.port();
+    let error = refused(&format!("redis://127.0.0.1:{port}/")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("requires a password"), "{error}");
+    let error = refused(&format!("redis://:not-{SECRET}@127.0.0.1:{port}/")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    let error = refused(&format!("redis://nobody:{SECRET}@127.0.0.1:{port}/")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+
+    let redis = crate::common::connect(&server.url()).await;
+    assert!(!format!("{redis:?}").contains(SECRET), "{redis:?}");
+    grant(&redis, &claim("a")).await;
+}
+
+#[tokio::test]
+async fn a_user_without_a_permission_is_told_which() {
+    let server = testbed::Redis::start().unwrap();
+    let port = server.port();
+    let user = |name: &str| format!("redis://{name}:{SECRET}@127.0.0.1:{port}/");
+    let password = format!(">{SECRET}");
+    // A server's default: no channels.
+    let make = |name: &str, rules: &[&str]| {
+        let command = [&["ACL", "SETUSER", name, "on", &password], rules].concat();
+        server.command::<()>(&command).unwrap();
+    };
+    make("deaf", &["~*", "+@all", "resetchannels"]);
+    let error = refused(&user("deaf")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("lockwright:*"), "{error}");
+
+    make("one-database", &["~*", "&lockwright:*", "+@all", "-select"]);
+    let error = refused(&format!("{}1", user("one-database"))).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("+select"), "{error}");
+
+    // This user can't describe its hold, so nothing must be held.
+    make("halfway", &["~*", "&lockwright:*", "+@all", "-hset"]);
+    let redis = Redis::connect(&user("halfway")).await.unwrap();
+    let error = redis.try_acquire(&claim("a")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
+    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
+
+    make("enough", &["~orders/*", "~lockwright:*", "&lockwright:*", "-@all"]);
+    let allowed = [
+        "+eval",
+        "+evalsha",
+        "+subscribe",
+        "+publish",
+        "+info",
+        "+config|get",
+        "+time",
+        "+scan",
+        "+get",
+        "+mget",
+        "+set",
+        "+del",
+        "+exists",
+        "+type",
+        "+pttl",
+        "+pexpire",
+        "+hget",
+        "+hset",
+        "+hmget",
+        "+hdel",
+        "+hexists",
+        "+zadd",
+        "+zrem",
+        "+zrange",
+        "+zrangebyscore",
+        "+zrank",
+        "+zscore",
+        "+hello",
+    ];
+    make("enough", &allowed);
+    let redis = Redis::connect(&user("enough")).await.unwrap();
+    let ours = claim("orders/42");
+    grant(&redis, &ours).await;
+    assert_eq!(redis.inspect(&name("orders/42")).await.unwrap().holders.len(), 1);
+    assert_eq!(redis.list("", None).await.unwrap().names.len(), 1);
+    redis.release(&ours, ReleaseMode::Reconcile).await.unwrap();
+    assert_eq!(redis.try_acquire(&claim("x")).await.unwrap_err().kind(), ErrorKind::Denied);
+}
+
+#[tokio::test]
+async fn what_is_not_a_redis_is_not_taken_for_one() {
+    for (greeting, kind) in [
+        (Some("HTTP/1.1 400 Bad Request\r\n\r\n"), ErrorKind::InvalidConfig),
+        // The server closes the connection, or sends nothing.
+        (None, ErrorKind::Unavailable),
+        (Some(""), ErrorKind::Unavailable),
+    ] {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stranger = std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let Some(greeting) = greeting else { return };
+            let _ = socket.read(&mut [0; 64]);
+            let _ = socket.write_all(greeting.as_bytes());
+            while matches!(socket.read(&mut [0; 64]), Ok(read) if read > 0) {}
+        });
+        let error = Config::new(&format!("redis://:{SECRET}@127.0.0.1:{port}/"))
+            .unwrap()
+            .connect_timeout(Duration::from_millis(300))
+            .connect()
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), kind, "{greeting:?}: {error}");
+        assert!(!format!("{error:?}").contains(SECRET), "{error:?}");
+        assert_eq!(error.to_string().lines().count(), 1, "{error}");
+        stranger.join().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_replica_and_a_cluster_node_are_refused() {
+    let master = testbed::Redis::start().unwrap();
+    let replica = testbed::Redis::options().replica_of(&master).start().unwrap();
+    let error = refused(&replica.url()).await;
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains(&format!("127.0.0.1:{}", master.port())), "{error}");
+
+    let node = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
+    let error = refused(&node.url()).await;
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+    assert!(error.to_string().contains("Cluster"), "{error}");
+}
+
+#[tokio::test]
+async fn databases_and_prefixes_come_from_the_url() {
+    let server = testbed::Redis::start().unwrap();
+    let url = format!("{}3?prefix=shop:", server.url());
+    let redis = Redis::connect(&url).await.unwrap();
+    let claim = claim("a");
+    grant(&redis, &claim).await;
+    let keyspace: String = server.command(&["INFO", "keyspace"]).unwrap();
+    assert!(keyspace.contains("db3:keys=3"), "{keyspace}");
+    let mut connection = server.connection().unwrap();
+    redis::cmd("SELECT").arg(3).exec(&mut connection).unwrap();
+    let value: String = redis::cmd("GET").arg("shop:a").query(&mut connection).unwrap();
+    assert_eq!(value, claim.token.to_string());
+    let error = refused(&format!("{}99", server.url())).await;
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+    assert!(error.to_string().contains("no database"), "{error}");
+    // In another database it is another lock.
+    grant(&crate::common::connect(&server.url()).await, &self::claim("a")).await;
+}
+
+#[tokio::test]
+async fn a_unix_socket_will_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("redis.sock");
+    let socket = socket.to_str().unwrap();
+    let server = testbed::Redis::options().set("unixsocket", socket).start().unwrap();
+    let redis = Redis::connect(&format!("redis+unix://{socket}?db=2")).await.unwrap();
+    grant(&redis, &claim("a")).await;
+    let keyspace: String = server.command(&["INFO", "keyspace"]).unwrap();
+    assert!(keyspace.contains("db2:"), "{keyspace}");
+    let error = refused(&format!("redis+unix://{socket}.not")).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
+#[test]
+fn without_a_runtime_there_is_an_error_and_no_panic() {
+    let connecting = Redis::connect("redis://127.0.0.1/");
+    let mut connecting = std::pin::pin!(connecting);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match connecting.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(Err(error)) => {
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+            assert!(error.to_string().contains("tokio runtime"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_connection_lives_in_the_runtime_that_made_it() {
+    let server = testbed::Redis::start().unwrap();
+    let first = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let redis = first.block_on(Redis::connect(&server.url())).unwrap();
+    let second = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    second.block_on(grant(&redis, &claim("a")));
+    drop(first);
+    let error = second.block_on(async {
+        crate::common::eventually(|| async {
+            let error = redis.try_acquire(&claim("b")).await.unwrap_err();
+            (error.kind() == ErrorKind::Unavailable).then_some(error)
+        })
+        .await
+    });
+    assert!(error.to_string().contains("runtime"), "{error}");
+}

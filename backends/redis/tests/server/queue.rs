@@ -1,0 +1,429 @@
+//! The queue, and offers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockwright_core::{
+    AcquireOutcome, BootInstant, Claim, Clock, DistributedLock, ErrorKind, Locks, Mode,
+    ReleaseMode, ReleaseOutcome, Renew, RenewalMode, RenewalOutcome, Wait,
+};
+use lockwright_testbed as testbed;
+
+use crate::common::{
+    busy, claim, claim_for, connect, events, eventually, grant, handed, name, server_and_client,
+};
+
+const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+const OFFER: Duration = Duration::from_secs(2);
+
+/// Returns the number of subscribed clients.
+fn subscribed(server: &testbed::Redis) -> usize {
+    let clients: String = server.command(&["CLIENT", "LIST", "TYPE", "PUBSUB"]).unwrap();
+    clients.lines().count()
+}
+
+#[tokio::test]
+async fn a_hold_that_is_handed_over_ends_no_later_than_the_server_says() {
+    let (server, holder) = server_and_client().await;
+    let waiter = connect(&server.url()).await;
+    let (held, waits) = (claim("a"), claim("a"));
+    let before = grant(&holder, &held).await;
+    let mut told = events(&waiter);
+    let queued = Clock::boot().now();
+    assert!(busy(&waiter, &waits, WAIT).await.queued);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let released = Clock::boot().now();
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
+    let (token, granted) = handed(&mut told).await;
+    assert_eq!(token, waits.token);
+    assert!(granted.fence > before.fence, "{} after {}", granted.fence, before.fence);
+    let (start, life) = (granted.start.unwrap(), granted.valid.unwrap());
+    assert_eq!(life, OFFER);
+    assert!(start >= queued, "it was told to have begun before it was asked for");
+    // Not when the claim was queued: nothing would be left of the offer.
+    assert!(start + Duration::from_millis(100) >= released);
+    assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), token.to_string());
+    while server.command::<i64>(&["EXISTS", "a"]).unwrap() == 1 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let ended = Clock::boot().now();
+    assert!(start + life <= ended, "it ended {:?} early", (start + life).saturating_since(ended));
+}
+
+#[tokio::test]
+async fn an_offer_is_confirmed_by_a_renewal_or_by_asking_again() {
+    let (server, redis) = server_and_client().await;
+    let mut told = events(&redis);
+    let (held, renews, asks) = (claim("a"), claim("a"), claim("a"));
+    grant(&redis, &held).await;
+    busy(&redis, &renews, WAIT).await;
+    busy(&redis, &asks, WAIT).await;
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(handed(&mut told).await.0, renews.token);
+    let left = || server.command::<i64>(&["PTTL", "a"]).unwrap();
+    assert!(left() <= 2_000);
+    let renewed = redis.renew(&[Renew::of(&renews)]).await;
+    assert!(matches!(renewed.unwrap()[0].outcome, RenewalOutcome::Renewed { .. }));
+    assert!(left() > 20_000);
+    redis.release(&renews, ReleaseMode::Plain).await.unwrap();
+    let (token, offered) = handed(&mut told).await;
+    assert_eq!(token, asks.token);
+    let again = grant(&redis, &asks).await;
+    assert_eq!((again.fence, again.valid), (offered.fence, None));
+    assert!(left() > 20_000);
+    redis.release(&asks, ReleaseMode::Plain).await.unwrap();
+    let keys: Vec<String> = server.command(&["KEYS", "*"]).unwrap();
+    assert_eq!(keys, ["lockwright:{a}:fence"]);
+}
+
+#[tokio::test]
+async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
+    let (server, holder) = server_and_client().await;
+    let waiter = connect(&server.url()).await;
+    let mut told = events(&waiter);
+    let held = claim("a");
+    grant(&holder, &held).await;
+    let waiting = [claim("a"), claim("a"), claim("a")];
+    for claim in &waiting {
+        busy(&waiter, claim, WAIT).await;
+    }
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
+    let begun = Instant::now();
+    let mut fence = None;
+    for claim in &waiting {
+        // The releasing client checks the offers.
+        let (token, granted) = handed(&mut told).await;
+        assert_eq!(token, claim.token);
+        assert!(Some(granted.fence) > fence);
+        fence = Some(granted.fence);
+    }
+    let took = begun.elapsed();
+    assert!(took >= OFFER * 2 - Duration::from_millis(50), "the third was told after {took:?}");
+    assert!(busy(&waiter, &waiting[0], WAIT).await.queued);
+    assert_eq!(waiter.inspect(&name("a")).await.unwrap().waiters, Some(1));
+}
+
+/// The releasing call's runtime ends right afterwards.
+#[tokio::test]
+async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
+    let (server, holder) = server_and_client().await;
+    let holder = Arc::new(holder);
+    let waiter = connect(&server.url()).await;
+    let mut told = events(&waiter);
+    // In the second round, the first round's task must not interfere.
+    for _ in 0..2 {
+        let held = claim("a");
+        grant(&holder, &held).await;
+        let waiting = [claim("a"), claim("a")];
+        for claim in &waiting {
+            busy(&waiter, claim, WAIT).await;
+        }
+        let (releasing, released) = (Arc::clone(&holder), held.clone());
+        let release = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let ended = runtime.unwrap().block_on(releasing.release(&released, ReleaseMode::Plain));
+            ended.unwrap()
+        };
+        assert_eq!(tokio::task::spawn_blocking(release).await.unwrap(), ReleaseOutcome::Released);
+        for claim in &waiting {
+            assert_eq!(handed(&mut told).await.0, claim.token);
+        }
+        waiter.release(&waiting[1], ReleaseMode::Plain).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_that_has_gone_is_passed_over_at_once() {
+    let (server, holder) = server_and_client().await;
+    let (gone, waiter) = (connect(&server.url()).await, connect(&server.url()).await);
+    let mut told = events(&waiter);
+    let (held, waits) = (claim("a"), claim("a"));
+    grant(&holder, &held).await;
+    for _ in 0..3 {
+        busy(&gone, &claim("a"), WAIT).await;
+    }
+    busy(&waiter, &waits, WAIT).await;
+    drop(gone);
+    eventually(|| async { (subscribed(&server) == 2).then_some(()) }).await;
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
+    // Offered in the same step, without a lapsed offer.
+    assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), waits.token.to_string());
+    assert_eq!(handed(&mut told).await.0, waits.token);
+    assert_eq!(server.command::<i64>(&["EXISTS", "lockwright:{a}:queue"]).unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_writer_that_has_gone_keeps_no_readers_out() {
+    let (server, redis) = server_and_client().await;
+    let writer = connect(&server.url()).await;
+    let mut told = events(&writer);
+    for (mode, waits_as) in [
+        (Mode::Shared, Mode::Exclusive),
+        (Mode::Permits { count: 1, of: 3 }, Mode::Permits { count: 3, of: 3 }),
+    ] {
+        let of = |mode: Mode| Claim { mode, ..claim(&format!("{mode}")) };
+        grant(&redis, &of(mode)).await;
+        let waits = Claim { mode: waits_as, ..of(mode) };
+        assert!(busy(&writer, &waits, WAIT).await.queued);
+        // While it is connected, it isn't overtaken.
+        for _ in 0..3 {
+            busy(&redis, &of(mode), Wait::No).await;
+        }
+        assert_eq!(redis.inspect(&waits.name).await.unwrap().waiters, Some(1));
+    }
+    assert_eq!(told.try_recv().ok(), None, "and hears of nothing");
+    drop(writer);
+    eventually(|| async { (subscribed(&server) == 1).then_some(()) }).await;
+    for mode in [Mode::Shared, Mode::Permits { count: 1, of: 3 }] {
+        grant(&redis, &Claim { mode, ..claim(&format!("{mode}")) }).await;
+    }
+}
+
+#[tokio::test]
+async fn nobody_overtakes_who_waits() {
+    let (server, redis) = server_and_client().await;
+    let newcomer = connect(&server.url()).await;
+    let mut told = events(&redis);
+    let (held, first, second) =
+        (claim_for("a", Duration::from_millis(300)), claim("a"), claim("a"));
+    grant(&redis, &held).await;
+    busy(&redis, &first, WAIT).await;
+    busy(&redis, &second, WAIT).await;
+    eventually(|| async { (server.command::<i64>(&["EXISTS", "a"]).unwrap() == 0).then_some(()) })
+        .await;
+    // It is offered to the first waiter.
+    assert!(!busy(&newcomer, &claim("a"), Wait::No).await.queued);
+    assert_eq!(handed(&mut told).await.0, first.token);
+    redis.release(&first, ReleaseMode::Plain).await.unwrap();
+    busy(&newcomer, &claim("a"), Wait::No).await;
+    assert_eq!(handed(&mut told).await.0, second.token);
+    let (third, held) = (claim("a"), second);
+    busy(&redis, &third, WAIT).await;
+    server.command::<()>(&["DEL", "a"]).unwrap();
+    assert!(grant(&redis, &third).await.valid.is_none());
+    assert!(told.try_recv().is_err());
+    redis.release(&third, ReleaseMode::Plain).await.unwrap();
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_limit_ends_a_waiters_place_too() {
+    let (server, redis) = server_and_client().await;
+    let held = claim("a");
+    grant(&redis, &held).await;
+    let limit = Clock::boot().now() + Duration::from_millis(200);
+    busy(&redis, &claim("a"), Wait::Until(limit)).await;
+    assert_eq!(redis.inspect(&name("a")).await.unwrap().waiters, Some(1));
+    eventually(|| async {
+        (redis.inspect(&name("a")).await.unwrap().waiters == Some(0)).then_some(())
+    })
+    .await;
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
+}
+
+/// Another waiter of the process may inherit the place: first one with a short limit, then the next.
+#[tokio::test]
+async fn a_place_outlives_the_limit_a_little() {
+    let (server, redis) = server_and_client().await;
+    grant(&redis, &claim("a")).await;
+    let (waits, limit) = (claim("a"), Duration::from_millis(200));
+    busy(&redis, &waits, WAIT).await;
+    let (seconds, micros) = server.command::<(u64, u64)>(&["TIME"]).unwrap();
+    let short = Wait::Until(Clock::boot().now() + limit);
+    assert!(busy(&redis, &waits, short).await.queued);
+    let token = waits.token.to_string();
+    let record: String = server.command(&["HGET", "lockwright:{a}:meta", &token]).unwrap();
+    let live: u64 = record.split(' ').nth(1).unwrap().parse().unwrap();
+    let asked = Duration::from_secs(seconds) + Duration::from_micros(micros);
+    // One millisecond for rounding, one for the two clocks.
+    let least = asked + limit + OFFER - Duration::from_millis(2);
+    assert!(Duration::from_millis(live) >= least, "{live} is before {least:?}");
+}
+
+#[tokio::test]
+async fn what_nobody_renews_is_asked_for_again() {
+    let (_server, redis) = server_and_client().await;
+    let mut told = events(&redis);
+    let (held, mut fixed) = (claim("a"), claim("a"));
+    fixed.renewal_mode = RenewalMode::Off;
+    grant(&redis, &held).await;
+    busy(&redis, &fixed, WAIT).await;
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
+    let (token, granted) = handed(&mut told).await;
+    assert_eq!((token, granted.valid), (fixed.token, Some(Duration::ZERO)), "its client asks");
+    assert_eq!(grant(&redis, &fixed).await.valid, None);
+    let locks = Locks::new(redis).unwrap();
+    let waiting = {
+        let locks = locks.clone();
+        tokio::spawn(async move { locks.mutex("b").fixed().acquire().await })
+    };
+    let guard = locks.mutex("b").acquire().await.unwrap();
+    guard.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(guard.remaining() > Duration::from_secs(20));
+}
+
+#[tokio::test]
+async fn strangers_stay_out_while_readers_hold() {
+    let (server, redis) = server_and_client().await;
+    let set = || {
+        let set = ["SET", "a", "stranger", "NX", "PX", "60000"];
+        server.command::<Option<String>>(&set).unwrap()
+    };
+    for mode in [Mode::Shared, Mode::Permits { count: 1, of: 3 }] {
+        let (mut one, mut two) = (claim("a"), claim_for("a", Duration::from_secs(300)));
+        (one.mode, two.mode) = (mode, mode);
+        grant(&redis, &one).await;
+        grant(&redis, &two).await;
+        assert_eq!(set(), None);
+        // The marker lasts as long as the remaining holder.
+        redis.release(&two, ReleaseMode::Plain).await.unwrap();
+        assert!(server.command::<i64>(&["PTTL", "a"]).unwrap() <= 30_002);
+        redis.release(&one, ReleaseMode::Plain).await.unwrap();
+        let keys: Vec<String> = server.command(&["KEYS", "*"]).unwrap();
+        assert_eq!(keys, ["lockwright:{a}:fence"]);
+        assert_eq!(set().as_deref(), Some("OK"));
+        let refused = redis.try_acquire(&one).await;
+        if mode == Mode::Shared {
+            assert!(matches!(refused, Ok(AcquireOutcome::Busy(_))), "{refused:?}");
+        } else {
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
+        }
+        server.command::<()>(&["DEL", "a"]).unwrap();
+    }
+}
+
+/// A moved slot keeps its readers' expiry by the old server's clock, and the key's TTL.
+#[tokio::test]
+async fn readers_keep_their_time_where_the_clock_is_another() {
+    let (server, redis) = server_and_client().await;
+    for ahead in [3_600_000.0, -3_600_000.0] {
+        let reader = |ttl| Claim { mode: Mode::Shared, ..claim_for("a", ttl) };
+        let (one, dies) = (reader(Duration::from_secs(30)), reader(Duration::from_secs(3)));
+        for holder in [&one, &dies] {
+            grant(&redis, holder).await;
+        }
+        for holder in [&one, &dies] {
+            let (by, token) = (f64::to_string(&-ahead), holder.token.to_string());
+            let shift = ["ZINCRBY", "lockwright:{a}:holders", &by, &token];
+            server.command::<f64>(&shift).unwrap();
+        }
+        busy(&redis, &claim("a"), Wait::No).await;
+        let renewed = redis.renew(&[Renew::of(&one)]).await.unwrap();
+        assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
+        grant(&redis, &reader(Duration::from_secs(1))).await;
+        for holder in redis.inspect(&name("a")).await.unwrap().holders {
+            assert!(holder.remaining.unwrap() <= Duration::from_secs(31), "{holder:?}");
+        }
+        // The remaining readers block a writer for their TTL.
+        redis.release(&one, ReleaseMode::Plain).await.unwrap();
+        let begun = Instant::now();
+        let writer = claim("a");
+        eventually(async || match redis.try_acquire(&writer).await.unwrap() {
+            AcquireOutcome::Granted(_) => Some(()),
+            _ => None,
+        })
+        .await;
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        redis.release(&writer, ReleaseMode::Plain).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn readers_whose_marker_was_deleted_do_not_hold() {
+    let (server, redis) = server_and_client().await;
+    let mut reader = claim("a");
+    reader.mode = Mode::Shared;
+    grant(&redis, &reader).await;
+    server.command::<()>(&["DEL", "a"]).unwrap();
+    let renewed = redis.renew(&[Renew::of(&reader)]).await;
+    assert!(matches!(renewed.unwrap()[0].outcome, RenewalOutcome::NotHeld(_)));
+    let writer = claim("a");
+    grant(&redis, &writer).await;
+    redis.release(&writer, ReleaseMode::Plain).await.unwrap();
+    let mut other = claim("a");
+    other.mode = Mode::Shared;
+    grant(&redis, &other).await;
+    assert_eq!(redis.inspect(&name("a")).await.unwrap().holders.len(), 1);
+}
+
+/// A waiter keeps alive the key that also describes the holders.
+#[tokio::test]
+async fn nothing_is_left_of_readers_that_died() {
+    let (server, redis) = server_and_client().await;
+    let meta = "lockwright:{a}:meta";
+    let dies = Claim { mode: Mode::Shared, ..claim_for("a", Duration::from_secs(3)) };
+    grant(&redis, &dies).await;
+    let waits = claim("a");
+    busy(&redis, &waits, WAIT).await;
+    let exists = |key: &str| server.command::<i64>(&["EXISTS", key]).unwrap() == 1;
+    eventually(|| async { (!exists("lockwright:{a}:holders")).then_some(()) }).await;
+    redis.release(&waits, ReleaseMode::Plain).await.unwrap();
+    let (held, waits) = (claim("a"), claim("a"));
+    grant(&redis, &held).await;
+    busy(&redis, &waits, WAIT).await;
+    let left: Vec<String> = server.command(&["HKEYS", meta]).unwrap();
+    assert_eq!(left, [waits.token.to_string()]);
+    redis.release(&waits, ReleaseMode::Plain).await.unwrap();
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
+    let lives = Claim { mode: Mode::Shared, ..claim("a") };
+    grant(&redis, &lives).await;
+    busy(&redis, &waits, WAIT).await;
+    let left: i64 = server.command(&["HLEN", meta]).unwrap();
+    assert_eq!(left, 2);
+    assert_eq!(redis.inspect(&name("a")).await.unwrap().holders.len(), 1);
+}
+
+#[tokio::test]
+async fn whoever_may_not_be_told_keeps_its_place() {
+    let (server, _) = server_and_client().await;
+    let rules = "~* resetchannels &lockwright:* +@all -publish";
+    let user = ["ACL", "SETUSER", "quiet", "reset", "on", "nopass"];
+    let rules: Vec<&str> = rules.split(' ').collect();
+    server.command::<()>(&[&user[..], &rules].concat()).unwrap();
+    let redis = connect(&format!("redis://quiet:x@127.0.0.1:{}/", server.port())).await;
+    let (held, first, second) = (claim("a"), claim("a"), claim("a"));
+    grant(&redis, &held).await;
+    busy(&redis, &first, WAIT).await;
+    busy(&redis, &second, WAIT).await;
+    redis.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered, and nobody was told");
+    busy(&redis, &second, WAIT).await;
+    grant(&redis, &first).await;
+    redis.release(&first, ReleaseMode::Plain).await.unwrap();
+    grant(&redis, &second).await;
+    redis.release(&second, ReleaseMode::Plain).await.unwrap();
+}
+
+#[tokio::test]
+async fn holders_without_a_record_are_described() {
+    let (server, redis) = server_and_client().await;
+    for mode in [Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
+        let held = Claim { mode, ..claim("a") };
+        grant(&redis, &held).await;
+        assert_eq!(server.command::<i64>(&["DEL", "lockwright:{a}:meta"]).unwrap(), 1);
+        let seen = redis.inspect(&name("a")).await.unwrap();
+        let [holder] = &seen.holders[..] else { panic!("{seen:?}") };
+        assert_eq!((holder.token, holder.mode), (Some(held.token), mode));
+        let all = match mode {
+            Mode::Permits { of, .. } => Mode::Permits { count: of, of },
+            _ => Mode::Exclusive,
+        };
+        let busy = busy(&redis, &Claim { mode: all, ..claim("a") }, Wait::No).await;
+        let holder = busy.holder.unwrap();
+        assert_eq!((holder.token, holder.mode), (Some(held.token), mode));
+        // Without its record, the holder may have all permits.
+        let one_more = Claim { mode, ..claim("a") };
+        let attempt = redis.try_acquire(&one_more).await.unwrap();
+        assert_eq!(
+            matches!(attempt, AcquireOutcome::Granted(_)),
+            mode == Mode::Shared,
+            "{attempt:?}"
+        );
+        for claim in [&held, &one_more] {
+            redis.release(claim, ReleaseMode::Plain).await.unwrap();
+        }
+        assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
+    }
+}

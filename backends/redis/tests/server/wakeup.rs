@@ -1,0 +1,124 @@
+//! Which clients are woken, and which aren't.
+
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, DistributedLock, Event, ReleaseMode, Wait};
+use lockwright_redis::Config;
+
+use crate::common::{
+    busy, claim, events, eventually, grant, handed, name, next, server_and_client,
+};
+
+const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+#[tokio::test]
+async fn a_release_wakes_those_who_wait_and_nobody_else() {
+    let (server, holder) = server_and_client().await;
+    let waiter = crate::common::connect(&server.url()).await;
+    let elsewhere =
+        Config::new(&server.url()).unwrap().key_prefix("shop:").connect().await.unwrap();
+    let mut woken = events(&waiter);
+    let mut undisturbed = events(&elsewhere);
+
+    let quiet = claim("nobody waits");
+    grant(&holder, &quiet).await;
+    // A single try doesn't wait.
+    busy(&waiter, &claim("nobody waits"), Wait::No).await;
+    let (wanted, waits) = (claim("orders/42"), claim("orders/42"));
+    grant(&holder, &wanted).await;
+    busy(&waiter, &waits, WAIT).await;
+
+    holder.release(&quiet, ReleaseMode::Plain).await.unwrap();
+    holder.release(&wanted, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(handed(&mut woken).await.0, waits.token, "the only one");
+    waiter.release(&waits, ReleaseMode::Plain).await.unwrap();
+    let next_claim = claim("orders/42");
+    grant(&holder, &next_claim).await;
+    holder.release(&next_claim, ReleaseMode::Plain).await.unwrap();
+    assert!(woken.try_recv().is_err());
+    assert!(undisturbed.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_release_of_what_was_not_held_wakes_nobody() {
+    let (_server, redis) = server_and_client().await;
+    let mut woken = events(&redis);
+    let holder = claim("a");
+    grant(&redis, &holder).await;
+    let waits = claim("a");
+    busy(&redis, &waits, WAIT).await;
+    for release_mode in [ReleaseMode::Plain, ReleaseMode::Reconcile] {
+        redis.release(&claim("a"), release_mode).await.unwrap();
+    }
+    redis.release(&holder, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(handed(&mut woken).await.0, waits.token);
+    assert!(woken.try_recv().is_err(), "once, by the release that counted");
+}
+
+#[tokio::test]
+async fn there_is_one_connection_for_everything() {
+    let (server, redis) = server_and_client().await;
+    let count = || {
+        let clients: String = server.command(&["CLIENT", "LIST", "TYPE", "PUBSUB"]).unwrap();
+        let all: String = server.command(&["CLIENT", "LIST"]).unwrap();
+        // The requesting connection isn't counted.
+        (clients.lines().count(), all.lines().count() - 1)
+    };
+    for i in 0..50 {
+        grant(&redis, &claim(&format!("lock {i}"))).await;
+        busy(&redis, &claim(&format!("lock {i}")), WAIT).await;
+    }
+    eventually(|| async { (count() == (1, 1)).then_some(()) }).await;
+    drop(redis);
+    eventually(|| async { (count() == (0, 0)).then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn the_subscription_comes_back_and_everybody_who_waited_is_woken() {
+    let mut server = lockwright_testbed::Redis::options().append_only("always").start().unwrap();
+    let holder = crate::common::connect(&server.url()).await;
+    let waiter = crate::common::connect(&server.url()).await;
+    let mut woken = events(&waiter);
+    for waited_for in ["a", "b"] {
+        grant(&holder, &claim(waited_for)).await;
+        busy(&waiter, &claim(waited_for), WAIT).await;
+    }
+    let held = claim("c");
+    grant(&holder, &held).await;
+    server.restart(true).unwrap();
+    // The client reconnects by itself.
+    let mut names = [next(&mut woken).await, next(&mut woken).await];
+    names.sort_by_key(|event| format!("{event:?}"));
+    assert_eq!(names, [Event::Wake(name("a")), Event::Wake(name("b"))]);
+
+    let waits = claim("c");
+    busy(&waiter, &waits, WAIT).await;
+    eventually(|| async { holder.release(&held, ReleaseMode::Plain).await.ok() }).await;
+    assert_eq!(handed(&mut woken).await.0, waits.token);
+}
+
+#[tokio::test]
+async fn a_client_that_has_gone_is_forgotten() {
+    let (server, redis) = server_and_client().await;
+    let gone = events(&redis);
+    let mut stays = events(&redis);
+    drop(gone);
+    for _ in 0..2 {
+        let channel = "lockwright:released:0:";
+        let receivers: i64 = server.command(&["PUBLISH", channel, "a"]).unwrap();
+        assert_eq!(receivers, 1);
+        assert_eq!(next(&mut stays).await, Event::Wake(name("a")));
+    }
+    // Foreign messages are ignored.
+    for (channel, text) in [
+        ("lockwright:released:0:", ""),
+        ("lockwright:broken:0:", "doctor"),
+        ("lockwright:broken:0:", "now nothing"),
+    ] {
+        server.command::<i64>(&["PUBLISH", channel, text]).unwrap();
+    }
+    server.command::<i64>(&["PUBLISH", "lockwright:released:0:", "b"]).unwrap();
+    assert_eq!(next(&mut stays).await, Event::Wake(name("b")));
+    tokio::time::sleep(Duration::ZERO).await;
+    assert!(stays.try_recv().is_err());
+}

@@ -1,0 +1,129 @@
+//! Results of a round without a quorum.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use lockwright_core::{AcquireOutcome, Busy, Error, ErrorKind, Holder, Reason, Result, Token};
+
+use super::{Answer, Round};
+use crate::errors::{NodeErrors, error};
+use crate::fleet::silent;
+use crate::node::No;
+
+/// Maximum number of rounds over which retries are spread.
+const MOST_SPREAD: u32 = 32;
+
+/// Clients that started together within this time collide again.
+const SHORTEST_ROUND: Duration = Duration::from_millis(1);
+
+/// Poll interval for a foreign holder, which sends no wake-up.
+const FOREIGN_POLL: Duration = Duration::from_millis(100);
+
+impl Round<'_> {
+    pub(super) fn failed(self) -> Result<AcquireOutcome> {
+        let (quorum, spare) = (self.fleet.quorum, self.fleet.spare());
+        let (yes, no) = (self.yes().count(), self.no().count());
+        let ended = self.answered().filter(|(_, answer)| matches!(answer, Answer::Ended)).count();
+        let indeterminate = self.is_a_repeat() || self.left_behind().count() >= quorum;
+        let errors = (0..self.answers.len()).filter(|at| self.is_in_vain(*at)).count();
+        if !indeterminate && errors <= spare && self.afterwards.iter().next().is_none() {
+            // A new token could get a quorum.
+            if ended > 0 && no + errors <= spare {
+                return Err(error(
+                    ErrorKind::Lost(Reason::Gone),
+                    "this request was released or broken before, so it can't hold the lock \
+                     again; use a new request",
+                ));
+            }
+            // Without a named holder, the votes came too late: the name may be free.
+            if no > 0 {
+                return Ok(AcquireOutcome::Busy(self.busy(yes)));
+            }
+        }
+        let what = format!(
+            "{yes} of {} nodes granted the lock, and {quorum} are required{}",
+            self.answers.len(),
+            if no > 0 { format!("; {no} reported another holder") } else { String::new() }
+        );
+        let errors = self.into_errors();
+        let kind = if indeterminate {
+            ErrorKind::Indeterminate
+        } else {
+            errors.hopeless(spare + 1).unwrap_or(ErrorKind::Unavailable)
+        };
+        Err(errors.into_error(kind, &what))
+    }
+
+    /// Returns whether a node was asked and didn't reply.
+    fn is_in_vain(&self, at: usize) -> bool {
+        match &self.answers[at] {
+            Some(Answer::Failed(_)) => true,
+            None | Some(Answer::Unasked) => self.timed_out || self.silent.contains(at),
+            Some(_) => false,
+        }
+    }
+
+    fn into_errors(self) -> NodeErrors {
+        let mut errors = NodeErrors::default();
+        let in_vain: Vec<bool> = (0..self.answers.len()).map(|at| self.is_in_vain(at)).collect();
+        for (at, answer) in self.answers.into_iter().enumerate() {
+            let address = self.fleet.address(at);
+            match answer {
+                Some(Answer::Failed(error)) => errors.push(address, error),
+                _ if in_vain[at] && self.silent.contains(at) => {
+                    errors.push(address, Error::indeterminate("it did not answer recent requests"));
+                }
+                _ if in_vain[at] => errors.push(address, silent(self.limit)),
+                _ => {}
+            }
+        }
+        errors.0.extend(self.afterwards.0);
+        errors
+    }
+
+    fn busy(&self, yes: usize) -> Busy {
+        let quorum = self.fleet.quorum;
+        let names = &self.fleet.names;
+        let holder = self.holder();
+        if let Some(holder) = holder.filter(|(_, nodes)| *nodes >= quorum).map(|(no, _)| no) {
+            names.decided(&self.claim.name);
+            // The time until enough holds expire.
+            let mut left: Vec<Duration> =
+                self.no().map(|no| no.left.unwrap_or(Duration::MAX)).collect();
+            left.sort_unstable();
+            let wanted = quorum.saturating_sub(yes).clamp(1, left.len());
+            let mut left = left[wanted - 1];
+            if holder.holder.as_ref().is_none_or(|holder| holder.token.is_none()) {
+                left = left.min(FOREIGN_POLL);
+            }
+            return Busy {
+                retry_after: (left != Duration::MAX).then_some(left),
+                holder: holder.holder.clone(),
+                queued: false,
+            };
+        }
+        // After a split vote, random pauses prevent another collision.
+        let spread = names.split(&self.claim.name).min(MOST_SPREAD);
+        let round = self.begun.elapsed().max(SHORTEST_ROUND);
+        Busy {
+            retry_after: Some(self.fleet.random.below(round * spread)),
+            holder: None,
+            queued: false,
+        }
+    }
+
+    /// Returns the holder that most nodes report, and their number.
+    fn holder(&self) -> Option<(&No, usize)> {
+        let mut holders: HashMap<Option<Token>, (&No, usize)> = HashMap::new();
+        for no in self.no() {
+            let token = no.holder.as_deref().and_then(|holder: &Holder| holder.token);
+            holders.entry(token).or_insert((no, 0)).1 += 1;
+        }
+        // Prefer Lockwright's holders to foreign ones.
+        let most = |(token, (_, nodes)): &(Option<Token>, (&No, usize))| {
+            (*nodes, token.is_some(), Reverse(*token))
+        };
+        holders.into_iter().max_by_key(most).map(|(_, found)| found)
+    }
+}

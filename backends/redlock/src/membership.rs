@@ -1,0 +1,267 @@
+//! Voting status of a node, in this client's view.
+//!
+//! ```text
+//! unknown --look--> voting              its incarnation may vote
+//!         --look--> waiting             a new incarnation: it votes one largest TTL after this
+//!                                       client first saw this incarnation
+//!         --look--> refused             permanently: a duplicate, or part of another fleet
+//! voting  --it has another incarnation--> unknown
+//! waiting --admitted by any client--> voting
+//! ```
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Error, ErrorKind};
+
+use crate::errors::error;
+use crate::node::Incarnation;
+
+/// Minimum interval between checks of a non-voting node.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(crate) struct Membership {
+    state: Mutex<Inner>,
+    pub(crate) looking: tokio::sync::Mutex<()>,
+    /// A round timed out on it, and it hasn't replied since.
+    is_unresponsive: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: State,
+    /// The latest non-voting incarnation, and when it was first seen. Kept while the node is unreachable: an equal text
+    /// is the same incarnation.
+    first_seen: Option<(String, BootInstant)>,
+}
+
+#[derive(Debug, Default, Clone)]
+enum State {
+    #[default]
+    Unknown,
+    /// The error won't disappear soon.
+    Failed {
+        kind: ErrorKind,
+        why: String,
+        at: BootInstant,
+    },
+    Voting(Incarnation),
+    Waiting {
+        incarnation: Incarnation,
+        until: BootInstant,
+        looked: BootInstant,
+    },
+    Refused(String),
+}
+
+#[derive(Debug)]
+pub(crate) enum Next {
+    Ask(Incarnation),
+    Look,
+    Admit(Incarnation),
+    Skip(Error),
+}
+
+impl Membership {
+    /// Records a time-out. The next round doesn't wait for the node, so that it costs one time-out, not one per
+    /// refusal.
+    pub(crate) fn mark_unresponsive(&self) {
+        self.is_unresponsive.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn mark_alive(&self) {
+        self.is_unresponsive.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_unresponsive(&self) -> bool {
+        self.is_unresponsive.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn next(&self, now: BootInstant) -> Next {
+        match &self.inner().state {
+            State::Unknown => Next::Look,
+            State::Failed { kind, why, at } if now < *at + LOOK_AGAIN => {
+                Next::Skip(Error::new(*kind, why.clone()))
+            }
+            State::Failed { .. } => Next::Look,
+            State::Voting(incarnation) => Next::Ask(incarnation.clone()),
+            State::Waiting { incarnation, until, .. } if now >= *until => {
+                Next::Admit(incarnation.clone())
+            }
+            State::Waiting { looked, .. } if now >= *looked + LOOK_AGAIN => Next::Look,
+            State::Waiting { until, .. } => Next::Skip(is_new(until.saturating_since(now))),
+            State::Refused(why) => Next::Skip(error(ErrorKind::InvalidConfig, why.clone())),
+        }
+    }
+
+    /// Records an incarnation. `wait` is how long a new one doesn't vote.
+    pub(crate) fn seen(&self, incarnation: Incarnation, now: BootInstant, wait: Duration) {
+        let mut inner = self.inner();
+        if matches!(inner.state, State::Refused(_)) {
+            return;
+        }
+        if incarnation.votes {
+            inner.first_seen = None;
+            inner.state = State::Voting(incarnation);
+            return;
+        }
+        let since = match &inner.first_seen {
+            Some((text, since)) if *text == incarnation.text => *since,
+            _ => {
+                inner.first_seen = Some((incarnation.text.clone(), now));
+                now
+            }
+        };
+        inner.state = State::Waiting { incarnation, until: since + wait, looked: now };
+    }
+
+    /// Records a failed check. Permanent errors delay the next one.
+    pub(crate) fn failed(&self, error: &Error, now: BootInstant) {
+        let mut inner = self.inner();
+        if matches!(inner.state, State::Refused(_)) {
+            return;
+        }
+        inner.state = if error.is_transient() {
+            State::Unknown
+        } else {
+            State::Failed { kind: error.kind(), why: error.to_string(), at: now }
+        };
+    }
+
+    /// Records that this incarnation isn't the node's any more.
+    pub(crate) fn wrong_incarnation(&self, sent: &Incarnation) {
+        let mut inner = self.inner();
+        if matches!(&inner.state, State::Voting(present) if present.text == sent.text) {
+            inner.state = State::Unknown;
+        }
+    }
+
+    pub(crate) fn refuse(&self, why: impl Display) {
+        self.inner().state = State::Refused(why.to_string());
+    }
+
+    pub(crate) fn incarnation(&self) -> Option<Incarnation> {
+        match &self.inner().state {
+            State::Voting(incarnation) | State::Waiting { incarnation, .. } => {
+                Some(incarnation.clone())
+            }
+            State::Unknown | State::Failed { .. } | State::Refused(_) => None,
+        }
+    }
+
+    /// Returns why the node doesn't vote, if the operator must change that.
+    pub(crate) fn refused(&self) -> Option<String> {
+        match &self.inner().state {
+            State::Refused(why) => Some(why.clone()),
+            State::Failed {
+                kind: ErrorKind::InvalidConfig | ErrorKind::Unsupported, why, ..
+            } => Some(why.clone()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn votes(&self) -> bool {
+        matches!(self.inner().state, State::Voting(_))
+    }
+
+    /// Returns a waiting node's remaining wait.
+    pub(crate) fn waits(&self, now: BootInstant) -> Option<Duration> {
+        match &self.inner().state {
+            State::Waiting { until, .. } => Some(until.saturating_since(now)),
+            _ => None,
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_new(left: Duration) -> Error {
+    let seconds = left.as_millis().div_ceil(1_000);
+    Error::unavailable(format!(
+        "it is new: it votes in {seconds} s, one largest TTL after it was first seen; if no lock \
+         was held on it, `lockwright admit --yes` lets it vote now"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: BootInstant = BootInstant::from_nanos(1_000_000_000_000);
+    const WAIT: Duration = Duration::from_secs(60);
+
+    fn incarnation(text: &str, votes: bool) -> Incarnation {
+        Incarnation {
+            run: "run".to_owned(),
+            data: "data".to_owned(),
+            text: text.to_owned(),
+            votes,
+            largest_ttl: Duration::from_secs(60),
+        }
+    }
+
+    fn is_skipped(next: &Next) -> bool {
+        matches!(next, Next::Skip(_))
+    }
+
+    #[test]
+    fn new_node_waits_from_its_first_check() {
+        let membership = Membership::default();
+        assert!(matches!(membership.next(START), Next::Look));
+        membership.seen(incarnation("a", false), START, WAIT);
+        assert!(is_skipped(&membership.next(START)));
+        // Neither checks nor unavailability restart the wait.
+        assert!(matches!(membership.next(START + LOOK_AGAIN), Next::Look));
+        membership.seen(incarnation("a", false), START + WAIT / 2, WAIT);
+        membership.failed(&Error::unavailable("down"), START + WAIT / 2);
+        membership.seen(incarnation("a", false), START + WAIT * 3 / 4, WAIT);
+        assert!(!matches!(membership.next(START + WAIT - Duration::from_nanos(1)), Next::Admit(_)));
+        assert!(matches!(membership.next(START + WAIT), Next::Admit(_)));
+    }
+
+    #[test]
+    fn new_incarnation_restarts_the_wait() {
+        let membership = Membership::default();
+        membership.seen(incarnation("a", false), START, WAIT);
+        membership.seen(incarnation("b", false), START + WAIT / 2, WAIT);
+        assert!(!matches!(membership.next(START + WAIT), Next::Admit(_)));
+        assert!(matches!(membership.next(START + WAIT * 3 / 2), Next::Admit(_)));
+        // Another incarnation may have voted in between.
+        membership.seen(incarnation("a", false), START + WAIT, WAIT);
+        assert!(!matches!(membership.next(START + WAIT * 3 / 2), Next::Admit(_)));
+    }
+
+    #[test]
+    fn only_the_sent_incarnation_is_removed() {
+        let membership = Membership::default();
+        membership.seen(incarnation("b", true), START, WAIT);
+        membership.wrong_incarnation(&incarnation("a", true));
+        assert!(membership.votes());
+        membership.wrong_incarnation(&incarnation("b", true));
+        assert!(!membership.votes());
+    }
+
+    #[test]
+    fn refused_node_stays_refused() {
+        let membership = Membership::default();
+        membership.refuse("a duplicate");
+        membership.seen(incarnation("a", true), START, WAIT);
+        assert!(!membership.votes());
+        assert!(is_skipped(&membership.next(START + WAIT)));
+    }
+
+    #[test]
+    fn wait_reports_its_length() {
+        let membership = Membership::default();
+        membership.seen(incarnation("a", false), START, WAIT);
+        let Next::Skip(error) = membership.next(START + Duration::from_millis(500)) else {
+            panic!()
+        };
+        assert!(error.to_string().contains("votes in 60 s"), "{error}");
+    }
+}

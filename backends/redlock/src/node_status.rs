@@ -1,0 +1,179 @@
+//! Checks of all nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{Error, ErrorKind, Result};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::Redlock;
+use crate::errors::{NodeErrors, error};
+use crate::fleet::Fleet;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Wait for further nodes after a quorum.
+const MOMENT: Duration = Duration::from_millis(200);
+
+/// A node's voting status.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NodeStatus {
+    /// It votes.
+    Votes,
+    /// It is new: it votes after this time, or once [admitted](Redlock::admit).
+    New(Duration),
+    /// It never votes, for this reason.
+    Refused(String),
+    /// It doesn't answer.
+    Down(Error),
+}
+
+impl Redlock {
+    /// Connects to the nodes of a URL (see [`Config`](crate::Config)), and checks them. Unreachable nodes are no error
+    /// if a quorum answers.
+    ///
+    /// # Errors
+    /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed; there are too few nodes or an even number;
+    ///   two are one server; one is a replica, or has another largest TTL; or there is no tokio runtime.
+    /// - [`Denied`](ErrorKind::Denied): a password is missing or wrong.
+    /// - [`Unavailable`](ErrorKind::Unavailable): less than a quorum answers.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing but incarnations.
+    pub async fn connect(url: &str) -> Result<Self> {
+        crate::Config::new(url)?.connect().await
+    }
+
+    /// Checks each node. Returns its address and status.
+    ///
+    /// # Cancel safety
+    /// May be dropped.
+    pub async fn node_statuses(&self) -> Vec<(String, NodeStatus)> {
+        let looked = look(&self.fleet, usize::MAX).await;
+        self.statuses_after(looked)
+    }
+
+    /// Lets new nodes vote at once. Returns each address and status. Only for a new fleet: after a loss of data this
+    /// admits a second holder.
+    ///
+    /// # Cancel safety
+    /// Some nodes may vote then.
+    pub async fn admit(&self) -> Vec<(String, NodeStatus)> {
+        let mut looked = look(&self.fleet, usize::MAX).await;
+        for (at, looked) in looked.iter_mut().enumerate() {
+            let membership = &self.fleet.memberships[at];
+            if let (Ok(()), Some(seen), false) =
+                (&looked, membership.incarnation(), membership.votes())
+            {
+                *looked = self.fleet.admit(at, &seen).await;
+            }
+        }
+        self.statuses_after(looked)
+    }
+
+    /// Waits until every reachable node votes. Returns each address and status. Only a client that runs for one largest
+    /// TTL sees the end of a new node's wait.
+    ///
+    /// # Cancel safety
+    /// This value keeps the elapsed wait.
+    pub async fn wait_for_nodes(&self) -> Vec<(String, NodeStatus)> {
+        let fleet = &self.fleet;
+        loop {
+            for (at, membership) in fleet.memberships.iter().enumerate() {
+                if membership.waits(fleet.now()) == Some(Duration::ZERO) {
+                    // Lets it vote; if that fails, it is still new.
+                    let _ = fleet.incarnation(at, Instant::now() + PATIENCE).await;
+                }
+            }
+            let statuses = self.node_statuses().await;
+            if !statuses.iter().any(|(_, status)| matches!(status, NodeStatus::New(_))) {
+                return statuses;
+            }
+            sleep(MOMENT).await;
+        }
+    }
+
+    fn statuses_after(&self, looked: Vec<Result<()>>) -> Vec<(String, NodeStatus)> {
+        let fleet = &self.fleet;
+        let status = |(at, looked): (usize, Result<()>)| {
+            let membership = &fleet.memberships[at];
+            let status = match (looked, membership.refused(), membership.waits(fleet.now())) {
+                (_, Some(why), _) => NodeStatus::Refused(why),
+                (Err(error), ..) => NodeStatus::Down(error),
+                (.., Some(left)) => NodeStatus::New(left),
+                _ => NodeStatus::Votes,
+            };
+            (fleet.address(at).to_owned(), status)
+        };
+        looked.into_iter().enumerate().map(status).collect()
+    }
+
+    pub(crate) async fn look_at_all(&self) -> Result<()> {
+        let fleet = &self.fleet;
+        let looked = look(fleet, fleet.quorum).await;
+        let mut errors = NodeErrors::default();
+        let mut good = 0;
+        for (at, looked) in looked.into_iter().enumerate() {
+            let address = fleet.address(at);
+            let wrong = match &looked {
+                Ok(()) => fleet.memberships[at].refused(),
+                // A replica, or a node of a Cluster.
+                Err(cause) => {
+                    matches!(cause.kind(), ErrorKind::Unsupported | ErrorKind::InvalidConfig)
+                        .then(|| cause.to_string())
+                }
+            };
+            if let Some(why) = wrong {
+                return Err(error(ErrorKind::InvalidConfig, format!("{address}: {why}")));
+            }
+            match looked {
+                Ok(()) => good += 1,
+                Err(cause) => errors.push(address, cause),
+            }
+        }
+        if good >= fleet.quorum {
+            return Ok(());
+        }
+        let kind = errors.hopeless(fleet.spare() + 1).unwrap_or(ErrorKind::Unavailable);
+        let what = format!(
+            "{good} of {} nodes can be reached, and {} are required",
+            fleet.nodes.len(),
+            fleet.quorum
+        );
+        Err(errors.into_error(kind, &what))
+    }
+}
+
+/// Checks all nodes. After `enough` successes, waits only briefly for the others.
+async fn look(fleet: &Arc<Fleet>, enough: usize) -> Vec<Result<()>> {
+    let (tells, mut told) = mpsc::unbounded_channel();
+    for at in 0..fleet.nodes.len() {
+        let (fleet, tells) = (Arc::clone(fleet), tells.clone());
+        fleet.runtime.clone().spawn(async move {
+            let looked = {
+                let _looking = fleet.memberships[at].looking.lock().await;
+                fleet.look(at).await
+            };
+            let _ = tells.send((at, looked));
+        });
+    }
+    drop(tells);
+    let mut until = Instant::now() + PATIENCE;
+    let mut answers: Vec<Option<Result<()>>> = fleet.nodes.iter().map(|_| None).collect();
+    while let Ok(Some((at, looked))) = timeout_at(until, told.recv()).await {
+        answers[at] = Some(looked);
+        let good = answers.iter().flatten().filter(|looked| looked.is_ok()).count();
+        if good >= enough {
+            until = until.min(Instant::now() + MOMENT);
+        }
+    }
+    let silent = || {
+        Error::unavailable(
+            "it did not answer in time, so its voting status is \
+                                        unknown",
+        )
+    };
+    answers.into_iter().map(|looked| looked.unwrap_or_else(|| Err(silent()))).collect()
+}

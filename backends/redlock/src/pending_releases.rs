@@ -1,0 +1,183 @@
+//! Pending releases, retried until the node answers or the possible hold has expired. So failed and cancelled rounds
+//! leave nothing on a node that returns.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Claim, Error, ReleaseMode, ReleaseOutcome, Result, Token};
+use tokio::time::{sleep, timeout};
+
+use crate::fleet::{Fleet, silent};
+use crate::token_states::TokenState;
+
+/// Maximum per node. Beyond it, the oldest holds expire by themselves.
+const MOST: usize = 10_000;
+
+/// The shortest and the longest pause.
+const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+#[derive(Debug)]
+pub(crate) struct PendingReleases(Vec<Mutex<NodeReleases>>);
+
+#[derive(Debug, Default)]
+struct NodeReleases {
+    releases: HashMap<Token, PendingRelease>,
+    /// Set while a task retries them.
+    is_retrying: bool,
+}
+
+#[derive(Debug, Clone)]
+struct PendingRelease {
+    claim: Arc<Claim>,
+    release_mode: ReleaseMode,
+    until: BootInstant,
+    /// Keeps the token's lock of the node closed: the release would revoke a new vote.
+    token_state: Option<Arc<TokenState>>,
+}
+
+impl PendingReleases {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self((0..nodes).map(|_| Mutex::default()).collect())
+    }
+
+    fn of(&self, at: usize) -> MutexGuard<'_, NodeReleases> {
+        self.0[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl NodeReleases {
+    fn add(&mut self, pending: PendingRelease) {
+        if let Some(old) = self.releases.get_mut(&pending.claim.token) {
+            old.until = old.until.max(pending.until);
+            if pending.release_mode == ReleaseMode::Reconcile {
+                old.release_mode = pending.release_mode;
+            }
+            old.token_state = pending.token_state.or(old.token_state.take());
+            return;
+        }
+        if self.releases.len() >= MOST
+            && let Some(oldest) = self.next()
+        {
+            self.releases.remove(&oldest.claim.token);
+        }
+        self.releases.insert(pending.claim.token, pending);
+    }
+
+    fn next(&self) -> Option<PendingRelease> {
+        self.releases.values().min_by_key(|pending| (pending.until, pending.claim.token)).cloned()
+    }
+}
+
+impl Fleet {
+    /// Ends a hold at one node. Without a reply, the release becomes pending.
+    pub(crate) async fn release_at(
+        self: &Arc<Self>,
+        at: usize,
+        claim: &Arc<Claim>,
+        release_mode: ReleaseMode,
+    ) -> Result<ReleaseOutcome> {
+        let answer = self.send_release(at, claim, release_mode).await;
+        if answer.as_ref().is_err_and(Error::is_transient) {
+            self.add_pending_release(at, claim, release_mode, None);
+        }
+        answer
+    }
+
+    /// Ends a claim that may be requested again. A late release could end a newer hold of the token, so a pending one
+    /// leaves a tombstone.
+    pub(crate) async fn give_back_at(
+        self: &Arc<Self>,
+        at: usize,
+        claim: &Arc<Claim>,
+        release_mode: ReleaseMode,
+        token_state: &Arc<TokenState>,
+    ) -> Result<ReleaseOutcome> {
+        let answer = self.send_release(at, claim, release_mode).await;
+        if answer.as_ref().is_err_and(Error::is_transient) {
+            self.add_pending_release(
+                at,
+                claim,
+                ReleaseMode::Reconcile,
+                Some(Arc::clone(token_state)),
+            );
+        }
+        answer
+    }
+
+    fn add_pending_release(
+        self: &Arc<Self>,
+        at: usize,
+        claim: &Arc<Claim>,
+        release_mode: ReleaseMode,
+        token_state: Option<Arc<TokenState>>,
+    ) {
+        let longest = match release_mode {
+            ReleaseMode::Plain => claim.ttl,
+            // The hold may not have begun yet.
+            ReleaseMode::Reconcile => self.options.largest_ttl,
+        };
+        let until = self.now() + longest;
+        let mut releases_of_node = self.pending_releases.of(at);
+        releases_of_node.add(PendingRelease {
+            claim: Arc::clone(claim),
+            release_mode,
+            until,
+            token_state,
+        });
+        if !std::mem::replace(&mut releases_of_node.is_retrying, true) {
+            self.runtime.spawn(retry(Arc::clone(self), at));
+        }
+    }
+
+    /// Extends a pending tombstone when its token is requested again: an earlier request may take effect at any time.
+    pub(crate) fn extend_pending_release(&self, at: usize, token: Token) {
+        let until = self.now() + self.options.largest_ttl;
+        if let Some(pending) = self.pending_releases.of(at).releases.get_mut(&token) {
+            pending.until = pending.until.max(until);
+        }
+    }
+
+    async fn send_release(
+        &self,
+        at: usize,
+        claim: &Claim,
+        release_mode: ReleaseMode,
+    ) -> Result<ReleaseOutcome> {
+        let limit = Self::longest_wait(claim.ttl);
+        let answer = timeout(limit, self.nodes[at].release(claim, release_mode)).await;
+        answer.unwrap_or_else(|_| Err(silent(limit)))
+    }
+}
+
+async fn retry(fleet: Arc<Fleet>, at: usize) {
+    let mut pause = TRY_AGAIN.0;
+    loop {
+        sleep(pause).await;
+        loop {
+            let pending = {
+                let mut releases_of_node = fleet.pending_releases.of(at);
+                let now = fleet.now();
+                releases_of_node.releases.retain(|_, pending| pending.until > now);
+                match releases_of_node.next() {
+                    Some(pending) => pending,
+                    None => {
+                        releases_of_node.is_retrying = false;
+                        return;
+                    }
+                }
+            };
+            if let Err(error) = fleet.send_release(at, &pending.claim, pending.release_mode).await {
+                let address = fleet.address(at);
+                if error.is_transient() {
+                    tracing::debug!(node = address, %error, "a release is still pending");
+                    break;
+                }
+                tracing::warn!(node = address, %error, "a release was given up");
+            }
+            pause = TRY_AGAIN.0;
+            fleet.pending_releases.of(at).releases.remove(&pending.claim.token);
+        }
+        pause = (pause * 2).min(TRY_AGAIN.1);
+    }
+}

@@ -1,0 +1,104 @@
+//! Releases: to all nodes in parallel, retried until answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{Claim, Error, ErrorKind, ReleaseMode, ReleaseOutcome, Result};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use crate::errors::NodeErrors;
+use crate::fleet::Fleet;
+
+/// Limit on a caller's wait. The nodes' tasks continue.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+pub(crate) async fn release(
+    fleet: &Arc<Fleet>,
+    claim: &Claim,
+    release_mode: ReleaseMode,
+) -> Result<ReleaseOutcome> {
+    let begun = Instant::now();
+    let node_timeout = fleet.options.patience(claim.ttl);
+    // Releases aren't urgent.
+    let patience = (claim.ttl / 4).min(LONGEST_WAIT).max(node_timeout);
+    let claim = Arc::new(claim.clone());
+    let token_state = fleet.token_states.known(claim.token);
+    let in_doubt = token_state.map(|token_state| token_state.end()).unwrap_or_default();
+    let (tells, mut answers) = mpsc::unbounded_channel();
+    for at in 0..fleet.nodes.len() {
+        let release_mode =
+            if in_doubt.contains(at) { ReleaseMode::Reconcile } else { release_mode };
+        let (fleet, claim, tells) = (Arc::clone(fleet), Arc::clone(&claim), tells.clone());
+        fleet.runtime.clone().spawn(async move {
+            let answer = fleet.release_at(at, &claim, release_mode).await;
+            let answer = answer.and_then(|ended| fleet.check_membership(at).map(|()| ended));
+            let _ = tells.send((at, answer));
+        });
+    }
+    drop(tells);
+    let mut count = Count::default();
+    while let Ok(Some((at, answer))) = timeout_at(begun + patience, answers.recv()).await {
+        count.add(fleet.address(at), answer);
+        if count.is_certain(fleet) {
+            break;
+        }
+    }
+    // Other replies are about to arrive, so a process that exits after this leaves nothing on those nodes.
+    while let Ok(Some((at, answer))) = timeout_at(begun + node_timeout / 4, answers.recv()).await {
+        count.add(fleet.address(at), answer);
+    }
+    match count.decided(fleet.quorum) {
+        Some(ended) => {
+            fleet.token_states.forget(claim.token);
+            Ok(ended)
+        }
+        None => Err(count.into_error(fleet, patience)),
+    }
+}
+
+#[derive(Default)]
+struct Count {
+    released: usize,
+    not_held: usize,
+    errors: NodeErrors,
+}
+
+impl Count {
+    fn add(&mut self, address: &str, answer: Result<ReleaseOutcome>) {
+        match answer {
+            Ok(ReleaseOutcome::Released) => self.released += 1,
+            Ok(ReleaseOutcome::NotHeld) => self.not_held += 1,
+            Err(error) => self.errors.push(address, error),
+        }
+    }
+
+    /// Returns whether the result is final.
+    fn is_certain(&self, fleet: &Fleet) -> bool {
+        let answers = self.released + self.not_held + self.errors.iter().count();
+        self.released.max(self.not_held) >= fleet.quorum || answers == fleet.nodes.len()
+    }
+
+    fn decided(&self, quorum: usize) -> Option<ReleaseOutcome> {
+        // A hold on a minority was lost before.
+        if self.not_held >= quorum {
+            Some(ReleaseOutcome::NotHeld)
+        } else if self.released + self.not_held >= quorum {
+            Some(ReleaseOutcome::Released)
+        } else {
+            None
+        }
+    }
+
+    fn into_error(self, fleet: &Fleet, patience: Duration) -> Error {
+        let answered = self.released + self.not_held;
+        let what = format!(
+            "{answered} of {} nodes answered the release within {patience:?}, and {} are \
+             required; it is retried in the background",
+            fleet.nodes.len(),
+            fleet.quorum
+        );
+        let kind = self.errors.hopeless(fleet.spare() + 1).unwrap_or(ErrorKind::Indeterminate);
+        self.errors.into_error(kind, &what)
+    }
+}

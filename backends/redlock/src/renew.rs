@@ -1,0 +1,274 @@
+//! Renewals: one request per node for the whole batch. A hold that a quorum renewed is repaired on the other nodes.
+//! Without a quorum, a repair would revive a lost hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    BootInstant, Claim, Error, ErrorKind, Fence, Reason, Renew, Renewal, RenewalOutcome, Result,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::errors::{NodeErrors, error};
+use crate::fleet::{Fleet, had_no_effect, silent};
+use crate::node::Vote;
+use crate::token_states::{EarlierRequest, Nodes, TokenState};
+
+type Outcomes = Result<Vec<RenewalOutcome>>;
+
+pub(crate) async fn renew(fleet: &Arc<Fleet>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+    let Some(shortest) = holds.iter().map(|hold| hold.claim.ttl).min() else {
+        return Ok(Vec::new());
+    };
+    let claims: Vec<Claim> = holds.iter().map(|hold| hold.claim.clone()).collect();
+    let (tells, answer) = oneshot::channel();
+    let limit = fleet.options.patience(shortest).min(Renew::time_to_answer(holds));
+    let count = Count::begin(fleet, claims, limit);
+    // Continues after the reply: a late reply may show that a node lacks a hold.
+    fleet.runtime.spawn(count.run(tells));
+    answer
+        .await
+        .unwrap_or_else(|_| Err(error(ErrorKind::Indeterminate, "this client's runtime has ended")))
+}
+
+struct Count {
+    fleet: Arc<Fleet>,
+    claims: Arc<Vec<Claim>>,
+    tallies: Vec<Tally>,
+    errors: NodeErrors,
+    reports: mpsc::UnboundedReceiver<(usize, Outcomes)>,
+    limit: Duration,
+    until: Instant,
+    begun: BootInstant,
+}
+
+impl Count {
+    fn begin(fleet: &Arc<Fleet>, claims: Vec<Claim>, limit: Duration) -> Self {
+        let until = Instant::now() + limit;
+        let begun = fleet.now();
+        let tallies = claims.iter().map(|_| Tally::default()).collect();
+        let claims = Arc::new(claims);
+        let (tells, reports) = mpsc::unbounded_channel();
+        for at in 0..fleet.nodes.len() {
+            let (node, claims, tells) = (Arc::clone(fleet), Arc::clone(&claims), tells.clone());
+            fleet.runtime.spawn(async move {
+                let outcomes = renew_at(&node, at, &claims, until).await;
+                let _ = tells.send((at, outcomes));
+            });
+        }
+        Self {
+            fleet: Arc::clone(fleet),
+            claims,
+            tallies,
+            errors: NodeErrors::default(),
+            reports,
+            limit,
+            until,
+            begun,
+        }
+    }
+
+    async fn run(mut self, tells: oneshot::Sender<Result<Vec<Renewal>>>) {
+        while self.tallies.iter().any(|tally| tally.outcome(&self.fleet).is_none()) {
+            match timeout_at(self.until, self.reports.recv()).await {
+                Ok(Some((at, outcomes))) => self.on_reply(at, outcomes),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        let token_states: Vec<Option<Arc<TokenState>>> =
+            (0..self.claims.len()).map(|hold| self.renewed(hold)).collect();
+        let _ = tells.send(self.answer());
+        // Each node's task ends, at the latest by its time-out.
+        for at in 0..self.fleet.nodes.len() {
+            self.repair(at, &token_states);
+        }
+        while let Some((at, outcomes)) = self.reports.recv().await {
+            self.on_reply(at, outcomes);
+            self.repair(at, &token_states);
+        }
+    }
+
+    /// Repairs holds on a node, in the background.
+    fn repair(&self, at: usize, token_states: &[Option<Arc<TokenState>>]) {
+        let holds = token_states.iter().zip(&self.tallies).zip(self.claims.iter());
+        for ((token_state, tally), claim) in holds {
+            let Some(token_state) = token_state.as_ref().filter(|_| tally.gone.contains(at)) else {
+                continue;
+            };
+            let Some(fence) = token_state.fence() else { continue };
+            let repair = Repair {
+                fleet: Arc::clone(&self.fleet),
+                at,
+                claim: claim.clone(),
+                token_state: Arc::clone(token_state),
+                fence,
+                until: self.begun + claim.ttl,
+            };
+            self.fleet.runtime.spawn(repair.run());
+        }
+    }
+
+    fn on_reply(&mut self, at: usize, outcomes: Outcomes) {
+        match outcomes {
+            Ok(outcomes) => {
+                let holds = self.claims.iter().zip(&mut self.tallies);
+                for ((claim, tally), outcome) in holds.zip(outcomes) {
+                    let token_state = self.fleet.token_states.known(claim.token);
+                    if token_state.is_some_and(|token_state| token_state.is_leaving(at)) {
+                        // A late vote of a failed round, before its release.
+                        tally.add(at, RenewalOutcome::NotHeld(Reason::Gone));
+                    } else {
+                        tally.add(at, outcome);
+                    }
+                }
+            }
+            Err(error) => self.errors.push(self.fleet.address(at), error),
+        }
+    }
+
+    /// Keeps the token's state of a renewed hold.
+    fn renewed(&self, hold: usize) -> Option<Arc<TokenState>> {
+        let (fleet, claim) = (&self.fleet, &self.claims[hold]);
+        let outcome = self.tallies[hold].outcome(fleet)?;
+        if !matches!(outcome, RenewalOutcome::Renewed { .. }) {
+            return None;
+        }
+        let token_state = fleet.token_states.known(claim.token)?;
+        fleet.token_states.keep(claim.token, &token_state, None, fleet.now(), claim.ttl);
+        Some(token_state)
+    }
+
+    fn answer(&mut self) -> Result<Vec<Renewal>> {
+        let outcomes: Vec<_> =
+            self.tallies.iter().map(|tally| tally.outcome(&self.fleet)).collect();
+        if outcomes.iter().all(Option::is_none) {
+            let what = format!(
+                "fewer than {} of {} nodes answered the renewal within {:?}",
+                self.fleet.quorum,
+                self.fleet.nodes.len(),
+                self.limit
+            );
+            let errors = std::mem::take(&mut self.errors);
+            return Err(errors.into_error(ErrorKind::Indeterminate, &what));
+        }
+        let renewal = |outcome: Option<RenewalOutcome>| Renewal {
+            outcome: outcome.unwrap_or(RenewalOutcome::Indeterminate),
+            waiters: false,
+        };
+        Ok(outcomes.into_iter().map(renewal).collect())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    renewed: Nodes,
+    valid: Option<Duration>,
+    broken: Nodes,
+    gone: Nodes,
+}
+
+impl Tally {
+    fn add(&mut self, at: usize, outcome: RenewalOutcome) {
+        match outcome {
+            RenewalOutcome::Renewed { valid } => {
+                self.renewed.add(at);
+                self.valid = [self.valid, valid].into_iter().flatten().min();
+            }
+            RenewalOutcome::NotHeld(Reason::Broken) => self.broken.add(at),
+            RenewalOutcome::NotHeld(_) => self.gone.add(at),
+            _ => {}
+        }
+    }
+
+    /// Returns the hold's outcome once it is final.
+    fn outcome(&self, fleet: &Fleet) -> Option<RenewalOutcome> {
+        if self.renewed.count() >= fleet.quorum {
+            return Some(RenewalOutcome::Renewed { valid: self.valid });
+        }
+        let (broken, gone) = (self.broken.count(), self.gone.count());
+        (broken + gone > fleet.spare()).then(|| {
+            // The other nodes may have had it on few more than those that broke it.
+            let reason = if broken > 0 { Reason::Broken } else { Reason::Gone };
+            RenewalOutcome::NotHeld(reason)
+        })
+    }
+}
+
+async fn renew_at(fleet: &Fleet, at: usize, claims: &[Claim], until: Instant) -> Outcomes {
+    let holds: Vec<Renew<'_>> = claims.iter().map(Renew::of).collect();
+    let longest = claims.iter().map(|claim| claim.ttl).max().unwrap_or_default();
+    let limit = Fleet::longest_wait(longest);
+    for _ in 0..2 {
+        let incarnation = fleet.incarnation(at, until).await?;
+        if Instant::now() >= until {
+            break;
+        }
+        let renewed = timeout(limit, fleet.nodes[at].renew(&incarnation, &holds)).await;
+        match renewed.unwrap_or_else(|_| Err(silent(limit)))? {
+            Some(outcomes) => return Ok(outcomes),
+            None => fleet.memberships[at].wrong_incarnation(&incarnation),
+        }
+    }
+    Err(Error::unavailable("the renewal could not be sent to it in time"))
+}
+
+struct Repair {
+    fleet: Arc<Fleet>,
+    at: usize,
+    claim: Claim,
+    token_state: Arc<TokenState>,
+    fence: Fence,
+    /// The end of the renewed hold. Later it would be a new hold.
+    until: BootInstant,
+}
+
+impl Repair {
+    async fn run(self) {
+        let Ok(node_lock) = self.token_state.node_lock(self.at).try_lock() else { return };
+        if node_lock.is_closed {
+            return;
+        }
+        match self.attempt().await {
+            Ok(Vote::Yes(_)) => {
+                tracing::debug!(
+                    node = self.fleet.address(self.at), name = %self.claim.name,
+                    "a hold was repaired"
+                );
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let node = self.fleet.address(self.at);
+                tracing::debug!(node, name = %self.claim.name, %error, "a repair failed");
+            }
+        }
+    }
+
+    async fn attempt(&self) -> Result<Vote> {
+        let (token_state, fence) = (&self.token_state, self.fence);
+        let until = Instant::now() + self.fleet.options.patience(self.claim.ttl);
+        let incarnation = self.fleet.incarnation(self.at, until).await?;
+        if self.fleet.now() >= self.until {
+            return Ok(Vote::Ended);
+        }
+        // A release doesn't cover later requests.
+        let before = token_state.send(self.at);
+        if before == EarlierRequest::Ended {
+            return Ok(Vote::Ended);
+        }
+        let node = &self.fleet.nodes[self.at];
+        let limit = Fleet::longest_wait(self.claim.ttl);
+        let vote = timeout(limit, node.attempt(&incarnation, &self.claim, fence, false)).await;
+        let vote = vote.unwrap_or_else(|_| Err(silent(limit)));
+        if vote.as_ref().map_or_else(had_no_effect, |_| true) {
+            token_state.answered(self.at, before);
+        }
+        if let Ok(Vote::Yes(yes)) = &vote
+            && yes.fence != fence
+        {
+            let noted = node.raise(&incarnation, &self.claim, fence);
+            timeout(limit, noted).await.unwrap_or_else(|_| Err(silent(limit)))?;
+        }
+        vote
+    }
+}

@@ -1,0 +1,298 @@
+//! State of each token's requests in flight.
+//!
+//! A waiter may request a token several times. Its requests to one node must not overtake each other: a late release of
+//! one round would revoke the next round's vote. So each token has a lock per node ([`NodeLock`]), which a round holds
+//! until it is done with that node.
+//!
+//! A request without a reply leaves its node *in doubt*: it may still take effect, so the release has a tombstone.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use lockwright_core::{BootInstant, Fence, Token};
+use tokio::sync::Mutex as AsyncMutex;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Nodes(u64);
+
+impl Nodes {
+    /// Maximum number of nodes in a fleet.
+    pub(crate) const MOST: usize = 63;
+
+    pub(crate) fn add(&mut self, at: usize) {
+        self.0 |= 1 << at;
+    }
+
+    pub(crate) fn remove(&mut self, at: usize) {
+        self.0 &= !(1 << at);
+    }
+
+    pub(crate) fn contains(self, at: usize) -> bool {
+        self.0 & 1 << at != 0
+    }
+
+    pub(crate) fn count(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
+        (0..Self::MOST).filter(move |at| self.contains(*at))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct TokenState {
+    requests: Mutex<Requests>,
+    node_locks: Vec<AsyncMutex<NodeLock>>,
+}
+
+#[derive(Debug, Default)]
+struct Requests {
+    fence: Option<Fence>,
+    in_doubt: Nodes,
+    /// Nodes with a due release of a failed round.
+    leaving: Nodes,
+    ended: bool,
+}
+
+/// A token's state on one node.
+#[derive(Debug, Default)]
+pub(crate) struct NodeLock {
+    /// Set after a release with a tombstone, sent or pending.
+    pub(crate) is_closed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EarlierRequest {
+    Clear,
+    InDoubt,
+    Ended,
+}
+
+impl TokenState {
+    fn new(nodes: usize) -> Self {
+        Self {
+            requests: Mutex::default(),
+            node_locks: (0..nodes).map(|_| AsyncMutex::default()).collect(),
+        }
+    }
+
+    pub(crate) fn node_lock(&self, at: usize) -> &AsyncMutex<NodeLock> {
+        &self.node_locks[at]
+    }
+
+    /// Registers a request that may create a hold. Rejects a released token: its release has decided where to leave
+    /// tombstones.
+    pub(crate) fn send(&self, at: usize) -> EarlierRequest {
+        let mut requests = self.requests();
+        if requests.ended {
+            return EarlierRequest::Ended;
+        }
+        let before = if requests.in_doubt.contains(at) {
+            EarlierRequest::InDoubt
+        } else {
+            EarlierRequest::Clear
+        };
+        requests.in_doubt.add(at);
+        before
+    }
+
+    /// Records a reply, or that there certainly was no effect.
+    pub(crate) fn answered(&self, at: usize, before: EarlierRequest) {
+        if before == EarlierRequest::Clear {
+            self.requests().in_doubt.remove(at);
+        }
+    }
+
+    /// Nodes at which a request may still take effect.
+    pub(crate) fn in_doubt(&self) -> Nodes {
+        self.requests().in_doubt
+    }
+
+    pub(crate) fn leave(&self, nodes: Nodes) {
+        nodes.iter().for_each(|at| self.leave_at(at));
+    }
+
+    pub(crate) fn leave_at(&self, at: usize) {
+        self.requests().leaving.add(at);
+    }
+
+    /// Records that nothing to the node is in flight.
+    pub(crate) fn may_stay(&self, at: usize) {
+        self.requests().leaving.remove(at);
+    }
+
+    /// Returns whether a release is due at a node. A vote there doesn't count, even for a later granted round.
+    pub(crate) fn is_leaving(&self, at: usize) -> bool {
+        self.requests().leaving.contains(at)
+    }
+
+    /// Ends the token. Returns the nodes that need tombstones.
+    pub(crate) fn end(&self) -> Nodes {
+        let mut requests = self.requests();
+        requests.ended = true;
+        requests.in_doubt
+    }
+
+    fn has_ended(&self) -> bool {
+        self.requests().ended
+    }
+
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        self.requests().fence
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The tokens of live holds and of requests in flight.
+#[derive(Debug)]
+pub(crate) struct TokenStates {
+    nodes: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    known: HashMap<Token, Weak<TokenState>>,
+    held: HashMap<Token, Held>,
+    /// Sizes at which obsolete entries are removed.
+    sweep_known_at: usize,
+    sweep_held_at: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    token_state: Arc<TokenState>,
+    until: BootInstant,
+}
+
+const SWEEP_FROM: usize = 64;
+
+impl TokenStates {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { nodes, inner: Mutex::default() }
+    }
+
+    pub(crate) fn of(&self, token: Token) -> Arc<TokenState> {
+        let mut inner = self.inner();
+        let known = inner.known.get(&token).and_then(Weak::upgrade);
+        if let Some(token_state) = known.filter(|token_state| !token_state.has_ended()) {
+            return token_state;
+        }
+        if inner.known.len() >= inner.sweep_known_at {
+            inner.known.retain(|_, token_state| token_state.strong_count() > 0);
+            inner.sweep_known_at = 2 * inner.known.len() + SWEEP_FROM;
+        }
+        let token_state = Arc::new(TokenState::new(self.nodes));
+        inner.known.insert(token, Arc::downgrade(&token_state));
+        token_state
+    }
+
+    pub(crate) fn known(&self, token: Token) -> Option<Arc<TokenState>> {
+        let inner = self.inner();
+        match inner.held.get(&token) {
+            Some(held) => Some(Arc::clone(&held.token_state)),
+            None => inner.known.get(&token).and_then(Weak::upgrade),
+        }
+    }
+
+    /// Keeps the state of a token after a grant, a renewal or an unanswered request, until its release or long after its end.
+    pub(crate) fn keep(
+        &self,
+        token: Token,
+        token_state: &Arc<TokenState>,
+        fence: Option<Fence>,
+        now: BootInstant,
+        ttl: Duration,
+    ) {
+        {
+            let mut requests = token_state.requests();
+            if requests.ended {
+                return;
+            }
+            requests.fence = fence.or(requests.fence);
+        }
+        let mut inner = self.inner();
+        if inner.held.len() >= inner.sweep_held_at {
+            inner.held.retain(|_, held| held.until > now);
+            inner.sweep_held_at = 2 * inner.held.len() + SWEEP_FROM;
+        }
+        let until = now + ttl * 2;
+        inner.held.insert(token, Held { token_state: Arc::clone(token_state), until });
+    }
+
+    pub(crate) fn forget(&self, token: Token) {
+        let mut inner = self.inner();
+        inner.held.remove(&token);
+        inner.known.remove(&token);
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: BootInstant = BootInstant::from_nanos(1_000_000_000_000);
+    const TTL: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn an_old_doubt_is_not_cleared_by_a_new_answer() {
+        let token_state = TokenState::new(3);
+        assert_eq!(token_state.send(1), EarlierRequest::Clear);
+        assert_eq!(token_state.send(1), EarlierRequest::InDoubt, "the first was never answered");
+        token_state.answered(1, EarlierRequest::InDoubt);
+        assert!(token_state.in_doubt().contains(1));
+        assert_eq!(token_state.send(2), EarlierRequest::Clear);
+        token_state.answered(2, EarlierRequest::Clear);
+        assert!(!token_state.in_doubt().contains(2));
+    }
+
+    #[test]
+    fn nothing_is_sent_for_a_released_token() {
+        let token_state = TokenState::new(3);
+        token_state.send(0);
+        assert_eq!(token_state.end().iter().collect::<Vec<_>>(), [0]);
+        assert_eq!(token_state.send(1), EarlierRequest::Ended);
+        assert!(!token_state.in_doubt().contains(1));
+    }
+
+    #[test]
+    fn memory_is_bounded_by_what_is_live() {
+        let token_states = TokenStates::new(3);
+        for _ in 0..10_000 {
+            drop(token_states.of(Token::random()));
+            let token = Token::random();
+            let token_state = token_states.of(token);
+            token_states.keep(token, &token_state, Some(Fence::new(1)), NOW, TTL);
+            token_states.forget(token);
+        }
+        assert!(token_states.inner().known.len() < 1_000);
+        assert!(token_states.inner().held.is_empty());
+        // Without a release, entries are removed long after their end.
+        let mut now = NOW;
+        for _ in 0..10_000 {
+            let token = Token::random();
+            token_states.keep(token, &token_states.of(token), Some(Fence::new(1)), now, TTL);
+            now = now + TTL;
+        }
+        assert!(token_states.inner().held.len() < 1_000);
+    }
+
+    #[test]
+    fn a_hold_is_remembered_with_its_fence() {
+        let token_states = TokenStates::new(3);
+        let token = Token::random();
+        token_states.keep(token, &token_states.of(token), Some(Fence::new(7)), NOW, TTL);
+        let token_state = token_states.known(token).unwrap();
+        token_states.keep(token, &token_state, None, NOW, TTL);
+        assert_eq!(token_states.known(token).unwrap().fence(), Some(Fence::new(7)));
+    }
+}

@@ -1,0 +1,425 @@
+//! Results of rounds for the nodes' replies.
+
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, Wait};
+use lockwright_redlock::NodeErrors;
+use tokio::time::Instant;
+
+use crate::common::{LARGEST_TTL, NODE_TIMEOUT, claim, fails, five, refused, take, wait_until};
+use crate::node::Fate;
+
+async fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
+    let mut future = Pin::new(future);
+    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_is_enough_and_less_is_not() {
+    let five = five();
+    five.nodes[0].fate(Fate::Down);
+    five.nodes[1].fate(Fate::Down);
+    let first = claim("x");
+    take(&five.redlock, &first).await;
+    assert_eq!(five.holders(&first), 3);
+    five.nodes[2].fate(Fate::Down);
+    let error = fails(&five.redlock, &claim("y")).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let text = error.to_string();
+    for node in ["node:0", "node:1", "node:2"] {
+        assert!(text.contains(&format!("{node}: no server answers there")), "{text}");
+    }
+    let source = std::error::Error::source(&error).unwrap();
+    assert_eq!(source.downcast_ref::<NodeErrors>().unwrap().iter().count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_lock_is_refused_with_its_holder() {
+    let five = five();
+    let first = claim("x");
+    let granted = take(&five.redlock, &first).await;
+    let busy = refused(&five.another(), &claim("x")).await;
+    let holder = busy.holder.unwrap();
+    assert_eq!((holder.token, holder.fence), (Some(first.token), Some(granted.fence)));
+    assert!(busy.retry_after.unwrap() > first.ttl / 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    five.nodes[0].fate(Fate::Unanswered);
+    five.nodes[1].fate(Fate::Unanswered);
+    let begun = Instant::now();
+    take(&five.redlock, &claim("x")).await;
+    assert!(begun.elapsed() < NODE_TIMEOUT, "they were waited for: {:?}", begun.elapsed());
+    five.nodes[2].fate(Fate::Unanswered);
+    let begun = Instant::now();
+    let error = fails(&five.redlock, &claim("y")).await;
+    assert_eq!(error.kind(), ErrorKind::Indeterminate, "they may have voted: {error}");
+    assert!(
+        begun.elapsed() <= 2 * NODE_TIMEOUT + Duration::from_millis(2),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_hangs_is_waited_for_once() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    five.nodes[0].fate(Fate::Unanswered);
+    five.nodes[1].fate(Fate::Unanswered);
+    five.nodes[2].hold(&claim("x"));
+    let took = async || {
+        let begun = Instant::now();
+        let busy = refused(&five.redlock, &claim("x")).await;
+        assert!(busy.retry_after.is_some());
+        begun.elapsed()
+    };
+    let (first, second) = (took().await, took().await);
+    assert!(first >= NODE_TIMEOUT && second < NODE_TIMEOUT / 2, "{first:?}, then {second:?}");
+    five.nodes[3].fate(Fate::Down);
+    let error = fails(&five.redlock, &claim("x")).await.to_string();
+    assert!(error.contains("node:0: it did not answer recent requests"), "{error}");
+    // Too many silent nodes are waited for: else they would never be asked.
+    five.nodes[2].fate(Fate::Unanswered);
+    five.nodes[3].fate(Fate::Answered);
+    fails(&five.redlock, &claim("x")).await;
+    fails(&five.redlock, &claim("x")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_free_lock_is_not_busy_when_the_requests_are_late() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    let late = claim("x");
+    let mut acquiring = five.redlock.acquire(&late, Wait::No);
+    assert!(!poll_once(&mut acquiring).await);
+    // The machine stalls before any request is sent.
+    tokio::time::advance(NODE_TIMEOUT * 2).await;
+    let error = acquiring.await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let text = "node:4: the time for this round ended before the request was sent";
+    assert!(error.to_string().contains(text), "{error}");
+    take(&five.redlock, &claim("x")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_speaks_again_is_waited_for_again() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    five.nodes[0].fate(Fate::Unanswered);
+    five.nodes[1].fate(Fate::Unanswered);
+    five.nodes[2].hold(&claim("x"));
+    refused(&five.redlock, &claim("x")).await;
+    for node in &five.nodes {
+        node.fate(Fate::Answered);
+    }
+    take(&five.redlock, &claim("y")).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // Now its vote is needed, and late.
+    for (node, fate) in five.nodes.iter().zip([
+        Fate::Late(NODE_TIMEOUT / 2),
+        Fate::Late(NODE_TIMEOUT / 2),
+        Fate::Answered,
+        Fate::Down,
+        Fate::Down,
+    ]) {
+        node.fate(fate);
+    }
+    take(&five.redlock, &claim("z")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_yes_counts_while_the_round_is_on() {
+    let five = five();
+    for node in &five.nodes {
+        node.fate(Fate::Late(NODE_TIMEOUT / 3));
+    }
+    take(&five.redlock, &claim("x")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_highest_fence_is_noted_by_a_quorum() {
+    let five = five();
+    let held = claim("x");
+    for (node, counter) in five.nodes.iter().zip([5_000, 6_000, 7_000, 10, 10]) {
+        node.state().counters.insert(held.name.clone(), counter);
+    }
+    let granted = take(&five.redlock, &held).await;
+    assert_eq!(granted.fence.get(), 7_001);
+    wait_until("all have noted it", || {
+        five.nodes.iter().all(|node| node.state().holds[&held.name].fence == 7_001)
+    })
+    .await;
+    assert_eq!(take(&five.redlock, &held).await.fence.get(), 7_001);
+    five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(take(&five.another(), &claim("x")).await.fence.get(), 7_002);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_quorum_for_its_fence_nothing_is_granted() {
+    let five = five();
+    let held = claim("x");
+    for (node, counter) in five.nodes.iter().zip([5_000, 6_000, 7_000, 8_000, 9_000]) {
+        node.state().counters.insert(held.name.clone(), counter);
+    }
+    // They answer only the attempt.
+    for node in &five.nodes[..3] {
+        node.state().raises = Fate::Unanswered;
+    }
+    let error = fails(&five.redlock, &held).await;
+    assert!(error.is_transient(), "{error}");
+    five.nothing_is_left_of(&held).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_round_leaves_nothing() {
+    let five = five();
+    let other = claim("x");
+    take(&five.redlock, &other).await;
+    // Two nodes lose the hold, and would vote for the next claim.
+    for node in &five.nodes[..2] {
+        node.state().holds.clear();
+    }
+    let next = claim("x");
+    refused(&five.another(), &next).await;
+    assert_eq!(five.holders(&next), 0);
+    assert_eq!(five.holders(&other), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_was_not_answered_is_given_back_when_the_node_comes_back() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    for node in &five.nodes[..3] {
+        node.fate(Fate::Down);
+    }
+    five.nodes[3].fate(Fate::Unanswered);
+    let lost = claim("x");
+    fails(&five.redlock, &lost).await;
+    assert_eq!(five.holders(&lost), 1, "the silent one holds it");
+    five.nodes[3].fate(Fate::Answered);
+    five.nothing_is_left_of(&lost).await;
+    assert!(five.nodes[3].state().tombstones.contains_key(&lost.token));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_whose_answer_was_lost_is_given_back() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    let lost = claim("x");
+    for node in &five.nodes[..3] {
+        node.state().attempts = Fate::Broken;
+    }
+    let error = fails(&five.redlock, &lost).await;
+    // They confirmed, so they can't be a quorum any more.
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(five.holders(&lost), 0);
+    // The token has a tombstone.
+    for node in &five.nodes[..3] {
+        node.state().attempts = Fate::Answered;
+    }
+    let ended = fails(&five.redlock, &lost).await;
+    assert_eq!(ended.lost_reason(), Some(lockwright_core::Reason::Gone), "{ended}");
+    take(&five.redlock, &claim("x")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_inherits_a_token_gets_what_it_was_asked_for() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    for node in &five.nodes {
+        node.fate(Fate::Late(NODE_TIMEOUT / 2));
+    }
+    let inherited = claim("x");
+    {
+        let mut acquire = five.redlock.acquire(&inherited, Wait::No);
+        let poll =
+            std::future::poll_fn(|cx| std::task::Poll::Ready(acquire.as_mut().poll(cx).is_ready()));
+        assert!(!poll.await);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for node in &five.nodes {
+        node.fate(Fate::Answered);
+    }
+    let fence = take(&five.redlock, &inherited).await.fence;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(five.holders(&inherited), 5, "nothing of the dropped round takes it away");
+    assert_eq!(take(&five.redlock, &inherited).await.fence, fence);
+    assert!(five.nodes.iter().all(|node| node.asked("release") == 0), "it was taken over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_votes_after_the_grant_notes_its_fence_too() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    let held = claim("x");
+    five.nodes[4].state().counters.insert(held.name.clone(), 9_000);
+    five.nodes[4].fate(Fate::Late(NODE_TIMEOUT * 2));
+    let fence = take(&five.redlock, &held).await.fence;
+    assert!(fence.get() < 9_000);
+    wait_until("it votes", || five.holders(&held) == 5).await;
+    wait_until("it has noted the fence", || {
+        five.nodes[4].state().holds[&held.name].fence == fence.get()
+    })
+    .await;
+    assert_eq!(five.nodes[4].state().counters[&held.name], 9_001, "and counts on from its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_unanswered_request_may_do_is_kept_out_when_a_later_vote_is_given_back() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    let waiting = claim("x");
+    for node in &five.nodes[1..] {
+        node.hold(&claim("x"));
+    }
+    // The outcome of the dropped request is unknown.
+    five.nodes[0].state().attempts = Fate::Broken;
+    poll_once(&mut five.redlock.acquire(&waiting, Wait::No)).await;
+    wait_until("it was asked", || five.nodes[0].asked("attempt") == 2).await;
+    five.nodes[0].state().attempts = Fate::Answered;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    refused(&five.redlock, &waiting).await;
+    assert_eq!(five.holders(&waiting), 0);
+    assert!(five.nodes[0].state().tombstones.contains_key(&waiting.token));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_acquire_is_ended_by_its_release() {
+    // Dropped after each possible number of polls.
+    for polls in 0..20 {
+        let five = five();
+        for (at, node) in five.nodes.iter().enumerate() {
+            node.fate(Fate::Late(Duration::from_millis(3 * at as u64)));
+        }
+        let lost = claim("x");
+        {
+            let mut acquire = five.redlock.acquire(&lost, Wait::No);
+            for _ in 0..polls {
+                if poll_once(&mut acquire).await {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        five.redlock.release(&lost, ReleaseMode::Reconcile).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(five.holders(&lost), 0, "after {polls} polls");
+        take(&five.another(), &claim("x")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_never_counts_a_vote_that_is_being_given_back() {
+    // The first round fails, and two voters are slow to release.
+    let five = five();
+    let other = claim("x");
+    take(&five.redlock, &other).await;
+    for node in &five.nodes[..2] {
+        node.state().holds.clear();
+        node.state().releases = Fate::Late(NODE_TIMEOUT * 4);
+    }
+    let (client, waiting) = (five.another(), claim("x"));
+    refused(&client, &waiting).await;
+    // The lock is free now, for the same token.
+    for node in &five.nodes[2..] {
+        node.state().holds.clear();
+    }
+    five.nodes[4].fate(Fate::Down);
+    let answer = client.acquire(&waiting, Wait::No).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    if let Ok(lockwright_core::AcquireOutcome::Granted(_)) = answer {
+        assert!(five.holders(&waiting) >= 3, "it was taken away again");
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    five.nodes[4].fate(Fate::Answered);
+    take(&client, &waiting).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(five.holders(&waiting), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn split_votes_end() {
+    let five = five();
+    let (left, right) = (claim("x"), claim("x"));
+    // Two votes each, and none from the fifth node.
+    five.nodes[4].fate(Fate::Down);
+    let clients = [five.another(), five.another()];
+    let hold = |at: usize, claim: &lockwright_core::Claim| five.nodes[at].hold(claim);
+    hold(0, &left);
+    hold(1, &left);
+    hold(2, &right);
+    hold(3, &right);
+    let busy = refused(&clients[0], &claim("x")).await;
+    assert!(busy.holder.is_none(), "nobody holds it: {busy:?}");
+    let soon = busy.retry_after.unwrap();
+    assert!(soon <= NODE_TIMEOUT, "it is tried again soon: {soon:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fences_have_an_end() {
+    let five = five();
+    let held = claim("x");
+    for node in &five.nodes {
+        node.state().counters.insert(held.name.clone(), (1 << 53) - 1);
+    }
+    let error = fails(&five.redlock, &held).await;
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    five.nothing_is_left_of(&held).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ttl_beyond_the_largest_is_refused() {
+    let five = five();
+    let mut long = claim("x");
+    long.ttl = crate::common::LARGEST_TTL + Duration::from_millis(1);
+    assert_eq!(fails(&five.redlock, &long).await.kind(), ErrorKind::InvalidInput);
+}
+
+/// A request may remain in a socket for longer than any TTL.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_owed_a_tombstone_has_no_part_however_long_that_takes() {
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    let (other, waiting) = (claim("x"), claim("x"));
+    five.nodes[4].state().attempts = Fate::Unanswered;
+    five.nodes[4].state().releases = Fate::Late(LARGEST_TTL * 100);
+    let begun = Instant::now();
+    while begun.elapsed() < LARGEST_TTL * 3 {
+        five.nodes[..4].iter().for_each(|node| node.hold(&other));
+        refused(&five.redlock, &waiting).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    // Now its vote would make a quorum, and the release would revoke it.
+    five.nodes[4].state().attempts = Fate::Answered;
+    five.nodes[..2].iter().for_each(|node| node.fate(Fate::Down));
+    five.nodes[2..].iter().for_each(|node| node.state().holds.clear());
+    let asked = five.redlock.acquire(&waiting, Wait::No).await;
+    assert!(!matches!(asked, Ok(lockwright_core::AcquireOutcome::Granted(_))), "{asked:?}");
+    take(&five.redlock, &claim("x")).await;
+}
+
+/// A late note would give the next round an old fence.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_owes_the_answer_to_a_note_is_not_asked_again() {
+    let five = five();
+    let wanted = claim("x");
+    for (node, counter) in five.nodes.iter().zip([5_000, 4_000, 3_000, 2_000, 1_000]) {
+        node.state().counters.insert(wanted.name.clone(), counter);
+        node.state().raises = Fate::Broken;
+    }
+    fails(&five.redlock, &wanted).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    for node in &five.nodes {
+        node.state().raises = Fate::Answered;
+    }
+    let _ = five.redlock.acquire(&wanted, Wait::No).await;
+    for node in &five.nodes[1..] {
+        assert_eq!(node.holder(&wanted.name), None, "its note may come yet");
+    }
+}

@@ -1,0 +1,240 @@
+//! Notifications of clients, and inspection by operators.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    BreakMode, BreakTarget, Broken, Claim, Clock, Cursor, DistributedLock, Event, Events, Reason,
+    Wait,
+};
+use lockwright_redlock::Redlock;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::sleep;
+
+use crate::common::{NODE_TIMEOUT, claim, five, nodes, options, redlock, take, wait_until};
+use crate::node::Fate;
+
+fn events(redlock: &Redlock) -> UnboundedReceiver<Event> {
+    let (sender, receiver) = unbounded_channel();
+    redlock.attach(Events::to(move |event| sender.send(event).is_ok()));
+    receiver
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_wakes_once() {
+    let five = five();
+    let held = claim("x");
+    take(&five.redlock, &held).await;
+    wait_until("all hold it", || five.holders(&held) == 5).await;
+    let waiter = five.another();
+    let mut heard = events(&waiter);
+    let waiting = claim("x");
+    let _ = waiter.acquire(&waiting, Wait::Until(lockwright_core::BootInstant::FAR_FUTURE)).await;
+    wait_until("all know of it", || five.nodes.iter().all(|n| n.asked("attempt") >= 2)).await;
+    five.redlock.release(&held, lockwright_core::ReleaseMode::Plain).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(heard.try_recv().unwrap(), Event::Wake(held.name.clone()));
+    assert!(heard.try_recv().is_err(), "once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_wakes_at_once_and_a_single_node_a_little_later() {
+    let five = five();
+    let mut heard = events(&five.redlock);
+    let wake = Event::Wake(claim("x").name);
+    five.nodes[0].tell(&wake);
+    five.nodes[1].tell(&wake);
+    assert!(heard.try_recv().is_err(), "there is nothing to get yet");
+    five.nodes[2].tell(&wake);
+    assert_eq!(heard.try_recv().unwrap(), wake);
+    five.nodes[3].tell(&wake);
+    five.nodes[4].tell(&wake);
+    sleep(Duration::from_secs(1)).await;
+    assert!(heard.try_recv().is_err(), "the rest of the same");
+    five.nodes[0].tell(&wake);
+    let begun = tokio::time::Instant::now();
+    assert_eq!(heard.recv().await.unwrap(), wake);
+    let took = begun.elapsed();
+    assert!(took >= NODE_TIMEOUT && took <= NODE_TIMEOUT * 4, "{took:?}");
+    assert!(heard.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_when_no_quorum_is_left() {
+    let five = five();
+    let mut heard = events(&five.redlock);
+    let token = claim("x").token;
+    let lost = Event::Lost(token, Reason::Broken);
+    five.nodes[0].tell(&lost);
+    assert_eq!(heard.try_recv().unwrap(), Event::AtRisk(token));
+    five.nodes[0].tell(&lost);
+    five.nodes[1].tell(&lost);
+    assert!(heard.try_recv().is_err(), "three still have it");
+    five.nodes[2].tell(&lost);
+    assert_eq!(heard.try_recv().unwrap(), lost);
+    five.nodes[3].tell(&lost);
+    assert!(heard.try_recv().is_err(), "once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_have_gone_are_forgotten() {
+    let five = five();
+    drop(events(&five.redlock));
+    let mut heard = events(&five.redlock);
+    for _ in 0..3 {
+        five.nodes[0].tell(&Event::AtRisk(claim("x").token));
+    }
+    assert!(heard.try_recv().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_a_quorum_has_is_shown() {
+    let five = five();
+    let held = claim("x");
+    let fence = take(&five.redlock, &held).await.fence;
+    wait_until("all hold it", || five.holders(&held) == 5).await;
+    five.nodes[0].hold(&claim("x"));
+    five.nodes[1].hold(&claim("x"));
+    let shown = five.redlock.inspect(&held.name).await.unwrap();
+    assert_eq!(shown.holders.len(), 1);
+    assert_eq!((shown.holders[0].token, shown.holders[0].fence), (Some(held.token), Some(fence)));
+    for node in &five.nodes[3..] {
+        node.state().holds.clear();
+    }
+    let shown = five.redlock.inspect(&held.name).await.unwrap();
+    assert!(shown.holders.is_empty(), "nobody has a quorum: {shown:?}");
+    assert!(five.redlock.list("", None).await.unwrap().names.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_quorum_may_have_is_shown_while_nodes_are_away() {
+    let five = five();
+    five.nodes[3].fate(Fate::Down);
+    five.nodes[4].fate(Fate::Down);
+    let held = claim("x");
+    take(&five.redlock, &held).await;
+    five.nodes[0].fate(Fate::Down);
+    five.nodes[3].fate(Fate::Answered);
+    assert_eq!(five.redlock.inspect(&held.name).await.unwrap().holders.len(), 1);
+    assert_eq!(five.redlock.list("", None).await.unwrap().names.len(), 1);
+    five.nodes[1].fate(Fate::Down);
+    let error = five.redlock.inspect(&held.name).await.unwrap_err();
+    assert!(error.to_string().contains("node:1: no server answers"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
+    // Equally many nodes show each; chance must not decide.
+    for _ in 0..10 {
+        let five = five();
+        let (left, held) = (claim("x"), claim("x"));
+        five.nodes[3].hold(&left);
+        five.nodes[4].hold(&left);
+        take(&five.redlock, &held).await;
+        five.nodes[2].fate(Fate::Down);
+        assert_eq!((five.holders(&left), five.holders(&held)), (2, 3));
+        shows(&five.redlock, &held).await;
+        five.nodes[0].fate(Fate::Down);
+        five.nodes[2].fate(Fate::Answered);
+        shows(&five.redlock, &held).await;
+    }
+    // More nodes show the ended hold than the present one.
+    let (clock, seven) = (Clock::tokio(), nodes(7));
+    let redlock = redlock(&seven, options(&clock)).unwrap();
+    let (left, held) = (claim("x"), claim("x"));
+    for node in &seven[..3] {
+        node.hold(&left);
+    }
+    take(&redlock, &held).await;
+    for node in &seven[5..] {
+        node.fate(Fate::Down);
+    }
+    shows(&redlock, &held).await;
+    let broken =
+        redlock.break_lock(&held.name, BreakTarget::Any, BreakMode::Now, "ada", "stuck").await;
+    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+    assert!(seven[3..5].iter().all(|node| node.holder(&held.name).is_none()));
+    // Votes that can't be a quorum don't count, whatever their fence.
+    let five = five();
+    let (held, late) = (claim("x"), claim("x"));
+    take(&five.redlock, &held).await;
+    wait_until("all hold it", || five.holders(&held) == 5).await;
+    five.nodes[0].hold(&late);
+    five.nodes[0].state().holds.get_mut(&late.name).unwrap().fence = 1 << 50;
+    five.nodes[1].fate(Fate::Down);
+    shows(&five.redlock, &held).await;
+}
+
+async fn shows(redlock: &Redlock, held: &Claim) {
+    let shown = redlock.inspect(&held.name).await.unwrap();
+    let tokens: Vec<_> = shown.holders.iter().map(|holder| holder.token).collect();
+    assert_eq!(tokens, [Some(held.token)]);
+    let listed = redlock.list("", None).await.unwrap().names;
+    let tokens: Vec<_> =
+        listed.iter().flat_map(|shown| &shown.holders).map(|holder| holder.token).collect();
+    assert_eq!(tokens, [Some(held.token)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_is_merged_page_by_page() {
+    let five = five();
+    let mut expected = Vec::new();
+    for number in 0..25 {
+        let held = claim(&format!("x{number:02}"));
+        take(&five.redlock, &held).await;
+        wait_until("all hold it", || five.holders(&held) == 5).await;
+        // Pages of different nodes end at different names.
+        five.nodes[number % 5].state().holds.remove(&held.name);
+        expected.push(held.name);
+    }
+    five.nodes[1].hold(&claim("x07 of one node"));
+    five.nodes[0].fate(Fate::Down);
+    let (mut names, mut from, mut pages) = (Vec::new(), None::<Cursor>, 0);
+    loop {
+        let page = five.redlock.list("x", from).await.unwrap();
+        names.extend(page.names.into_iter().map(|inspection| inspection.name));
+        pages += 1;
+        match page.next {
+            Some(next) => from = Some(next),
+            None => break,
+        }
+    }
+    // One node's hold has a quorum only if three nodes are silent.
+    assert_eq!(names, expected);
+    assert!(pages > 5, "{pages}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_holds_is_broken_everywhere() {
+    let five = five();
+    let held = claim("x");
+    take(&five.redlock, &held).await;
+    wait_until("all hold it", || five.holders(&held) == 5).await;
+    // A vote on one node isn't a hold.
+    five.nodes[0].hold(&claim("x"));
+    let how = BreakMode::Now;
+    let broken = five.redlock.break_lock(&held.name, BreakTarget::Any, how, "ada", "stuck").await;
+    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+    assert_eq!(five.holders(&held), 0);
+    assert!(five.nodes[0].holder(&held.name).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn votes_of_too_few_nodes_are_no_hold_to_be_broken() {
+    let five = five();
+    // The state after a release that two nodes missed.
+    let left = claim("x");
+    five.nodes[0].hold(&left);
+    five.nodes[1].hold(&left);
+    let seen = BreakTarget::Token(left.token);
+    for how in [BreakMode::RunOut, BreakMode::Now] {
+        let broken = five.redlock.break_lock(&left.name, seen, how, "ada", "stuck").await;
+        assert_eq!(broken.unwrap(), Broken::NotHeld);
+    }
+    assert_eq!(five.holders(&left), 0, "the votes are broken nevertheless");
+    // A silent node may have the third vote.
+    five.nodes[0].hold(&left);
+    five.nodes[1].hold(&left);
+    five.nodes[4].fate(Fate::Down);
+    let broken = five.redlock.break_lock(&left.name, seen, BreakMode::Now, "ada", "stuck").await;
+    assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
+}

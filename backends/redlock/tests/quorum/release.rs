@@ -1,0 +1,142 @@
+//! Releases and pending releases.
+
+use std::time::Duration;
+
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome};
+use tokio::time::{Instant, sleep};
+
+use crate::common::{LARGEST_TTL, NODE_TIMEOUT, TTL, claim, five, take, wait_until};
+use crate::node::Fate;
+
+#[tokio::test(start_paused = true)]
+async fn a_quorum_of_answers_is_an_answer() {
+    let five = five();
+    let held = claim("x");
+    take(&five.redlock, &held).await;
+    five.nodes[0].fate(Fate::Unanswered);
+    five.nodes[1].fate(Fate::Down);
+    let begun = Instant::now();
+    assert_eq!(
+        five.redlock.release(&held, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::Released
+    );
+    assert!(begun.elapsed() < NODE_TIMEOUT, "{:?}", begun.elapsed());
+    assert_eq!(
+        five.redlock.release(&held, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::NotHeld
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_few_answers_are_none() {
+    let five = five();
+    let held = claim("x");
+    take(&five.redlock, &held).await;
+    for node in &five.nodes[..3] {
+        node.fate(Fate::Down);
+    }
+    let error = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+    for node in ["node:0", "node:1", "node:2"] {
+        assert!(error.to_string().contains(node), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_away_is_owed_its_release() {
+    let five = five();
+    let held = claim("x");
+    take(&five.redlock, &held).await;
+    wait_until("all hold it", || five.holders(&held) == 5).await;
+    five.nodes[0].fate(Fate::Down);
+    five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(five.holders(&held), 1);
+    five.nodes[0].fate(Fate::Answered);
+    let begun = Instant::now();
+    five.nothing_is_left_of(&held).await;
+    assert!(begun.elapsed() < TTL / 2, "it ran out by itself: {:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_owed_anything_for_ever() {
+    let five = five();
+    let held = claim("x");
+    take(&five.redlock, &held).await;
+    five.nodes[0].fate(Fate::Down);
+    five.redlock.release(&held, ReleaseMode::Reconcile).await.unwrap();
+    sleep(LARGEST_TTL / 2).await;
+    let asked = five.nodes[0].asked("release");
+    sleep(LARGEST_TTL).await;
+    assert!(five.nodes[0].asked("release") > asked, "it was given up at once");
+    let asked = five.nodes[0].asked("release");
+    sleep(LARGEST_TTL).await;
+    assert_eq!(five.nodes[0].asked("release"), asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
+    let five = five();
+    let held = claim("x");
+    take(&five.redlock, &claim("seen before")).await;
+    five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
+    take(&five.redlock, &held).await;
+    five.nodes[0].fate(Fate::Answered);
+    // Only the quorum's own state shows that a reply is missing.
+    five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(five.holders(&held), 0, "it came late, and holds");
+    let tombstones = |at: usize| five.nodes[at].state().tombstones.len();
+    assert_eq!((tombstones(0), tombstones(1)), (1, 0), "one is due where it was in doubt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
+    // Its unanswered release may arrive after the vote.
+    let five = five();
+    take(&five.redlock, &claim("seen before")).await;
+    let waiting = claim("x");
+    five.nodes[0].state().releases = Fate::Down;
+    for node in &five.nodes[2..] {
+        node.hold(&claim("x"));
+    }
+    crate::common::refused(&five.redlock, &waiting).await;
+    assert_eq!(five.holders(&waiting), 1, "the release was not answered");
+    for node in &five.nodes[2..] {
+        node.state().holds.clear();
+    }
+    let asked = five.nodes[0].asked("attempt");
+    take(&five.redlock, &waiting).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(five.nodes[0].asked("attempt"), asked, "it was asked for a vote");
+    five.nodes[0].state().releases = Fate::Answered;
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(five.holders(&waiting), 4);
+    assert!(five.nodes[0].state().tombstones.contains_key(&waiting.token));
+}
+
+/// For every order of replies.
+#[tokio::test(start_paused = true)]
+async fn what_only_a_minority_still_had_was_lost_before() {
+    for lost in [[0, 1, 2], [2, 3, 4], [0, 2, 4]] {
+        let five = five();
+        let held = claim("x");
+        take(&five.redlock, &held).await;
+        wait_until("all hold it", || five.holders(&held) == 5).await;
+        for at in lost {
+            five.nodes[at].state().holds.clear();
+        }
+        let ended = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
+        assert_eq!(ended, ReleaseOutcome::NotHeld, "{lost:?}");
+    }
+    // Even if the first replies come from the other nodes.
+    let five = five();
+    let held = claim("x");
+    take(&five.redlock, &held).await;
+    wait_until("all hold it", || five.holders(&held) == 5).await;
+    for node in &five.nodes[..2] {
+        node.state().holds.clear();
+    }
+    let ended = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(ended, ReleaseOutcome::Released);
+}

@@ -1,0 +1,146 @@
+//! Shared fixtures.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    AcquireOutcome, Busy, Claim, DistributedLock, Error, Granted, Identity, LockName, Mode, Renew,
+    RenewalMode, Token, Wait,
+};
+use lockwright_redlock::{Config, NodeStatus, Options, Redlock};
+use lockwright_testbed::{self as testbed, Fleet};
+
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// More than a busy machine needs for a reply.
+pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(500);
+
+pub(crate) const NODES: usize = 5;
+
+pub(crate) struct Five {
+    pub(crate) fleet: Fleet,
+    pub(crate) options: Options,
+}
+
+pub(crate) fn options() -> Options {
+    Options::new().node_timeout(NODE_TIMEOUT)
+}
+
+impl Five {
+    pub(crate) async fn start() -> Self {
+        Self::start_as(testbed::Redis::options(), options()).await
+    }
+
+    pub(crate) async fn start_as(servers: testbed::redis::Options, options: Options) -> Self {
+        let five = Self { fleet: servers.start_fleet(NODES).unwrap(), options };
+        for (address, status) in five.connect().await.admit().await {
+            assert!(matches!(status, NodeStatus::Votes), "{address}: {status:?}");
+        }
+        five
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        let node = |url: String| lockwright_redis::Config::new(&url).unwrap();
+        Config::of(self.fleet.urls().into_iter().map(node).collect(), self.options.clone())
+    }
+
+    pub(crate) async fn connect(&self) -> Redlock {
+        self.config().connect().await.unwrap()
+    }
+
+    pub(crate) fn server(&mut self, at: usize) -> &mut testbed::Redis {
+        &mut self.fleet.servers[at]
+    }
+
+    pub(crate) fn holder(&self, at: usize, name: &str) -> Option<String> {
+        self.fleet.servers[at].command(&["GET", name]).unwrap()
+    }
+
+    pub(crate) fn holders(&self, claim: &Claim, nodes: impl IntoIterator<Item = usize>) -> usize {
+        let token = claim.token.to_string();
+        let holds = |at: &usize| self.holder(*at, claim.name.as_str()).as_ref() == Some(&token);
+        nodes.into_iter().filter(holds).count()
+    }
+
+    /// Waits until a claim holds on all nodes; renewals repair slow ones.
+    pub(crate) async fn all_hold(&self, redlock: &Redlock, claim: &Claim) {
+        let hold = Renew::of(claim);
+        eventually(async || {
+            if self.holders(claim, 0..NODES) == NODES {
+                return Some(());
+            }
+            tokio::time::sleep(NODE_TIMEOUT / 5).await;
+            let _ = redlock.renew(&[hold]).await;
+            None
+        })
+        .await;
+    }
+
+    /// Returns a node's keys of holds.
+    pub(crate) fn held_keys(&self, at: usize) -> Vec<String> {
+        let keys: Vec<String> = self.fleet.servers[at].command(&["KEYS", "*"]).unwrap();
+        let stays = [":fence", ":ended:", ":certificate"];
+        keys.into_iter()
+            .filter(|key| {
+                !(key.starts_with("lockwright:{") && stays.iter().any(|part| key.contains(part)))
+            })
+            .collect()
+    }
+
+    pub(crate) async fn nothing_is_left(&self, nodes: impl IntoIterator<Item = usize> + Clone) {
+        eventually(async || {
+            let mut left = nodes.clone().into_iter().flat_map(|at| self.held_keys(at));
+            left.next().is_none().then_some(())
+        })
+        .await;
+    }
+}
+
+pub(crate) fn claim(name: &str) -> Claim {
+    claim_for(name, Duration::from_secs(30))
+}
+
+pub(crate) fn claim_for(name: &str, ttl: Duration) -> Claim {
+    Claim {
+        name: LockName::new(name).unwrap(),
+        mode: Mode::Exclusive,
+        token: Token::random(),
+        identity: Arc::new(Identity::of_this_process(Some("test"))),
+        ttl,
+        fences: 1,
+        renewal_mode: RenewalMode::Auto,
+    }
+}
+
+pub(crate) async fn take(redlock: &Redlock, claim: &Claim) -> Granted {
+    match redlock.acquire(claim, Wait::No).await {
+        Ok(AcquireOutcome::Granted(granted)) => granted,
+        other => panic!("it was not granted: {other:?}"),
+    }
+}
+
+pub(crate) async fn busy(redlock: &Redlock, claim: &Claim) -> Busy {
+    match redlock.acquire(claim, Wait::No).await {
+        Ok(AcquireOutcome::Busy(busy)) => busy,
+        other => panic!("it was not refused: {other:?}"),
+    }
+}
+
+pub(crate) async fn fails(redlock: &Redlock, claim: &Claim) -> Error {
+    match redlock.acquire(claim, Wait::No).await {
+        Err(error) => error,
+        other => panic!("it did not fail: {other:?}"),
+    }
+}
+
+pub(crate) async fn eventually<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, asking).await.expect("it happens")
+}

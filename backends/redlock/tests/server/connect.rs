@@ -1,0 +1,151 @@
+//! Errors on connecting, and their absence.
+
+use std::time::Duration;
+
+use lockwright_core::{DistributedLock, Error, ErrorKind};
+#[cfg(feature = "tls")]
+use lockwright_redlock::Config;
+use lockwright_redlock::{NodeStatus, Redlock};
+use lockwright_testbed::{self as testbed, Fleet, Proxy};
+
+use crate::common::{Five, claim, eventually, fails, take};
+
+async fn refused(urls: &[String]) -> Error {
+    Redlock::connect(&format!("redlock:{}", urls.join(","))).await.unwrap_err()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_under_two_addresses_is_refused() {
+    let fleet = Fleet::start(2).unwrap();
+    let proxy = Proxy::start(fleet.servers[0].address()).unwrap();
+    let mut urls = fleet.urls();
+    urls.push(fleet.servers[0].url_through(proxy.port()));
+    let error = refused(&urls).await;
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert!(error.to_string().contains("the same server"), "{error}");
+    // Without a proxy it is detected at once, even for another database.
+    urls[2] = format!("{}3", urls[0]);
+    let error = refused(&urls).await;
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert!(error.to_string().contains("named twice"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_is_refused() {
+    let fleet = Fleet::start(2).unwrap();
+    let replica = testbed::Redis::options().replica_of(&fleet.servers[0]).start().unwrap();
+    let mut urls = fleet.urls();
+    urls.push(replica.url());
+    let error = refused(&urls).await;
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("replica") && text.contains(&replica.address().to_string()), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_even_number_is_refused() {
+    let fleet = Fleet::start(2).unwrap();
+    let error = refused(&fleet.urls()).await;
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    assert!(error.to_string().contains("there are 2"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_largest_ttl_is_refused_with_both_values() {
+    let five = Five::start().await;
+    let error = five.config().largest_ttl(Duration::from_secs(90)).connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+    let text = error.to_string();
+    assert!(text.contains("60s") && text.contains("90s"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_minority_that_is_down_is_no_error() {
+    let mut five = Five::start().await;
+    for at in [0, 1] {
+        five.server(at).kill();
+    }
+    let redlock = five.connect().await;
+    take(&redlock, &claim("x")).await;
+    let statuses = redlock.node_statuses().await;
+    let down = statuses.iter().filter(|(_, is)| matches!(is, NodeStatus::Down(_))).count();
+    assert_eq!(down, 2, "{statuses:?}");
+    five.server(2).kill();
+    let error = five.config().connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_duplicate_that_appears_later_has_no_vote() {
+    let mut five = Five::start().await;
+    let address = five.server(0).address();
+    let proxy = Proxy::start(address).unwrap();
+    five.server(1).kill();
+    five.server(2).kill();
+    // Three servers, one of them under two addresses.
+    let mut urls = five.fleet.urls();
+    urls[1] = five.fleet.servers[0].url_through(proxy.port());
+    proxy.cut();
+    let url = format!("redlock:{}?node_timeout=500ms", urls.join(","));
+    let redlock = Redlock::connect(&url).await.unwrap();
+    proxy.mend();
+    five.server(4).kill();
+    // It would be the third vote.
+    let error = eventually(async || {
+        let error = fails(&redlock, &claim("x")).await;
+        error.to_string().contains("the same server").then_some(error)
+    })
+    .await;
+    assert!(error.to_string().contains("2 of 5 nodes granted the lock"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_is_told_and_not_shown() {
+    let fleet = testbed::Redis::options().password("right").start_fleet(3).unwrap();
+    let urls: Vec<_> = fleet.urls().iter().map(|url| url.replace("right", "hush")).collect();
+    let error = refused(&urls).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+    let right = format!("redlock:{}?node_timeout=500ms", fleet.urls().join(","));
+    let redlock = Redlock::connect(&right).await.unwrap();
+    assert!(!format!("{redlock:?}").contains("right"), "{redlock:?}");
+}
+
+#[cfg(feature = "tls")]
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_may_speak_tls_and_have_users() {
+    let servers = testbed::Redis::options().tls().user("locks", "right", "~* &* +@all");
+    let fleet = servers.start_fleet(3).unwrap();
+    // Each has its own authority here.
+    let node = |server: &testbed::Redis| {
+        lockwright_redis::Config::new(&format!(
+            "{}?ca={}",
+            server.url(),
+            server.authority().display()
+        ))
+    };
+    let nodes = fleet.servers.iter().map(|server| node(server).unwrap()).collect();
+    let redlock = Config::of(nodes, crate::common::options()).connect().await.unwrap();
+    for (address, status) in redlock.admit().await {
+        assert!(matches!(status, NodeStatus::Votes), "{address}: {status:?}");
+    }
+    take(&redlock, &claim("x")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doctor_looks_at_every_node() {
+    let mut five = Five::start().await;
+    five.server(1).kill();
+    five.server(2).restart(false).unwrap();
+    let (down, new) = (five.server(1).address(), five.server(2).address());
+    let redlock = five.connect().await;
+    let findings = redlock.doctor().await.unwrap();
+    let has = |code: &str, address: &str| {
+        findings.iter().any(|found| found.code == code && found.what.contains(address))
+    };
+    assert!(has("node-down", &down.to_string()), "{findings:?}");
+    assert!(has("node-new", &new.to_string()), "{findings:?}");
+    let about_node_0 = five.server(0).address().to_string();
+    assert!(findings.iter().any(|found| found.what.starts_with(&about_node_0)), "{findings:?}");
+    assert!(!findings.iter().any(|found| found.code == "no-quorum"), "{findings:?}");
+}

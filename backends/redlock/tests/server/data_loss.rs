@@ -1,0 +1,133 @@
+//! Nodes that return with or without their data.
+
+use std::time::{Duration, Instant};
+
+use lockwright_core::{AcquireOutcome, Claim, DistributedLock, ReleaseMode, Renew, RenewalOutcome};
+use lockwright_redlock::{NodeStatus, Redlock};
+use lockwright_testbed as testbed;
+
+use crate::common::{Five, busy, claim_for, eventually, options, take};
+
+/// Short for a test.
+const LARGEST_TTL: Duration = Duration::from_secs(4);
+
+/// Creates a fleet with a hold of `x` on a bare quorum (nodes 0 to 2).
+async fn bare_quorum() -> (Five, Redlock, Claim, Instant) {
+    let servers = testbed::Redis::options().append_only("always");
+    let mut five = Five::start_as(servers, options().largest_ttl(LARGEST_TTL)).await;
+    let redlock = five.connect().await;
+    for at in [3, 4] {
+        five.server(at).kill();
+    }
+    let held = claim_for("x", LARGEST_TTL);
+    let since = Instant::now();
+    take(&redlock, &held).await;
+    (five, redlock, held, since)
+}
+
+/// Asserts that another claim is granted only after the hold's end.
+async fn nobody_gets_in_beside_it(five: &Five, since: Instant) {
+    let other = five.connect().await;
+    let granted = loop {
+        let next = claim_for("x", LARGEST_TTL);
+        let asked = other.try_acquire(&next).await;
+        if let Ok(AcquireOutcome::Granted(_)) = asked {
+            break since.elapsed();
+        }
+        assert!(since.elapsed() < LARGEST_TTL * 5, "nobody ever got in: {asked:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert!(granted >= LARGEST_TTL, "somebody got in after {granted:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_restarted_empty_lets_no_second_holder_in() {
+    // With the empty node, the other two would be a quorum.
+    let (mut five, _redlock, _held, since) = bare_quorum().await;
+    for at in [3, 4] {
+        five.server(at).restart(true).unwrap();
+    }
+    five.server(2).kill();
+    five.server(2).restart(false).unwrap();
+    nobody_gets_in_beside_it(&five, since).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flushed_node_lets_no_second_holder_in() {
+    let (mut five, _redlock, _held, since) = bare_quorum().await;
+    for at in [3, 4] {
+        five.server(at).restart(true).unwrap();
+    }
+    // Nor is another claim granted to a client with the old incarnation.
+    let other = five.connect().await;
+    busy(&other, &claim_for("x", LARGEST_TTL)).await;
+    five.server(1).command::<()>(&["FLUSHALL"]).unwrap();
+    let next = claim_for("x", LARGEST_TTL);
+    let answer = other.try_acquire(&next).await;
+    assert!(!matches!(answer, Ok(AcquireOutcome::Granted(_))), "{answer:?}");
+    nobody_gets_in_beside_it(&five, since).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_kept_every_write_votes_at_once() {
+    let (mut five, redlock, held, _) = bare_quorum().await;
+    five.server(2).kill();
+    five.server(2).restart(true).unwrap();
+    // Its vote is needed.
+    let hold = Renew::of(&held);
+    eventually(async || {
+        let renewed = redlock.renew(&[hold]).await.ok()?;
+        assert!(!matches!(renewed[0].outcome, RenewalOutcome::NotHeld(_)), "{renewed:?}");
+        (renewed[0].outcome == RenewalOutcome::Renewed { valid: None }).then_some(())
+    })
+    .await;
+    redlock.release(&held, ReleaseMode::Plain).await.unwrap();
+    take(&redlock, &claim_for("x", LARGEST_TTL)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
+    let fleet = testbed::Fleet::start(3).unwrap();
+    let since = Instant::now();
+    let url = format!("redlock:{}?largest_ttl=4s&node_timeout=500ms", fleet.urls().join(","));
+    let redlock = Redlock::connect(&url).await.unwrap();
+    let error = crate::common::fails(&redlock, &claim_for("x", LARGEST_TTL)).await;
+    let text = error.to_string();
+    for server in &fleet.servers {
+        let wanted = format!("{}: it is new: it votes in ", server.address());
+        assert!(text.contains(&wanted), "{text}");
+    }
+    let statuses = redlock.node_statuses().await;
+    assert!(statuses.iter().all(|(_, is)| matches!(is, NodeStatus::New(_))), "{statuses:?}");
+    eventually(async || redlock.try_acquire(&claim_for("x", LARGEST_TTL)).await.ok()).await;
+    assert!(since.elapsed() >= LARGEST_TTL, "{:?}", since.elapsed());
+    let other = Redlock::connect(&url).await.unwrap();
+    take(&other, &claim_for("y", LARGEST_TTL)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_never_go_back_though_every_node_forgets_in_its_turn() {
+    // Without wall clocks, only the nodes' counters matter.
+    let options = options().largest_ttl(LARGEST_TTL).wall_clock(|| 1_000);
+    let mut five = Five::start_as(testbed::Redis::options(), options).await;
+    let mut highest = 0;
+    for at in 0..5 {
+        for _ in 0..3 {
+            // A client without state.
+            let redlock = five.connect().await;
+            let held = claim_for("x", LARGEST_TTL);
+            let fence = take(&redlock, &held).await.fence.get();
+            assert!(fence > highest, "{fence} after {highest}, round {at}");
+            highest = fence;
+            redlock.release(&held, ReleaseMode::Plain).await.unwrap();
+        }
+        five.server(at).restart(false).unwrap();
+        // The node needn't wait, because nothing is held.
+        let statuses = eventually(async || {
+            let statuses = five.connect().await.admit().await;
+            statuses.iter().all(|(_, is)| matches!(is, NodeStatus::Votes)).then_some(statuses)
+        })
+        .await;
+        assert_eq!(statuses.len(), 5);
+    }
+}

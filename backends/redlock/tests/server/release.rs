@@ -1,0 +1,122 @@
+//! Failed and cancelled rounds leave nothing on the nodes.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use lockwright_core::{DistributedLock, Locks, ReleaseMode, Wait};
+
+use crate::common::{Five, LIMIT, busy, claim, claim_for, eventually, fails, take};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_round_leaves_nothing() {
+    let mut five = Five::start().await;
+    let (redlock, other) = (five.connect().await, five.connect().await);
+    let held = claim("x");
+    take(&redlock, &held).await;
+    five.all_hold(&redlock, &held).await;
+    // Two nodes lose the hold, and would grant the next claim.
+    for at in [0, 3] {
+        five.server(at).command::<()>(&["DEL", "x"]).unwrap();
+    }
+    let next = claim("x");
+    busy(&other, &next).await;
+    assert_eq!(five.holders(&next, 0..5), 0, "before it is answered");
+    redlock.release(&held, ReleaseMode::Plain).await.unwrap();
+    five.nothing_is_left(0..5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_that_too_few_answered_leaves_nothing() {
+    let mut five = Five::start().await;
+    let redlock = five.connect().await;
+    for at in [0, 1, 2] {
+        five.server(at).kill();
+    }
+    fails(&redlock, &claim("x")).await;
+    five.nothing_is_left(3..5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_frozen_nodes_do_late_leaves_nothing() {
+    let five = Five::start().await;
+    let redlock = five.connect().await;
+    take(&redlock, &claim("before")).await;
+    for at in 0..3 {
+        five.fleet.servers[at].freeze();
+    }
+    let lost = claim("x");
+    fails(&redlock, &lost).await;
+    for at in 0..3 {
+        five.fleet.servers[at].thaw();
+    }
+    // The tombstone makes the order of attempt and release irrelevant.
+    eventually(async || {
+        let settled = |at: usize| {
+            let tombstone = format!("lockwright:{{x}}:ended:{}", lost.token);
+            five.fleet.servers[at].command::<bool>(&["EXISTS", &tombstone]).unwrap()
+        };
+        (0..3).all(settled).then_some(())
+    })
+    .await;
+    assert_eq!(five.holders(&lost, 0..5), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_comes_back_with_a_hold_is_owed_its_release() {
+    let servers = lockwright_testbed::Redis::options().append_only("always");
+    let mut five = Five::start_as(servers, crate::common::options()).await;
+    let redlock = five.connect().await;
+    // The hold must not expire during the wait.
+    let held = claim_for("x", LIMIT * 2);
+    take(&redlock, &held).await;
+    five.all_hold(&redlock, &held).await;
+    five.server(2).kill();
+    redlock.release(&held, ReleaseMode::Plain).await.unwrap();
+    five.server(2).restart(true).unwrap();
+    five.nothing_is_left(0..5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_that_is_dropped_anywhere_leaves_nothing() {
+    let five = Five::start().await;
+    let redlock = std::sync::Arc::new(five.connect().await);
+    let locks = Locks::builder(std::sync::Arc::clone(&redlock)).build().unwrap();
+    let mut finished = 0;
+    for polls in 0..40 {
+        let mut acquire = std::pin::pin!(locks.mutex("x").acquire());
+        for poll in 0..polls {
+            let is_ready =
+                std::future::poll_fn(|cx| Poll::Ready(acquire.as_mut().poll(cx).is_ready()));
+            if is_ready.await {
+                finished += 1;
+                break;
+            }
+            if poll % 2 == 0 {
+                tokio::task::yield_now().await;
+            } else {
+                tokio::time::sleep(Duration::from_micros(100 * poll)).await;
+            }
+        }
+    }
+    assert!(finished > 0, "it was never carried to its end");
+    assert!(finished < 40, "it was never dropped");
+    five.nothing_is_left(0..5).await;
+    // Without the core client, the caller must release.
+    for polls in 0..10 {
+        let lost = claim("y");
+        {
+            let mut acquire = redlock.acquire(&lost, Wait::No);
+            for _ in 0..polls {
+                let is_ready =
+                    std::future::poll_fn(|cx| Poll::Ready(acquire.as_mut().poll(cx).is_ready()));
+                if is_ready.await {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        }
+        redlock.release(&lost, ReleaseMode::Reconcile).await.unwrap();
+    }
+    five.nothing_is_left(0..5).await;
+    locks.close().await;
+}

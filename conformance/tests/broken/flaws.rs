@@ -122,7 +122,7 @@ pub(crate) const HALLS: &[(HallFlaw, &str, &str)] = &[
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ShelfFlaw {
+pub(crate) enum FencedStoreFlaw {
     None,
     AcceptsAnything,
     RefusesRepeats,
@@ -135,16 +135,28 @@ pub(crate) enum ShelfFlaw {
     OneFenceForAll,
 }
 
-pub(crate) const SHELVES: &[(ShelfFlaw, &str, &str)] = &[
-    (ShelfFlaw::AcceptsAnything, "a_paused_holders_late_write_is_refused", "was accepted after"),
-    (ShelfFlaw::RefusesRepeats, "a_holder_writes_again_and_again", "Superseded"),
-    (ShelfFlaw::RemembersWhoCameLast, "what_is_refused_stays_refused", "was accepted after"),
-    (ShelfFlaw::EachWriterRemembers, "what_is_refused_stays_refused", "was accepted after"),
-    (ShelfFlaw::WritesThenLooks, "a_refused_write_changes_nothing", "was written last"),
-    (ShelfFlaw::LooksThenWrites, "of_those_who_write_at_once_the_latest_stays", "was written last"),
-    (ShelfFlaw::SaysConflict, "a_refused_write_changes_nothing", "was answered"),
-    (ShelfFlaw::NamesNoFence, "a_refused_write_changes_nothing", "doesn't name the later fence"),
-    (ShelfFlaw::OneFenceForAll, "each_name_has_a_fence_of_its_own", "Superseded"),
+pub(crate) const FENCED_STORES: &[(FencedStoreFlaw, &str, &str)] = &[
+    (
+        FencedStoreFlaw::AcceptsAnything,
+        "a_paused_holders_late_write_is_refused",
+        "was accepted after",
+    ),
+    (FencedStoreFlaw::RefusesRepeats, "a_holder_writes_again_and_again", "Superseded"),
+    (FencedStoreFlaw::RemembersWhoCameLast, "what_is_refused_stays_refused", "was accepted after"),
+    (FencedStoreFlaw::EachWriterRemembers, "what_is_refused_stays_refused", "was accepted after"),
+    (FencedStoreFlaw::WritesThenLooks, "a_refused_write_changes_nothing", "was written last"),
+    (
+        FencedStoreFlaw::LooksThenWrites,
+        "of_those_who_write_at_once_the_latest_stays",
+        "was written last",
+    ),
+    (FencedStoreFlaw::SaysConflict, "a_refused_write_changes_nothing", "was answered"),
+    (
+        FencedStoreFlaw::NamesNoFence,
+        "a_refused_write_changes_nothing",
+        "doesn't name the later fence",
+    ),
+    (FencedStoreFlaw::OneFenceForAll, "each_name_has_a_fence_of_its_own", "Superseded"),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

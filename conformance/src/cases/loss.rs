@@ -87,16 +87,16 @@ async fn renewing_in_vain(context: &Context, fate: Fate) -> Verdict {
     let belief = believer.try_acquire(&context.name("x"), false).await?;
     let Some(belief) = belief else { return Err(Failure::new("a free name was refused")) };
     let (backend, next) = (context.backend().await?, context.claim("x"));
-    let told = AtomicBool::new(false);
+    let signalled = AtomicBool::new(false);
     let signalling = async {
         belief.ended().await;
-        told.store(true, Ordering::SeqCst);
+        signalled.store(true, Ordering::SeqCst);
         context.clock.now()
     };
     let taking = async {
         let within = context.patience();
         let entry = context.granted_within(&*backend, &next, within, context.ttl / 200).await?;
-        Ok::<_, Failure>((entry, belief.believes(), told.load(Ordering::SeqCst)))
+        Ok::<_, Failure>((entry, belief.believes(), signalled.load(Ordering::SeqCst)))
     };
     let both = async { tokio::join!(signalling, taking) };
     // On a busy machine the notified task may run a little late.
@@ -130,8 +130,8 @@ async fn an_unreachable_server_is_the_reason(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     let guard = locks.mutex("x").acquire().await?;
     faulty.always(Op::Renew, Fate::Refuse);
-    let told = guard.signal().ended().await;
-    ensure!(told == HoldState::Lost(Reason::Unreachable), "the guard ended as {told:?}");
+    let ended = guard.signal().ended().await;
+    ensure!(ended == HoldState::Lost(Reason::Unreachable), "the guard ended as {ended:?}");
     let now = context.clock.now();
     let most = guard.deadline() + context.moment();
     in_time!(now <= most, "the loss was signalled after the deadline");
@@ -152,8 +152,8 @@ async fn what_the_server_no_longer_has_is_lost(context: Arc<Context>) -> Verdict
     let ended = context.backend().await?.release(&theirs, ReleaseMode::Plain).await?;
     ensure!(ended == ReleaseOutcome::Released, "the release didn't find the hold");
     let renewals = faulty.calls(Op::Renew);
-    let told = guard.signal().ended().await;
-    ensure!(told == HoldState::Lost(Reason::Gone), "the guard ended as {told:?}");
+    let ended = guard.signal().ended().await;
+    ensure!(ended == HoldState::Lost(Reason::Gone), "the guard ended as {ended:?}");
     ensure!(
         faulty.calls(Op::Renew) <= renewals + 1,
         "the loss was noticed after more than one renewal"
@@ -169,11 +169,15 @@ async fn a_loss_is_for_ever(context: Arc<Context>) -> Verdict {
     // The renewal takes effect, but its answer arrives after the client has given up the hold.
     faulty.always(Op::Renew, Fate::DelayAnswer(context.ttl * 11 / 10));
     let signal = guard.signal();
-    let told = signal.ended().await;
-    ensure!(matches!(told, HoldState::Lost(_)), "the guard ended as {told:?}");
+    let ended = signal.ended().await;
+    ensure!(matches!(ended, HoldState::Lost(_)), "the guard ended as {ended:?}");
     faulty.mend();
     for _ in 0..20 {
-        ensure!(signal.state() == told, "the signal was {told:?} and is now {:?}", signal.state());
+        ensure!(
+            signal.state() == ended,
+            "the signal was {ended:?} and is now {:?}",
+            signal.state()
+        );
         ensure!(guard.check().is_err(), "a lost hold is valid again");
         context.clock.sleep(context.ttl / 10).await;
     }

@@ -137,31 +137,32 @@ impl Need {
         let (there, otherwise) = match self {
             Self::Fences => (profile.fencing != Fencing::None, "it has no fences"),
             Self::Breakable => (profile.breakable, "its holds can't be broken"),
-            Self::Tombstones => (profile.tombstones, "it has no tombstones"),
-            Self::Ghosts => (!profile.tombstones, "it promises more: tombstones"),
-            Self::Push => (profile.wake_up == WakeUp::Push, "it polls"),
-            Self::Fifo => (profile.order == Order::Fifo, "it promises no order"),
+            Self::Tombstones => (profile.tombstones, "the backend has no tombstones"),
+            Self::Ghosts => (!profile.tombstones, "the backend has tombstones"),
+            Self::Push => (profile.wake_up == WakeUp::Push, "waiters poll"),
+            Self::Fifo => (profile.order == Order::Fifo, "the backend doesn't promise an order"),
             Self::Processes if profile.scope == Scope::Process => {
-                (false, "other processes don't reach its store")
+                (false, "other processes don't reach the backend's store")
             }
-            Self::Processes => (factory.child().is_some(), "no other processes are started here"),
+            Self::Processes => (factory.child().is_some(), "the factory starts no other processes"),
             Self::MovedClock => {
-                (factory.runtime() == Runtime::Paused, "its clock can't be moved here")
+                (factory.runtime() == Runtime::Paused, "the factory's clock can't be moved")
             }
-            Self::Freeze => (can(Harm::Freeze), "its server isn't frozen here"),
-            Self::Restart => (can(Harm::Restart), "its server isn't restarted here"),
+            Self::Freeze => (can(Harm::Freeze), "the factory can't freeze the server"),
+            Self::Restart => (can(Harm::Restart), "the factory can't restart the server"),
             Self::Forget => (
                 can(Harm::Forget) && profile.fencing == Fencing::Clocked,
-                "its fences don't outlive its data, or its server isn't emptied here",
+                "fences don't outlive the server's data, or the factory can't clear the server",
             ),
-            Self::Cut => (can(Harm::Cut), "nobody is cut off from its server here"),
-            Self::Enforcement => {
-                (factory.protected().is_some(), "nothing that refuses late writes is reached here")
-            }
-            Self::Shared => (profile.modes.shared, "it has no shared locks"),
-            Self::Permits => (profile.modes.permits, "it has no semaphores"),
-            Self::Tickets => (profile.tickets, "its holds can't move"),
-            Self::NoTickets => (!profile.tickets, "its holds can move"),
+            Self::Cut => (can(Harm::Cut), "the factory can't cut a client off from the server"),
+            Self::Enforcement => (
+                factory.protected().is_some(),
+                "the factory has no resource that refuses late writes",
+            ),
+            Self::Shared => (profile.modes.shared, "the backend has no shared locks"),
+            Self::Permits => (profile.modes.permits, "the backend has no semaphores"),
+            Self::Tickets => (profile.tickets, "the backend has no tickets"),
+            Self::NoTickets => (!profile.tickets, "the backend has tickets"),
             Self::MissingMode => {
                 (!profile.modes.shared || !profile.modes.permits, "it has every mode")
             }

@@ -279,8 +279,8 @@ impl Child {
     pub(crate) async fn next(&mut self, within: Duration) -> Verdict<Said> {
         match tokio::time::timeout(within, self.said.recv()).await {
             Ok(Some(said)) => Ok(said),
-            Ok(None) => Err(Failure::new("a child ended before its time")),
-            Err(_) => Err(Failure::new(format!("a child said nothing for {within:?}"))),
+            Ok(None) => Err(Failure::new("a child ended early")),
+            Err(_) => Err(Failure::new(format!("a child sent nothing for {within:?}"))),
         }
     }
 
@@ -291,7 +291,7 @@ impl Child {
             match tokio::time::timeout(within, self.said.recv()).await {
                 Ok(Some(Said::Done) | None) => return Ok(rest),
                 Ok(Some(said)) => rest.push(said),
-                Err(_) => return Err(Failure::new(format!("a child said nothing for {within:?}"))),
+                Err(_) => return Err(Failure::new(format!("a child sent nothing for {within:?}"))),
             }
         }
     }

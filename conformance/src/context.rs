@@ -88,7 +88,7 @@ impl Context {
 
     /// Returns a name under the case's root.
     pub fn name(&self, local: &str) -> LockName {
-        LockName::new(format!("{}{local}", self.root)).expect("the case's names are good")
+        LockName::new(format!("{}{local}", self.root)).expect("the case's names are valid")
     }
 
     /// Returns an exclusive claim with a fresh token.
@@ -130,7 +130,9 @@ impl Context {
                 return Ok(Entry { granted, sent, answered: self.clock.now() });
             }
             if self.clock.now() >= give_up {
-                return Err(Failure::late(format!("it was still not granted after {within:?}")));
+                return Err(Failure::late(format!(
+                    "the claim was still not granted after {within:?}"
+                )));
             }
             self.clock.sleep(step).await;
         }
@@ -146,7 +148,9 @@ impl Context {
                 return Ok(());
             }
             if self.clock.now() >= give_up {
-                return Err(Failure::late(format!("still held after it was over: {left:?}")));
+                return Err(Failure::late(format!(
+                    "names are still held after the case: {left:?}"
+                )));
             }
             self.clock.sleep(self.ttl / 20).await;
         }
@@ -220,7 +224,7 @@ pub fn refused<'a>(
     backend: &'a dyn DistributedLock,
     claim: &'a Claim,
 ) -> impl Future<Output = Verdict<Busy>> + 'a {
-    let at = Failure::new(format!("{} was granted to a second one", claim.name));
+    let at = Failure::new(format!("{} was granted to a second claim", claim.name));
     async move {
         match backend.acquire(claim, Wait::No).await? {
             AcquireOutcome::Granted(_) => Err(at),

@@ -27,7 +27,7 @@ async fn granted(backend: &dyn DistributedLock, claim: &Claim) -> Fence {
             Err(error) => panic!("{error:?}"),
         }
     }
-    panic!("it is still not granted");
+    panic!("the claim is still not granted");
 }
 
 /// Tests that readers that waited share a fence, in any order of polls and releases.
@@ -94,7 +94,11 @@ pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn Dis
     backend.release(&writer, ReleaseMode::Plain).await.unwrap();
     assert_eq!(granted(backend, &third).await, shared);
     backend.release(&first, ReleaseMode::Plain).await.unwrap();
-    assert_eq!(granted(backend, &second).await, shared, "it had looked when the first had gone");
+    assert_eq!(
+        granted(backend, &second).await,
+        shared,
+        "the second reader, granted after the first reader's release"
+    );
     for reader in [&second, &third] {
         backend.release(reader, ReleaseMode::Plain).await.unwrap();
     }
@@ -118,14 +122,14 @@ pub async fn what_is_refused_leaves_nothing(
                 if !other.is_of_the_kind_of(held) {
                     conflicts(other, wait).await;
                 }
-                assert_eq!(count().await, 1, "{other} beside {held}");
+                assert_eq!(count().await, 1, "{other} with {held} held");
             }
         }
         for other in [Mode::Exclusive, Mode::Shared, permits(2, 3)] {
             let is_beside = held == Mode::Shared && other == Mode::Shared;
             if other.is_of_the_kind_of(held) && !is_beside {
                 busy(backend, &claim_as(other), Wait::No).await;
-                assert_eq!(count().await, 1, "{other} beside {held}");
+                assert_eq!(count().await, 1, "{other} with {held} held");
             }
         }
         backend.release(&holds, ReleaseMode::Plain).await.unwrap();
@@ -156,7 +160,7 @@ pub async fn those_who_ask_at_once_get_no_more_than_there_are(
             backend.release(claim, ReleaseMode::Plain).await.unwrap();
         }
     }
-    assert!(most > 0, "none was ever granted: it showed nothing");
+    assert!(most > 0, "inconclusive: no claim was granted");
 }
 
 #[derive(Default)]
@@ -222,5 +226,5 @@ pub async fn a_crowd_is_kept_in_order(clients: &[Locks]) {
         ended.unwrap();
     }
     let beside = inside.fences.lock().unwrap().1;
-    assert!(beside > 0, "nobody read beside another one: it showed nothing");
+    assert!(beside > 0, "inconclusive: no readers held at the same time");
 }

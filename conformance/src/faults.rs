@@ -201,7 +201,9 @@ impl Faulty {
         self.give_way().await;
         let answer = match fate {
             Fate::Pass => request.await,
-            Fate::Refuse => Err(Error::unavailable("the server refused, as it was told to")),
+            Fate::Refuse => {
+                Err(Error::unavailable("the server refused the request (an injected fault)"))
+            }
             Fate::LoseRequest => Err(Error::indeterminate("the request was lost")),
             Fate::LoseAnswer => {
                 let _ = request.await;
@@ -222,7 +224,7 @@ impl Faulty {
             }
             Fate::Hang => std::future::pending().await,
             // `resume_unwind` doesn't call the panic hook, so nothing is printed.
-            Fate::Panic => std::panic::resume_unwind(Box::new("as it was told to")),
+            Fate::Panic => std::panic::resume_unwind(Box::new("an injected panic")),
         };
         self.give_way().await;
         answer

@@ -14,7 +14,7 @@ pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// Returns a lock name.
 pub fn name(name: &str) -> LockName {
-    LockName::new(name).expect("the test's names are good")
+    LockName::new(name).expect("the test's name is valid")
 }
 
 /// Returns an exclusive claim with a fresh token, whose TTL outlasts a test.
@@ -45,7 +45,7 @@ pub fn grant<'a>(
     async move {
         match backend.try_acquire(claim).await {
             Ok(AcquireOutcome::Granted(granted)) => granted,
-            other => panic!("asked for at {asked_for}: {other:?}"),
+            other => panic!("requested at {asked_for}: {other:?}"),
         }
     }
 }
@@ -61,7 +61,7 @@ pub fn busy<'a>(
     async move {
         match backend.acquire(claim, wait).await {
             Ok(AcquireOutcome::Busy(busy)) => busy,
-            other => panic!("asked for at {asked_for}: {other:?}"),
+            other => panic!("requested at {asked_for}: {other:?}"),
         }
     }
 }
@@ -76,7 +76,7 @@ pub fn events(backend: &dyn DistributedLock) -> UnboundedReceiver<Event> {
 /// Returns the next event.
 pub async fn next(events: &mut UnboundedReceiver<Event>) -> Event {
     let event = tokio::time::timeout(LIMIT, events.recv()).await;
-    event.expect("an event comes").expect("the backend lives")
+    event.expect("an event is sent in time").expect("the backend still runs")
 }
 
 /// Polls `ask` until it returns a value.
@@ -89,5 +89,5 @@ pub async fn eventually<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() 
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(LIMIT, asking).await.expect("it happens")
+    tokio::time::timeout(LIMIT, asking).await.expect("the request completes in time")
 }

@@ -51,8 +51,11 @@ pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
         holder.runtime.shutdown_background();
     }
     let asking = async { timeout(LIMIT * 2, live.locks.mutex("x").ttl(ttl).acquire()).await };
-    let next =
-        live.runtime.block_on(asking).expect("it never gets the lock").expect("the servers answer");
+    let next = live
+        .runtime
+        .block_on(asking)
+        .expect("the lock is granted in time")
+        .expect("the servers answer");
     let took = begun.elapsed();
     live.runtime.block_on(next.release()).expect("it is held");
     drop((held, waits));
@@ -74,9 +77,9 @@ pub fn guard_without_a_runtime_is_lost<F: Future<Output = Locks>>(
         let next = other
             .runtime
             .block_on(asking)
-            .expect("it never gets the lock")
+            .expect("the lock is granted in time")
             .expect("the servers answer");
-        held.check().expect_err("two hold at once");
+        held.check().expect_err("the lost hold is still valid");
         other.runtime.block_on(next.release()).expect("it is held");
     }
 }
@@ -93,9 +96,9 @@ pub async fn closed_client_is_granted_nothing<F: Future<Output = Locks>>(
     let look = || async { other.inspect("x").await.unwrap() };
     eventually(|| async { (look().await.waiters == Some(1)).then_some(()) }).await;
     break_connection();
-    timeout(LIMIT, ours.close()).await.expect("closing ends");
+    timeout(LIMIT, ours.close()).await.expect("closing completes");
     held.release().await.unwrap();
-    let refused = timeout(LIMIT, waiting).await.expect("it waits forever").unwrap();
-    refused.expect_err("it was granted after it was closed");
+    let refused = timeout(LIMIT, waiting).await.expect("the waiter ends in time").unwrap();
+    refused.expect_err("a closed client was granted the lock");
     eventually(|| async { look().await.holders.is_empty().then_some(()) }).await;
 }

@@ -78,7 +78,7 @@ impl Participants {
     /// Asserts that the hold is renewed, and that the waiter is granted the lock after the release only.
     pub async fn survives(&self, holder: Holder, waiter: JoinHandle<Holder>) {
         holder.goes_on().await;
-        assert!(!waiter.is_finished(), "the other one has it too");
+        assert!(!waiter.is_finished(), "the waiter was granted while the lock was held");
         let fence = holder.guard.fence();
         holder.release().await;
         let next = self.turn_of(waiter).await;
@@ -96,11 +96,15 @@ impl Participants {
         since: BootInstant,
         bound: Duration,
     ) -> Holder {
-        let told = holder.until_lost().await;
+        let noticed = holder.until_lost().await;
         let next = self.turn_of(waiter).await;
-        assert!(told < next.granted, "told {:?} late", told.saturating_since(next.granted));
+        assert!(
+            noticed < next.granted,
+            "the loss was signalled {:?} late",
+            noticed.saturating_since(next.granted)
+        );
         let took = next.granted.saturating_since(since);
-        assert!(took < bound + self.slack, "the next one had to wait for {took:?}");
+        assert!(took < bound + self.slack, "the next client was granted after {took:?}");
         assert!(next.guard.fence() > holder.guard.fence());
         next
     }
@@ -117,13 +121,16 @@ impl Participants {
 
     /// Asserts that holds never overlapped and that fences grew.
     pub fn check(&self) {
-        assert!(self.history.contended() > 0, "nobody waited: it showed nothing");
+        assert!(self.history.contended() > 0, "inconclusive: no client waited");
         assert_eq!(self.history.check(true), [], "{:#?}", self.history.holds());
     }
 
     /// Waits until the waiter is granted the lock.
     pub async fn turn_of(&self, waiter: JoinHandle<Holder>) -> Holder {
-        timeout(self.limit, waiter).await.expect("it is its turn").expect("it doesn't panic")
+        timeout(self.limit, waiter)
+            .await
+            .expect("the waiter is granted")
+            .expect("the waiter doesn't panic")
     }
 }
 
@@ -143,12 +150,16 @@ impl Holder {
     /// Waits for the notification of the loss. Returns its instant.
     pub async fn until_lost(&self) -> BootInstant {
         let ended = timeout(self.all.limit, self.guard.signal().ended()).await;
-        let told = now();
-        let ended = ended.expect("it is told");
+        let noticed = now();
+        let ended = ended.expect("the loss is signalled");
         assert!(matches!(ended, HoldState::Lost(_)), "{}: {ended:?}", self.who);
-        assert!(self.guard.check().is_err(), "{}: the signal and the look agree", self.who);
-        self.note_end(told);
-        told
+        assert!(
+            self.guard.check().is_err(),
+            "{}: the loss was signalled, but the check succeeds",
+            self.who
+        );
+        self.note_end(noticed);
+        noticed
     }
 
     /// Waits until a renewal sent after this call is confirmed and the earlier TTL has passed.
@@ -159,7 +170,11 @@ impl Holder {
         while !is_confirmed() {
             let state = self.guard.signal().state();
             assert!(state.is_live(), "{}: {state:?}", self.who);
-            assert!(now() < from + ttl * 3 + self.all.slack, "{}: not renewed", self.who);
+            assert!(
+                now() < from + ttl * 3 + self.all.slack,
+                "{}: the hold is not renewed",
+                self.who
+            );
             sleep(LOOK).await;
         }
         self.guard.check().unwrap_or_else(|error| panic!("{}: {error}", self.who));

@@ -58,7 +58,7 @@ impl Register {
         if !state.writes.contains_key(name) {
             state.writes.insert(name.to_owned(), Writes::default());
         }
-        let writes = state.writes.get_mut(name).expect("it was inserted");
+        let writes = state.writes.get_mut(name).expect("the name was inserted");
         let fresh = fence.get() >= writes.highest;
         if fresh {
             writes.highest = fence.get();
@@ -176,7 +176,7 @@ impl RemoteRegister {
         self.requests.write_all(line.as_bytes())?;
         let mut answer = String::new();
         if self.answers.read_line(&mut answer)? == 0 {
-            return Err(std::io::Error::other("the process that has the register has ended"));
+            return Err(std::io::Error::other("the register's process has ended"));
         }
         Ok(answer.trim_end().to_owned())
     }

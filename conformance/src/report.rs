@@ -56,14 +56,14 @@ pub fn run(factory: Arc<dyn Factory>, filter: &str) -> lockwright_core::Result<R
     run_telling(factory, filter, |_| {})
 }
 
-/// As [`run`], and calls `tell` with each row, in the order of completion.
+/// As [`run`], and calls `on_row` with each row, in the order of completion.
 ///
 /// # Errors
 /// As [`run`].
 pub fn run_telling(
     factory: Arc<dyn Factory>,
     filter: &str,
-    tell: impl Fn(&Row) + Sync,
+    on_row: impl Fn(&Row) + Sync,
 ) -> lockwright_core::Result<Report> {
     let profile = profile(&factory)?;
     let wanted: Vec<&'static Case> =
@@ -85,7 +85,7 @@ pub fn run_telling(
                         outcome,
                         seconds: begun.elapsed().as_secs_f64(),
                     };
-                    tell(&row);
+                    on_row(&row);
                     rows.lock().unwrap_or_else(PoisonError::into_inner).push((index, row));
                 }
             });
@@ -130,7 +130,9 @@ fn run_here(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
         };
         let context = match Context::open(Arc::clone(&factory), clock).await {
             Ok(context) => Arc::new(context),
-            Err(error) => return Outcome::Failed(format!("it can't be reached: {error:?}")),
+            Err(error) => {
+                return Outcome::Failed(format!("the backend can't be reached: {error:?}"));
+            }
         };
         let missing = case.needs.iter().find_map(|need| need.missing(&context.profile, &*factory));
         if let Some(why) = missing {

@@ -197,7 +197,7 @@ fn shows(work: Work, event: &Event) -> bool {
 #[test]
 fn a_server_that_forgets_is_noticed() {
     let noticed = (0..5).filter(|seed| !run(*seed, true).violations.is_empty()).count();
-    assert!(noticed > 0, "the checker saw nothing wrong with a server that forgets its holds");
+    assert!(noticed > 0, "the checker found no violation on a server that forgets its holds");
 }
 
 /// Returns the seeds of `LOCKWRIGHT_SEEDS=FROM..TO`, or those of the test command.

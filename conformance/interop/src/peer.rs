@@ -36,22 +36,22 @@ impl Peer {
 
     /// Sends a command.
     pub fn send(&mut self, command: &str) {
-        let commands = self.commands.as_mut().expect("it is open until it is dropped");
-        writeln!(commands, "{command}").expect("it reads its commands");
+        let commands = self.commands.as_mut().expect("the input is open until the drop");
+        writeln!(commands, "{command}").expect("the process reads commands");
     }
 
     /// Returns the next answer, within [`LIMIT`].
     pub fn answer(&mut self) -> String {
         let answer = self.answers.recv_timeout(LIMIT);
-        answer.expect("it answers").trim().to_owned()
+        answer.expect("the process answers").trim().to_owned()
     }
 
     /// Returns true if there is no answer for this long. Panics otherwise.
     pub fn is_silent_for(&mut self, time: Duration) -> bool {
         match self.answers.recv_timeout(time) {
             Err(RecvTimeoutError::Timeout) => true,
-            Err(RecvTimeoutError::Disconnected) => panic!("it has ended"),
-            Ok(answer) => panic!("it says {answer:?}"),
+            Err(RecvTimeoutError::Disconnected) => panic!("the process has ended"),
+            Ok(answer) => panic!("the process answered early: {answer:?}"),
         }
     }
 

@@ -50,10 +50,10 @@ fn python(binary: &str, arguments: &[&str]) -> String {
     let output = Command::new(binary)
         .args(arguments)
         .output()
-        .expect("python3 runs; on Debian it is in the package python3");
+        .expect("python3 is installed (on Debian: the package python3)");
     assert!(
         output.status.success(),
-        "{binary} {arguments:?} fails (on Debian the package python3-venv is needed too): {}{}",
+        "{binary} {arguments:?} failed (on Debian, the package python3-venv is required): {}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );

@@ -30,7 +30,7 @@ impl Turns {
     /// # Panics
     /// If a program holds the lock.
     pub fn enter(&mut self, side: Side) {
-        assert_eq!(self.inside, None, "when {side:?} comes in");
+        assert_eq!(self.inside, None, "when {side:?} acquires the lock");
         self.inside = Some(side);
         if self.last.replace(side).is_some_and(|last| last != side) {
             self.changes += 1;

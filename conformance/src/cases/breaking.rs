@@ -18,69 +18,79 @@ pub(super) const CASES: &[Case] = &[
         Breaking,
         a_break_spares_the_next_holder,
         [Breakable],
-        "the hold that was seen is broken, and never the next one"
+        "a break ends the inspected hold, never a later one"
     ),
     case!(
         Breaking,
         a_break_of_a_free_name_changes_nothing,
         [Breakable],
-        "nothing to break is not an error"
+        "breaking a free name succeeds and changes nothing"
     ),
     case!(
         Breaking,
         a_broken_hold_runs_out,
         [Breakable],
-        "it can't be renewed any more, keeps others out till its end, and is free then"
+        "a broken hold can't be renewed, blocks others until its end, and is then free"
     ),
     case!(
         Breaking,
         a_broken_hold_is_not_rearmed,
         [Breakable],
-        "nor by asking for it again with its token"
+        "a repeated acquire doesn't re-arm a broken hold"
     ),
     case!(
         Breaking,
         a_break_says_who_and_why,
         [Breakable],
-        "while the broken hold is there, so is the note"
+        "inspect shows the note until the broken hold ends"
     ),
     case!(
         Breaking,
         a_hold_can_be_freed_at_once,
         [Breakable],
-        "the name is free, the old one can't be renewed, and how long belief may overlap is said"
+        "the name is free, the old hold can't be renewed, and the result reports the possible overlap"
     ),
-    case!(Breaking, a_broken_client_is_told, [Breakable], "its guard is lost, with the reason"),
-    case!(Breaking, whoever_holds_can_be_broken, [Breakable], "also without having been looked at"),
+    case!(
+        Breaking,
+        a_broken_client_is_told,
+        [Breakable],
+        "the holder's guard is lost, with the reason"
+    ),
+    case!(
+        Breaking,
+        whoever_holds_can_be_broken,
+        [Breakable],
+        "a break without a preceding inspect ends the current hold"
+    ),
     case!(
         Breaking,
         a_break_is_refused_if_unsupported,
         [],
-        "a backend that can't break says so, and one that can does"
+        "a backend without breaks returns Unsupported, and other backends break the hold"
     ),
     case!(
         Breaking,
         a_freed_client_is_told,
         [Breakable],
-        "before the time is over for which two may believe, and its release says what became of it"
+        "the holder is notified before the reported overlap ends, and its release reports the loss"
     ),
     case!(
         Breaking,
         a_break_can_be_hastened,
         [Breakable],
-        "what was to run out can be freed at once, and its note is gone with it"
+        "a hold that was broken to expire can be freed at once, and its note is removed"
     ),
     case!(
         Breaking,
         a_break_names_whom_it_was_passed_on_to,
         [Breakable],
-        "the token of who released it to a waiter breaks nothing; the waiter's own does"
+        "after a hand-over, the waiter's token breaks the hold, and the previous token doesn't"
     ),
     case!(
         Breaking,
         a_moved_hold_is_broken_by_its_new_token,
         [Breakable, Tickets],
-        "and spared by the one with which it was taken"
+        "after a transfer, the new token breaks the hold, and the original token doesn't"
     ),
 ];
 
@@ -93,11 +103,14 @@ async fn a_break_spares_the_next_holder(context: Arc<Context>) -> Verdict {
     let seen = BreakTarget::Token(first.token);
     for how in [BreakMode::RunOut, BreakMode::Now] {
         let broken = backend.break_lock(&first.name, seen, how, "the suite", "to see").await?;
-        ensure!(broken == Broken::NotHeld, "the next one's hold was broken: {broken:?}");
+        ensure!(broken == Broken::NotHeld, "the break hit the next hold: {broken:?}");
     }
     refused(&*backend, &context.claim("x")).await?;
     let outcome = renew(&*backend, &second).await?;
-    ensure!(matches!(outcome, RenewalOutcome::Renewed { .. }), "the next one lost it: {outcome:?}");
+    ensure!(
+        matches!(outcome, RenewalOutcome::Renewed { .. }),
+        "the next holder lost its hold: {outcome:?}"
+    );
     release(&*backend, &second).await
 }
 
@@ -112,7 +125,10 @@ async fn a_break_of_a_free_name_changes_nothing(context: Arc<Context>) -> Verdic
     }
     take(&context, &*backend, &claim).await?;
     let outcome = renew(&*backend, &claim).await?;
-    ensure!(matches!(outcome, RenewalOutcome::Renewed { .. }), "an old break hit it: {outcome:?}");
+    ensure!(
+        matches!(outcome, RenewalOutcome::Renewed { .. }),
+        "an earlier break hit the new hold: {outcome:?}"
+    );
     release(&*backend, &claim).await
 }
 
@@ -124,23 +140,29 @@ async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
     let how = BreakMode::RunOut;
     let broken = backend.break_lock(&claim.name, seen, how, "the suite", "to see").await?;
     let Broken::RunsOut(left) = broken else {
-        return Err(Failure::new(format!("it was answered {broken:?}")));
+        return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
     // Servers that count in steps may keep the hold longer, at most for the shortest TTL.
     let spare = *context.profile.ttl.start() + Duration::from_secs(1);
-    ensure!(left <= context.ttl + spare, "it says that {left:?} are left");
+    ensure!(left <= context.ttl + spare, "the break reports {left:?} as the remaining time");
     let outcome = renew(&*backend, &claim).await?;
-    ensure!(outcome == RenewalOutcome::NotHeld(Reason::Broken), "its renewal: {outcome:?}");
+    ensure!(
+        outcome == RenewalOutcome::NotHeld(Reason::Broken),
+        "the renewal of a broken hold was answered {outcome:?}"
+    );
     refused(&*backend, &next).await?;
     let end =
         context.granted_within(&*backend, &next, context.patience(), context.ttl / 100).await?;
     ensure!(
         end.answered >= entry.sent + context.ttl,
-        "it was free {:?} before its end",
+        "the name was free {:?} before the hold's end",
         (entry.sent + context.ttl).saturating_since(end.answered)
     );
     let outcome = renew(&*backend, &next).await?;
-    ensure!(matches!(outcome, RenewalOutcome::Renewed { .. }), "the next one lost it: {outcome:?}");
+    ensure!(
+        matches!(outcome, RenewalOutcome::Renewed { .. }),
+        "the next holder lost its hold: {outcome:?}"
+    );
     release(&*backend, &next).await
 }
 
@@ -158,7 +180,7 @@ async fn a_broken_hold_is_not_rearmed(context: Arc<Context>) -> Verdict {
     }
     let bound = context.ttl / 2 + Duration::from_secs(1) + context.moment();
     let end = context.granted_within(&*backend, &next, bound, context.ttl / 100).await?;
-    ensure!(end.answered >= believed_until, "the repeat was said to be valid for longer");
+    ensure!(end.answered >= believed_until, "the hold ended before the repeat's reported validity");
     release(&*backend, &next).await
 }
 
@@ -178,7 +200,10 @@ async fn a_break_says_who_and_why(context: Arc<Context>) -> Verdict {
     let next = context.claim("x");
     take(&context, &*backend, &next).await?;
     let holders = backend.inspect(&claim.name).await?.holders;
-    ensure!(holders.iter().all(|holder| holder.broken.is_none()), "the next one bears the note");
+    ensure!(
+        holders.iter().all(|holder| holder.broken.is_none()),
+        "the next hold has the note of the broken one"
+    );
     release(&*backend, &next).await
 }
 
@@ -189,17 +214,23 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
     let seen = BreakTarget::Token(claim.token);
     let broken = backend.break_lock(&claim.name, seen, BreakMode::Now, "the suite", "now").await?;
     let Broken::Freed(overlap) = broken else {
-        return Err(Failure::new(format!("it was answered {broken:?}")));
+        return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
     let passed = context.clock.now().saturating_since(entry.sent);
     // The holder's deadline precedes the server's expiry by the allowance for drift.
     let least = Rules::default().validity(context.ttl).saturating_sub(passed);
-    ensure!(overlap >= least, "it admits {overlap:?}, and its holder may believe for {least:?}");
+    ensure!(
+        overlap >= least,
+        "the reported overlap is {overlap:?}, but the hold may be valid for {least:?}"
+    );
     take(&context, &*backend, &next).await?;
     let outcome = renew(&*backend, &claim).await?;
     ensure!(matches!(outcome, RenewalOutcome::NotHeld(_)), "the old one was renewed: {outcome:?}");
     let outcome = renew(&*backend, &next).await?;
-    ensure!(matches!(outcome, RenewalOutcome::Renewed { .. }), "the next one lost it: {outcome:?}");
+    ensure!(
+        matches!(outcome, RenewalOutcome::Renewed { .. }),
+        "the next holder lost its hold: {outcome:?}"
+    );
     release(&*backend, &next).await
 }
 
@@ -210,15 +241,19 @@ async fn a_broken_client_is_told(context: Arc<Context>) -> Verdict {
     let broken = operator
         .break_lock("x", BreakTarget::Token(guard.token()), BreakMode::RunOut, "to see")
         .await?;
-    ensure!(matches!(broken, Broken::RunsOut(_)), "it was answered {broken:?}");
-    let told = guard.signal().ended().await;
-    ensure!(told == HoldState::Lost(Reason::Broken), "it ended as {told:?}");
+    ensure!(matches!(broken, Broken::RunsOut(_)), "the break was answered {broken:?}");
+    let ended = guard.signal().ended().await;
+    ensure!(ended == HoldState::Lost(Reason::Broken), "the guard ended as {ended:?}");
     let took = context.clock.now().saturating_since(begun);
     let most = context.ttl / 2 + context.moment();
-    in_time!(took <= most, "it was told after {took:?}, and not by its next renewal");
+    in_time!(took <= most, "the guard ended after {took:?}, later than its next renewal");
     match guard.release().await {
         Err(error) if error.kind() == ErrorKind::Lost(Reason::Broken) => {}
-        other => return Err(Failure::new(format!("its release answered {other:?}"))),
+        other => {
+            return Err(Failure::new(format!(
+                "the release of a broken hold was answered {other:?}"
+            )));
+        }
     }
     locks.close().await;
     operator.close().await;
@@ -231,7 +266,7 @@ async fn whoever_holds_can_be_broken(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &claim).await?;
     let how = BreakMode::Now;
     let broken = backend.break_lock(&claim.name, BreakTarget::Any, how, "the suite", "any").await?;
-    ensure!(matches!(broken, Broken::Freed(_)), "it was answered {broken:?}");
+    ensure!(matches!(broken, Broken::Freed(_)), "the break was answered {broken:?}");
     take(&context, &*backend, &next).await?;
     release(&*backend, &next).await
 }
@@ -243,7 +278,7 @@ async fn a_break_is_refused_if_unsupported(context: Arc<Context>) -> Verdict {
         Err(error) if !context.profile.breakable && error.kind() == ErrorKind::Unsupported => {
             Ok(())
         }
-        other => Err(Failure::new(format!("it was answered {other:?}"))),
+        other => Err(Failure::new(format!("the request was answered {other:?}"))),
     }
 }
 
@@ -251,32 +286,37 @@ async fn a_break_is_refused_if_unsupported(context: Arc<Context>) -> Verdict {
 async fn spared(context: &Context, operator: &Locks, by: BreakTarget, guard: &Guard) -> Verdict {
     for how in [BreakMode::RunOut, BreakMode::Now] {
         let broken = operator.break_lock("x", by, how, "to see").await?;
-        ensure!(broken == Broken::NotHeld, "an old token broke it: {broken:?}");
+        ensure!(broken == Broken::NotHeld, "an old token broke the hold: {broken:?}");
     }
     // Longer than a run-out or a notification takes.
     context.clock.sleep(context.ttl * 2).await;
     guard.check()?;
-    ensure!(guard.verify().await?, "it was broken all the same");
+    ensure!(guard.verify().await?, "the hold was broken by an old token");
     Ok(())
 }
 
 /// Waits for the end of the hold. Fails after three TTLs.
 async fn end(context: &Context, guard: &Guard) -> Verdict<HoldState> {
-    let told = tokio::time::timeout(context.ttl * 3, guard.signal().ended()).await;
-    told.map_err(|_| Failure::new("its holder was never told"))
+    let ended = tokio::time::timeout(context.ttl * 3, guard.signal().ended()).await;
+    ended.map_err(|_| Failure::new("the break was never signalled to the holder"))
 }
 
 /// Checks that the guard is lost soon after this break.
-async fn told(context: &Context, operator: &Locks, how: BreakMode, guard: &Guard) -> Verdict {
+async fn ends_in_time(
+    context: &Context,
+    operator: &Locks,
+    how: BreakMode,
+    guard: &Guard,
+) -> Verdict {
     let seen = BreakTarget::Token(guard.token());
     let begun = context.clock.now();
     let broken = operator.break_lock("x", seen, how, "to see").await?;
-    ensure!(broken != Broken::NotHeld, "what is held wasn't there to break");
-    let told = end(context, guard).await?;
-    ensure!(matches!(told, HoldState::Lost(_)), "it ended as {told:?}");
+    ensure!(broken != Broken::NotHeld, "the break didn't find the hold");
+    let ended = end(context, guard).await?;
+    ensure!(matches!(ended, HoldState::Lost(_)), "the guard ended as {ended:?}");
     let took = context.clock.now().saturating_since(begun);
     let most = context.ttl / 2 + context.moment();
-    in_time!(took <= most, "it was told after {took:?}, and not by its next renewal");
+    in_time!(took <= most, "the guard ended after {took:?}, later than its next renewal");
     Ok(())
 }
 
@@ -287,21 +327,28 @@ async fn a_freed_client_is_told(context: Arc<Context>) -> Verdict {
     let begun = context.clock.now();
     let broken = operator.break_lock("x", seen, BreakMode::Now, "to see").await?;
     let Broken::Freed(overlap) = broken else {
-        return Err(Failure::new(format!("it was answered {broken:?}")));
+        return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
     // The next acquire needn't wait for the notification of the previous holder.
     let next = operator.mutex("x").try_acquire().await?;
-    let Some(next) = next else { return Err(Failure::new("what was freed is still taken")) };
-    let told = end(&context, &guard).await?;
+    let Some(next) = next else { return Err(Failure::new("the freed name is still held")) };
+    let ended = end(&context, &guard).await?;
     let took = context.clock.now().saturating_since(begun);
-    ensure!(matches!(told, HoldState::Lost(_)), "it ended as {told:?}");
-    ensure!(guard.check().is_err(), "it was told, and its guard still believes");
-    in_time!(took <= overlap + context.moment(), "it was told after {took:?} of {overlap:?}");
+    ensure!(matches!(ended, HoldState::Lost(_)), "the guard ended as {ended:?}");
+    ensure!(guard.check().is_err(), "the guard has ended, but its check succeeds");
+    in_time!(
+        took <= overlap + context.moment(),
+        "the guard ended after {took:?}, later than the overlap of {overlap:?}"
+    );
     match guard.release().await {
         Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => {}
-        other => return Err(Failure::new(format!("its release answered {other:?}"))),
+        other => {
+            return Err(Failure::new(format!(
+                "the release of a broken hold was answered {other:?}"
+            )));
+        }
     }
-    ensure!(next.verify().await?, "the next one's hold was freed too");
+    ensure!(next.verify().await?, "the release of the broken hold ended the next hold");
     next.release().await?;
     locks.close().await;
     operator.close().await;
@@ -325,10 +372,16 @@ async fn a_break_can_be_hastened(context: Arc<Context>) -> Verdict {
     let passed = context.clock.now().saturating_since(entry.sent);
     let granted = entry.granted.valid.unwrap_or(claim.ttl).min(claim.ttl);
     let least = Rules::default().validity(granted).saturating_sub(passed);
-    ensure!(overlap >= least, "it admits {overlap:?}, and its holder may believe for {least:?}");
+    ensure!(
+        overlap >= least,
+        "the reported overlap is {overlap:?}, but the hold may be valid for {least:?}"
+    );
     take(&context, &*backend, &next).await?;
     let holders = backend.inspect(&next.name).await?.holders;
-    ensure!(holders.iter().all(|holder| holder.broken.is_none()), "the next one bears the note");
+    ensure!(
+        holders.iter().all(|holder| holder.broken.is_none()),
+        "the next hold has the note of the broken one"
+    );
     let third = ask(BreakMode::Now).await?;
     ensure!(third == Broken::NotHeld, "the third was answered {third:?}");
     release(&*backend, &next).await
@@ -348,7 +401,7 @@ async fn a_break_names_whom_it_was_passed_on_to(context: Arc<Context>) -> Verdic
     first.release().await?;
     let second = waiter.await??;
     spared(&context, &operator, seen, &second).await?;
-    told(&context, &operator, BreakMode::RunOut, &second).await?;
+    ends_in_time(&context, &operator, BreakMode::RunOut, &second).await?;
     drop(second);
     for locks in [one, two, operator] {
         locks.close().await;
@@ -363,7 +416,7 @@ async fn a_moved_hold_is_broken_by_its_new_token(context: Arc<Context>) -> Verdi
     let seen = BreakTarget::Token(first.token());
     let moved = two.resume(&first.into_ticket()?).await?;
     spared(&context, &operator, seen, &moved).await?;
-    told(&context, &operator, BreakMode::Now, &moved).await?;
+    ends_in_time(&context, &operator, BreakMode::Now, &moved).await?;
     drop(moved);
     for locks in [one, two, operator] {
         locks.close().await;

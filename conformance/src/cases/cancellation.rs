@@ -14,29 +14,49 @@ pub(super) const CASES: &[Case] = &[
         Cancellation,
         an_acquire_can_be_dropped_anywhere,
         [],
-        "nothing is left held, and the next one gets in, in this client and in another"
+        "a dropped acquire leaves no hold, and the next acquire succeeds, in this client and in another"
     ),
-    case!(Cancellation, a_try_can_be_dropped_anywhere, [], "the same for a try"),
+    case!(
+        Cancellation,
+        a_try_can_be_dropped_anywhere,
+        [],
+        "a dropped try leaves no hold, and the next acquire succeeds"
+    ),
     case!(
         Cancellation,
         a_waiting_acquire_can_be_dropped_anywhere,
         [],
-        "the same while another one holds, and at the moment it lets go"
+        "a dropped waiter leaves no hold, also if it is dropped while the holder releases"
     ),
     case!(
         Cancellation,
         a_dropped_waiter_lets_the_next_one_in,
         [],
-        "a local waiter behind the one that was dropped isn't forgotten"
+        "a local waiter behind a dropped waiter is granted"
     ),
-    case!(Cancellation, a_release_can_be_dropped_anywhere, [], "it goes on in the background"),
-    case!(Cancellation, a_renewal_can_be_dropped_anywhere, [], "the hold goes on"),
-    case!(Cancellation, a_dropped_guard_is_released, [], "long before its TTL is over"),
+    case!(
+        Cancellation,
+        a_release_can_be_dropped_anywhere,
+        [],
+        "a dropped release completes in the background"
+    ),
+    case!(
+        Cancellation,
+        a_renewal_can_be_dropped_anywhere,
+        [],
+        "a dropped renewal doesn't end the hold"
+    ),
+    case!(
+        Cancellation,
+        a_dropped_guard_is_released,
+        [],
+        "a dropped guard is released long before its TTL ends"
+    ),
     case!(
         Cancellation,
         a_dropped_client_leaves_nothing,
         [],
-        "guards and clients dropped together are released all the same"
+        "guards that are dropped together with their client are released"
     ),
 ];
 
@@ -71,11 +91,11 @@ async fn an_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
         after(polls, all_clear(&context, &locks, "x").await)?;
         locks.close().await;
         if done.is_some() {
-            ensure!(polls > 1, "it showed nothing: there was no await point");
+            ensure!(polls > 1, "inconclusive: the call has no await point");
             return Ok(());
         }
     }
-    Err(Failure::new("it was never done"))
+    Err(Failure::new("the call did not complete within the maximum number of polls"))
 }
 
 async fn a_try_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
@@ -89,7 +109,7 @@ async fn a_try_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
             return Ok(());
         }
     }
-    Err(Failure::new("it was never done"))
+    Err(Failure::new("the call did not complete within the maximum number of polls"))
 }
 
 #[track_caller]
@@ -117,11 +137,11 @@ async fn a_waiting_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Ver
         after(polls, all_clear(&context, &locks, "x").await)?;
         locks.close().await;
         if done.is_some() {
-            ensure!(polls > 2, "it showed nothing: it never waited");
+            ensure!(polls > 2, "inconclusive: the request never waited");
             return Ok(());
         }
     }
-    Err(Failure::new("it was never done"))
+    Err(Failure::new("the call did not complete within the maximum number of polls"))
 }
 
 async fn a_dropped_waiter_lets_the_next_one_in(context: Arc<Context>) -> Verdict {
@@ -132,7 +152,7 @@ async fn a_dropped_waiter_lets_the_next_one_in(context: Arc<Context>) -> Verdict
         // The first request is sent and dropped. The second queues behind it locally.
         let mut first = Box::pin(locks.mutex("x").no_limit().acquire());
         let granted = after_polls(1, first.as_mut()).await;
-        ensure!(granted.is_none(), "it was granted beside the holder");
+        ensure!(granted.is_none(), "the lock was granted while it was held");
         let second = tokio::spawn({
             let locks = locks.clone();
             let patience = context.patience();
@@ -159,14 +179,17 @@ async fn a_release_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
         after(polls, all_clear(&context, &locks, "x").await)?;
         let took = context.clock.now().saturating_since(begun);
         // Otherwise the hold expired instead of being released.
-        in_time!(took < context.ttl * 4 / 5, "dropped after {polls} polls: it took {took:?}");
+        in_time!(
+            took < context.ttl * 4 / 5,
+            "dropped after {polls} polls: the next grant took {took:?}"
+        );
         locks.close().await;
         if done.is_some() {
-            ensure!(polls > 1, "it showed nothing: there was no await point");
+            ensure!(polls > 1, "inconclusive: the call has no await point");
             return Ok(());
         }
     }
-    Err(Failure::new("it was never done"))
+    Err(Failure::new("the call did not complete within the maximum number of polls"))
 }
 
 async fn a_renewal_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
@@ -188,7 +211,7 @@ async fn a_renewal_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
             return Ok(());
         }
     }
-    Err(Failure::new("it was never done"))
+    Err(Failure::new("the call did not complete within the maximum number of polls"))
 }
 
 async fn locks_again(context: &Context) -> Verdict<lockwright_core::Guard> {
@@ -205,7 +228,7 @@ async fn a_dropped_guard_is_released(context: Arc<Context>) -> Verdict {
     let bound = context.ttl * 4 / 5;
     let entry = context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
     let took = entry.sent.saturating_since(dropped);
-    in_time!(took < bound, "it took {took:?}");
+    in_time!(took < bound, "the next grant took {took:?}");
     release(&*backend, &next).await?;
     locks.close().await;
     Ok(())
@@ -223,7 +246,7 @@ async fn a_dropped_client_leaves_nothing(context: Arc<Context>) -> Verdict {
         let bound = context.ttl * 4 / 5;
         let entry = context.granted_within(&*backend, &next, bound, context.ttl / 50).await?;
         let took = entry.sent.saturating_since(dropped);
-        in_time!(took < bound, "it took {took:?}");
+        in_time!(took < bound, "the next grant took {took:?}");
         release(&*backend, &next).await?;
     }
     Ok(())

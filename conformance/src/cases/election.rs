@@ -11,28 +11,48 @@ use crate::case::{Case, Failure, Verdict, case, ensure};
 use crate::context::Context;
 
 pub(super) const CASES: &[Case] = &[
-    case!(Election, one_of_many_candidates_leads, [], "and when it resigns, one of the others"),
+    case!(
+        Election,
+        one_of_many_candidates_leads,
+        [],
+        "one candidate leads, and another candidate leads when it resigns"
+    ),
     case!(
         Election,
         the_leaders_value_is_seen,
         [],
-        "by everybody, for as long as it leads; the next one's then"
+        "all clients see the leader's value while it leads, and then the next leader's"
     ),
     case!(
         Election,
         a_candidate_that_left_gives_its_value_to_nobody,
         [],
-        "the next candidate of the same client may go on with its place, not with what it said"
+        "a candidate may take over a dropped candidate's queue position, but not its value"
     ),
-    case!(Election, leaders_are_observed, [], "who comes, who goes, and nobody twice in a row"),
-    case!(Election, later_leaders_have_larger_fences, [Fences], "so that a deposed one is refused"),
+    case!(
+        Election,
+        leaders_are_observed,
+        [],
+        "an observer reports each new leader and each vacancy, without repeats"
+    ),
+    case!(
+        Election,
+        later_leaders_have_larger_fences,
+        [Fences],
+        "a later leader has a larger fence, so that a deposed leader's writes are refused"
+    ),
     case!(
         Election,
         a_deposed_leader_is_told,
         [Breakable],
-        "what it did as the leader is stopped, and another one leads"
+        "the deposed leader's work is stopped, and another candidate leads"
     ),
-    case!(Election, bad_values_are_refused, [], "over-long ones and what would spoil a terminal"),
+    case!(
+        Election,
+        bad_values_are_refused,
+        [],
+        "values that are too long or contain control characters are refused"
+    ),
 ];
 
 fn value(leader: Option<&Leader>) -> Option<&str> {
@@ -48,7 +68,7 @@ fn says(leader: Option<&Leader>, wanted: &str) -> bool {
 async fn lead(election: &Election, value: &str) -> Verdict<Leadership> {
     match election.campaign(value).try_acquire().await? {
         Some(leadership) => Ok(leadership),
-        None => Err(Failure::new(format!("{value} doesn't lead, and nobody else does"))),
+        None => Err(Failure::new(format!("{value} wasn't elected, and there is no leader"))),
     }
 }
 
@@ -66,7 +86,7 @@ async fn one_of_many_candidates_leads(context: Arc<Context>) -> Verdict {
     for _ in &clients {
         let next = tokio::time::timeout(context.patience() * 3, waiting.join_next()).await;
         let Ok(Some(next)) = next else {
-            return Err(Failure::new("nobody leads though the leader resigned"));
+            return Err(Failure::new("no candidate leads after the leader resigned"));
         };
         let next = next??;
         let leader = clients[0].election("x").leader().await?;
@@ -80,22 +100,28 @@ async fn one_of_many_candidates_leads(context: Arc<Context>) -> Verdict {
 async fn the_leaders_value_is_seen(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
     let seen = two.election("x");
-    ensure!(seen.leader().await?.is_none(), "somebody leads where nobody has campaigned");
+    ensure!(seen.leader().await?.is_none(), "there is a leader before any campaign");
     for name in ["http://[::1]:8080/?a=b@c", "", "größer: \"1\" \\ 2"] {
         let leadership = lead(&one.election("x"), name).await?;
         let leader = seen.leader().await?;
         let shown = value(leader.as_ref());
         ensure!(says(leader.as_ref(), name), "{name:?} leads, and {shown:?} is seen");
         let token = leader.and_then(|leader| leader.token);
-        ensure!(token == Some(leadership.token()), "another's hold is seen: {token:?}");
+        ensure!(
+            token == Some(leadership.token()),
+            "the leader's token isn't the leader's own: {token:?}"
+        );
         leadership.resign().await?;
         let left = seen.leader().await?;
-        ensure!(left.is_none(), "it has resigned, and {left:?} is seen");
+        ensure!(left.is_none(), "the leader has resigned, but {left:?} is seen");
     }
     let mutex = one.mutex("x").acquire().await?;
     let leader = seen.leader().await?;
     let shown = value(leader.as_ref());
-    ensure!(leader.is_some() && shown.is_none(), "one that didn't campaign says {shown:?}");
+    ensure!(
+        leader.is_some() && shown.is_none(),
+        "the holder didn't campaign, but its value is {shown:?}"
+    );
     Ok(mutex.release().await?)
 }
 
@@ -111,34 +137,41 @@ async fn a_candidate_that_left_gives_its_value_to_nobody(context: Arc<Context>) 
     let next = request.acquire().await?;
     let leader = one.election("x").leader().await?;
     let shown = value(leader.as_ref());
-    ensure!(next.value() == "came", "it campaigned as \"came\" and leads as {:?}", next.value());
-    ensure!(says(leader.as_ref(), "came"), "it campaigned as \"came\", and {shown:?} is seen");
+    ensure!(
+        next.value() == "came",
+        "the candidate campaigned as \"came\" and leads as {:?}",
+        next.value()
+    );
+    ensure!(
+        says(leader.as_ref(), "came"),
+        "the candidate campaigned as \"came\", but {shown:?} is seen"
+    );
     next.resign().await?;
     context.nothing_left().await
 }
 
-async fn told(context: &Context, observer: &mut Observer) -> Verdict<Option<Leader>> {
+async fn observed(context: &Context, observer: &mut Observer) -> Verdict<Option<Leader>> {
     match tokio::time::timeout(context.patience(), observer.next()).await {
         Ok(leader) => Ok(leader?),
-        Err(_) => Err(Failure::new("who observes wasn't told of a change")),
+        Err(_) => Err(Failure::new("the observer reported no change")),
     }
 }
 
 async fn leaders_are_observed(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
     let mut observer = two.election("x").observe().each(context.ttl / 20);
-    let at_first = told(&context, &mut observer).await?;
-    ensure!(at_first.is_none(), "{at_first:?} leads where nobody has campaigned");
+    let at_first = observed(&context, &mut observer).await?;
+    ensure!(at_first.is_none(), "the observer reported {at_first:?} before any campaign");
     for name in ["one", "two"] {
         let leadership = lead(&one.election("x"), name).await?;
-        let leader = told(&context, &mut observer).await?;
+        let leader = observed(&context, &mut observer).await?;
         let shown = value(leader.as_ref());
-        ensure!(says(leader.as_ref(), name), "{name} leads, and {shown:?} was told");
+        ensure!(says(leader.as_ref(), name), "{name} leads, but the observer reported {shown:?}");
         let again = tokio::time::timeout(context.ttl / 4, observer.next()).await;
-        ensure!(again.is_err(), "nothing has changed, and it told {again:?}");
+        ensure!(again.is_err(), "nothing has changed, but the observer reported {again:?}");
         leadership.resign().await?;
-        let leader = told(&context, &mut observer).await?;
-        ensure!(leader.is_none(), "nobody leads, and {leader:?} was told");
+        let leader = observed(&context, &mut observer).await?;
+        ensure!(leader.is_none(), "there is no leader, but the observer reported {leader:?}");
     }
     Ok(())
 }
@@ -167,11 +200,11 @@ async fn a_deposed_leader_is_told(context: Arc<Context>) -> Verdict {
     match tokio::time::timeout(context.patience(), led).await {
         Ok(Err(error)) => {
             let reason = error.lost_reason();
-            let is_told = matches!(reason, Some(Reason::Broken | Reason::Gone));
-            ensure!(is_told, "a deposed leader was told {reason:?}");
+            let is_reported = matches!(reason, Some(Reason::Broken | Reason::Gone));
+            ensure!(is_reported, "the deposed leader's reason was {reason:?}");
         }
-        Ok(Ok(end)) => return end.and(Err(Failure::new("it ended by itself"))),
-        Err(_) => return Err(Failure::new("what it did as the leader went on")),
+        Ok(Ok(end)) => return end.and(Err(Failure::new("the work completed by itself"))),
+        Err(_) => return Err(Failure::new("the deposed leader's work was not stopped")),
     }
     let next = lead(&two.election("x"), "two").await?;
     let leader = one.election("x").leader().await?;
@@ -193,7 +226,11 @@ async fn bad_values_are_refused(context: Arc<Context>) -> Verdict {
     let leadership = lead(&election, &long).await?;
     let leader = election.leader().await?;
     let shown = value(leader.as_ref()).map(str::len);
-    ensure!(says(leader.as_ref(), &long), "of {} bytes {shown:?} are seen", long.len());
+    ensure!(
+        says(leader.as_ref(), &long),
+        "the value has {} bytes, but {shown:?} is seen",
+        long.len()
+    );
     leadership.resign().await?;
     context.nothing_left().await
 }

@@ -18,43 +18,43 @@ pub(super) const CASES: &[Case] = &[
         Enforcement,
         a_paused_holders_late_write_is_refused,
         [Fences, Enforcement],
-        "it lost its hold without looking, and the next holder has written"
+        "a holder that missed the loss of its hold can't write after the next holder's write"
     ),
     case!(
         Enforcement,
         a_holder_writes_again_and_again,
         [Fences, Enforcement],
-        "all with the one fence of its hold, on any connection"
+        "all writes of one hold are accepted with its fence, on any connection"
     ),
     case!(
         Enforcement,
         what_is_refused_stays_refused,
         [Fences, Enforcement],
-        "every earlier hold, however often it tries, though the later one wrote once and is gone"
+        "after one write of a later holder, repeated writes of each earlier holder are refused"
     ),
     case!(
         Enforcement,
         a_refused_write_changes_nothing,
         [Fences, Enforcement],
-        "and its error says that a later holder was there, and with which fence"
+        "a refused write returns Superseded, with the later holder's fence"
     ),
     case!(
         Enforcement,
         of_those_who_write_at_once_the_latest_stays,
         [Fences, Enforcement],
-        "the look at the fence and the write are one step: nothing older ever comes after it"
+        "the fence's check and the write are atomic: no older write follows a newer one"
     ),
     case!(
         Enforcement,
         each_name_has_a_fence_of_its_own,
         [Fences, Enforcement],
-        "a later holder of another lock refuses nobody"
+        "a fence of one lock doesn't affect writes of another lock"
     ),
 ];
 
 async fn open(context: &Context, local: &str) -> Verdict<Arc<dyn Protected>> {
     let protect = context.factory.protected();
-    let protect = protect.ok_or_else(|| Failure::new("there is nothing that is protected"))?;
+    let protect = protect.ok_or_else(|| Failure::new("the factory has no protected resource"))?;
     Ok(protect.open(context.name(local)).await?)
 }
 
@@ -69,13 +69,13 @@ async fn late(to: &dyn Protected, by: &Fenced, value: u64, after: &Fenced) -> Ve
     ensure!(kind == ErrorKind::Lost(Reason::Superseded), "a late write was answered {error:?}");
     let (said, highest) = (error.to_string(), after.fence.to_string());
     let is_said = said.split(|c: char| !c.is_ascii_digit()).any(|number| number == highest);
-    ensure!(is_said, "it doesn't say that {highest} was there: {said}");
+    ensure!(is_said, "the error doesn't name the later fence {highest}: {said}");
     Ok(())
 }
 
 async fn stands(to: &dyn Protected, value: u64) -> Verdict {
     let found = to.read().await?;
-    ensure!(found == Some(value), "{value} was written last, and there is {found:?}");
+    ensure!(found == Some(value), "{value} was written last, but {found:?} was read");
     Ok(())
 }
 
@@ -117,7 +117,7 @@ async fn a_holder_writes_again_and_again(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let (one, two) = (open(&context, "x").await?, open(&context, "x").await?);
     let found = one.read().await?;
-    ensure!(found.is_none(), "nothing was written, and there is {found:?}");
+    ensure!(found.is_none(), "nothing was written, but {found:?} was read");
     let mut value = 0;
     for _ in 0..2 {
         let guard = locks.mutex("x").acquire().await?;
@@ -203,7 +203,10 @@ async fn of_those_who_write_at_once_the_latest_stays(context: Arc<Context>) -> V
         for (_, earlier) in written {
             if let Err(error) = earlier {
                 let kind = error.kind();
-                ensure!(kind == ErrorKind::Lost(Reason::Superseded), "one was answered {error:?}");
+                ensure!(
+                    kind == ErrorKind::Lost(Reason::Superseded),
+                    "a concurrent write was answered {error:?}"
+                );
             }
         }
         stands(&*reading, fences[WRITERS - 1].fence.get()).await?;

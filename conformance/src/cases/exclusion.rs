@@ -16,33 +16,38 @@ pub(super) const CASES: &[Case] = &[
         Exclusion,
         a_second_claim_is_refused,
         [],
-        "while one holds, another is told that it is busy"
+        "while one client holds, another client's claim is answered Busy"
     ),
-    case!(Exclusion, only_one_of_many_is_granted, [], "of many that ask at once, one is granted"),
+    case!(Exclusion, only_one_of_many_is_granted, [], "of many concurrent claims, one is granted"),
     case!(
         Exclusion,
         a_refused_claim_leaves_nothing_behind,
         [],
-        "a claim that didn't want to wait isn't in the way later"
+        "a refused claim without a wait doesn't block later claims"
     ),
     case!(
         Exclusion,
         a_released_name_is_free_at_once,
         [],
-        "the next one gets it without a delay, on any connection"
+        "a released name is granted without a delay, on any connection"
     ),
     case!(
         Exclusion,
         a_busy_answer_tells_the_truth,
         [],
-        "the holder that is named holds, and runs out within its TTL"
+        "a busy answer names the current holder, which expires within its TTL"
     ),
-    case!(Exclusion, tasks_of_one_client_never_overlap, [], "tasks of one client take turns"),
+    case!(
+        Exclusion,
+        tasks_of_one_client_never_overlap,
+        [],
+        "tasks of one client never hold at once"
+    ),
     case!(
         Exclusion,
         clients_never_overlap,
         [],
-        "tasks of several clients never believe at once, and lose no update"
+        "tasks of several clients never hold at once, and lose no update"
     ),
 ];
 
@@ -112,14 +117,22 @@ async fn a_busy_answer_tells_the_truth(context: Arc<Context>) -> Verdict {
     let holder = context.claim("x");
     take(&context, &*backend, &holder).await?;
     let busy = refused(&*backend, &context.claim("x")).await?;
-    ensure!(!busy.queued, "a claim that didn't want to wait was queued");
+    ensure!(!busy.queued, "a claim without a wait was queued");
     if let Some(left) = busy.retry_after {
         // Rounded up to the server's unit, which is at most a second.
         let most = context.ttl + Duration::from_secs(1);
-        ensure!(left <= most, "it says to come back in {left:?}; the TTL is {:?}", context.ttl);
+        ensure!(
+            left <= most,
+            "the busy answer suggests a retry after {left:?}; the TTL is {:?}",
+            context.ttl
+        );
     }
     if let Some(named) = busy.holder {
-        ensure!(named.token == Some(holder.token), "it names {:?} as the holder", named.token);
+        ensure!(
+            named.token == Some(holder.token),
+            "the busy answer names {:?} as the holder",
+            named.token
+        );
     }
     release(&*backend, &holder).await
 }
@@ -191,8 +204,8 @@ async fn contend(
     ensure!(counted == done, "{done} updates were made under the lock, and {counted} are left");
     if fences {
         let refused = register.writes().refused;
-        ensure!(refused == 0, "{refused} writes came with a fence below one seen before");
+        ensure!(refused == 0, "{refused} writes had a fence below an earlier one");
     }
-    ensure!(history.contended() > 0, "it showed nothing: nobody ever had to wait");
+    ensure!(history.contended() > 0, "inconclusive: no client had to wait");
     Ok(())
 }

@@ -15,7 +15,7 @@ pub(super) const CASES: &[Case] = &[
         Expiry,
         a_hold_is_free_after_its_ttl,
         [],
-        "without a renewal the name is free one TTL later"
+        "without a renewal, the name is free one TTL after the grant"
     ),
     case!(
         Expiry,
@@ -27,40 +27,55 @@ pub(super) const CASES: &[Case] = &[
         Expiry,
         a_fixed_hold_ends_too,
         [],
-        "a claim that nobody will renew ends as well, and not before"
+        "a hold without automatic renewal ends after its TTL, and not before"
     ),
-    case!(Expiry, each_hold_has_its_own_ttl, [], "two TTLs on one connection are two"),
+    case!(
+        Expiry,
+        each_hold_has_its_own_ttl,
+        [],
+        "two holds of one connection expire after their own TTLs"
+    ),
     case!(
         Expiry,
         an_expired_hold_is_not_shown,
         [],
-        "nobody has to ask for the name before it shows as free"
+        "inspect shows an expired hold's name as free without another claim"
     ),
     case!(
         Expiry,
         a_client_that_dies_while_asking_leaves_an_expiry,
         [],
-        "a request that is dropped half-way never leaves a hold without an end"
+        "a request that is dropped at any point never leaves a hold without an expiry"
     ),
-    case!(Expiry, the_shortest_ttl_works, [], "the shortest TTL of the profile is taken, and ends"),
-    case!(Expiry, the_longest_ttl_works, [], "so is the longest, and it can be released"),
+    case!(
+        Expiry,
+        the_shortest_ttl_works,
+        [],
+        "the profile's shortest TTL is accepted, and the hold expires"
+    ),
+    case!(
+        Expiry,
+        the_longest_ttl_works,
+        [],
+        "the profile's longest TTL is accepted, and the hold can be released"
+    ),
     case!(
         Expiry,
         a_deadline_is_reckoned_from_the_send,
         [],
-        "a slow answer doesn't make the holder believe for longer than the server keeps it"
+        "after a slow answer, the client's deadline isn't later than the server's expiry"
     ),
     case!(
         Expiry,
         a_grant_after_its_deadline_is_none,
         [],
-        "an answer that comes after the hold has run out is not believed"
+        "a grant that arrives after its deadline is not used"
     ),
     case!(
         Expiry,
         a_fixed_guard_says_that_it_ended,
         [],
-        "a guard that nobody renews is lost by its deadline, and says so"
+        "a guard without renewal is lost by its deadline, with the reason"
     ),
 ];
 
@@ -103,7 +118,7 @@ async fn lasts(context: &Context, backend: &dyn DistributedLock, claim: &Claim) 
         context.granted_within(backend, &next, late(context), Duration::from_millis(1)).await?;
     ensure!(
         end.answered >= until,
-        "with a TTL of {:?} it was free {:?} early",
+        "with a TTL of {:?}, the name was free {:?} early",
         claim.ttl,
         until.saturating_since(end.answered)
     );
@@ -153,7 +168,10 @@ async fn an_expired_hold_is_not_shown(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let claim = context.claim("x");
     let entry = take(&context, &*backend, &claim).await?;
-    ensure!(context.held(&*backend).await? == [claim.name.clone()], "it is held and not listed");
+    ensure!(
+        context.held(&*backend).await? == [claim.name.clone()],
+        "the name is held but not listed"
+    );
     let give_up = entry.sent + context.ttl + late(&context);
     loop {
         let holders = backend.inspect(&claim.name).await?.holders;
@@ -163,7 +181,7 @@ async fn an_expired_hold_is_not_shown(context: Arc<Context>) -> Verdict {
         }
         in_time!(
             context.clock.now() < give_up,
-            "after its TTL it is still shown: {holders:?}, {listed:?}"
+            "after its TTL, the hold is still shown: {holders:?}, {listed:?}"
         );
         context.clock.sleep(context.ttl / 50).await;
     }
@@ -220,7 +238,7 @@ async fn the_longest_ttl_works(context: Arc<Context>) -> Verdict {
         let left = holder.remaining;
         ensure!(
             left.is_none_or(|left| left >= nearly),
-            "of {:?} only {left:?} are left",
+            "the TTL is {:?}, but only {left:?} are left",
             claim.ttl
         );
     }
@@ -267,13 +285,13 @@ async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
     if let Some(last) = last {
         ensure!(
             last <= entry.answered,
-            "it believed for {:?} after another one was granted",
+            "the client's hold was valid for {:?} after the next grant",
             last.saturating_since(entry.answered)
         );
     }
     ensure!(
         answered < entry.answered || last.is_none(),
-        "it began to believe when another one had been granted"
+        "the client's hold became valid after the next grant"
     );
     if let Ok(Some(belief)) = belief {
         let _ = belief.release().await;
@@ -294,11 +312,15 @@ async fn a_fixed_guard_says_that_it_ended(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let guard = locks.mutex("x").fixed().acquire().await?;
     let deadline = guard.deadline();
-    let told = guard.signal().ended().await;
-    ensure!(told == HoldState::Lost(Reason::Expired), "it ended as {told:?}");
+    let ended = guard.signal().ended().await;
+    ensure!(ended == HoldState::Lost(Reason::Expired), "the guard ended as {ended:?}");
     let now = context.clock.now();
-    in_time!(now <= deadline + context.moment(), "told {:?} late", now.saturating_since(deadline));
-    ensure!(guard.check().is_err(), "it is told to be lost and believed");
+    in_time!(
+        now <= deadline + context.moment(),
+        "the loss was signalled {:?} late",
+        now.saturating_since(deadline)
+    );
+    ensure!(guard.check().is_err(), "the guard is lost, but its check succeeds");
     let _ = guard.release().await;
     locks.close().await;
     Ok(())

@@ -20,40 +20,45 @@ pub(super) const CASES: &[Case] = &[
         Fencing,
         fences_grow_through_expiry,
         [Fences],
-        "also when the one before wasn't released"
+        "fences also grow if the previous hold expired"
     ),
     case!(
         Fencing,
         fences_grow_when_others_are_busy,
         [Fences],
-        "a name that was long idle doesn't begin anew"
+        "after a long idle time, a name's fences don't restart"
     ),
     case!(
         Fencing,
         fences_grow_when_many_contend,
         [Fences],
-        "no two have one fence, and later ones larger ones, however they race"
+        "concurrent holds have unique fences, and later ones are larger"
     ),
     case!(
         Fencing,
         fences_are_comparable_everywhere,
         [Fences],
-        "from 1 to 2^53 - 1, which a script language compares rightly"
+        "fences are between 1 and 2^53 - 1, which scripting languages compare exactly"
     ),
     case!(
         Fencing,
         a_reserved_block_is_passed,
         [Fences],
-        "the fences that a hold reserved are never given again"
+        "a hold's reserved fences are never granted again"
     ),
-    case!(Fencing, a_break_passes_the_block, [Fences, Breakable], "nor when the hold was broken"),
     case!(
         Fencing,
-        the_operator_sees_the_fence,
-        [Fences],
-        "inspect shows the fence that the holder was given"
+        a_break_passes_the_block,
+        [Fences, Breakable],
+        "a broken hold's reserved fences are never granted again"
     ),
-    case!(Fencing, a_guard_has_the_servers_fence, [Fences], "and so does the client's guard"),
+    case!(Fencing, the_operator_sees_the_fence, [Fences], "inspect shows the holder's fence"),
+    case!(
+        Fencing,
+        a_guard_has_the_servers_fence,
+        [Fences],
+        "the client's guard has the fence that inspect shows"
+    ),
 ];
 
 async fn fences_grow_through_releases(context: Arc<Context>) -> Verdict {
@@ -184,9 +189,9 @@ async fn the_operator_sees_the_fence(context: Arc<Context>) -> Verdict {
     let fence = take(&context, &*backend, &claim).await?.granted.fence;
     let inspection = backend.inspect(&claim.name).await?;
     let shown = inspection.holders.first().and_then(|holder| holder.fence);
-    ensure!(shown == Some(fence), "the holder has {fence}, and {shown:?} is shown");
+    ensure!(shown == Some(fence), "the holder has {fence}, but {shown:?} is shown");
     if let Some(highest) = inspection.fence {
-        ensure!(highest >= fence, "the highest is {highest}, below the holder's {fence}");
+        ensure!(highest >= fence, "the highest fence is {highest}, below the holder's {fence}");
     }
     release(&*backend, &claim).await
 }
@@ -195,7 +200,11 @@ async fn a_guard_has_the_servers_fence(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let guard = locks.mutex("x").acquire().await?;
     let shown = locks.inspect("x").await?.holders.first().and_then(|holder| holder.fence);
-    ensure!(shown == Some(guard.fence()), "it has {}, and {shown:?} is shown", guard.fence());
+    ensure!(
+        shown == Some(guard.fence()),
+        "the guard has {}, but {shown:?} is shown",
+        guard.fence()
+    );
     guard.release().await?;
     Ok(())
 }

@@ -14,63 +14,68 @@ pub(super) const CASES: &[Case] = &[
         Loss,
         a_loss_is_told_while_renewals_hang,
         [],
-        "a server that answers nothing can't keep the loss from being told before the next one is let in"
+        "if the server doesn't answer, the holder is notified of the loss before the next grant"
     ),
-    case!(Loss, a_loss_is_told_though_renewals_panic, [], "neither can a backend that panics"),
+    case!(
+        Loss,
+        a_loss_is_told_though_renewals_panic,
+        [],
+        "if the backend panics, the holder is notified of the loss before the next grant"
+    ),
     case!(
         Loss,
         an_unreachable_server_is_the_reason,
         [],
-        "renewals that all fail end in a loss that says why"
+        "if all renewals fail, the hold is lost as Unreachable"
     ),
     case!(
         Loss,
         what_the_server_no_longer_has_is_lost,
         [],
-        "a hold that somebody deleted is lost at its next renewal"
+        "a hold that was deleted on the server is lost at its next renewal"
     ),
     case!(Loss, a_loss_is_for_ever, [], "a late answer never makes a lost hold live again"),
     case!(
         Loss,
         a_risk_is_told_and_taken_back,
         [],
-        "an overdue renewal is a risk, and no more once it has come through"
+        "an overdue renewal is signalled as AtRisk, and a later success as Held"
     ),
     case!(
         Loss,
         work_is_stopped_at_a_loss,
         [],
-        "run drops its future before the deadline and says why"
+        "run drops its future before the deadline and returns the reason"
     ),
     case!(
         Loss,
         a_clean_release_is_no_loss,
         [],
-        "a signal of a released hold says so, and never says lost"
+        "the signal of a released hold is Released, never Lost"
     ),
     case!(
         Loss,
         a_late_renewal_revives_nothing,
         [MovedClock],
-        "a renewal that is answered when its hold was found lost doesn't bring it back"
+        "a renewal's answer after the loss doesn't restore the hold"
     ),
     case!(
         Loss,
         a_suspended_client_stops_believing,
         [MovedClock],
-        "belief goes by a clock that runs while the machine sleeps"
+        "a hold's validity follows a clock that runs during suspend"
     ),
     case!(
         Loss,
         a_suspended_machine_knows_at_once,
         [MovedClock],
-        "after a suspend beyond the deadline, the first look at the clock knows"
+        "after a suspend beyond the deadline, the first check fails"
     ),
     case!(
         Loss,
         a_foreign_takeover_is_noticed,
         [],
-        "verify tells what the server says, without changing anything"
+        "verify returns the server's state without changing it"
     ),
 ];
 
@@ -82,31 +87,31 @@ async fn renewing_in_vain(context: &Context, fate: Fate) -> Verdict {
     let belief = believer.try_acquire(&context.name("x"), false).await?;
     let Some(belief) = belief else { return Err(Failure::new("a free name was refused")) };
     let (backend, next) = (context.backend().await?, context.claim("x"));
-    let told = AtomicBool::new(false);
-    let telling = async {
+    let signalled = AtomicBool::new(false);
+    let signalling = async {
         belief.ended().await;
-        told.store(true, Ordering::SeqCst);
+        signalled.store(true, Ordering::SeqCst);
         context.clock.now()
     };
     let taking = async {
         let within = context.patience();
         let entry = context.granted_within(&*backend, &next, within, context.ttl / 200).await?;
-        Ok::<_, Failure>((entry, belief.believes(), told.load(Ordering::SeqCst)))
+        Ok::<_, Failure>((entry, belief.believes(), signalled.load(Ordering::SeqCst)))
     };
-    let both = async { tokio::join!(telling, taking) };
+    let both = async { tokio::join!(signalling, taking) };
     // On a busy machine the notified task may run a little late.
-    let (told_at, taken) = match tokio::time::timeout(context.patience() * 2, both).await {
+    let (signalled_at, taken) = match tokio::time::timeout(context.patience() * 2, both).await {
         Ok(both) => both,
-        Err(_) => return Err(Failure::new("the loss was never told")),
+        Err(_) => return Err(Failure::new("the loss was never signalled")),
     };
     let (entry, believes, _) = taken?;
-    ensure!(!believes, "it still believed when another one was granted");
+    ensure!(!believes, "the hold was still valid at the next grant");
     ensure!(
-        told_at <= entry.answered + context.moment(),
-        "it was told {:?} after another one was granted",
-        told_at.saturating_since(entry.answered)
+        signalled_at <= entry.answered + context.moment(),
+        "the loss was signalled {:?} after the next grant",
+        signalled_at.saturating_since(entry.answered)
     );
-    ensure!(faulty.calls(Op::Renew) > 0, "it showed nothing: nothing was renewed");
+    ensure!(faulty.calls(Op::Renew) > 0, "inconclusive: there was no renewal");
     faulty.mend();
     let _ = belief.release().await;
     refused(&*backend, &context.claim("x")).await?;
@@ -125,11 +130,11 @@ async fn an_unreachable_server_is_the_reason(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     let guard = locks.mutex("x").acquire().await?;
     faulty.always(Op::Renew, Fate::Refuse);
-    let told = guard.signal().ended().await;
-    ensure!(told == HoldState::Lost(Reason::Unreachable), "it ended as {told:?}");
+    let ended = guard.signal().ended().await;
+    ensure!(ended == HoldState::Lost(Reason::Unreachable), "the guard ended as {ended:?}");
     let now = context.clock.now();
     let most = guard.deadline() + context.moment();
-    in_time!(now <= most, "it was told after its deadline");
+    in_time!(now <= most, "the loss was signalled after the deadline");
     match guard.check() {
         Err(error) if error.kind() == ErrorKind::Lost(Reason::Unreachable) => {}
         other => return Err(Failure::new(format!("check answered {other:?}"))),
@@ -145,11 +150,14 @@ async fn what_the_server_no_longer_has_is_lost(context: Arc<Context>) -> Verdict
     let mut theirs = context.claim("x");
     theirs.token = guard.token();
     let ended = context.backend().await?.release(&theirs, ReleaseMode::Plain).await?;
-    ensure!(ended == ReleaseOutcome::Released, "what is held was not released");
+    ensure!(ended == ReleaseOutcome::Released, "the release didn't find the hold");
     let renewals = faulty.calls(Op::Renew);
-    let told = guard.signal().ended().await;
-    ensure!(told == HoldState::Lost(Reason::Gone), "it ended as {told:?}");
-    ensure!(faulty.calls(Op::Renew) <= renewals + 1, "it took more than one renewal to notice");
+    let ended = guard.signal().ended().await;
+    ensure!(ended == HoldState::Lost(Reason::Gone), "the guard ended as {ended:?}");
+    ensure!(
+        faulty.calls(Op::Renew) <= renewals + 1,
+        "the loss was noticed after more than one renewal"
+    );
     drop(guard);
     locks.close().await;
     Ok(())
@@ -161,12 +169,16 @@ async fn a_loss_is_for_ever(context: Arc<Context>) -> Verdict {
     // The renewal takes effect, but its answer arrives after the client has given up the hold.
     faulty.always(Op::Renew, Fate::DelayAnswer(context.ttl * 11 / 10));
     let signal = guard.signal();
-    let told = signal.ended().await;
-    ensure!(matches!(told, HoldState::Lost(_)), "it ended as {told:?}");
+    let ended = signal.ended().await;
+    ensure!(matches!(ended, HoldState::Lost(_)), "the guard ended as {ended:?}");
     faulty.mend();
     for _ in 0..20 {
-        ensure!(signal.state() == told, "it was {told:?} and is {:?}", signal.state());
-        ensure!(guard.check().is_err(), "a lost hold is believed again");
+        ensure!(
+            signal.state() == ended,
+            "the signal was {ended:?} and is now {:?}",
+            signal.state()
+        );
+        ensure!(guard.check().is_err(), "a lost hold is valid again");
         context.clock.sleep(context.ttl / 10).await;
     }
     ensure!(guard.renew().await.is_err(), "a lost hold was renewed by hand");
@@ -181,10 +193,10 @@ async fn a_risk_is_told_and_taken_back(context: Arc<Context>) -> Verdict {
     faulty.always(Op::Renew, Fate::LoseRequest);
     let mut signal = guard.signal();
     let first = signal.changed().await;
-    ensure!(first == HoldState::AtRisk, "first it was {first:?}");
+    ensure!(first == HoldState::AtRisk, "the first state was {first:?}");
     faulty.mend();
     let then = signal.changed().await;
-    ensure!(then == HoldState::Held, "then it was {then:?}");
+    ensure!(then == HoldState::Held, "the second state was {then:?}");
     guard.check()?;
     guard.release().await?;
     locks.close().await;
@@ -215,7 +227,10 @@ async fn work_is_stopped_at_a_loss(context: Arc<Context>) -> Verdict {
     }
     let stopped = stopped.lock().map(|stopped| *stopped).ok().flatten();
     let Some(stopped) = stopped else { return Err(Failure::new("the work was not stopped")) };
-    in_time!(stopped <= guard.deadline() + context.moment(), "it was stopped after the deadline");
+    in_time!(
+        stopped <= guard.deadline() + context.moment(),
+        "the work was stopped after the deadline"
+    );
     drop(guard);
     locks.close().await;
     Ok(())
@@ -230,9 +245,13 @@ async fn a_clean_release_is_no_loss(context: Arc<Context>) -> Verdict {
         async move { signal.ended().await }
     });
     guard.release().await?;
-    ensure!(listening.await? == HoldState::Released, "a released hold did not end as that");
+    ensure!(listening.await? == HoldState::Released, "a released hold did not end as Released");
     context.clock.sleep(context.ttl * 2).await;
-    ensure!(signal.state() == HoldState::Released, "later it is {:?}", signal.state());
+    ensure!(
+        signal.state() == HoldState::Released,
+        "the state after a release is {:?}",
+        signal.state()
+    );
     locks.close().await;
     Ok(())
 }
@@ -244,10 +263,10 @@ async fn a_late_renewal_revives_nothing(context: Arc<Context>) -> Verdict {
     faulty.called(Op::Renew, 1).await;
     // After the first deadline, before the renewal's.
     context.clock.jump(context.ttl * 62 / 100);
-    ensure!(guard.check().is_err(), "check believes after its deadline");
+    ensure!(guard.check().is_err(), "the check succeeds after the deadline");
     for _ in 0..10 {
         context.clock.sleep(context.ttl / 50).await;
-        ensure!(guard.check().is_err(), "a lost hold is believed again");
+        ensure!(guard.check().is_err(), "a lost hold is valid again");
     }
     drop(guard);
     locks.close().await;
@@ -259,10 +278,10 @@ async fn a_suspended_client_stops_believing(context: Arc<Context>) -> Verdict {
     let (backend, next) = (context.backend().await?, context.claim("x"));
     let belief = believer.try_acquire(&context.name("x"), true).await?;
     let Some(belief) = belief else { return Err(Failure::new("a free name was refused")) };
-    ensure!(belief.believes(), "it doesn't believe in what it was just granted");
+    ensure!(belief.believes(), "a new hold isn't valid");
     context.clock.jump(context.ttl);
     context.granted_within(&*backend, &next, context.moment(), context.ttl / 200).await?;
-    ensure!(!belief.believes(), "it still believed when another one was granted");
+    ensure!(!belief.believes(), "the hold was still valid at the next grant");
     let _ = belief.release().await;
     release(&*backend, &next).await
 }
@@ -274,8 +293,12 @@ async fn a_suspended_machine_knows_at_once(context: Arc<Context>) -> Verdict {
     guard.check()?;
     // The jump fires no timer.
     context.clock.jump(context.ttl);
-    ensure!(guard.check().is_err(), "check believes after its deadline");
-    ensure!(matches!(signal.state(), HoldState::Lost(_)), "the signal says {:?}", signal.state());
+    ensure!(guard.check().is_err(), "the check succeeds after the deadline");
+    ensure!(
+        matches!(signal.state(), HoldState::Lost(_)),
+        "the signal's state is {:?}",
+        signal.state()
+    );
     let polled = AtomicBool::new(false);
     let ran = guard.run(async { polled.store(true, Ordering::SeqCst) }).await;
     ensure!(ran.is_err() && !polled.load(Ordering::SeqCst), "run began after the deadline");
@@ -287,11 +310,11 @@ async fn a_suspended_machine_knows_at_once(context: Arc<Context>) -> Verdict {
 async fn a_foreign_takeover_is_noticed(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let guard = locks.mutex("x").fixed().acquire().await?;
-    ensure!(guard.verify().await?, "the server has it, and verify denies it");
+    ensure!(guard.verify().await?, "the server has the hold, but verify returns false");
     let mut theirs = context.claim("x");
     theirs.token = guard.token();
     context.backend().await?.release(&theirs, ReleaseMode::Plain).await?;
-    ensure!(!guard.verify().await?, "the server no longer has it, and verify says it does");
+    ensure!(!guard.verify().await?, "the server no longer has the hold, but verify returns true");
     drop(guard);
     locks.close().await;
     Ok(())

@@ -13,55 +13,55 @@ pub(super) const CASES: &[Case] = &[
         Misdelete,
         a_foreign_release_changes_nothing,
         [],
-        "a release with another token leaves the holder alone"
+        "a release with another token doesn't end the hold"
     ),
     case!(
         Misdelete,
         a_late_release_spares_the_next_holder,
         [],
-        "after its own hold expired, a release doesn't end the next one's"
+        "the release of an expired hold doesn't end the next hold"
     ),
     case!(
         Misdelete,
         a_reconciling_release_spares_the_holder,
         [],
-        "nor does one that settles an unanswered claim"
+        "the reconciliation of an unanswered claim doesn't end another hold"
     ),
     case!(
         Misdelete,
         a_second_release_finds_nothing,
         [],
-        "releasing twice is no error, and ends nothing"
+        "a second release returns NotHeld and ends no other hold"
     ),
     case!(
         Misdelete,
         a_release_of_a_free_name_finds_nothing,
         [],
-        "what was never held isn't an error"
+        "releasing a name that was never held returns NotHeld"
     ),
     case!(
         Misdelete,
         a_release_ends_one_name_only,
         [],
-        "the same token under another name is another hold"
+        "releasing one name doesn't end the same token's hold of another name"
     ),
     case!(
         Misdelete,
         a_release_that_comes_late_ends_no_later_hold,
         [MovedClock],
-        "a client never believes in a token whose release may still arrive"
+        "a client never uses a token whose release may still arrive"
     ),
     case!(
         Misdelete,
         a_lost_guard_spares_the_next_holder,
         [],
-        "a client that lost its hold is told, and its late release harms nobody"
+        "a lost guard's release reports the loss, and doesn't end the next hold"
     ),
     case!(
         Misdelete,
         a_dropped_lost_guard_spares_the_next_holder,
         [],
-        "neither does the background release of a dropped one"
+        "the background release of a dropped lost guard doesn't end the next hold"
     ),
 ];
 
@@ -75,7 +75,7 @@ async fn a_foreign_release_changes_nothing(context: Arc<Context>) -> Verdict {
     let renewed = renew(&*backend, &holder).await?;
     ensure!(
         matches!(renewed, RenewalOutcome::Renewed { .. }),
-        "the holder has lost it: {renewed:?}"
+        "the holder has lost its hold: {renewed:?}"
     );
     release(&*backend, &holder).await
 }
@@ -89,7 +89,10 @@ async fn a_late_release_spares_the_next_holder(context: Arc<Context>) -> Verdict
     ensure!(ended == ReleaseOutcome::NotHeld, "a hold that had expired was released");
     refused(&*backend, &context.claim("x")).await?;
     let renewed = renew(&*backend, &second).await?;
-    ensure!(matches!(renewed, RenewalOutcome::Renewed { .. }), "the next one lost it: {renewed:?}");
+    ensure!(
+        matches!(renewed, RenewalOutcome::Renewed { .. }),
+        "the next holder lost its hold: {renewed:?}"
+    );
     release(&*backend, &second).await
 }
 
@@ -109,10 +112,13 @@ async fn a_second_release_finds_nothing(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &first).await?;
     release(&*backend, &first).await?;
     let again = backend.release(&first, ReleaseMode::Plain).await?;
-    ensure!(again == ReleaseOutcome::NotHeld, "it was released twice");
+    ensure!(again == ReleaseOutcome::NotHeld, "the hold was released twice");
     take(&context, &*backend, &second).await?;
     let again = backend.release(&first, ReleaseMode::Plain).await?;
-    ensure!(again == ReleaseOutcome::NotHeld, "it was released after another one took it");
+    ensure!(
+        again == ReleaseOutcome::NotHeld,
+        "a released token was released again after the next grant"
+    );
     release(&*backend, &second).await
 }
 
@@ -153,7 +159,7 @@ async fn a_release_that_comes_late_ends_no_later_hold(context: Arc<Context>) -> 
     let asking = locks.mutex("x").wait_for(context.patience()).acquire();
     let (guard, ()) = tokio::join!(asking, suspending);
     let guard = guard?;
-    ensure!(faulty.calls(Op::Release) > 0, "it showed nothing: nothing was given back");
+    ensure!(faulty.calls(Op::Release) > 0, "inconclusive: there was no release");
     while faulty.is_under_way() {
         context.clock.sleep(context.ttl / 50).await;
     }

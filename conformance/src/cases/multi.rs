@@ -9,49 +9,59 @@ use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
 use crate::context::{Context, soon, take};
 
 pub(super) const CASES: &[Case] = &[
-    case!(Multi, all_names_are_held_at_once, [], "and all are free when they are given back"),
+    case!(
+        Multi,
+        all_names_are_held_at_once,
+        [],
+        "a request for several names holds all of them, and its release frees all of them"
+    ),
     case!(
         Multi,
         a_try_that_fails_gives_all_back,
         [],
-        "one of the names is held by somebody else: none is held by the one who tried"
+        "if one of the names is held, the failed request holds none of them"
     ),
     case!(
         Multi,
         a_limit_is_for_all_of_them,
         [],
-        "what waits for two holders waits no longer than it said, and leaves nothing"
+        "a request that waits for two holders keeps its limit and leaves no hold"
     ),
     case!(
         Multi,
         opposite_orders_dont_deadlock,
         [],
-        "two who name the same locks in another order both get them, again and again"
+        "two clients that request the same locks in opposite orders are both granted"
     ),
-    case!(Multi, a_name_given_twice_is_one, [], "and is not waited for by its own holder"),
+    case!(
+        Multi,
+        a_name_given_twice_is_one,
+        [],
+        "a request that names a lock twice doesn't wait for itself"
+    ),
     case!(
         Multi,
         one_lock_of_two_clients_is_noticed,
         [],
-        "a name that is the same lock on the server as another is an error, not a deadlock"
+        "two names of one lock on the server are an error, not a deadlock"
     ),
     case!(
         Multi,
         the_loss_of_one_is_told,
         [Breakable],
-        "by the check of all, and what runs under them is stopped"
+        "if one hold is lost, the common check fails and the work is stopped"
     ),
     case!(
         Multi,
         a_dropped_request_leaves_nothing,
         [],
-        "neither what it had, nor what it waited for"
+        "a dropped request leaves no hold and no waiter"
     ),
     case!(
         Multi,
         several_clients_are_held_at_once,
         [],
-        "each name by a client of its own; none, if one of them can't be had"
+        "each name is held by its own client; if one name is unavailable, none is held"
     ),
 ];
 
@@ -60,11 +70,11 @@ async fn all_names_are_held_at_once(context: Arc<Context>) -> Verdict {
     let names = ["c", "a", "b"];
     let all = one.multi(names).acquire().await?;
     let held: Vec<&str> = all.guards().iter().map(|guard| guard.name()).collect();
-    ensure!(held == ["a", "b", "c"], "it holds {held:?}");
+    ensure!(held == ["a", "b", "c"], "the request holds {held:?}");
     all.check()?;
     for name in names {
         let other = two.mutex(name).try_acquire().await?;
-        ensure!(other.is_none(), "{name} was granted to a second one");
+        ensure!(other.is_none(), "{name} was granted to a second client");
         let fence = all.fence(name);
         ensure!(fence.is_some(), "{name} has no fence");
     }
@@ -83,10 +93,12 @@ async fn a_try_that_fails_gives_all_back(context: Arc<Context>) -> Verdict {
     for taken in ["a", "b", "c"] {
         let holder = one.mutex(taken).acquire().await?;
         let tried = two.multi(["a", "b", "c"]).try_acquire().await?;
-        ensure!(tried.is_none(), "{taken} was granted to a second one");
+        ensure!(tried.is_none(), "{taken} was granted to a second client");
         let all = one.multi(["a", "b", "c"].into_iter().filter(|name| *name != taken));
         let Some(rest) = all.try_acquire().await? else {
-            return Err(Failure::new(format!("what could not have {taken} kept the others")));
+            return Err(Failure::new(format!(
+                "the request failed because {taken} was held, but kept the other names"
+            )));
         };
         rest.release().await?;
         holder.release().await?;
@@ -113,17 +125,17 @@ async fn limited_together(context: Arc<Context>, name: String) -> Verdict {
     match two.multi([&a, &b]).wait_for(limit).acquire().await {
         Err(error) if error.kind() == ErrorKind::TimedOut(Step::Holder) => {
             let name = error.name().map(|name| name.as_str());
-            ensure!(name == Some(&*b), "it timed out for {name:?}, and {b:?} was held");
+            ensure!(name == Some(&*b), "the request timed out for {name:?}, but {b:?} was held");
         }
         Err(error) if error.kind() == ErrorKind::TimedOut(Step::Answer) => {
             return Err(Failure::late(format!("no answer of the server within {limit:?}")));
         }
-        other => return Err(Failure::new(format!("it answered {other:?}"))),
+        other => return Err(Failure::new(format!("the request was answered {other:?}"))),
     }
     let took = context.clock.now().saturating_since(begun);
     let most = limit + context.moment();
-    ensure!(took >= limit, "a limit of {limit:?} was told after {took:?}");
-    in_time!(took < most, "a limit of {limit:?} was told after {took:?}");
+    ensure!(took >= limit, "the limit of {limit:?} was reached after {took:?}");
+    in_time!(took < most, "the limit of {limit:?} was reached after {took:?}");
     goes.await??;
     second.check()?;
     Ok(second.release().await?)
@@ -139,7 +151,7 @@ async fn opposite_orders_dont_deadlock(context: Arc<Context>) -> Verdict {
             for _ in 0..TIMES {
                 let all = locks.multi(names).acquire().await?;
                 let others = inside.fetch_add(1, Ordering::SeqCst);
-                ensure!(others == 0, "{others} others held at the same time");
+                ensure!(others == 0, "{others} other clients held at the same time");
                 tokio::task::yield_now().await;
                 inside.fetch_sub(1, Ordering::SeqCst);
                 all.release().await?;
@@ -156,7 +168,7 @@ async fn opposite_orders_dont_deadlock(context: Arc<Context>) -> Verdict {
     let within = context.patience() * 3 * TIMES;
     match tokio::time::timeout(within, all).await {
         Ok(done) => done,
-        Err(_) => Err(Failure::late(format!("they still waited after {within:?}"))),
+        Err(_) => Err(Failure::late(format!("the requests still waited after {within:?}"))),
     }
 }
 
@@ -169,7 +181,10 @@ async fn a_name_given_twice_is_one(context: Arc<Context>) -> Verdict {
     all.release().await?;
     let nothing = locks.multi([] as [&str; 0]).acquire().await;
     let kind = nothing.err().map(|error| error.kind());
-    ensure!(kind == Some(ErrorKind::InvalidInput), "no name at all was answered {kind:?}");
+    ensure!(
+        kind == Some(ErrorKind::InvalidInput),
+        "a request without a name was answered {kind:?}"
+    );
     context.nothing_left().await
 }
 
@@ -184,7 +199,7 @@ async fn one_lock_of_two_clients_is_noticed(context: Arc<Context>) -> Verdict {
     let kind = waited.err().map(|error| error.kind());
     ensure!(kind == Some(ErrorKind::Conflict), "one lock, twice, was answered {kind:?}");
     let took = context.clock.now().saturating_since(begun);
-    in_time!(took < limit / 2, "it was noticed after {took:?} of {limit:?}");
+    in_time!(took < limit / 2, "the conflict was noticed after {took:?} of {limit:?}");
     context.nothing_left().await
 }
 
@@ -202,15 +217,17 @@ async fn the_loss_of_one_is_told(context: Arc<Context>) -> Verdict {
     match tokio::time::timeout(context.patience(), stopped).await {
         Ok(Err(error)) => {
             let reason = error.lost_reason();
-            let is_told = matches!(reason, Some(Reason::Broken | Reason::Gone));
-            ensure!(is_told, "a broken hold was lost by {reason:?}");
+            let is_reported = matches!(reason, Some(Reason::Broken | Reason::Gone));
+            ensure!(is_reported, "a broken hold was lost by {reason:?}");
         }
-        Ok(Ok(end)) => return end.and(Err(Failure::new("it ended by itself"))),
-        Err(_) => return Err(Failure::new("what ran went on when one of its locks was lost")),
+        Ok(Ok(end)) => return end.and(Err(Failure::new("the work completed by itself"))),
+        Err(_) => {
+            return Err(Failure::new("the work was not stopped when one of its locks was lost"));
+        }
     }
-    ensure!(all.check().is_err(), "the check says that all are held");
+    ensure!(all.check().is_err(), "the check succeeds though one hold is lost");
     all.guards()[0].check()?;
-    ensure!(all.release().await.is_err(), "it was released as if nothing had been lost");
+    ensure!(all.release().await.is_err(), "the release succeeded though one hold is lost");
     context.nothing_left().await
 }
 
@@ -219,7 +236,7 @@ async fn a_dropped_request_leaves_nothing(context: Arc<Context>) -> Verdict {
     let holder = one.mutex("b").acquire().await?;
     let waiting = two.multi(["a", "b", "c"]).acquire();
     let short = tokio::time::timeout(context.ttl / 4, waiting).await;
-    ensure!(short.is_err(), "b was granted to a second one");
+    ensure!(short.is_err(), "b was granted to a second client");
     holder.release().await?;
     context.nothing_left().await?;
     let backend = context.backend().await?;
@@ -237,11 +254,11 @@ async fn several_clients_are_held_at_once(context: Arc<Context>) -> Verdict {
     let both = |one: &Locks, two: &Locks| one.multi(["x"]).and(two, ["y"]);
     let all = both(&one, &two).acquire().await?;
     let names: Vec<&str> = all.guards().iter().map(|guard| guard.name()).collect();
-    ensure!(names == ["x", "y"], "it holds {names:?}");
+    ensure!(names == ["x", "y"], "the request holds {names:?}");
     all.release().await?;
     let (backend, taken) = (context.backend().await?, context.long_claim("y"));
     take(&context, &*backend, &taken).await?;
-    ensure!(both(&one, &two).try_acquire().await?.is_none(), "y was granted to a second one");
+    ensure!(both(&one, &two).try_acquire().await?.is_none(), "y was granted to a second client");
     crate::context::release(&*backend, &taken).await?;
     context.nothing_left().await
 }

@@ -23,28 +23,33 @@ pub(super) const CASES: &[Case] = &[
         Names,
         the_longest_name_is_a_name,
         [],
-        "512 bytes, and those that differ in the last one differ"
+        "names have up to 512 bytes, and all of them are compared"
     ),
-    case!(Names, wildcards_in_a_prefix_mean_nothing, [], "a listing takes its prefix as it is"),
+    case!(Names, wildcards_in_a_prefix_mean_nothing, [], "a listing compares its prefix literally"),
     case!(
         Names,
         bad_names_are_refused,
         [],
-        "empty, over-long, with control characters, or padded: refused with the rule"
+        "names that are empty, too long, padded or contain control characters are refused, with the rule"
     ),
-    case!(Names, bad_ttls_are_refused, [], "zero and huge TTLs, with the range that works"),
+    case!(Names, bad_ttls_are_refused, [], "zero and huge TTLs are refused, with the valid range"),
     case!(
         Names,
         a_missing_mode_is_refused,
         [MissingMode],
-        "what the backend doesn't do is said to be unsupported"
+        "a mode that the backend doesn't support is refused as Unsupported"
     ),
-    case!(Names, a_namespace_keeps_clients_apart, [], "and never shows in what its client answers"),
+    case!(
+        Names,
+        a_namespace_keeps_clients_apart,
+        [],
+        "a namespace separates clients, and never appears in their answers"
+    ),
     case!(
         Names,
         a_closed_client_refuses,
         [],
-        "after close nothing new begins, and what is held goes on"
+        "after close, new requests are refused, and existing holds stay valid"
     ),
 ];
 
@@ -65,7 +70,7 @@ async fn independent(context: &Context, names: &[&str]) -> Verdict {
         let holders = backend.inspect(&claim.name).await?.holders;
         ensure!(
             holders.len() == 1 && holders[0].token == Some(claim.token),
-            "{} is shown to be held by {holders:?}",
+            "the holders of {} are shown as {holders:?}",
             claim.name
         );
     }
@@ -196,7 +201,7 @@ async fn bad_ttls_are_refused(context: Arc<Context>) -> Verdict {
         match locks.mutex("x").ttl(ttl).acquire().await {
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
                 let text = error.to_string();
-                ensure!(text.contains("takes"), "it doesn't say what would work: {text}");
+                ensure!(text.contains("takes"), "the error doesn't name the valid range: {text}");
             }
             other => return Err(Failure::new(format!("{ttl:?} was answered {other:?}"))),
         }
@@ -217,7 +222,7 @@ async fn a_missing_mode_is_refused(context: Arc<Context>) -> Verdict {
     }
     for error in errors {
         let kind = error.as_ref().map(|error| error.kind());
-        ensure!(kind == Some(ErrorKind::Unsupported), "it was answered {error:?}");
+        ensure!(kind == Some(ErrorKind::Unsupported), "the request was answered {error:?}");
     }
     Ok(())
 }
@@ -236,12 +241,12 @@ async fn a_namespace_keeps_clients_apart(context: Arc<Context>) -> Verdict {
     let two = office.mutex("x").acquire().await?;
     ensure!(one.name() == "x", "the guard is called {}", one.name());
     let listed: Vec<_> = shop.list("").await?.into_iter().map(|i| i.name.to_string()).collect();
-    ensure!(listed == ["x"], "the shop lists {listed:?}");
+    ensure!(listed == ["x"], "the namespace's client lists {listed:?}");
     ensure!(shop.inspect("x").await?.name.as_str() == "x", "inspect shows the namespace");
     let token = shop.inspect("x").await?.holders.first().and_then(|holder| holder.token);
-    ensure!(token == Some(one.token()), "the shop sees another's hold");
+    ensure!(token == Some(one.token()), "inspect shows a hold of another namespace");
     let Err(error) = shop.mutex(" x").acquire().await else {
-        return Err(Failure::new("a namespace made a bad name good"));
+        return Err(Failure::new("an invalid name was accepted in a namespace"));
     };
     ensure!(error.kind() == ErrorKind::InvalidInput, "a bad name was answered {error:?}");
     one.release().await?;
@@ -258,7 +263,7 @@ async fn a_closed_client_refuses(context: Arc<Context>) -> Verdict {
         [locks.mutex("y").acquire().await.err(), locks.mutex("y").try_acquire().await.err()]
     {
         let kind = error.as_ref().map(|error| error.kind());
-        ensure!(kind == Some(ErrorKind::Closed), "it was answered {error:?}");
+        ensure!(kind == Some(ErrorKind::Closed), "the request was answered {error:?}");
     }
     context.clock.sleep(context.ttl * 3 / 2).await;
     guard.check()?;

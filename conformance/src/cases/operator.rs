@@ -8,19 +8,29 @@ use crate::case::{Case, Verdict, case, ensure};
 use crate::context::{Context, release, take};
 
 pub(super) const CASES: &[Case] = &[
-    case!(Operator, a_holder_is_shown, [], "token, who it is, how it holds, and how long yet"),
-    case!(Operator, a_free_name_is_no_error, [], "a name that was never locked is free"),
+    case!(
+        Operator,
+        a_holder_is_shown,
+        [],
+        "inspect shows the holder's token, identity, mode and remaining time"
+    ),
+    case!(
+        Operator,
+        a_free_name_is_no_error,
+        [],
+        "inspect shows a name that was never locked as free"
+    ),
     case!(
         Operator,
         a_listing_has_each_name_once,
         [],
-        "over as many pages as it takes, and nothing else"
+        "a listing of several pages has each held name once, and no other name"
     ),
     case!(
         Operator,
         a_doctor_has_something_to_say,
         [],
-        "it answers, and each finding says what, why and how to mend it"
+        "doctor succeeds, and each finding has a message, a reason and a remedy"
     ),
 ];
 
@@ -29,14 +39,14 @@ async fn a_holder_is_shown(context: Arc<Context>) -> Verdict {
     let claim = context.claim("x");
     take(&context, &*backend, &claim).await?;
     let inspection = backend.inspect(&claim.name).await?;
-    ensure!(inspection.name == claim.name, "it is shown as {}", inspection.name);
-    ensure!(inspection.holders.len() == 1, "it has {} holders", inspection.holders.len());
+    ensure!(inspection.name == claim.name, "inspect shows the name {}", inspection.name);
+    ensure!(inspection.holders.len() == 1, "inspect shows {} holders", inspection.holders.len());
     let holder = &inspection.holders[0];
-    ensure!(holder.token == Some(claim.token), "its token is shown as {:?}", holder.token);
-    ensure!(holder.mode == claim.mode, "it is shown as {}", holder.mode);
-    ensure!(holder.broken.is_none(), "it is shown as broken");
+    ensure!(holder.token == Some(claim.token), "inspect shows the token {:?}", holder.token);
+    ensure!(holder.mode == claim.mode, "inspect shows the mode {}", holder.mode);
+    ensure!(holder.broken.is_none(), "inspect shows the hold as broken");
     if let Some(identity) = &holder.identity {
-        ensure!(*identity == *claim.identity, "it is shown to be {identity}");
+        ensure!(*identity == *claim.identity, "inspect shows the identity {identity}");
     }
     if let Some(remaining) = holder.remaining {
         let most = context.ttl + Duration::from_secs(1);
@@ -48,13 +58,24 @@ async fn a_holder_is_shown(context: Arc<Context>) -> Verdict {
 async fn a_free_name_is_no_error(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let inspection = backend.inspect(&context.name("never")).await?;
-    ensure!(inspection.holders.is_empty(), "it is held by {:?}", inspection.holders);
-    ensure!(inspection.waiters.is_none_or(|waiters| waiters == 0), "somebody waits for it");
+    ensure!(
+        inspection.holders.is_empty(),
+        "a name that was never locked is held by {:?}",
+        inspection.holders
+    );
+    ensure!(
+        inspection.waiters.is_none_or(|waiters| waiters == 0),
+        "inspect shows waiters of a name that was never locked"
+    );
     let claim = context.long_claim("once");
     take(&context, &*backend, &claim).await?;
     release(&*backend, &claim).await?;
     let inspection = backend.inspect(&claim.name).await?;
-    ensure!(inspection.holders.is_empty(), "released, it is held by {:?}", inspection.holders);
+    ensure!(
+        inspection.holders.is_empty(),
+        "after its release, the name is held by {:?}",
+        inspection.holders
+    );
     Ok(())
 }
 
@@ -75,7 +96,7 @@ async fn a_listing_has_each_name_once(context: Arc<Context>) -> Verdict {
         let times = listed.remove(claim.name.as_str()).unwrap_or_default();
         ensure!(times == 1, "{} is listed {times} times", claim.name);
     }
-    ensure!(listed.is_empty(), "nobody holds {listed:?}");
+    ensure!(listed.is_empty(), "names without a holder are listed: {listed:?}");
     for claim in &claims {
         release(&*backend, claim).await?;
     }
@@ -85,10 +106,13 @@ async fn a_listing_has_each_name_once(context: Arc<Context>) -> Verdict {
 async fn a_doctor_has_something_to_say(context: Arc<Context>) -> Verdict {
     for finding in context.backend().await?.doctor().await? {
         let complete = [finding.code, &finding.what, &finding.why, &finding.fix];
-        ensure!(complete.iter().all(|text| !text.is_empty()), "incomplete: {finding:?}");
+        ensure!(
+            complete.iter().all(|text| !text.is_empty()),
+            "the finding is incomplete: {finding:?}"
+        );
         let kebab =
             finding.code.bytes().all(|b| b == b'-' || b.is_ascii_lowercase() || b.is_ascii_digit());
-        ensure!(kebab, "its code is {:?}", finding.code);
+        ensure!(kebab, "the finding's code is {:?}", finding.code);
     }
     Ok(())
 }

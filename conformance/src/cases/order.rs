@@ -15,31 +15,31 @@ pub(super) const CASES: &[Case] = &[
         Order,
         a_newcomer_overtakes_nobody,
         [Fifo],
-        "not even when the name is free and the next one hasn't taken it yet"
+        "a new claim waits even if the name is free and the first waiter hasn't taken it yet"
     ),
     case!(
         Order,
         a_withdrawn_waiter_is_passed_over,
         [Fifo],
-        "one whose future is dropped in the queue, and the others keep their order"
+        "a waiter that is dropped leaves the queue, and the others keep their order"
     ),
     case!(
         Order,
         silent_waiters_are_passed_over,
         [Fifo],
-        "several that aren't heard of any more don't hold the next one up for a TTL each"
+        "several silent waiters don't delay the next one by a TTL each"
     ),
     case!(
         Order,
         processes_are_served_in_order,
         [Fifo, Processes],
-        "twenty waiters of four processes are granted in the order in which they came"
+        "twenty waiters of four processes are granted in the order of their arrival"
     ),
     case!(
         Order,
         dead_processes_are_passed_over,
         [Fifo, Processes],
-        "waiters that were killed or stopped hold the rest up for a bounded time"
+        "killed and stopped waiters delay the others for a bounded time"
     ),
 ];
 
@@ -52,7 +52,9 @@ const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 async fn queue(backend: &dyn DistributedLock, claim: &Claim) -> Verdict {
     match backend.acquire(claim, FOREVER).await? {
         AcquireOutcome::Busy(_) => Ok(()),
-        AcquireOutcome::Granted(_) => Err(Failure::new("a waiter was granted beside the holder")),
+        AcquireOutcome::Granted(_) => {
+            Err(Failure::new("a waiter was granted while another client held the name"))
+        }
     }
 }
 
@@ -74,7 +76,9 @@ async fn waiting_within(
             return Ok(());
         }
         if context.clock.now() >= give_up {
-            return Err(Failure::late(format!("{count} should wait, and it shows {waiters:?}")));
+            return Err(Failure::late(format!(
+                "{count} waiters were expected, but inspect shows {waiters:?}"
+            )));
         }
         context.clock.sleep(context.ttl / 100).await;
     }
@@ -124,7 +128,7 @@ async fn a_withdrawn_waiter_is_passed_over(context: Arc<Context>) -> Verdict {
     while let Some(number) = order.recv().await {
         served.push(number);
     }
-    ensure!(served == [1, 3], "they were served in the order {served:?}");
+    ensure!(served == [1, 3], "the waiters were served in the order {served:?}");
     for (number, task) in tasks.into_iter().enumerate() {
         if number % 2 == 1 {
             task.await??;
@@ -152,7 +156,8 @@ async fn silent_waiters_are_passed_over(context: Arc<Context>) -> Verdict {
 }
 
 fn waiter(context: &Context, ttl: Duration, register: &Register) -> Verdict<Child> {
-    let command = context.factory.child().ok_or_else(|| Failure::new("there is no child"))?;
+    let command =
+        context.factory.child().ok_or_else(|| Failure::new("the factory has no child process"))?;
     let job = job(What::Wait, context.name("x").as_str(), ttl, register.serve()?);
     Ok(Child::start(command, &job)?)
 }
@@ -190,8 +195,11 @@ async fn processes_are_served_in_order(context: Arc<Context>) -> Verdict {
     }
     grants.sort_unstable();
     let in_order = grants.is_sorted_by_key(|(_, invoked)| *invoked);
-    ensure!(in_order, "granted at, and asked for at: {grants:?}");
-    ensure!(grants.len() == PROCESSES * EACH, "{} of them were granted", grants.len());
+    ensure!(
+        in_order,
+        "the grants aren't in the order of the requests (granted at, requested at): {grants:?}"
+    );
+    ensure!(grants.len() == PROCESSES * EACH, "{} waiters were granted", grants.len());
     Ok(())
 }
 
@@ -230,7 +238,7 @@ async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     };
     let took = granted.saturating_since(released);
     let bound = ttl + OFFER * STOPPED + context.moment();
-    in_time!(took <= bound, "the next one had it after {took:?}, and the bound is {bound:?}");
+    in_time!(took <= bound, "the next waiter was granted after {took:?}; the bound is {bound:?}");
     // The continued children ignore expired offers, and are granted the lock in turn.
     for child in &mut children[1..] {
         child.thaw()?;
@@ -248,7 +256,7 @@ async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
         }
         holds.extend(crate::child::holds_of("a stopped one", "x", &said));
     }
-    ensure!(holds.len() == STOPPED as usize, "{} of those stopped held", holds.len());
+    ensure!(holds.len() == STOPPED as usize, "{} of the stopped processes held", holds.len());
     holds.sort_unstable_by_key(|hold| hold.granted);
     let overlap = holds.windows(2).find(|two| two[1].granted < two[0].until);
     ensure!(overlap.is_none(), "two holds were valid at once: {overlap:?}");

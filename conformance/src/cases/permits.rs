@@ -19,93 +19,93 @@ pub(super) const CASES: &[Case] = &[
         Permits,
         as_many_are_granted_as_there_are,
         [Permits],
-        "to one client and to another, and no more"
+        "permits are granted up to the semaphore's size, on any connection"
     ),
     case!(
         Permits,
         many_at_once_get_no_more_than_there_are,
         [Permits],
-        "clients that ask at the same moment, one more of them than there are permits"
+        "of concurrent claims, one more than there are permits, one is refused"
     ),
-    case!(Permits, weights_are_counted, [Permits], "a claim of two takes two"),
+    case!(Permits, weights_are_counted, [Permits], "a claim for two permits takes two"),
     case!(
         Permits,
         each_permit_expires_alone,
         [Permits],
-        "what isn't renewed is free again, and the others' aren't"
+        "a permit that isn't renewed is free, and the others stay held"
     ),
     case!(
         Permits,
         a_permits_release_ends_its_own_hold_only,
         [Permits],
-        "a second release of one, or a release by a foreign token, frees nothing"
+        "a second release, or a release with a foreign token, frees no permit"
     ),
     case!(
         Permits,
         a_repeat_takes_no_second_permit,
         [Permits],
-        "the same token again is the same hold, which one release ends"
+        "a repeated claim is the same hold, and one release ends it"
     ),
     case!(
         Permits,
         sizes_do_not_mix,
         [Permits],
-        "a semaphore has one size, as long as it is in use"
+        "a claim with another size is refused while the semaphore is in use"
     ),
     case!(
         Permits,
         a_semaphore_is_no_lock,
         [Permits],
-        "and a lock no semaphore: which of them a name is, is said"
+        "a name in use as a semaphore can't be a lock, or the reverse, and the error names the use"
     ),
-    case!(Permits, ids_are_unique, [Permits], "no two holds of a name ever have the same"),
+    case!(Permits, ids_are_unique, [Permits], "no two holds of a name have the same id"),
     case!(
         Permits,
         each_permit_is_shown,
         [Permits],
-        "who holds how many, and that these have no fences"
+        "inspect shows each holder and its count, without a fence"
     ),
     case!(
         Permits,
         a_broken_permit_leaves_the_others,
         [Permits, Breakable],
-        "the one that was seen is free, and no other"
+        "a break frees the inspected hold, and no other"
     ),
     case!(
         Permits,
         a_large_claim_is_not_overtaken,
         [Permits, Fifo],
-        "by small ones, for which there would be room"
+        "small claims wait behind a large one, even if they fit"
     ),
     case!(
         Permits,
         a_freed_permit_wakes_the_waiter,
         [Permits, Push],
-        "long before it would have asked again"
+        "a waiter is woken long before its next poll"
     ),
     case!(
         Permits,
         all_who_fit_are_woken,
         [Permits, Push],
-        "when several permits are freed at once"
+        "all waiters that fit are woken when several permits are freed at once"
     ),
     case!(
         Permits,
         permits_of_one_client_dont_take_turns,
         [Permits],
-        "tasks hold theirs at the same time, as many as there are"
+        "tasks of one client hold permits at the same time, up to the semaphore's size"
     ),
     case!(
         Permits,
         impossible_counts_are_refused,
         [Permits],
-        "none, and more than there are: with what would be possible"
+        "zero permits, or more than the size, are refused with the possible range"
     ),
     case!(
         Permits,
         an_owner_has_its_permit_again,
         [Permits],
-        "the same permit and not another one; another count is an error"
+        "an owner's second request gets the same permit; another count is an error"
     ),
 ];
 
@@ -160,7 +160,7 @@ async fn many_at_once_get_no_more_than_there_are(context: Arc<Context>) -> Verdi
             release(&**backend, claim).await?;
         }
     }
-    ensure!(most > 0, "it showed nothing: nobody was ever granted");
+    ensure!(most > 0, "inconclusive: no claim was granted");
     Ok(())
 }
 
@@ -190,11 +190,11 @@ async fn each_permit_expires_alone(context: Arc<Context>) -> Verdict {
     for gone in [&goes, &goes_too] {
         let outcome = renew(&*backend, gone).await?;
         let is_over = matches!(outcome, RenewalOutcome::NotHeld(_));
-        ensure!(is_over, "a permit whose time was up was renewed: {outcome:?}");
+        ensure!(is_over, "an expired permit was renewed: {outcome:?}");
     }
     let outcome = renew(&*backend, &stays).await?;
     let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
-    ensure!(is_held, "the other's time wasn't up, and its renewal said {outcome:?}");
+    ensure!(is_held, "the other permit had not expired, but its renewal was answered {outcome:?}");
     refused(&*backend, &some(&context, 3)).await?;
     let two = some(&context, 2);
     take(&context, &*backend, &two).await?;
@@ -211,8 +211,7 @@ async fn a_permits_release_ends_its_own_hold_only(context: Arc<Context>) -> Verd
     release(&*backend, &one).await?;
     let next = some(&context, 1);
     take(&context, &*backend, &next).await?;
-    for (claim, whose) in [(&one, "one that has released"), (&some(&context, 1), "a foreign token")]
-    {
+    for (claim, whose) in [(&one, "a released token"), (&some(&context, 1), "a foreign token")] {
         let ended = backend.release(claim, ReleaseMode::Plain).await?;
         ensure!(ended == ReleaseOutcome::NotHeld, "a release by {whose} was answered {ended:?}");
         refused(&*backend, &some(&context, 1)).await?;
@@ -245,10 +244,10 @@ async fn conflicts(backend: &dyn DistributedLock, claim: &Claim, says: &str) -> 
     match backend.acquire(claim, Wait::No).await {
         Err(error) if error.kind() == ErrorKind::Conflict => {
             let text = error.to_string();
-            ensure!(text.contains(says), "it says {text:?} and not {says:?}");
+            ensure!(text.contains(says), "the error is {text:?} and doesn't contain {says:?}");
             Ok(())
         }
-        answer => Err(Failure::new(format!("{}, and it was answered {answer:?}", claim.mode))),
+        answer => Err(Failure::new(format!("a claim for {} was answered {answer:?}", claim.mode))),
     }
 }
 
@@ -288,7 +287,7 @@ async fn ids_are_unique(context: Arc<Context>) -> Verdict {
         let one = locks.semaphore("x", OF).acquire().await?;
         let two = locks.semaphore("x", OF).permits(2).acquire().await?;
         for id in [one.id(), two.id()] {
-            ensure!(ids.insert(id), "the id {id} was given twice");
+            ensure!(ids.insert(id), "the id {id} was granted twice");
         }
         one.release().await?;
         two.release().await?;
@@ -312,7 +311,7 @@ async fn each_permit_is_shown(context: Arc<Context>) -> Verdict {
         ensure!(holder.fence.is_none(), "a permit is shown with a fence: {:?}", holder.fence);
     }
     let holders = shown.holders.len();
-    ensure!(holders == 2, "two hold, and it shows {holders}");
+    ensure!(holders == 2, "two claims hold, but inspect shows {holders}");
     release(&*backend, &one).await?;
     release(&*backend, &two).await
 }
@@ -328,7 +327,7 @@ async fn a_broken_permit_leaves_the_others(context: Arc<Context>) -> Verdict {
     for claim in [&one, &three] {
         let outcome = renew(&*backend, claim).await?;
         let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
-        ensure!(is_held, "another one's renewal said {outcome:?}");
+        ensure!(is_held, "another permit's renewal was answered {outcome:?}");
     }
     let next = some(&context, 1);
     take(&context, &*backend, &next).await?;
@@ -373,7 +372,9 @@ async fn freed_permit_wakes(context: Arc<Context>, name: String) -> Verdict {
     last.release().await?;
     let Ok(permit) = tokio::time::timeout(context.profile.slow_poll / 2, waiting).await else {
         let poll = context.profile.slow_poll;
-        return Err(Failure::late(format!("the waiter was not woken: it polls each {poll:?}")));
+        return Err(Failure::late(format!(
+            "the waiter was not woken within its poll interval of {poll:?}"
+        )));
     };
     permit??.release().await?;
     Ok(all.release().await?)
@@ -403,7 +404,7 @@ async fn all_who_fit_wakes(context: Arc<Context>, name: String) -> Verdict {
             let poll = context.profile.slow_poll;
             let woken = permits.len();
             return Err(Failure::late(format!(
-                "of three who fit {woken} got in, and another polls each {poll:?}"
+                "{woken} of three waiters that fit were woken within the poll interval of {poll:?}"
             )));
         };
         permits.push(permit??);
@@ -422,7 +423,7 @@ async fn permits_of_one_client_dont_take_turns(context: Arc<Context>) -> Verdict
             Some(permit) => permits.push(permit),
             None => {
                 let had = permits.len();
-                return Err(Failure::new(format!("{had} of {OF} were granted and no more")));
+                return Err(Failure::new(format!("only {had} of {OF} permits were granted")));
             }
         }
     }
@@ -439,8 +440,8 @@ async fn impossible_counts_are_refused(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     for count in [0, OF + 1] {
         let kind = locks.semaphore("x", OF).permits(count).acquire().await.err().map(|e| e.kind());
-        let is_told = kind == Some(ErrorKind::InvalidInput);
-        ensure!(is_told, "{count} of {OF} permits were answered {kind:?}");
+        let is_reported = kind == Some(ErrorKind::InvalidInput);
+        ensure!(is_reported, "a request for {count} of {OF} permits was answered {kind:?}");
     }
     context.nothing_left().await
 }

@@ -16,19 +16,19 @@ pub(super) const CASES: &[Case] = &[
         Exclusion,
         processes_never_overlap,
         [Processes],
-        "processes never believe at once, and lose no update in a file"
+        "processes never hold at once, and lose no update in a file"
     ),
     case!(
         Expiry,
         a_killed_process_frees_within_its_ttl,
         [Processes],
-        "after SIGKILL the others wait for one TTL at most"
+        "after SIGKILL, the other processes wait for at most one TTL"
     ),
     case!(
         Loss,
         a_stopped_process_knows_when_it_goes_on,
         [Processes],
-        "stopped for longer than its TTL, it believes nothing any more, and its fence is refused"
+        "a process that was stopped beyond its TTL has lost its hold, and its fence is refused"
     ),
 ];
 
@@ -36,7 +36,8 @@ pub(super) const CASES: &[Case] = &[
 const SILENCE: Duration = Duration::from_secs(30);
 
 fn child(context: &Context, what: What, register: &Register) -> Verdict<Child> {
-    let command = context.factory.child().ok_or_else(|| Failure::new("there is no child"))?;
+    let command =
+        context.factory.child().ok_or_else(|| Failure::new("the factory has no child process"))?;
     let name = context.name("x");
     let job = job(what, name.as_str(), context.ttl, register.serve()?);
     Ok(Child::start(command, &job)?)
@@ -57,7 +58,10 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
         children.push(child(&context, contend(ROUNDS, counter.path()), &register)?);
     }
     for child in &mut children {
-        ensure!(child.next(SILENCE).await? == Said::Asking, "a child didn't ask first");
+        ensure!(
+            child.next(SILENCE).await? == Said::Asking,
+            "a child's first message wasn't its request"
+        );
     }
     context.clock.sleep(Duration::from_millis(50)).await;
     history.add(Hold {
@@ -87,7 +91,7 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
     }
     let (counted, done) = (Counter::read(counter.path())?, CHILDREN as u64 * u64::from(ROUNDS));
     ensure!(counted == done, "{done} updates were made under the lock, and {counted} are left");
-    ensure!(history.contended() >= CHILDREN, "it showed nothing: nobody had to wait");
+    ensure!(history.contended() >= CHILDREN, "inconclusive: no process had to wait");
     locks.close().await;
     Ok(())
 }
@@ -114,7 +118,7 @@ async fn a_killed_process_frees_within_its_ttl(context: Arc<Context>) -> Verdict
     let took = entry.sent.saturating_since(killed);
     // The server's unit may be a second.
     let bound = context.ttl + context.ttl / 10 + Duration::from_secs(1);
-    in_time!(took <= bound, "it took {took:?} with a TTL of {:?}", context.ttl);
+    in_time!(took <= bound, "the next grant took {took:?} with a TTL of {:?}", context.ttl);
     crate::context::release(&*backend, &claim).await
 }
 
@@ -144,15 +148,15 @@ async fn a_stopped_process_knows_when_it_goes_on(context: Arc<Context>) -> Verdi
             _ => {}
         }
     }
-    ensure!(lost.is_some(), "it never noticed");
+    ensure!(lost.is_some(), "the stopped process never noticed its loss");
     ensure!(
         deadline <= entry.answered,
-        "it believed until {deadline:?}, and the next one was granted by {:?}",
+        "the hold was valid until {deadline:?}, but the next grant was before {:?}",
         entry.answered
     );
     if context.profile.fencing != Fencing::None {
         let refused = writes(&said).get(&false).copied().unwrap_or_default();
-        ensure!(refused == 1, "its write with the old fence was accepted");
+        ensure!(refused == 1, "a write with the old fence was accepted");
     }
     crate::context::release(&*backend, &claim).await
 }

@@ -13,44 +13,44 @@ pub(super) const CASES: &[Case] = &[
         Reentrancy,
         an_owner_enters_its_hold_again,
         [],
-        "the same owner gets another guard on the same hold, without a trip"
+        "the same owner gets another guard of the same hold, without a request to the server"
     ),
     case!(
         Reentrancy,
         the_last_guard_ends_the_hold,
         [],
-        "released in any order, the hold ends with the last guard"
+        "the hold ends with its last guard, in any order"
     ),
-    case!(Reentrancy, a_dropped_guard_counts_too, [], "dropping a guard is releasing it"),
+    case!(Reentrancy, a_dropped_guard_counts_too, [], "a dropped guard counts as released"),
     case!(
         Reentrancy,
         others_stay_out,
         [],
-        "another owner, or none, is kept out, also in the same client"
+        "another owner, or a request without an owner, waits, also in the same client"
     ),
     case!(
         Reentrancy,
         an_owner_is_nobody_elsewhere,
         [],
-        "an owner's key lets nobody in through another client"
+        "an owner's key doesn't grant the hold to another client"
     ),
     case!(
         Reentrancy,
         an_owner_that_waits_is_joined,
         [],
-        "a second request of an owner that still waits shares its hold"
+        "a second request of a waiting owner shares its hold"
     ),
     case!(
         Reentrancy,
         a_lost_hold_is_not_entered,
         [],
-        "after a loss the same owner gets a new hold, with a larger fence"
+        "after a loss, the owner gets a new hold, with a larger fence"
     ),
     case!(
         Reentrancy,
         a_repeat_is_not_a_second_hold,
         [],
-        "a claim that was sent twice is one hold: one release ends it"
+        "a claim that was sent twice is one hold, and one release ends it"
     ),
 ];
 
@@ -62,9 +62,9 @@ async fn an_owner_enters_its_hold_again(context: Arc<Context>) -> Verdict {
     let second = locks.mutex("x").reentrant(&owner).acquire().await?;
     let third = locks.mutex("x").reentrant(&owner).try_acquire().await?;
     ensure!(third.is_some(), "a try of the same owner was refused");
-    ensure!(faulty.calls(Op::Acquire) == trips, "it asked the server again");
-    ensure!(second.token() == first.token(), "it is another hold");
-    ensure!(second.fence() == first.fence(), "it has another fence");
+    ensure!(faulty.calls(Op::Acquire) == trips, "the second guard sent a request to the server");
+    ensure!(second.token() == first.token(), "the second guard has another hold");
+    ensure!(second.fence() == first.fence(), "the second guard has another fence");
     drop(third);
     second.release().await?;
     first.release().await?;
@@ -109,15 +109,21 @@ async fn others_stay_out(context: Arc<Context>) -> Verdict {
     let owner = Owner::new();
     let guard = locks.mutex("x").reentrant(&owner).acquire().await?;
     let stranger = locks.mutex("x").reentrant(&Owner::new()).try_acquire().await?;
-    ensure!(stranger.is_none(), "another owner was let in");
-    ensure!(locks.mutex("x").try_acquire().await?.is_none(), "one without an owner was let in");
+    ensure!(stranger.is_none(), "another owner was granted the hold");
+    ensure!(
+        locks.mutex("x").try_acquire().await?.is_none(),
+        "a request without an owner was granted the hold"
+    );
     let elsewhere = locks.mutex("y").reentrant(&owner).acquire().await?;
-    ensure!(elsewhere.token() != guard.token(), "two names are one hold");
+    ensure!(elsewhere.token() != guard.token(), "two names share one hold");
     elsewhere.release().await?;
     guard.release().await?;
     // A hold without an owner can't be entered again.
     let guard = locks.mutex("x").acquire().await?;
-    ensure!(locks.mutex("x").try_acquire().await?.is_none(), "nobody's hold was entered");
+    ensure!(
+        locks.mutex("x").try_acquire().await?.is_none(),
+        "a hold without an owner was entered again"
+    );
     guard.release().await?;
     Ok(())
 }
@@ -127,7 +133,7 @@ async fn an_owner_is_nobody_elsewhere(context: Arc<Context>) -> Verdict {
     let owner = Owner::new();
     let guard = one.mutex("x").reentrant(&owner).acquire().await?;
     let other = two.mutex("x").reentrant(&owner).try_acquire().await?;
-    ensure!(other.is_none(), "the key let somebody in through another client");
+    ensure!(other.is_none(), "the owner's key granted the hold to another client");
     guard.release().await?;
     Ok(())
 }
@@ -143,7 +149,7 @@ async fn an_owner_that_waits_is_joined(context: Arc<Context>) -> Verdict {
     let (first, second, released) = tokio::join!(waiting(), waiting(), releasing);
     released?;
     let (first, second) = (first?, second?);
-    ensure!(first.token() == second.token(), "they got two holds");
+    ensure!(first.token() == second.token(), "one owner's two requests got two holds");
     first.release().await?;
     second.check()?;
     second.release().await?;
@@ -158,13 +164,13 @@ async fn a_lost_hold_is_not_entered(context: Arc<Context>) -> Verdict {
     first.signal().ended().await;
     faulty.mend();
     let second = locks.mutex("x").reentrant(&owner).wait_for(context.patience()).acquire().await?;
-    ensure!(second.token() != first.token(), "it is the hold that was lost");
+    ensure!(second.token() != first.token(), "the new guard has the lost hold");
     if context.profile.fencing != Fencing::None {
-        ensure!(second.fence() > first.fence(), "its fence is no larger");
+        ensure!(second.fence() > first.fence(), "the new hold's fence isn't larger");
     }
     match first.release().await {
         Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => {}
-        other => ensure!(false, "the release of the lost one answered {other:?}"),
+        other => ensure!(false, "the release of the lost hold was answered {other:?}"),
     }
     second.check()?;
     second.release().await?;

@@ -9,51 +9,46 @@ use crate::context::{Context, refused, release, renew, take};
 use crate::faults::{Fate, Op};
 
 pub(super) const CASES: &[Case] = &[
-    case!(
-        Renewal,
-        a_renewed_hold_lives_on,
-        [],
-        "renewed now and then, a hold outlives its first TTL"
-    ),
+    case!(Renewal, a_renewed_hold_lives_on, [], "a renewed hold outlives its first TTL"),
     case!(
         Renewal,
         a_renewal_is_for_a_full_ttl,
         [],
-        "a renewal counts from itself, and not from the end of the one before"
+        "a renewal's TTL starts at the renewal, not at the previous expiry"
     ),
     case!(
         Renewal,
         an_expired_hold_is_not_revived,
         [],
-        "a late renewal doesn't bring back what has run out, though nobody took it"
+        "a late renewal doesn't restore an expired hold, even if the name is free"
     ),
     case!(
         Renewal,
         a_renewal_after_the_next_grant_finds_nothing,
         [],
-        "nor does it take the name from the next one"
+        "a late renewal doesn't end the next hold"
     ),
     case!(Renewal, a_foreign_renewal_finds_nothing, [], "another token can't renew a hold"),
-    case!(Renewal, a_released_hold_is_not_renewed, [], "what was released is not held"),
-    case!(Renewal, a_batch_is_answered_in_order, [], "one answer for each hold, each its own"),
-    case!(Renewal, a_full_batch_is_renewed, [], "as many holds at once as the profile says"),
+    case!(Renewal, a_released_hold_is_not_renewed, [], "a released hold can't be renewed"),
     case!(
         Renewal,
-        the_client_keeps_a_hold,
+        a_batch_is_answered_in_order,
         [],
-        "a guard is held for as long as it lives, over several TTLs"
+        "a batch has one answer for each hold, in order"
     ),
+    case!(Renewal, a_full_batch_is_renewed, [], "a batch of the profile's maximum size is renewed"),
+    case!(Renewal, the_client_keeps_a_hold, [], "a guard stays held over several TTLs"),
     case!(
         Renewal,
         one_failed_renewal_is_no_loss,
         [],
-        "requests and answers that get lost don't end a hold, as long as one comes through in time"
+        "lost requests and answers don't end a hold if one renewal succeeds in time"
     ),
     case!(
         Renewal,
         a_guard_can_be_renewed_by_hand,
         [],
-        "a fixed hold that its user renews lives on for a TTL"
+        "a fixed hold that is renewed explicitly lasts another TTL"
     ),
 ];
 
@@ -72,7 +67,7 @@ async fn a_renewed_hold_lives_on(context: Arc<Context>) -> Verdict {
     for _ in 0..6 {
         context.clock.sleep(context.ttl / 3).await;
         let outcome = renew(&*backend, &claim).await?;
-        ensure!(is_renewed(&outcome), "it was renewed in time and answered {outcome:?}");
+        ensure!(is_renewed(&outcome), "a renewal in time was answered {outcome:?}");
         refused(&*other, &context.claim("x")).await?;
     }
     release(&*backend, &claim).await
@@ -86,7 +81,7 @@ async fn a_renewal_is_for_a_full_ttl(context: Arc<Context>) -> Verdict {
     let sent = context.clock.now();
     let outcome = renew(&*backend, &claim).await?;
     let RenewalOutcome::Renewed { valid } = outcome else {
-        return Err(crate::Failure::new(format!("renewed in time: {outcome:?}")));
+        return Err(crate::Failure::new(format!("a renewal in time was answered {outcome:?}")));
     };
     let until = sent + valid.unwrap_or(context.ttl).min(context.ttl);
     let next = context.claim("x");
@@ -94,7 +89,7 @@ async fn a_renewal_is_for_a_full_ttl(context: Arc<Context>) -> Verdict {
         context.granted_within(&*backend, &next, context.patience(), context.ttl / 100).await?;
     ensure!(
         end.answered >= until,
-        "it was free {:?} before what the renewal promised",
+        "the name was free {:?} before the end that the renewal promised",
         until.saturating_since(end.answered)
     );
     release(&*backend, &next).await
@@ -105,7 +100,7 @@ async fn run_out(context: &Context, claim: &Claim) -> Verdict {
     let backend = context.backend().await?;
     let give_up = context.clock.now() + context.patience();
     while !backend.inspect(&claim.name).await?.holders.is_empty() {
-        ensure!(context.clock.now() < give_up, "it never ran out");
+        ensure!(context.clock.now() < give_up, "the hold never expired");
         context.clock.sleep(context.ttl / 50).await;
     }
     Ok(())
@@ -117,7 +112,7 @@ async fn an_expired_hold_is_not_revived(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &claim).await?;
     run_out(&context, &claim).await?;
     let outcome = renew(&*backend, &claim).await?;
-    ensure!(is_not_held(&outcome), "what had run out was renewed: {outcome:?}");
+    ensure!(is_not_held(&outcome), "an expired hold was renewed: {outcome:?}");
     take(&context, &*backend, &next).await?;
     release(&*backend, &next).await
 }
@@ -128,9 +123,9 @@ async fn a_renewal_after_the_next_grant_finds_nothing(context: Arc<Context>) -> 
     take(&context, &*backend, &claim).await?;
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 20).await?;
     let outcome = renew(&*backend, &claim).await?;
-    ensure!(is_not_held(&outcome), "what another one holds was renewed: {outcome:?}");
+    ensure!(is_not_held(&outcome), "another client's hold was renewed: {outcome:?}");
     let outcome = renew(&*backend, &next).await?;
-    ensure!(is_renewed(&outcome), "the next one lost it: {outcome:?}");
+    ensure!(is_renewed(&outcome), "the next holder lost its hold: {outcome:?}");
     release(&*backend, &next).await
 }
 
@@ -147,7 +142,7 @@ async fn a_foreign_renewal_finds_nothing(context: Arc<Context>) -> Verdict {
     let end = context.granted_within(&*backend, &next, within, context.ttl / 100).await?;
     let lived = end.sent.saturating_since(entry.answered);
     let most = context.ttl + std::time::Duration::from_secs(1).max(context.ttl / 10);
-    ensure!(lived < most, "it lived for {lived:?} by a foreign renewal");
+    ensure!(lived < most, "a foreign renewal extended the hold to {lived:?}");
     release(&*backend, &next).await
 }
 
@@ -157,7 +152,7 @@ async fn a_released_hold_is_not_renewed(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &claim).await?;
     release(&*backend, &claim).await?;
     let outcome = renew(&*backend, &claim).await?;
-    ensure!(is_not_held(&outcome), "what was released was renewed: {outcome:?}");
+    ensure!(is_not_held(&outcome), "a released hold was renewed: {outcome:?}");
     take(&context, &*backend, &next).await?;
     release(&*backend, &next).await
 }
@@ -196,7 +191,7 @@ async fn a_full_batch_is_renewed(context: Arc<Context>) -> Verdict {
     let holds: Vec<_> = claims.iter().map(Renew::of).collect();
     let answers = backend.renew(&holds).await?;
     let took = context.clock.now().saturating_since(begun);
-    in_time!(took < claims[0].ttl, "it took {took:?} of a TTL of {:?}", claims[0].ttl);
+    in_time!(took < claims[0].ttl, "the renewal took {took:?} of a TTL of {:?}", claims[0].ttl);
     let unknown = answers.iter().filter(|answer| answer.outcome == RenewalOutcome::Indeterminate);
     let unknown = unknown.count();
     in_time!(unknown == 0, "no answer for {unknown} of {size} holds");
@@ -245,7 +240,7 @@ async fn a_guard_can_be_renewed_by_hand(context: Arc<Context>) -> Verdict {
     let first = guard.deadline();
     context.clock.sleep(context.ttl / 2).await;
     guard.renew().await?;
-    ensure!(guard.deadline() > first, "its deadline did not move");
+    ensure!(guard.deadline() > first, "the guard's deadline did not change");
     context.clock.sleep_until(first + context.ttl / 20).await;
     guard.check()?;
     refused(&*other, &context.claim("x")).await?;

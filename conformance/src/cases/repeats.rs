@@ -16,79 +16,74 @@ pub(super) const CASES: &[Case] = &[
         Repeats,
         a_repeat_is_the_same_hold,
         [],
-        "a token that asks again gets its own hold, on any connection"
+        "a repeated acquire returns the token's own hold, on any connection"
     ),
     case!(
         Repeats,
         a_repeat_has_the_first_fence,
         [Fences],
-        "with the fence that it was given first"
+        "a repeated acquire returns the first fence"
     ),
     case!(
         Repeats,
         a_repeat_is_valid_for_what_it_says,
         [],
-        "re-armed to the full TTL, or for as long as the answer says"
+        "a repeated acquire re-arms the hold to the full TTL, or to its reported validity"
     ),
     case!(
         Repeats,
         a_grant_lasts_from_its_start,
         [],
-        "no grant states a start later than the server's own"
+        "no grant reports a start later than the server's"
     ),
     case!(
         Repeats,
         a_late_duplicate_is_kept_out,
         [Tombstones],
-        "a settled token is never granted afterwards"
+        "a reconciled token is never granted afterwards"
     ),
     case!(
         Repeats,
         a_ghost_lives_for_one_ttl,
         [Ghosts],
-        "a settled token that is granted afterwards all the same ends by itself"
+        "a reconciled token that is granted afterwards expires by itself"
     ),
     case!(
         Repeats,
         a_lost_answer_is_asked_for_again,
         [],
-        "an acquire without an answer becomes a hold, and one only"
+        "an acquire whose answer is lost becomes exactly one hold"
     ),
     case!(
         Repeats,
         a_lost_request_is_sent_again,
         [],
-        "an acquire that never arrived becomes a hold"
+        "an acquire whose request is lost becomes a hold"
     ),
     case!(
         Repeats,
         an_unanswered_try_leaves_nothing,
         [],
-        "a try without an answer says so, and what it left is cleared away"
+        "a try without an answer returns an error, and its hold is released"
     ),
     case!(
         Repeats,
         a_late_request_leaves_nothing,
         [],
-        "also when it arrives after everybody has given it up"
+        "a request that arrives after the client's deadline leaves no hold"
     ),
     case!(
         Repeats,
         a_duplicated_acquire_leaves_nothing,
         [],
-        "an acquire that arrives again after the release holds nobody up for long"
+        "a duplicated acquire that arrives after the release blocks others only briefly"
     ),
-    case!(
-        Repeats,
-        an_unanswered_release_is_done,
-        [],
-        "a release without an answer is done all the same"
-    ),
+    case!(Repeats, an_unanswered_release_is_done, [], "a release whose answer is lost is retried"),
     case!(
         Repeats,
         an_honest_refusal_is_told,
         [],
-        "a server that can't serve now is an error, and nothing is left"
+        "a server's refusal is returned as an error, and leaves no hold"
     ),
 ];
 
@@ -100,7 +95,9 @@ async fn a_repeat_is_the_same_hold(context: Arc<Context>) -> Verdict {
         match backend.acquire(&claim, Wait::No).await? {
             AcquireOutcome::Granted(_) => {}
             AcquireOutcome::Busy(busy) => {
-                return Err(Failure::new(format!("its own token was answered {busy:?}")));
+                return Err(Failure::new(format!(
+                    "a repeat with the hold's own token was answered {busy:?}"
+                )));
             }
         }
     }
@@ -114,7 +111,10 @@ async fn a_repeat_has_the_first_fence(context: Arc<Context>) -> Verdict {
     let first = take(&context, &*backend, &claim).await?.granted.fence;
     for _ in 0..3 {
         let again = take(&context, &*backend, &claim).await?.granted.fence;
-        ensure!(again == first, "it was given {first} first, and then {again}");
+        ensure!(
+            again == first,
+            "the first grant had the fence {first}, and then a repeat had {again}"
+        );
     }
     release(&*backend, &claim).await
 }
@@ -136,7 +136,7 @@ async fn kept_until(
     let end = context.granted_within(backend, &next, context.patience(), context.ttl / 100).await?;
     ensure!(
         end.answered >= until,
-        "another one was granted {:?} before the hold was said to end",
+        "the name was granted again {:?} before the hold's reported end",
         until.saturating_since(end.answered)
     );
     release(backend, &next).await
@@ -156,7 +156,7 @@ async fn a_grant_lasts_from_its_start(context: Arc<Context>) -> Verdict {
     let claim = context.claim("x");
     let entry = take(&context, &*backend, &claim).await?;
     let start = entry.granted.start.unwrap_or(entry.sent);
-    ensure!(start <= entry.answered, "it states a start in the future");
+    ensure!(start <= entry.answered, "the grant reports a start in the future");
     kept_until(&context, &*other, "x", promised(&entry, claim.ttl)).await?;
     // A grant after waiting, by whatever means the backend waits.
     let (holder, waiter) = (context.claim("y"), context.claim("y"));
@@ -196,7 +196,7 @@ async fn a_late_duplicate_is_kept_out(context: Arc<Context>) -> Verdict {
         match backend.acquire(late, Wait::No).await {
             Err(_) => {}
             Ok(answer) => {
-                return Err(Failure::new(format!("a settled token was answered {answer:?}")));
+                return Err(Failure::new(format!("a reconciled token was answered {answer:?}")));
             }
         }
         let limit = context.clock.now() + context.ttl;
@@ -231,11 +231,11 @@ async fn a_lost_answer_is_asked_for_again(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     faulty.next(Op::Acquire, [Fate::LoseAnswer, Fate::LoseAnswer]);
     let guard = locks.mutex("x").wait_for(context.patience()).acquire().await?;
-    ensure!(faulty.calls(Op::Acquire) >= 3, "it didn't ask again");
+    ensure!(faulty.calls(Op::Acquire) >= 3, "the acquire was not retried");
     let shown = locks.inspect("x").await?.holders;
     ensure!(
         shown.len() == 1 && shown[0].token == Some(guard.token()),
-        "the guard's token isn't the holder: {shown:?}"
+        "the guard's token isn't the holder's: {shown:?}"
     );
     guard.check()?;
     guard.release().await?;
@@ -261,7 +261,9 @@ async fn an_unanswered_try_leaves_nothing(context: Arc<Context>) -> Verdict {
         faulty.next(Op::Acquire, [fate]);
         match locks.mutex("x").try_acquire().await {
             Err(error) if error.kind() == ErrorKind::Indeterminate => {}
-            other => return Err(Failure::new(format!("{fate:?}: it answered {other:?}"))),
+            other => {
+                return Err(Failure::new(format!("{fate:?}: the request was answered {other:?}")));
+            }
         }
         is_free_soon(&context).await?;
         locks.close().await;
@@ -274,7 +276,7 @@ async fn a_late_request_leaves_nothing(context: Arc<Context>) -> Verdict {
         let (locks, faulty) = context.faulty_client().await?;
         faulty.next(Op::Acquire, [Fate::DelayRequest(context.ttl / part)]);
         let answer = locks.mutex("x").try_acquire().await;
-        ensure!(answer.is_err(), "it can't be known, and was answered {answer:?}");
+        ensure!(answer.is_err(), "the outcome is unknown, but the answer was {answer:?}");
         while faulty.is_under_way() {
             context.clock.sleep(context.ttl / 50).await;
         }
@@ -311,7 +313,10 @@ async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
             let released_at = context.clock.now();
             faulty.next(Op::Release, [fate]);
             let answer = guard.release().await;
-            ensure!(answer.is_err(), "{fate:?}: the answer is missing, and it said {answer:?}");
+            ensure!(
+                answer.is_err(),
+                "{fate:?}: the server's answer was lost, but the client returned {answer:?}"
+            );
             locks.close().await;
             let (backend, next) = (context.backend().await?, context.claim("x"));
             let entry = context
@@ -320,13 +325,17 @@ async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
             soonest = soonest.min(entry.sent.saturating_since(released_at));
             let ended = backend.release(&next, ReleaseMode::Plain).await?;
             let spared = ended == ReleaseOutcome::Released;
-            ensure!(spared, "{fate:?}: the late release took the next one's hold");
+            ensure!(spared, "{fate:?}: the late release ended the next hold");
             if soonest < bound {
                 break;
             }
         }
         // Long before the TTL ends: it was released.
-        in_time!(soonest < bound, "{fate:?}: it took {soonest:?} of a TTL of {:?}", context.ttl);
+        in_time!(
+            soonest < bound,
+            "{fate:?}: the next grant took {soonest:?} of a TTL of {:?}",
+            context.ttl
+        );
     }
     Ok(())
 }
@@ -336,13 +345,16 @@ async fn an_honest_refusal_is_told(context: Arc<Context>) -> Verdict {
     faulty.always(Op::Acquire, Fate::Refuse);
     match locks.mutex("x").try_acquire().await {
         Err(error) if error.kind() == ErrorKind::Unavailable => {}
-        other => return Err(Failure::new(format!("a try answered {other:?}"))),
+        other => return Err(Failure::new(format!("a try was answered {other:?}"))),
     }
     match locks.mutex("x").wait_for(context.ttl / 5).acquire().await {
         Err(error) if error.is_timed_out() => {}
-        other => return Err(Failure::new(format!("a wait answered {other:?}"))),
+        other => return Err(Failure::new(format!("a waiting acquire was answered {other:?}"))),
     }
-    ensure!(faulty.calls(Op::Release) == 0, "it released what was certainly never held");
+    ensure!(
+        faulty.calls(Op::Release) == 0,
+        "a claim that was certainly never granted was released"
+    );
     faulty.mend();
     locks.mutex("x").acquire().await?.release().await?;
     Ok(())

@@ -13,37 +13,37 @@ pub(super) const CASES: &[Case] = &[
         Servers,
         one_that_is_cut_off_stops_first,
         [Cut],
-        "a client without its server stops believing before the next one begins, and comes back"
+        "a client that is cut off loses its hold before the next grant, and later reconnects"
     ),
     case!(
         Servers,
         a_frozen_server_is_a_loss_on_time,
         [Freeze],
-        "a server that answers nothing can't keep the loss from being told"
+        "if the server is frozen, the holder is notified of the loss in time"
     ),
     case!(
         Servers,
         late_work_of_a_frozen_server_is_reconciled,
         [Freeze],
-        "requests that it carries out when everybody has given up leave nothing"
+        "requests that a frozen server executes late leave no hold"
     ),
     case!(
         Servers,
         a_restart_ends_no_hold,
         [Restart],
-        "with its data the server comes back with its holds, and their client goes on"
+        "a server that restarts with its data keeps its holds, and their client continues"
     ),
     case!(
         Servers,
         a_waiter_outlives_a_restart,
         [Restart],
-        "one that waits through a restart gets in"
+        "a client that waits during a restart is granted"
     ),
     case!(
         Servers,
         fences_grow_through_lost_data,
         [Forget],
-        "a server that lost everything still gives larger fences"
+        "a server that lost its data still grants larger fences"
     ),
 ];
 
@@ -69,14 +69,17 @@ async fn one_that_is_cut_off_stops_first(context: Arc<Context>) -> Verdict {
     server.step(Step::Begin(Harm::Cut)).await?;
     let entry =
         context.granted_within(&*backend, &next, context.patience(), context.ttl / 100).await?;
-    ensure!(guard.check().is_err(), "it still believed when another one was granted");
-    ensure!(guard.deadline() <= entry.answered, "its deadline came after the next one's grant");
-    ensure!(locks.mutex("y").try_acquire().await.is_err(), "it reached the server all the same");
+    ensure!(guard.check().is_err(), "the hold was still valid at the next grant");
+    ensure!(guard.deadline() <= entry.answered, "the guard's deadline is after the next grant");
+    ensure!(
+        locks.mutex("y").try_acquire().await.is_err(),
+        "a client that is cut off reached the server"
+    );
     server.step(Step::End(Harm::Cut)).await?;
     drop(guard);
     release(&*backend, &next).await?;
     let again = locks.mutex("x").wait_for(context.patience() * 3).acquire().await?;
-    ensure!(again.fence() > entry.granted.fence, "it came back with an old fence");
+    ensure!(again.fence() > entry.granted.fence, "the reconnected client's fence isn't larger");
     again.release().await?;
     locks.close().await;
     all_clear(&context, &server).await
@@ -87,14 +90,14 @@ async fn a_frozen_server_is_a_loss_on_time(context: Arc<Context>) -> Verdict {
     let locks = client(&context, &server.connect).await?;
     let guard = locks.mutex("x").acquire().await?;
     server.step(Step::Begin(Harm::Freeze)).await?;
-    let told = tokio::time::timeout(context.patience(), guard.signal().ended()).await;
+    let ended = tokio::time::timeout(context.patience(), guard.signal().ended()).await;
     let now = context.clock.now();
     let deadline = guard.deadline();
     server.step(Step::End(Harm::Freeze)).await?;
-    let Ok(told) = told else { return Err(Failure::late("the loss was never told")) };
-    ensure!(matches!(told, HoldState::Lost(_)), "it ended as {told:?}");
+    let Ok(ended) = ended else { return Err(Failure::late("the loss was never signalled")) };
+    ensure!(matches!(ended, HoldState::Lost(_)), "the guard ended as {ended:?}");
     let most = deadline + context.moment();
-    in_time!(now <= most, "it was told {:?} late", now.saturating_since(deadline));
+    in_time!(now <= most, "the loss was signalled {:?} late", now.saturating_since(deadline));
     drop(guard);
     locks.close().await;
     all_clear(&context, &server).await
@@ -107,7 +110,7 @@ async fn late_work_of_a_frozen_server_is_reconciled(context: Arc<Context>) -> Ve
     server.step(Step::Begin(Harm::Freeze)).await?;
     let tried = locks.mutex("x").wait_for(context.ttl / 2).acquire().await;
     server.step(Step::End(Harm::Freeze)).await?;
-    ensure!(tried.is_err(), "a frozen server granted it");
+    ensure!(tried.is_err(), "a frozen server granted a lock");
     all_clear(&context, &server).await?;
     locks.close().await;
     Ok(())
@@ -127,7 +130,7 @@ async fn a_restart_ends_no_hold(context: Arc<Context>) -> Verdict {
     let give_up = context.clock.now() + context.patience() * 3;
     while guard.renew().await.is_err() {
         guard.check()?;
-        in_time!(context.clock.now() < give_up, "it can't be renewed after the restart");
+        in_time!(context.clock.now() < give_up, "the hold can't be renewed after the restart");
         context.clock.sleep(context.ttl / 20).await;
     }
     let fence = guard.fence();
@@ -162,7 +165,7 @@ async fn a_waiter_outlives_a_restart(context: Arc<Context>) -> Verdict {
     // The answer may be lost, but the release happens.
     let _ = guard.release().await;
     let granted = waiter.await??;
-    ensure!(granted.fence() > fence, "its fence is {}", granted.fence());
+    ensure!(granted.fence() > fence, "the waiter's fence is {}", granted.fence());
     granted.release().await?;
     locks.close().await;
     holder.close().await;
@@ -179,6 +182,9 @@ async fn fences_grow_through_lost_data(context: Arc<Context>) -> Verdict {
     server.step(Step::End(Harm::Forget)).await?;
     let (other, after) = (server.connect.connect().await?, context.long_claim("x"));
     let later = take(&context, &*other, &after).await?.granted.fence;
-    ensure!(later > fence, "before it lost its data it gave {fence}, and then {later}");
+    ensure!(
+        later > fence,
+        "the server granted the fence {fence} before it lost its data, and then {later}"
+    );
     release(&*other, &after).await
 }

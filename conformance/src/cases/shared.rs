@@ -15,87 +15,97 @@ pub(super) const CASES: &[Case] = &[
         Shared,
         readers_hold_beside_each_other,
         [Shared],
-        "of one client and of another, and no writer beside them"
+        "several readers hold at once, on any connection, and no writer with them"
     ),
     case!(
         Shared,
         a_writer_waits_for_the_last_reader,
         [Shared],
-        "whichever of them that is, and gets in then"
+        "a writer is granted after the last reader's release, in any order"
     ),
-    case!(Shared, a_reader_waits_for_the_writer, [Shared], "and gets in when that has gone"),
+    case!(
+        Shared,
+        a_reader_waits_for_the_writer,
+        [Shared],
+        "a reader is granted after the writer's release"
+    ),
     case!(
         Shared,
         each_reader_expires_alone,
         [Shared],
-        "what isn't renewed ends, and the others' holds don't"
+        "a reader that isn't renewed expires, and the others stay held"
     ),
     case!(
         Shared,
         a_reader_ends_its_own_hold_only,
         [Shared],
-        "a second release of one, or a release by a foreign token, lets no writer in"
+        "a second release, or a release with a foreign token, admits no writer"
     ),
     case!(
         Shared,
         a_repeated_reader_is_one_hold,
         [Shared],
-        "the same token again is the same hold, which one release ends"
+        "a repeated claim is the same hold, and one release ends it"
     ),
     case!(
         Shared,
         a_waiting_writer_stops_new_readers,
         [Shared],
-        "so that it gets in however many readers come"
+        "a waiting writer is granted however many readers arrive"
     ),
     case!(
         Shared,
         a_vanished_writer_stops_readers_for_a_bounded_time,
         [Shared],
-        "one that waited and isn't heard of any more"
+        "a waiting writer that vanished blocks readers for a bounded time"
     ),
     case!(
         Shared,
         readers_share_a_fence,
         [Shared, Fences],
-        "those beside each other; and each writer's is above all before it"
+        "concurrent readers share a fence, and each writer's fence is larger than all before it"
     ),
-    case!(Shared, each_reader_is_shown, [Shared], "who holds a name, and how, while several do"),
+    case!(
+        Shared,
+        each_reader_is_shown,
+        [Shared],
+        "inspect shows each of several holders, with its mode"
+    ),
     case!(
         Shared,
         a_broken_reader_leaves_the_others,
         [Shared, Breakable],
-        "the one that was seen is broken, and no other"
+        "a break ends the inspected reader's hold, and no other"
     ),
     case!(
         Shared,
         the_last_readers_release_wakes_the_writer,
         [Shared, Push],
-        "long before it would have asked again"
+        "a waiter is woken long before its next poll"
     ),
     case!(
         Shared,
         a_writers_release_wakes_all_readers,
         [Shared, Push],
-        "and not only the first of them"
+        "a writer's release wakes all waiting readers"
     ),
     case!(
         Shared,
         readers_of_one_client_dont_take_turns,
         [Shared],
-        "tasks that read hold at the same time"
+        "reading tasks of one client hold at the same time"
     ),
     case!(
         Shared,
         an_owner_reads_again_at_once,
         [Shared],
-        "without a second hold, and also while a writer waits"
+        "an owner reads again without a second hold, also while a writer waits"
     ),
     case!(
         Shared,
         an_upgrade_is_an_error,
         [Shared],
-        "an owner that reads and wants to write would wait for itself"
+        "an owner that reads can't write: it would wait for itself"
     ),
 ];
 
@@ -166,11 +176,11 @@ async fn each_reader_expires_alone(context: Arc<Context>) -> Verdict {
     for gone in [&goes, &goes_too] {
         let outcome = renew(&*backend, gone).await?;
         let is_over = matches!(outcome, RenewalOutcome::NotHeld(_));
-        ensure!(is_over, "a reader whose time was up was renewed: {outcome:?}");
+        ensure!(is_over, "an expired reader was renewed: {outcome:?}");
     }
     let outcome = renew(&*backend, &stays).await?;
     let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
-    ensure!(is_held, "the other reader's time wasn't up, and its renewal said {outcome:?}");
+    ensure!(is_held, "the other reader had not expired, but its renewal was answered {outcome:?}");
     refused(&*backend, &writer).await?;
     release(&*backend, &stays).await?;
     take(&context, &*backend, &writer).await?;
@@ -183,8 +193,7 @@ async fn a_reader_ends_its_own_hold_only(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &one).await?;
     take(&context, &*backend, &two).await?;
     release(&*backend, &one).await?;
-    for (claim, whose) in [(&one, "one that has released"), (&reader(&context), "a foreign token")]
-    {
+    for (claim, whose) in [(&one, "a released token"), (&reader(&context), "a foreign token")] {
         let ended = backend.release(claim, ReleaseMode::Plain).await?;
         ensure!(ended == ReleaseOutcome::NotHeld, "a release by {whose} was answered {ended:?}");
         refused(&*backend, &writer(&context)).await?;
@@ -218,14 +227,14 @@ async fn a_waiting_writer_stops_new_readers(context: Arc<Context>) -> Verdict {
         let AcquireOutcome::Granted(_) = backend.acquire(&next, Wait::No).await? else { break };
         release(&*backend, &next).await?;
         if context.clock.now() >= give_up {
-            return Err(Failure::late("readers were let in beside a writer that waits"));
+            return Err(Failure::late("readers were granted while a writer waited"));
         }
         context.clock.sleep(context.ttl / 20).await;
     }
     release(&*backend, &first).await?;
     let limit = tokio::time::timeout(context.patience(), waiting);
     let Ok(guard) = limit.await else {
-        return Err(Failure::new("the writer didn't get in when the readers had gone"));
+        return Err(Failure::new("the writer was not granted after the last reader's release"));
     };
     guard??.release().await?;
     let next = reader(&context);
@@ -240,7 +249,10 @@ async fn a_vanished_writer_stops_readers_for_a_bounded_time(context: Arc<Context
     let limit = context.clock.now() + context.ttl / 10;
     let writer = Claim { ttl: context.ttl, ..writer(&context) };
     let answer = other.acquire(&writer, Wait::Until(limit)).await?;
-    ensure!(matches!(answer, AcquireOutcome::Busy(_)), "a writer was granted beside a reader");
+    ensure!(
+        matches!(answer, AcquireOutcome::Busy(_)),
+        "a writer was granted while a reader held the name"
+    );
     drop(other);
     let bound = context.ttl * 2 + context.profile.slow_poll * 10 + context.moment();
     context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
@@ -255,12 +267,12 @@ async fn readers_share_a_fence(context: Arc<Context>) -> Verdict {
         let (one, two, writer) = (reader(&context), reader(&context), writer(&context));
         let first = take(&context, &*backend, &one).await?.granted.fence;
         let second = take(&context, &*backend, &two).await?.granted.fence;
-        ensure!(first == second, "readers beside each other have the fences {first} and {second}");
+        ensure!(first == second, "concurrent readers have the fences {first} and {second}");
         ensure!(Some(first) > highest, "{first} came after {highest:?}");
         release(&*backend, &one).await?;
         let third = reader(&context);
         let fence = take(&context, &*backend, &third).await?.granted.fence;
-        ensure!(fence == first, "a reader beside one with the fence {first} has {fence}");
+        ensure!(fence == first, "concurrent readers have the fences {first} and {fence}");
         release(&*backend, &two).await?;
         release(&*backend, &third).await?;
         let writers = take(&context, &*backend, &writer).await?.granted.fence;
@@ -281,7 +293,7 @@ async fn each_reader_is_shown(context: Arc<Context>) -> Verdict {
     let mut wanted = vec![one.token, two.token];
     tokens.sort_unstable_by_key(ToString::to_string);
     wanted.sort_unstable_by_key(ToString::to_string);
-    ensure!(tokens == wanted, "{wanted:?} read, and it shows {tokens:?}");
+    ensure!(tokens == wanted, "the readers are {wanted:?}, but inspect shows {tokens:?}");
     let modes: Vec<_> = shown.holders.iter().map(|holder| holder.mode).collect();
     ensure!(modes == [Mode::Shared; 2], "two readers are shown as {modes:?}");
     let listed = context.held(&*backend).await?;
@@ -303,11 +315,14 @@ async fn a_broken_reader_leaves_the_others(context: Arc<Context>) -> Verdict {
             .await?;
         let outcome = renew(&*backend, &broken).await?;
         let expected = [Reason::Broken, Reason::Gone].map(RenewalOutcome::NotHeld);
-        ensure!(expected.contains(&outcome), "the broken reader's renewal said {outcome:?}");
+        ensure!(
+            expected.contains(&outcome),
+            "the broken reader's renewal was answered {outcome:?}"
+        );
         for reader in [&one, &two] {
             let outcome = renew(&*backend, reader).await?;
             let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
-            ensure!(is_held, "another reader's renewal said {outcome:?}");
+            ensure!(is_held, "another reader's renewal was answered {outcome:?}");
         }
         refused(&*backend, &writer(&context)).await?;
         release(&*backend, &one).await?;
@@ -339,7 +354,9 @@ async fn last_reader_wakes(context: Arc<Context>, name: String) -> Verdict {
     }
     let Ok(guard) = tokio::time::timeout(at_once(&context), waiting).await else {
         let poll = context.profile.slow_poll;
-        return Err(Failure::late(format!("the writer was not woken: it polls each {poll:?}")));
+        return Err(Failure::late(format!(
+            "the writer was not woken within its poll interval of {poll:?}"
+        )));
     };
     Ok(guard??.release().await?)
 }
@@ -366,7 +383,9 @@ async fn writers_release_wakes(context: Arc<Context>, name: String) -> Verdict {
     for waiting in waiting {
         let Ok(guard) = tokio::time::timeout(at_once(&context), waiting).await else {
             let poll = context.profile.slow_poll;
-            return Err(Failure::late(format!("a reader was not woken: it polls each {poll:?}")));
+            return Err(Failure::late(format!(
+                "a reader was not woken within its poll interval of {poll:?}"
+            )));
         };
         guards.push(guard??);
     }
@@ -383,18 +402,24 @@ async fn readers_of_one_client_dont_take_turns(context: Arc<Context>) -> Verdict
         match locks.read("x").try_acquire().await? {
             Some(guard) => guards.push(guard),
             None => {
-                return Err(Failure::new(format!("{} readers were in its way", guards.len())));
+                return Err(Failure::new(format!(
+                    "a reader was refused while {} readers held",
+                    guards.len()
+                )));
             }
         }
     }
-    ensure!(locks.write("x").try_acquire().await?.is_none(), "a writer was let in beside readers");
+    ensure!(
+        locks.write("x").try_acquire().await?.is_none(),
+        "a writer was granted while readers held the name"
+    );
     for guard in guards {
         guard.check()?;
         guard.release().await?;
     }
     let writer = locks.write("x").try_acquire().await?;
     let Some(writer) = writer else {
-        return Err(Failure::new("no writer was let in when all readers had gone"));
+        return Err(Failure::new("no writer was granted after the last reader's release"));
     };
     Ok(writer.release().await?)
 }
@@ -406,16 +431,21 @@ async fn an_owner_reads_again_at_once(context: Arc<Context>) -> Verdict {
     let waiting = tokio::spawn(async move { other.write("x").acquire().await });
     context.clock.sleep(context.ttl / 5).await;
     let Some(second) = locks.read("x").reentrant(&owner).try_acquire().await? else {
-        return Err(Failure::new("an owner that reads was not let in again"));
+        return Err(Failure::new("an owner that reads was refused a second guard"));
     };
     let (one, two) = (first.token(), second.token());
     ensure!(one == two, "an owner has two holds: {one} and {two}");
     first.release().await?;
     second.check()?;
-    ensure!(!waiting.is_finished(), "the writer got in though a guard of the reader's was left");
+    ensure!(
+        !waiting.is_finished(),
+        "the writer was granted before the reader's last guard was released"
+    );
     second.release().await?;
     let Ok(guard) = tokio::time::timeout(context.patience(), waiting).await else {
-        return Err(Failure::new("the writer didn't get in when the last guard had gone"));
+        return Err(Failure::new(
+            "the writer was not granted after the reader's last guard was released",
+        ));
     };
     Ok(guard??.release().await?)
 }
@@ -426,13 +456,19 @@ async fn an_upgrade_is_an_error(context: Arc<Context>) -> Verdict {
     let reading = locks.read("x").reentrant(&owner).acquire().await?;
     let upgraded = locks.write("x").reentrant(&owner).wait_for(context.ttl).acquire().await;
     let kind = upgraded.as_ref().err().map(lockwright_core::Error::kind);
-    ensure!(kind == Some(ErrorKind::Conflict), "reading and then writing was answered {kind:?}");
+    ensure!(
+        kind == Some(ErrorKind::Conflict),
+        "a write request of a reading owner was answered {kind:?}"
+    );
     reading.check()?;
     reading.release().await?;
     let writing = locks.write("x").reentrant(&owner).acquire().await?;
     let lowered = locks.read("x").reentrant(&owner).wait_for(context.ttl).acquire().await;
     let kind = lowered.as_ref().err().map(lockwright_core::Error::kind);
-    ensure!(kind == Some(ErrorKind::Conflict), "writing and then reading was answered {kind:?}");
+    ensure!(
+        kind == Some(ErrorKind::Conflict),
+        "a read request of a writing owner was answered {kind:?}"
+    );
     writing.release().await?;
     context.nothing_left().await
 }

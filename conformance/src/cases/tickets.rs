@@ -17,56 +17,56 @@ pub(super) const CASES: &[Case] = &[
         Tickets,
         a_hold_moves_to_another_client,
         [Tickets],
-        "which is never free on the way, and has a larger fence then"
+        "a transferred hold is never free, and has a larger fence afterwards"
     ),
-    case!(Tickets, a_ticket_is_good_once, [Tickets], "a second resumption is refused"),
+    case!(Tickets, a_ticket_is_good_once, [Tickets], "a ticket's second resumption is refused"),
     case!(
         Tickets,
         the_belief_ends_with_the_ticket,
         [Tickets],
-        "who has made one doesn't hold any more"
+        "a guard that made a ticket no longer holds"
     ),
     case!(
         Tickets,
         an_old_token_is_worth_nothing,
         [Tickets],
-        "it neither renews nor releases what has moved, and is never granted again"
+        "the old token can't renew or release a transferred hold, and is never granted again"
     ),
     case!(
         Tickets,
         a_repeated_swap_is_the_same_hold,
         [Tickets],
-        "with the same fence, and one release ends it"
+        "a repeated transfer is one hold with one fence, and one release ends it"
     ),
     case!(
         Tickets,
         a_repeated_swap_does_not_rearm_a_broken_hold,
         [Tickets, Breakable],
-        "and it runs out as it would without the repeat"
+        "a repeated transfer doesn't extend a broken hold"
     ),
     case!(
         Tickets,
         a_ticket_that_nobody_resumes_runs_out,
         [Tickets],
-        "and then spares who holds by then"
+        "an unused ticket expires, and its resumption doesn't end the next hold"
     ),
     case!(
         Tickets,
         a_broken_hold_does_not_move,
         [Tickets, Breakable],
-        "whether it was broken before it was resumed or freed at once"
+        "a ticket of a broken or freed hold can't be resumed"
     ),
     case!(
         Tickets,
         a_shared_guard_makes_no_ticket,
         [Tickets],
-        "as long as its owner has another one on the same hold"
+        "a guard makes no ticket while its owner has another guard of the same hold"
     ),
     case!(
         Tickets,
         without_tickets_it_is_said,
         [NoTickets],
-        "and the hold is given back as if the guard had been dropped"
+        "a backend without tickets returns Unsupported, and the hold is released"
     ),
 ];
 
@@ -75,22 +75,26 @@ async fn a_hold_moves_to_another_client(context: Arc<Context>) -> Verdict {
     let guard = one.mutex("x").acquire().await?;
     let (fence, token) = (guard.fence(), guard.token());
     let ticket = guard.into_ticket()?;
-    ensure!(ticket.fence() == fence, "a hold of {fence} has a ticket of {}", ticket.fence());
+    ensure!(
+        ticket.fence() == fence,
+        "the hold has the fence {fence}, but its ticket has {}",
+        ticket.fence()
+    );
     let other = two.mutex("x").try_acquire().await?;
-    ensure!(other.is_none(), "it was free while it moved");
+    ensure!(other.is_none(), "the name was free during the transfer");
     let resumed = two.resume(&ticket).await?;
     let now = resumed.fence();
-    ensure!(now > fence, "it had the fence {fence}, and has {now} after it moved");
-    ensure!(resumed.token() != token, "it has the same token after it moved");
-    ensure!(resumed.name() == "x", "it is called {} after it moved", resumed.name());
+    ensure!(now > fence, "the hold had the fence {fence}, and has {now} after it moved");
+    ensure!(resumed.token() != token, "the hold has the same token after it moved");
+    ensure!(resumed.name() == "x", "the hold's name is {} after it moved", resumed.name());
     // The resumed hold is renewed like any other.
     context.clock.sleep(context.ttl * 2).await;
     resumed.check()?;
     let other = one.mutex("x").try_acquire().await?;
-    ensure!(other.is_none(), "it was free after it had moved");
+    ensure!(other.is_none(), "the name was free after the transfer");
     resumed.release().await?;
     let Some(next) = one.mutex("x").try_acquire().await? else {
-        return Err(Failure::new("it was released after it had moved, and isn't free"));
+        return Err(Failure::new("the name isn't free after the transferred hold was released"));
     };
     ensure!(next.fence() > now, "{} came after {now}", next.fence());
     next.release().await?;
@@ -124,11 +128,11 @@ async fn a_ticket_is_good_once(context: Arc<Context>) -> Verdict {
         ensure!(is_refused, "a second resumption was answered {kind:?}");
     }
     resumed.check()?;
-    ensure!(resumed.verify().await?, "the hold isn't the first one's any more");
+    ensure!(resumed.verify().await?, "the second resumption ended the first one's hold");
     resumed.release().await?;
     let kind = one.resume(&ticket).await.err().map(|error| error.kind());
     let is_refused = matches!(kind, Some(ErrorKind::Lost(_)));
-    ensure!(is_refused, "a resumption of what was released was answered {kind:?}");
+    ensure!(is_refused, "the resumption of a released hold was answered {kind:?}");
     context.nothing_left().await
 }
 
@@ -138,10 +142,13 @@ async fn the_belief_ends_with_the_ticket(context: Arc<Context>) -> Verdict {
     let signal = guard.signal();
     let ticket = guard.into_ticket()?;
     let state = signal.state();
-    ensure!(state == HoldState::Released, "it made a ticket and is {state:?}");
+    ensure!(state == HoldState::Released, "the guard made a ticket, but its state is {state:?}");
     let resumed = locks.resume(&ticket).await?;
     let state = signal.state();
-    ensure!(state == HoldState::Released, "its ticket was resumed and it is {state:?}");
+    ensure!(
+        state == HoldState::Released,
+        "the guard's ticket was resumed, but its state is {state:?}"
+    );
     Ok(resumed.release().await?)
 }
 
@@ -154,21 +161,21 @@ async fn an_old_token_is_worth_nothing(context: Arc<Context>) -> Verdict {
     let (first, second) = (next(&context), next(&context));
     take(&context, &*backend, &first).await?;
     let AcquireOutcome::Granted(_) = backend.swap(first.token, &second).await? else {
-        return Err(Failure::new("the hold wasn't there for its own token"));
+        return Err(Failure::new("the transfer didn't find the hold of its own token"));
     };
     let outcome = renew(&*backend, &first).await?;
     let is_over = matches!(outcome, RenewalOutcome::NotHeld(_));
-    ensure!(is_over, "a renewal by the old token said {outcome:?}");
+    ensure!(is_over, "a renewal by the old token was answered {outcome:?}");
     let ended = backend.release(&first, ReleaseMode::Plain).await?;
-    ensure!(ended == ReleaseOutcome::NotHeld, "a release by the old token said {ended:?}");
+    ensure!(ended == ReleaseOutcome::NotHeld, "a release by the old token was answered {ended:?}");
     refused(&*backend, &next(&context)).await?;
     let outcome = renew(&*backend, &second).await?;
     let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
-    ensure!(is_held, "a renewal by the new token said {outcome:?}");
+    ensure!(is_held, "a renewal by the new token was answered {outcome:?}");
     let answer = backend.swap(Token::random(), &next(&context)).await;
     ensure!(
         !matches!(answer, Ok(AcquireOutcome::Granted(_))),
-        "a foreign token took the hold over"
+        "a foreign token transferred the hold"
     );
     release(&*backend, &second).await?;
     if context.profile.tombstones {
@@ -191,7 +198,7 @@ async fn a_repeated_swap_is_the_same_hold(context: Arc<Context>) -> Verdict {
         }
     }
     let are_one = fences.iter().all(|fence| *fence == fences[0]) && fences[0] > before;
-    ensure!(are_one, "it had {before}, and repeats of one swap {fences:?}");
+    ensure!(are_one, "the hold had the fence {before}, and repeats of one transfer had {fences:?}");
     release(&*backend, &second).await?;
     let third = next(&context);
     take(&context, &*backend, &third).await?;
@@ -199,7 +206,7 @@ async fn a_repeated_swap_is_the_same_hold(context: Arc<Context>) -> Verdict {
     let answer = backend.swap(first.token, &next(&context)).await;
     ensure!(
         !matches!(answer, Ok(AcquireOutcome::Granted(_))),
-        "the next one's hold was taken over"
+        "a late transfer took over the next hold"
     );
     release(&*backend, &third).await
 }
@@ -209,14 +216,17 @@ async fn a_repeated_swap_does_not_rearm_a_broken_hold(context: Arc<Context>) -> 
     let (first, second) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &first).await?;
     let AcquireOutcome::Granted(_) = backend.swap(first.token, &second).await? else {
-        return Err(Failure::new("the hold wasn't there for its own token"));
+        return Err(Failure::new("the transfer didn't find the hold of its own token"));
     };
     let seen = BreakTarget::Token(second.token);
     backend.break_lock(&second.name, seen, BreakMode::RunOut, "the suite", "to see").await?;
     context.clock.sleep(context.ttl / 2).await;
     let _ = backend.swap(first.token, &second).await;
     let outcome = renew(&*backend, &second).await?;
-    ensure!(outcome == RenewalOutcome::NotHeld(Reason::Broken), "its renewal: {outcome:?}");
+    ensure!(
+        outcome == RenewalOutcome::NotHeld(Reason::Broken),
+        "the renewal of a broken hold was answered {outcome:?}"
+    );
     let bound = context.ttl / 2 + Duration::from_secs(1) + context.moment();
     let next = context.claim("x");
     context.granted_within(&*backend, &next, bound, context.ttl / 100).await?;
@@ -230,9 +240,9 @@ async fn a_ticket_that_nobody_resumes_runs_out(context: Arc<Context>) -> Verdict
     let next = two.mutex("x").wait_for(within).acquire().await?;
     let kind = one.resume(&ticket).await.err().map(|error| error.kind());
     let is_refused = matches!(kind, Some(ErrorKind::Lost(_)));
-    ensure!(is_refused, "a resumption of what has run out was answered {kind:?}");
+    ensure!(is_refused, "the resumption of an expired ticket was answered {kind:?}");
     next.check()?;
-    ensure!(next.verify().await?, "the next one's hold isn't there any more");
+    ensure!(next.verify().await?, "the refused resumption ended the next hold");
     next.release().await?;
     context.nothing_left().await
 }
@@ -246,7 +256,7 @@ async fn a_broken_hold_does_not_move(context: Arc<Context>) -> Verdict {
         two.break_lock(name, seen, how, "to see").await?;
         let kind = two.resume(&ticket).await.err().map(|error| error.kind());
         let is_refused = matches!(kind, Some(ErrorKind::Lost(_)));
-        ensure!(is_refused, "a resumption of a broken hold ({how:?}) was answered {kind:?}");
+        ensure!(is_refused, "the resumption of a broken hold ({how:?}) was answered {kind:?}");
     }
     context.nothing_left().await
 }
@@ -261,7 +271,11 @@ async fn a_shared_guard_makes_no_ticket(context: Arc<Context>) -> Verdict {
     first.check()?;
     let ticket = first.into_ticket()?;
     let resumed = locks.resume(&ticket).await?;
-    ensure!(resumed.mode() == Mode::Exclusive, "it is {} after it moved", resumed.mode());
+    ensure!(
+        resumed.mode() == Mode::Exclusive,
+        "the hold's mode is {} after it moved",
+        resumed.mode()
+    );
     Ok(resumed.release().await?)
 }
 
@@ -269,6 +283,6 @@ async fn without_tickets_it_is_said(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let guard = locks.mutex("x").acquire().await?;
     let kind = guard.into_ticket().err().map(|error| error.kind());
-    ensure!(kind == Some(ErrorKind::Unsupported), "it was answered {kind:?}");
+    ensure!(kind == Some(ErrorKind::Unsupported), "the ticket was answered {kind:?}");
     context.nothing_left().await
 }

@@ -13,35 +13,30 @@ use crate::context::{Context, refused, release, take};
 use crate::faults::{Faulty, Op};
 
 pub(super) const CASES: &[Case] = &[
-    case!(
-        Waiting,
-        one_attempt_never_blocks,
-        [],
-        "a claim that doesn't want to wait is answered at once"
-    ),
+    case!(Waiting, one_attempt_never_blocks, [], "a claim without a wait is answered at once"),
     case!(
         Waiting,
         a_withdrawn_claim_is_never_granted,
         [],
-        "a claim that waited and was released stands in nobody's way"
+        "a released waiter doesn't block later claims"
     ),
     case!(
         Waiting,
         a_waiter_that_vanished_is_passed_over,
         [],
-        "one that waited and isn't heard of any more holds up the next for a bounded time"
+        "a waiter that vanished delays the next one for a bounded time"
     ),
     case!(
         Waiting,
         a_limit_is_kept,
         [],
-        "a request gives up at its limit, says at which step, and leaves nothing"
+        "a request times out at its limit, names its step, and leaves no hold"
     ),
     case!(
         Waiting,
         a_limit_of_zero_is_one_try,
         [],
-        "a free name is granted, and a held name times out"
+        "a limit of zero grants a free name, and times out on a held name"
     ),
     case!(
         Waiting,
@@ -49,33 +44,43 @@ pub(super) const CASES: &[Case] = &[
         [],
         "a try doesn't wait, neither for a holder nor for a local turn"
     ),
-    case!(Waiting, tries_are_counted, [], "one who thinks in tries gets as many"),
+    case!(Waiting, tries_are_counted, [], "a request with a number of tries makes that many"),
     case!(
         Waiting,
         a_release_wakes_the_waiter,
         [Push],
-        "the waiter of another client gets in long before it would have asked again"
+        "another client's waiter is granted long before its next poll"
     ),
     case!(
         Waiting,
         a_break_wakes_the_waiter,
         [Push, Breakable],
-        "so it does when the hold is broken"
+        "a waiter is granted long before its next poll after a break"
     ),
     case!(
         Waiting,
         a_lost_wake_up_is_made_up_for,
         [],
-        "without any wake-up it gets in at the slow poll"
+        "without a wake-up, the waiter is granted at its slow poll"
     ),
     case!(
         Waiting,
         an_expiry_lets_the_waiter_in,
         [],
-        "nobody tells it when a holder's time is up: it gets in all the same"
+        "a waiter is granted after an expiry, without a notification"
     ),
-    case!(Waiting, clients_are_served_in_order, [Fifo], "first come, first served, among clients"),
-    case!(Waiting, tasks_are_served_in_order, [], "and among the tasks of one client, everywhere"),
+    case!(
+        Waiting,
+        clients_are_served_in_order,
+        [Fifo],
+        "waiting clients are served in the order of their arrival"
+    ),
+    case!(
+        Waiting,
+        tasks_are_served_in_order,
+        [],
+        "waiting tasks of one client are served in the order of their arrival, on all backends"
+    ),
 ];
 
 async fn one_attempt_never_blocks(context: Arc<Context>) -> Verdict {
@@ -87,11 +92,15 @@ async fn one_attempt_never_blocks(context: Arc<Context>) -> Verdict {
         let sent = context.clock.now();
         let within = context.moment() + context.ttl / 2;
         match tokio::time::timeout(within, refused(backend, &context.claim("x"))).await {
-            Err(_) => return Err(Failure::late(format!("it wasn't answered within {within:?}"))),
+            Err(_) => {
+                return Err(Failure::late(format!(
+                    "a claim without a wait wasn't answered within {within:?}"
+                )));
+            }
             Ok(answer) => drop(answer?),
         }
         let took = context.clock.now().saturating_since(sent);
-        in_time!(took < within, "it took {took:?} to say no");
+        in_time!(took < within, "the refusal took {took:?}");
     }
     release(&*backend, &holder).await
 }
@@ -102,7 +111,10 @@ async fn a_withdrawn_claim_is_never_granted(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &holder).await?;
     let limit = context.clock.now() + context.ttl / 10;
     let answer = other.acquire(&waiter, Wait::Until(limit)).await?;
-    ensure!(matches!(answer, AcquireOutcome::Busy(_)), "a waiter was granted beside the holder");
+    ensure!(
+        matches!(answer, AcquireOutcome::Busy(_)),
+        "a waiter was granted while another client held the name"
+    );
     other.release(&waiter, ReleaseMode::Plain).await?;
     release(&*backend, &holder).await?;
     take(&context, &*backend, &next).await?;
@@ -115,7 +127,10 @@ async fn a_waiter_that_vanished_is_passed_over(context: Arc<Context>) -> Verdict
     take(&context, &*backend, &holder).await?;
     let limit = context.clock.now() + context.ttl / 10;
     let answer = other.acquire(&waiter, Wait::Until(limit)).await?;
-    ensure!(matches!(answer, AcquireOutcome::Busy(_)), "a waiter was granted beside the holder");
+    ensure!(
+        matches!(answer, AcquireOutcome::Busy(_)),
+        "a waiter was granted while another client held the name"
+    );
     drop(other);
     release(&*backend, &holder).await?;
     // It may have been granted, or be first in a queue: at most a TTL plus the queue's patience.
@@ -134,7 +149,9 @@ async fn a_limit_is_kept(context: Arc<Context>) -> Verdict {
             let begun = context.clock.now();
             let limit = context.ttl / 2;
             let error = match locks.mutex("x").wait_for(limit).acquire().await {
-                Ok(guard) => return Err(Failure::new(format!("it was granted: {guard:?}"))),
+                Ok(guard) => {
+                    return Err(Failure::new(format!("the held lock was granted: {guard:?}")));
+                }
                 Err(error) => error,
             };
             if error.kind() == ErrorKind::TimedOut(Step::Answer) {
@@ -143,11 +160,11 @@ async fn a_limit_is_kept(context: Arc<Context>) -> Verdict {
                 continue;
             }
             let at_its_step = error.kind() == ErrorKind::TimedOut(step);
-            ensure!(at_its_step, "it answered {error:?}, not {step:?}");
+            ensure!(at_its_step, "the request was answered {error:?}, not {step:?}");
             let took = context.clock.now().saturating_since(begun);
             let most = limit + context.moment();
-            ensure!(took >= limit, "a limit of {limit:?} was told after {took:?}");
-            in_time!(took < most, "a limit of {limit:?} was told after {took:?}");
+            ensure!(took >= limit, "the limit of {limit:?} was reached after {took:?}");
+            in_time!(took < most, "the limit of {limit:?} was reached after {took:?}");
             break;
         }
     }
@@ -175,7 +192,7 @@ async fn a_try_says_none(context: Arc<Context>) -> Verdict {
     for locks in [&one, &two] {
         let begun = context.clock.now();
         let tried = locks.mutex("x").try_acquire().await?;
-        ensure!(tried.is_none(), "it was granted beside the holder");
+        ensure!(tried.is_none(), "the lock was granted while it was held");
         let took = context.clock.now().saturating_since(begun);
         ensure!(took < context.moment() + context.ttl / 4, "a try took {took:?}");
     }
@@ -189,10 +206,10 @@ async fn tries_are_counted(context: Arc<Context>) -> Verdict {
     let guard = one.mutex("x").acquire().await?;
     match two.mutex("x").retry(3, context.ttl / 20).acquire().await {
         Err(error) if error.is_timed_out() => {}
-        other => return Err(Failure::new(format!("it answered {other:?}"))),
+        other => return Err(Failure::new(format!("the request was answered {other:?}"))),
     }
     let tries = faulty.calls(Op::Acquire);
-    ensure!(tries == 3, "{tries} tries instead of 3");
+    ensure!(tries == 3, "the request made {tries} tries instead of 3");
     guard.release().await?;
     two.mutex("x").retry(1, context.ttl).acquire().await?.release().await?;
     Ok(())
@@ -219,7 +236,10 @@ async fn woken(context: &Context, going: Going) -> Verdict {
             in_time += 1;
         } else {
             late.push(took);
-            in_time!(late.len() < 3, "it took {late:?}; it polls each {slow:?}");
+            in_time!(
+                late.len() < 3,
+                "the waiter was granted after {late:?}; the poll interval is {slow:?}"
+            );
         }
     }
     locks.close().await;
@@ -290,7 +310,7 @@ async fn a_lost_wake_up_is_made_up_for(context: Arc<Context>) -> Verdict {
     guard?.release().await?;
     let took = granted.saturating_since(released);
     let most = slow * 3 / 2 + context.moment();
-    in_time!(took <= most, "it took {took:?}, with a slow poll of {slow:?}");
+    in_time!(took <= most, "the grant took {took:?}, with a slow poll of {slow:?}");
     locks.close().await;
     Ok(())
 }
@@ -303,7 +323,7 @@ async fn an_expiry_lets_the_waiter_in(context: Arc<Context>) -> Verdict {
     let took = context.clock.now().saturating_since(entry.sent);
     let slow = context.profile.slow_poll;
     let most = context.ttl + slow * 3 / 2 + Duration::from_secs(1) + context.moment();
-    in_time!(took <= most, "it took {took:?} with a TTL of {:?}", context.ttl);
+    in_time!(took <= most, "the next grant took {took:?} with a TTL of {:?}", context.ttl);
     guard.release().await?;
     locks.close().await;
     Ok(())
@@ -337,7 +357,7 @@ async fn clients_are_served_in_order(context: Arc<Context>) -> Verdict {
     while let Some(number) = order.recv().await {
         served.push(number);
     }
-    ensure!(served == [0, 1, 2, 3, 4], "they were served in the order {served:?}");
+    ensure!(served == [0, 1, 2, 3, 4], "the waiters were served in the order {served:?}");
     Ok(())
 }
 
@@ -350,7 +370,7 @@ async fn tasks_are_served_in_order(context: Arc<Context>) -> Verdict {
         let mut acquiring = Box::pin(locks.mutex("x").no_limit().acquire());
         // One poll puts it into the local queue.
         let polled = crate::cancel::after_polls(1, acquiring.as_mut()).await;
-        ensure!(polled.is_none(), "it was granted beside the holder");
+        ensure!(polled.is_none(), "the lock was granted while it was held");
         let sender = sender.clone();
         waiting.push(tokio::spawn(async move {
             let guard = acquiring.await?;
@@ -368,7 +388,7 @@ async fn tasks_are_served_in_order(context: Arc<Context>) -> Verdict {
     while let Some(number) = order.recv().await {
         served.push(number);
     }
-    ensure!(served == [0, 1, 2, 3, 4], "they were served in the order {served:?}");
+    ensure!(served == [0, 1, 2, 3, 4], "the waiters were served in the order {served:?}");
     locks.close().await;
     Ok(())
 }

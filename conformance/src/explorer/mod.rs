@@ -3,9 +3,9 @@
 //! It searches breadth first, so the first violation has the fewest steps. Tests compare the results with a
 //! [`Page`] of the documentation.
 
-mod page;
 #[cfg(test)]
-mod toys;
+mod fixtures;
+mod page;
 
 use std::fmt::{self, Write};
 
@@ -127,9 +127,9 @@ fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>)
         steps.clear();
         protocol.steps(&now, &mut steps);
         let Some(step) = steps.iter().find(|step| protocol.canonical(&step.next) == *wanted) else {
-            unreachable!("names make no difference, so the step is there under any")
+            unreachable!("the step exists under any exchange of names")
         };
-        write!(text, "{:2}. ", number + 1).expect("a string takes all");
+        write!(text, "{:2}. ", number + 1).expect("writing to a String succeeds");
         protocol.tell(&now, step, &mut text);
         text.push('\n');
         now = step.next;

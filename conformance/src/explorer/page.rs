@@ -27,7 +27,7 @@ impl Page {
     pub fn has(&self, expected: &str) {
         assert!(
             self.text().contains(expected),
-            "{} does not have this, which is what came out:\n{expected}",
+            "{} does not contain this result:\n{expected}",
             self.file.display()
         );
     }
@@ -35,8 +35,9 @@ impl Page {
     /// Returns the trace below a heading.
     pub fn trace_of(&self, title: &str) -> String {
         let text = self.text();
-        let section = text.split(&format!("### {title}\n")).nth(1).expect("the heading is there");
-        let block = section.split("```text\n").nth(1).expect("a trace follows");
+        let section =
+            text.split(&format!("### {title}\n")).nth(1).expect("the page has the heading");
+        let block = section.split("```text\n").nth(1).expect("the heading has a trace");
         block.split("```").next().expect("a split has a first part").to_owned()
     }
 
@@ -50,7 +51,7 @@ impl Page {
     pub fn refutation(title: &str, broken: &str, trace: &str) -> String {
         let mut text = format!("### {title}\n\n{broken}\n\n```text\n");
         for line in trace.lines() {
-            writeln!(text, "{line}").expect("a string takes all");
+            writeln!(text, "{line}").expect("writing to a String succeeds");
         }
         text + "```\n"
     }

@@ -2,11 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod fenced_store;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
 mod flaws;
-mod shelf;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use lockwright_conformance::{
 use lockwright_core::{Clock, DistributedLock, Result, async_trait};
 
 use client::SmallClient;
+use fenced_store::fenced_store;
 use fixtures::{Flaw, Hall, HallFlaw, MajorityFlaw, Shop, majority_of};
-use flaws::{BACKENDS, CLIENTS, ClientFlaw, HALLS, SHELVES, ShelfFlaw};
-use shelf::shelf;
+use flaws::{BACKENDS, CLIENTS, ClientFlaw, FENCED_STORES, FencedStoreFlaw, HALLS};
 
 /// A backend with one flaw, and the real client or a small one with one flaw.
 struct Broken {
@@ -87,16 +87,16 @@ impl Factory for BrokenHall {
     }
 }
 
-struct BrokenShelf(Protect);
+struct FaultyFencedStore(Protect);
 
-impl BrokenShelf {
-    fn new(flaw: ShelfFlaw) -> Self {
-        Self(shelf(flaw))
+impl FaultyFencedStore {
+    fn new(flaw: FencedStoreFlaw) -> Self {
+        Self(fenced_store(flaw))
     }
 }
 
 #[async_trait]
-impl Factory for BrokenShelf {
+impl Factory for FaultyFencedStore {
     async fn open(&self, clock: &Clock) -> Result<Connect> {
         Sound.open(clock).await
     }
@@ -193,16 +193,21 @@ fn main() -> ExitCode {
         }));
     }
     for case in cases::all().filter(|case| case.group == Group::Enforcement) {
-        trials.push(Trial::test(format!("sound_shelf::{}", case.name), || {
-            match run_case(case, Arc::new(BrokenShelf::new(ShelfFlaw::None))) {
+        trials.push(Trial::test(format!("sound_fenced_store::{}", case.name), || {
+            match run_case(case, Arc::new(FaultyFencedStore::new(FencedStoreFlaw::None))) {
                 Outcome::Passed => Ok(()),
                 other => Err(format!("{other:?}").into()),
             }
         }));
     }
-    for &(flaw, case, says) in SHELVES {
-        trials.push(Trial::test(format!("shelf::{flaw:?}::caught_by::{case}"), move || {
-            is_caught(case, says, BrokenShelf::new(flaw), BrokenShelf::new(ShelfFlaw::None))
+    for &(flaw, case, says) in FENCED_STORES {
+        trials.push(Trial::test(format!("fenced_store::{flaw:?}::caught_by::{case}"), move || {
+            is_caught(
+                case,
+                says,
+                FaultyFencedStore::new(flaw),
+                FaultyFencedStore::new(FencedStoreFlaw::None),
+            )
         }));
     }
     let case = "many_at_once_get_no_more_than_there_are";

@@ -35,12 +35,12 @@ struct Rules {
     /// The server's time of queueing and the time of sending belong to the same request.
     one_request_for_both: bool,
     /// An unconfirmed offer is valid for `OFFER`. Otherwise for a TTL.
-    believes_an_offer_briefly: bool,
+    uses_an_offer_briefly: bool,
     /// An offer that may be over is requested again, which returns the fence. Otherwise it is renewed.
     asks_again: bool,
     offers_briefly: bool,
     /// No client is granted the lock while others wait.
-    nobody_overtakes: bool,
+    no_newcomer_overtakes: bool,
     leaves_the_queue: bool,
     a_fence_of_its_own: bool,
     allows_for_drift: bool,
@@ -64,10 +64,10 @@ const ONE_CLOCK: Clocks = Clocks { drift: 0, step: 0, end: 5 };
 const RULES: Rules = Rules {
     begins_by_the_servers_clock: true,
     one_request_for_both: true,
-    believes_an_offer_briefly: true,
+    uses_an_offer_briefly: true,
     asks_again: true,
     offers_briefly: true,
-    nobody_overtakes: true,
+    no_newcomer_overtakes: true,
     leaves_the_queue: true,
     a_fence_of_its_own: true,
     allows_for_drift: true,
@@ -75,15 +75,15 @@ const RULES: Rules = Rules {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Promise {
-    OneBelieves,
-    ALaterBeliefHasALargerFence,
+    OneClientHolds,
+    ALaterHoldHasALargerFence,
     FirstComeFirstServed,
-    WhoStoppedHoldsTheRestUpBriefly,
-    NobodyWaitsAndHolds,
+    AStoppedClientDelaysOthersBriefly,
+    NoClientWaitsAndHolds,
     // Events that must be possible. They aren't promises.
     WasHandedOver,
-    WasTooOldToBelieve,
-    CameAfterOneThatStopped,
+    WasTooOldToUse,
+    CameAfterAStoppedClient,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,7 +128,7 @@ enum Phase {
     Confirming {
         fence: u8,
     },
-    Believing {
+    Holding {
         until: i8,
     },
     Done,
@@ -282,7 +282,7 @@ impl HandOver {
                 state.expires = state.now + TTL;
                 (Kind::Granted { fence: state.fence }, None)
             }
-            _ if !state.is_held() && !self.rules.nobody_overtakes => self.grant(state, who),
+            _ if !state.is_held() && !self.rules.no_newcomer_overtakes => self.grant(state, who),
             _ => {
                 // The lock is free and the client is first, or the queue is empty.
                 if !state.is_held() && [NOBODY, who].contains(&state.queue[0]) {
@@ -305,11 +305,11 @@ impl HandOver {
         broken
     }
 
-    fn believe(&self, state: &mut State, who: u8, until: i8, fence: u8) -> Option<Promise> {
-        state.phases[who as usize] = Phase::Believing { until };
+    fn begin_hold(&self, state: &mut State, who: u8, until: i8, fence: u8) -> Option<Promise> {
+        state.phases[who as usize] = Phase::Holding { until };
         let is_larger = fence > state.highest;
         state.highest = state.highest.max(fence);
-        (!is_larger).then_some(Promise::ALaterBeliefHasALargerFence)
+        (!is_larger).then_some(Promise::ALaterHoldHasALargerFence)
     }
 
     fn hear(&self, state: &mut State, message: Message) -> Option<Promise> {
@@ -324,20 +324,20 @@ impl HandOver {
                 None
             }
             (Phase::Waiting { .. }, Kind::Granted { fence }) if in_time => {
-                self.believe(state, who, until, fence)
+                self.begin_hold(state, who, until, fence)
             }
             (Phase::Waiting { queued, .. }, Kind::Offer { fence, time }) => {
                 self.hear_of_offer(state, who, fence, queued.map(|ahead| time + ahead))
             }
             (Phase::Confirming { fence }, Kind::Renewed) if in_time => {
-                self.believe(state, who, until, fence)
+                self.begin_hold(state, who, until, fence)
             }
-            (Phase::Believing { until: present }, Kind::Renewed) => {
+            (Phase::Holding { until: present }, Kind::Renewed) => {
                 let until = until.max(present);
-                state.phases[who as usize] = Phase::Believing { until };
+                state.phases[who as usize] = Phase::Holding { until };
                 None
             }
-            (Phase::Confirming { .. } | Phase::Believing { .. }, Kind::Gone) => {
+            (Phase::Confirming { .. } | Phase::Holding { .. }, Kind::Gone) => {
                 state.phases[who as usize] = Phase::Done;
                 None
             }
@@ -355,14 +355,14 @@ impl HandOver {
     ) -> Option<Promise> {
         let clock = state.clock(who);
         let began = if self.rules.begins_by_the_servers_clock { began } else { Some(clock) };
-        let life = if self.rules.believes_an_offer_briefly { OFFER } else { TTL };
+        let life = if self.rules.uses_an_offer_briefly { OFFER } else { TTL };
         // An old offer that arrives late may precede the request.
         let until = began.map(|began| began.min(clock) + self.validity(life));
         if let Some(until) = until.filter(|until| clock < *until) {
-            let broken = self.believe(state, who, until, fence);
+            let broken = self.begin_hold(state, who, until, fence);
             let stopped = state.phases.contains(&Phase::Stopped);
             return match (self.events, stopped) {
-                (true, true) => Some(Promise::CameAfterOneThatStopped),
+                (true, true) => Some(Promise::CameAfterAStoppedClient),
                 (true, false) => Some(Promise::WasHandedOver),
                 (false, _) => broken,
             };
@@ -370,7 +370,7 @@ impl HandOver {
         if !self.rules.asks_again {
             state.phases[who as usize] = Phase::Confirming { fence };
         }
-        self.events.then_some(Promise::WasTooOldToBelieve)
+        self.events.then_some(Promise::WasTooOldToUse)
     }
 
     /// Returns whether a message makes a difference when it arrives.
@@ -382,8 +382,8 @@ impl HandOver {
             (Phase::Waiting { .. }, Kind::Granted { .. }) => in_time,
             (Phase::Waiting { .. }, Kind::Queued { .. } | Kind::Offer { .. }) => true,
             (Phase::Confirming { .. }, Kind::Renewed) => in_time,
-            (Phase::Believing { until }, Kind::Renewed) => until < sent + self.validity(TTL),
-            (Phase::Confirming { .. } | Phase::Believing { .. }, Kind::Gone) => true,
+            (Phase::Holding { until }, Kind::Renewed) => until < sent + self.validity(TTL),
+            (Phase::Confirming { .. } | Phase::Holding { .. }, Kind::Gone) => true,
             _ => false,
         }
     }
@@ -397,12 +397,12 @@ impl HandOver {
             Phase::Waiting { asked: false, queued } if !is_under_way(Kind::Ask) => {
                 Some((Kind::Ask, Phase::Waiting { asked: true, queued }))
             }
-            Phase::Confirming { .. } | Phase::Believing { .. } if !is_under_way(Kind::Renew) => {
+            Phase::Confirming { .. } | Phase::Holding { .. } if !is_under_way(Kind::Renew) => {
                 Some((Kind::Renew, phase))
             }
             _ => None,
         };
-        let ends = matches!(phase, Phase::Waiting { .. } | Phase::Believing { .. });
+        let ends = matches!(phase, Phase::Waiting { .. } | Phase::Holding { .. });
         first.into_iter().chain(ends.then_some((Kind::Release, Phase::Done)))
     }
 
@@ -433,7 +433,7 @@ fn later(state: &State, time: i8, behind: [i8; 3]) -> State {
         }
         let phase = &mut next.phases[who as usize];
         match *phase {
-            Phase::Believing { until } if next.now - behind[who as usize] >= until => {
+            Phase::Holding { until } if next.now - behind[who as usize] >= until => {
                 *phase = Phase::Done;
             }
             Phase::Waiting { queued, .. } => *phase = Phase::Waiting { asked: false, queued },
@@ -460,7 +460,7 @@ impl Protocol for HandOver {
             queue: [NOBODY; 2],
             since: [0; 3],
             highest: 1,
-            phases: [Phase::Believing { until: self.validity(TTL) }, Phase::Idle, Phase::Idle],
+            phases: [Phase::Holding { until: self.validity(TTL) }, Phase::Idle, Phase::Idle],
             wire: Wire::EMPTY,
         }
     }
@@ -512,19 +512,19 @@ impl Protocol for HandOver {
         if self.events {
             return None;
         }
-        let believes = |who: &u8| matches!(state.phase(*who), Phase::Believing { .. });
-        if ALL.iter().filter(|who| believes(who)).count() > 1 {
-            return Some(Promise::OneBelieves);
+        let holds_now = |who: &u8| matches!(state.phase(*who), Phase::Holding { .. });
+        if ALL.iter().filter(|who| holds_now(who)).count() > 1 {
+            return Some(Promise::OneClientHolds);
         }
         if !state.is_held() {
             return None;
         }
         if state.waits(state.holder) {
-            return Some(Promise::NobodyWaitsAndHolds);
+            return Some(Promise::NoClientWaitsAndHolds);
         }
         let stopped = state.is_offer && state.phase(state.holder) == Phase::Stopped;
         let too_long = stopped && state.expires > state.now + OFFER;
-        too_long.then_some(Promise::WhoStoppedHoldsTheRestUpBriefly)
+        too_long.then_some(Promise::AStoppedClientDelaysOthersBriefly)
     }
 
     /// Removes messages and queueing times that make no difference.
@@ -566,7 +566,7 @@ impl Protocol for HandOver {
                     [2, u8::from(asked), ahead as u8, 0]
                 }
                 Phase::Confirming { fence } => [3, fence, 0, 0],
-                Phase::Believing { until } => [4, until as u8, 0, 0],
+                Phase::Holding { until } => [4, until as u8, 0, 0],
                 Phase::Done => [5, 0, 0, 0],
                 Phase::Stopped => [6, 0, 0, 0],
             };
@@ -598,7 +598,7 @@ impl Protocol for HandOver {
         let told = match step.action {
             Action::Tick => tell_clocks(&step.next, "it is", text),
             Action::Step => tell_clocks(&step.next, "the server's clock steps ahead: it is", text),
-            Action::Stop(who) => write!(text, "{} stops for ever", name(who)),
+            Action::Stop(who) => write!(text, "{} stops for good", name(who)),
             Action::Send(who, kind) => write!(text, "{} sends {}", name(who), request(kind)),
             Action::Handle(message) => {
                 let State { holder, is_offer, .. } = step.next;
@@ -616,18 +616,18 @@ impl Protocol for HandOver {
             Action::Hear(message) => {
                 let who = name(message.who);
                 match (message.kind, step.next.phase(message.who)) {
-                    (_, Phase::Believing { until }) => {
-                        write!(text, "{who} hears of it, and believes until {until}")
+                    (_, Phase::Holding { until }) => {
+                        write!(text, "{who} receives the message, and holds until {until}")
                     }
                     (Kind::Offer { .. }, _) => {
-                        write!(text, "{who} hears of an offer that may be over")
+                        write!(text, "{who} receives an offer that may have expired")
                     }
-                    (Kind::Queued { .. }, _) => write!(text, "{who} hears that it waits"),
-                    _ => write!(text, "{who} hears an answer"),
+                    (Kind::Queued { .. }, _) => write!(text, "{who} is notified that it waits"),
+                    _ => write!(text, "{who} receives an answer"),
                 }
             }
         };
-        told.expect("a string takes all");
+        told.expect("writing to a String succeeds");
     }
 }
 
@@ -652,71 +652,75 @@ fn with_all_rules_it_holds() {
 fn a_lock_is_handed_over() {
     let watched = HandOver { events: true, ..HandOver::with(RULES) };
     happens("a lock is handed over", &watched, Promise::WasHandedOver);
-    happens("an offer is too old", &watched, Promise::WasTooOldToBelieve);
-    happens("the next comes after one that stopped", &watched, Promise::CameAfterOneThatStopped);
+    happens("an offer is too old", &watched, Promise::WasTooOldToUse);
+    happens(
+        "the next client is granted after a stopped one",
+        &watched,
+        Promise::CameAfterAStoppedClient,
+    );
 }
 
 #[test]
 fn a_start_at_the_receipt() {
     let rules = Rules { begins_by_the_servers_clock: false, ..RULES };
-    let title = "A hold that was handed over begins when that is heard";
-    refuted(title, &HandOver::with(rules), Promise::OneBelieves);
+    let title = "A handed-over hold starts at the notification";
+    refuted(title, &HandOver::with(rules), Promise::OneClientHolds);
 }
 
 #[test]
 fn two_requests_for_one_reckoning() {
     let rules = Rules { one_request_for_both: false, ..RULES };
-    let title = "It is reckoned from the last request, and from when the first was queued";
-    refuted(title, &HandOver::with(rules), Promise::OneBelieves);
+    let title = "The deadline combines the last request with the first queueing time";
+    refuted(title, &HandOver::with(rules), Promise::OneClientHolds);
 }
 
 #[test]
-fn an_offer_believed_for_a_ttl() {
-    let rules = Rules { believes_an_offer_briefly: false, ..RULES };
-    let title = "An offer is believed for a TTL";
-    refuted(title, &HandOver::drifting(rules), Promise::OneBelieves);
+fn an_offer_used_for_a_ttl() {
+    let rules = Rules { uses_an_offer_briefly: false, ..RULES };
+    let title = "An offer is used for a TTL";
+    refuted(title, &HandOver::drifting(rules), Promise::OneClientHolds);
 }
 
 #[test]
 fn an_offer_that_may_be_over_and_is_renewed() {
     let rules = Rules { asks_again: false, ..RULES };
-    let title = "An offer that may be over is renewed";
-    refuted(title, &HandOver::with(rules), Promise::ALaterBeliefHasALargerFence);
+    let title = "An offer that may have expired is renewed";
+    refuted(title, &HandOver::with(rules), Promise::ALaterHoldHasALargerFence);
 }
 
 #[test]
 fn an_offer_with_the_full_ttl() {
     let rules = Rules { offers_briefly: false, ..RULES };
-    let title = "An offer holds for a TTL";
-    refuted(title, &HandOver::with(rules), Promise::WhoStoppedHoldsTheRestUpBriefly);
+    let title = "An offer lasts for a TTL";
+    refuted(title, &HandOver::with(rules), Promise::AStoppedClientDelaysOthersBriefly);
 }
 
 #[test]
 fn a_newcomer_that_overtakes() {
-    let rules = Rules { nobody_overtakes: false, ..RULES };
-    let title = "Whoever finds the lock free is granted";
+    let rules = Rules { no_newcomer_overtakes: false, ..RULES };
+    let title = "A client that finds the lock free is granted";
     refuted(title, &HandOver::with(rules), Promise::FirstComeFirstServed);
 }
 
 #[test]
 fn who_is_offered_the_lock_and_waits_on() {
     let rules = Rules { leaves_the_queue: false, ..RULES };
-    let title = "Who is offered the lock stays in the queue";
-    refuted(title, &HandOver::with(rules), Promise::NobodyWaitsAndHolds);
+    let title = "A client that is offered the lock stays in the queue";
+    refuted(title, &HandOver::with(rules), Promise::NoClientWaitsAndHolds);
 }
 
 #[test]
 fn an_offer_without_a_fence_of_its_own() {
     let rules = Rules { a_fence_of_its_own: false, ..RULES };
-    let title = "An offer has the fence of the hold before";
-    refuted(title, &HandOver::with(rules), Promise::ALaterBeliefHasALargerFence);
+    let title = "An offer has the previous hold's fence";
+    refuted(title, &HandOver::with(rules), Promise::ALaterHoldHasALargerFence);
 }
 
 #[test]
 fn a_deadline_without_the_allowance_for_drift() {
     let rules = Rules { allows_for_drift: false, ..RULES };
     let title = "A deadline makes no allowance for drift";
-    refuted(title, &HandOver::drifting(rules), Promise::OneBelieves);
+    refuted(title, &HandOver::drifting(rules), Promise::OneClientHolds);
 }
 
 /// On one clock for all, a missing allowance breaks nothing.
@@ -731,12 +735,12 @@ fn only_clocks_that_drift_show_a_missing_allowance() {
 fn clocks_that_drift_by_more_than_the_allowance() {
     let clocks = Clocks { drift: ALLOWANCE + 1, ..DRIFTING };
     let title = "Clocks drift by more than the allowance";
-    refuted(title, &HandOver { clocks, ..HandOver::with(RULES) }, Promise::OneBelieves);
+    refuted(title, &HandOver { clocks, ..HandOver::with(RULES) }, Promise::OneClientHolds);
 }
 
 #[test]
 fn a_server_whose_clock_steps_ahead() {
     let clocks = Clocks { step: ALLOWANCE + 1, ..DRIFTING };
     let title = "The server's clock steps ahead";
-    refuted(title, &HandOver { clocks, ..HandOver::with(RULES) }, Promise::OneBelieves);
+    refuted(title, &HandOver { clocks, ..HandOver::with(RULES) }, Promise::OneClientHolds);
 }

@@ -46,7 +46,7 @@ fn refuted<P: Protocol>(title: &str, protocol: &P, wanted: P::Promise) {
     page().has(&text);
 }
 
-/// Returns `one believes` for `OneBelieves`.
+/// Returns `one client holds` for `OneClientHolds`.
 fn words(promise: impl std::fmt::Debug) -> String {
     let mut text = String::new();
     for letter in format!("{promise:?}").chars() {
@@ -61,5 +61,5 @@ fn words(promise: impl std::fmt::Debug) -> String {
 /// Checks that this event is possible, so that the promises aren't kept trivially.
 fn happens<P: Protocol>(what: &str, protocol: &P, event: P::Promise) {
     let explored = explore(protocol, LIMIT, |promise| promise == event);
-    assert!(explored.broken.is_some(), "it never comes to this: {what}");
+    assert!(explored.broken.is_some(), "this event never happens: {what}");
 }

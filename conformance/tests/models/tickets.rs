@@ -22,7 +22,7 @@ const NOBODY: u8 = 9;
 #[derive(Clone, Copy)]
 struct Rules {
     /// The maker of a ticket no longer considers its hold valid.
-    a_ticket_ends_the_belief: bool,
+    a_ticket_ends_the_hold: bool,
     /// The server transfers only the hold with the ticket's token.
     compares_the_token: bool,
     /// A transfer changes the token.
@@ -35,7 +35,7 @@ struct Rules {
 }
 
 const RULES: Rules = Rules {
-    a_ticket_ends_the_belief: true,
+    a_ticket_ends_the_hold: true,
     compares_the_token: true,
     a_token_of_its_own: true,
     anchored_at_the_send: true,
@@ -45,10 +45,10 @@ const RULES: Rules = Rules {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Promise {
-    OneBelieves,
+    OneClientHolds,
     ATicketIsTakenOverOnce,
-    ALaterBeliefHasALargerFence,
-    WhatHasEndedIsNotGranted,
+    ALaterHoldHasALargerFence,
+    AnEndedTokenIsNotGranted,
     // Events that must be possible. They aren't promises.
     TheHoldMoved,
     DoraHadItAfterwards,
@@ -76,7 +76,7 @@ enum Phase {
     Idle,
     Asking(u8),
     /// The deadline.
-    Believing(u8),
+    Holding(u8),
     Done,
 }
 
@@ -100,8 +100,8 @@ struct State {
 }
 
 impl State {
-    fn believes(&self, who: u8) -> bool {
-        matches!(self.phases[who as usize], Phase::Believing(deadline) if self.now < deadline)
+    fn holds(&self, who: u8) -> bool {
+        matches!(self.phases[who as usize], Phase::Holding(deadline) if self.now < deadline)
     }
 
     fn send(&mut self, who: u8, kind: Kind) {
@@ -191,9 +191,9 @@ impl Tickets {
         let from = if self.rules.anchored_at_the_send { message.sent } else { state.now };
         let deadline = from + TTL;
         match *phase {
-            Phase::Believing(before) => *phase = Phase::Believing(deadline.max(before)),
+            Phase::Holding(before) => *phase = Phase::Holding(deadline.max(before)),
             Phase::Asking(_) if state.now < deadline => {
-                *phase = Phase::Believing(deadline);
+                *phase = Phase::Holding(deadline);
                 let is_larger = fence > state.highest;
                 state.highest = state.highest.max(fence);
                 if who != DORA {
@@ -204,7 +204,7 @@ impl Tickets {
                     }
                 }
                 if !is_larger {
-                    return Some(Promise::ALaterBeliefHasALargerFence);
+                    return Some(Promise::ALaterHoldHasALargerFence);
                 }
                 if self.events {
                     let moved = state.took_over != 0;
@@ -231,8 +231,8 @@ impl Tickets {
             {
                 Some((request, Phase::Asking(since)))
             }
-            Phase::Believing(deadline) if who == ANNA && !state.ticket => {
-                (!is_under_way(Kind::Renew)).then_some((Kind::Renew, Phase::Believing(deadline)))
+            Phase::Holding(deadline) if who == ANNA && !state.ticket => {
+                (!is_under_way(Kind::Renew)).then_some((Kind::Renew, Phase::Holding(deadline)))
             }
             _ => None,
         }
@@ -240,7 +240,7 @@ impl Tickets {
 
     /// Returns whether the client may release its hold or give up.
     fn ends(&self, state: &State, who: u8) -> bool {
-        who != ANNA && matches!(state.phases[who as usize], Phase::Asking(_) | Phase::Believing(_))
+        who != ANNA && matches!(state.phases[who as usize], Phase::Asking(_) | Phase::Holding(_))
     }
 }
 
@@ -261,7 +261,7 @@ impl Protocol for Tickets {
             ticket: false,
             took_over: 0,
             highest: 1,
-            phases: [Phase::Believing(TTL), Phase::Idle, Phase::Idle, Phase::Idle],
+            phases: [Phase::Holding(TTL), Phase::Idle, Phase::Idle, Phase::Idle],
             wire: Wire::EMPTY,
         };
         state.send(ANNA, Kind::Acquire);
@@ -274,16 +274,16 @@ impl Protocol for Tickets {
             let mut next = *state;
             next.now += 1;
             for phase in &mut next.phases {
-                if matches!(*phase, Phase::Believing(deadline) if next.now >= deadline) {
+                if matches!(*phase, Phase::Holding(deadline) if next.now >= deadline) {
                     *phase = Phase::Done;
                 }
             }
             step(Action::Tick, next, None);
         }
-        if !state.ticket && state.believes(ANNA) {
+        if !state.ticket && state.holds(ANNA) {
             let mut next = *state;
             next.ticket = true;
-            if self.rules.a_ticket_ends_the_belief {
+            if self.rules.a_ticket_ends_the_hold {
                 next.phases[ANNA as usize] = Phase::Done;
             }
             step(Action::MakeTicket, next, None);
@@ -324,13 +324,13 @@ impl Protocol for Tickets {
         if self.events {
             return None;
         }
-        let believing = (0..NAMES.len() as u8).filter(|who| state.believes(*who)).count();
-        if believing > 1 {
-            return Some(Promise::OneBelieves);
+        let holding = (0..NAMES.len() as u8).filter(|who| state.holds(*who)).count();
+        if holding > 1 {
+            return Some(Promise::OneClientHolds);
         }
         let is_held = state.holder != NOBODY && state.now < state.expires;
         let has_ended = is_held && state.ended & (1 << state.holder) != 0;
-        has_ended.then_some(Promise::WhatHasEndedIsNotGranted)
+        has_ended.then_some(Promise::AnEndedTokenIsNotGranted)
     }
 
     /// Answers for which no client waits make no difference.
@@ -360,7 +360,7 @@ impl Protocol for Tickets {
         let phase = |phase: Phase| match phase {
             Phase::Idle => [0, 0],
             Phase::Asking(since) => [1, since],
-            Phase::Believing(deadline) => [2, deadline],
+            Phase::Holding(deadline) => [2, deadline],
             Phase::Done => [3, 0],
         };
         let [[a, b], [c, d], [e, f], [g, h]] = state.phases.map(phase);
@@ -395,14 +395,18 @@ impl Protocol for Tickets {
                 write!(text, "the server gets {}'s {kind}, {what}", name(message.who))
             }
             Action::Hear(message) => match step.next.phases[message.who as usize] {
-                Phase::Believing(deadline) => {
-                    write!(text, "{} hears of it, and believes until {deadline}", name(message.who))
+                Phase::Holding(deadline) => {
+                    write!(
+                        text,
+                        "{} receives the message, and holds until {deadline}",
+                        name(message.who)
+                    )
                 }
-                _ => write!(text, "{} hears an answer that says nothing", name(message.who)),
+                _ => write!(text, "{} receives an answer without effect", name(message.who)),
             },
             Action::Lose(message) => write!(text, "a message of {}'s is lost", name(message.who)),
         };
-        told.expect("a string takes all");
+        told.expect("writing to a String succeeds");
     }
 }
 
@@ -429,45 +433,45 @@ fn a_hold_moves_and_the_next_one_gets_it() {
 }
 
 #[test]
-fn a_belief_that_a_ticket_does_not_end() {
-    let rules = Rules { a_ticket_ends_the_belief: false, ..RULES };
-    refuted("Who makes a ticket goes on believing", &Tickets::with(rules), Promise::OneBelieves);
+fn a_hold_that_a_ticket_does_not_end() {
+    let rules = Rules { a_ticket_ends_the_hold: false, ..RULES };
+    refuted(
+        "A client that makes a ticket keeps its hold",
+        &Tickets::with(rules),
+        Promise::OneClientHolds,
+    );
 }
 
 #[test]
 fn a_swap_that_does_not_compare_the_token() {
     let rules = Rules { compares_the_token: false, ..RULES };
-    let title = "A ticket takes over whatever hold there is";
-    refuted(title, &Tickets::with(rules), Promise::OneBelieves);
+    let title = "A ticket takes over any hold";
+    refuted(title, &Tickets::with(rules), Promise::OneClientHolds);
 }
 
 #[test]
 fn a_ticket_resumed_with_its_own_token() {
     let rules = Rules { a_token_of_its_own: false, ..RULES };
-    let title = "Who takes over goes on with the ticket's token";
+    let title = "A client that takes over keeps the ticket's token";
     refuted(title, &Tickets::with(rules), Promise::ATicketIsTakenOverOnce);
 }
 
 #[test]
 fn a_deadline_anchored_at_the_answer() {
     let rules = Rules { anchored_at_the_send: false, ..RULES };
-    refuted(
-        "The deadline is reckoned from the answer",
-        &Tickets::with(rules),
-        Promise::OneBelieves,
-    );
+    refuted("The deadline starts at the answer", &Tickets::with(rules), Promise::OneClientHolds);
 }
 
 #[test]
 fn no_tombstone() {
     let rules = Rules { leaves_a_tombstone: false, ..RULES };
     let title = "The ticket's token leaves no tombstone";
-    refuted(title, &Tickets::with(rules), Promise::WhatHasEndedIsNotGranted);
+    refuted(title, &Tickets::with(rules), Promise::AnEndedTokenIsNotGranted);
 }
 
 #[test]
 fn the_same_fence() {
     let rules = Rules { a_fence_of_its_own: false, ..RULES };
-    let title = "Who takes over keeps the fence";
-    refuted(title, &Tickets::with(rules), Promise::ALaterBeliefHasALargerFence);
+    let title = "A client that takes over keeps the fence";
+    refuted(title, &Tickets::with(rules), Promise::ALaterHoldHasALargerFence);
 }

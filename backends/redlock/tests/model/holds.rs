@@ -55,13 +55,13 @@ fn renewals() {
 #[test]
 fn tokens_that_are_asked_for_again() {
     let bounds = Bounds { candidates: 1, repeats: true, ..Bounds::default() };
-    holds::<3>("three rounds, 1 candidate, tokens asked for again", bounds);
+    holds::<3>("three rounds, 1 candidate, tokens requested again", bounds);
 }
 
 #[test]
 fn releases_as_messages() {
     let bounds = Bounds { rounds: 2, releases: true, repeats: true, ..Bounds::default() };
-    holds::<3>("two rounds, 2 candidates, tokens asked for again, releases as messages", bounds);
+    holds::<3>("two rounds, 2 candidates, tokens requested again, releases as messages", bounds);
 }
 
 #[test]
@@ -85,11 +85,11 @@ fn larger_bounds() {
             Bounds { rounds: 4, claims: 2, candidates: 1, ..renewals },
         ),
         (
-            "three rounds, 1 candidate, tokens asked for again, one request twice",
+            "three rounds, 1 candidate, tokens requested again, one request twice",
             Bounds { duplicates: 1, ..repeats },
         ),
         (
-            "three rounds, 1 candidate, tokens asked for again, releases as messages",
+            "three rounds, 1 candidate, tokens requested again, releases as messages",
             Bounds { releases: true, ..repeats },
         ),
         ("four rounds of two tokens, 1 candidate", four),

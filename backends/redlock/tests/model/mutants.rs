@@ -86,13 +86,13 @@ fn restarted_empty_without_quarantine() {
 #[test]
 fn quarantine_without_the_incarnation() {
     let rules = Rules { compares_incarnation: false, ..RULES() };
-    refuted("Quarantine, but the certificate isn't compared", rules, one_loss(two()));
+    refuted("Quarantine, but the incarnation isn't compared", rules, one_loss(two()));
 }
 
 #[test]
 fn a_candidate_from_before_the_look() {
     let rules = Rules { looks_before_candidate: false, ..RULES() };
-    refuted("A candidate from before the look", rules, one_loss(two()));
+    refuted("A candidate from before the check", rules, one_loss(two()));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_release_that_does_not_compare_the_token() {
 fn asked_again_while_a_release_is_on_its_way() {
     let rules = Rules { release_before_repeat: false, ..RULES() };
     let bounds = Bounds { releases: true, repeats: true, claims: 2, candidates: 1, ..three() };
-    refuted("Asked again while a release is on its way", rules, bounds);
+    refuted("Requested again while a release is in flight", rules, bounds);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_clock_that_jumps_and_the_fence() {
 }
 
 /// A late request and a late write-back, in four rounds.
-const LATE_NOTE: &str = "Asked again while a request is unanswered";
+const LATE_NOTE: &str = "Requested again while a request is unanswered";
 
 fn late_note() -> Redlock<3> {
     let rules = Rules { answer_before_repeat: false, ..RULES() };
@@ -164,7 +164,7 @@ fn asked_again_while_a_request_is_unanswered() {
     page::has(&page::refutation(LATE_NOTE, broken, &trace));
     for rules in [RULES(), Rules { note: Note::Raises, ..late_note().rules }] {
         let mended = Redlock { rules, ..late_note() };
-        assert!(walk(&mended, &trace).is_err(), "with either rule there is no such way");
+        assert!(walk(&mended, &trace).is_err(), "with either rule, this trace is impossible");
     }
 }
 
@@ -201,7 +201,7 @@ fn walk(protocol: &Redlock<3>, trace: &str) -> Result<Option<Promise>, String> {
 fn topping_up_to_a_quorum_is_safe_as_long_as_belief_lasts() {
     let rules = Rules { renewal: Renewal::TopsUpToQuorum, ..RULES() };
     let bounds = Bounds { renewals: true, losses: 1, candidates: 1, ..three() };
-    holds("then the page has to say so", rules, bounds);
+    holds("the page must describe this result", rules, bounds);
 }
 
 fn holds(what: &str, rules: Rules, bounds: Bounds) {

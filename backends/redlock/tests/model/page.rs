@@ -29,10 +29,10 @@ pub(crate) fn trace_of(title: &str) -> String {
 
 pub(crate) fn broken(promise: Promise) -> &'static str {
     match promise {
-        Promise::OneBelieves => "**Two believe.**",
+        Promise::OneBelieves => "**Two clients hold.**",
         Promise::FencesDiffer => "**Two grants, one fence.**",
-        Promise::FencesGrow => "**A later belief, a smaller fence.**",
-        Promise::NothingIsLeft => "**Something is left.**",
-        Promise::TheNextIsGranted => "**Nobody gets it any more.**",
+        Promise::FencesGrow => "**A later hold, a smaller fence.**",
+        Promise::NothingIsLeft => "**An ended token is still held.**",
+        Promise::TheNextIsGranted => "**No client can be granted.**",
     }
 }

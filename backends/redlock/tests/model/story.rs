@@ -15,13 +15,13 @@ pub(crate) fn tell<const N: usize>(
     text: &mut String,
 ) {
     let begin = text.len();
-    say(before, action, after, text).expect("a string takes all");
+    say(before, action, after, text).expect("writing to a String succeeds");
     let width = text.len() - begin;
     text.extend(std::iter::repeat_n(' ', MARGIN.saturating_sub(width)));
     for node in &after.nodes {
         let holder = node.holder().map_or('-', letter);
         let waits = if node.waits() { "!" } else { " " };
-        write!(text, " {holder}:{}{waits}", node.counter()).expect("a string takes all");
+        write!(text, " {holder}:{}{waits}", node.counter()).expect("writing to a String succeeds");
     }
     text.truncate(text.trim_end().len());
 }
@@ -50,7 +50,7 @@ fn say<const N: usize>(
     };
     match action {
         Action::Ask(round) => {
-            write!(text, "{} asks, its candidate is {}", who(round), rounds.candidate(round))
+            write!(text, "{} sends candidate {}", who(round), rounds.candidate(round))
         }
         Action::Renew(round) => write!(text, "{} begins", who(round)),
         Action::Vote(at, round) | Action::Duplicate(at, round) => {
@@ -70,9 +70,9 @@ fn say<const N: usize>(
         Action::Raise(at, round) => {
             write!(text, "node {}: notes {} for {}", at + 1, before.rounds.fence(round), who(round))
         }
-        Action::Believe(round) => write!(text, "{}: {} BELIEVES", who(round), rounds.fence(round)),
+        Action::Believe(round) => write!(text, "{}: {} HOLDS", who(round), rounds.fence(round)),
         Action::GiveUp(round) => match before.rounds.phase(round) {
-            Phase::Believing => write!(text, "{}: released, or its deadline has come", who(round)),
+            Phase::Believing => write!(text, "{}: released, or past its deadline", who(round)),
             _ => write!(text, "{}: failed, or given up", who(round)),
         },
         Action::Overdue(round) => write!(text, "{}: its TTL has passed", who(round)),

@@ -21,7 +21,7 @@ pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: S
     let ours = claim("orders/42");
     let busy = scene.busy(&ours, Wait::Until(BootInstant::FAR_FUTURE)).await;
     let holder = busy.holder.as_ref().unwrap();
-    assert_eq!(holder.token, None, "it isn't one of ours");
+    assert_eq!(holder.token, None, "another library's holder has no token");
     assert!(holder.remaining.unwrap() > Duration::from_secs(5));
 
     let seen = scene.locks().inspect("orders/42").await.unwrap();
@@ -34,7 +34,11 @@ pub(crate) async fn a_lock_of_theirs_keeps_us_out_until_they_release_it(scene: S
     assert_eq!(withdrawn == ReleaseOutcome::Released, busy.queued);
     let renewal = scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();
     assert_eq!(renewal, [Renewal::not_held(Reason::Gone)]);
-    assert_eq!(theirs.ask("extend orders/42 30"), "extended", "they still have it");
+    assert_eq!(
+        theirs.ask("extend orders/42 30"),
+        "extended",
+        "the other library still holds the lock"
+    );
     assert_eq!(theirs.ask("release orders/42"), "released");
     scene.grant(&claim("orders/42")).await;
 }
@@ -54,7 +58,7 @@ pub(crate) async fn a_lock_of_ours_keeps_them_out_until_we_release_it(scene: Sce
         scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),
         ReleaseOutcome::Released
     );
-    assert_eq!(theirs.answer(), "yes", "they wait by polling");
+    assert_eq!(theirs.answer(), "yes", "the other library waits by polling");
     scene.busy(&claim("orders/42"), Wait::No).await;
     assert_eq!(theirs.ask("release orders/42"), "released");
 }
@@ -127,7 +131,7 @@ pub(crate) async fn a_crash_of_theirs_frees_the_lock_when_it_has_run_out_and_not
     theirs.kill();
     let guard = scene.locks().mutex("orders/42").wait_for(LIMIT).acquire().await.unwrap();
     let took = asked.elapsed();
-    assert!(took + ROUNDING >= LIFE, "it was free after {took:?}");
+    assert!(took + ROUNDING >= LIFE, "the lock was free after {took:?}");
     assert_eq!(scene.theirs().ask("try orders/42 30"), "no");
     guard.release().await.unwrap();
 }
@@ -138,14 +142,14 @@ pub(crate) async fn a_crash_of_ours_frees_the_lock_when_it_has_run_out_and_not_b
     const TTL: Duration = Duration::from_secs(2);
     let mut theirs = scene.theirs();
     let mut ours = scene.ours_elsewhere("orders/42", TTL);
-    assert_eq!(theirs.ask("wait orders/42 30 3"), "no", "it is renewed");
+    assert_eq!(theirs.ask("wait orders/42 30 3"), "no", "our hold is renewed");
     ours.kill();
     let looked = Instant::now();
     let left = scene.runs_out_in("orders/42");
     assert!(left <= TTL, "{left:?}");
     assert_eq!(theirs.ask("wait orders/42 30 20"), "yes");
     let took = looked.elapsed();
-    assert!(took + ROUNDING >= left, "it was free after {took:?} of {left:?}");
+    assert!(took + ROUNDING >= left, "the lock was free after {took:?} of {left:?}");
 }
 
 pub(crate) async fn both_take_turns_and_are_never_inside_at_once(scene: Scene) {

@@ -7,10 +7,10 @@ use lockwright_conformance::{Protect, Protected, protect};
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, LockName, Reason, Result, async_trait};
 
-use crate::flaws::ShelfFlaw as Flaw;
+use crate::flaws::FencedStoreFlaw as Flaw;
 
 #[derive(Default)]
-struct Shelf {
+struct FencedStore {
     values: HashMap<LockName, u64>,
     fences: HashMap<Option<LockName>, Fence>,
 }
@@ -18,16 +18,16 @@ struct Shelf {
 struct Writer {
     flaw: Flaw,
     name: LockName,
-    shelf: Arc<Mutex<Shelf>>,
+    store: Arc<Mutex<FencedStore>>,
     /// The writer's last fence. Used only by a flaw.
     own: Mutex<Fence>,
 }
 
-pub(crate) fn shelf(flaw: Flaw) -> Protect {
-    let shelf = Arc::<Mutex<Shelf>>::default();
+pub(crate) fn fenced_store(flaw: Flaw) -> Protect {
+    let store = Arc::<Mutex<FencedStore>>::default();
     protect(move |name| {
-        let shelf = Arc::clone(&shelf);
-        async move { Ok(Writer { flaw, name, shelf, own: Mutex::new(Fence::new(0)) }) }
+        let store = Arc::clone(&store);
+        async move { Ok(Writer { flaw, name, store, own: Mutex::new(Fence::new(0)) }) }
     })
 }
 
@@ -36,30 +36,30 @@ impl Writer {
         self.flaw == flaw
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn store(&self) -> MutexGuard<'_, FencedStore> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn key(&self) -> Option<LockName> {
         (!self.has(Flaw::OneFenceForAll)).then(|| self.name.clone())
     }
 
-    fn highest(&self, shelf: &Shelf) -> Fence {
+    fn highest(&self, store: &FencedStore) -> Fence {
         if self.has(Flaw::EachWriterRemembers) {
             return *self.own.lock().unwrap_or_else(PoisonError::into_inner);
         }
-        shelf.fences.get(&self.key()).copied().unwrap_or(Fence::new(0))
+        store.fences.get(&self.key()).copied().unwrap_or(Fence::new(0))
     }
 
-    fn look(&self, shelf: &mut Shelf, fenced: &Fenced) -> Result<()> {
-        let highest = self.highest(shelf);
+    fn look(&self, store: &mut FencedStore, fenced: &Fenced) -> Result<()> {
+        let highest = self.highest(store);
         let is_late =
             fenced.fence < highest || self.has(Flaw::RefusesRepeats) && fenced.fence == highest;
         if !is_late || self.has(Flaw::AcceptsAnything) {
             return Ok(());
         }
         if self.has(Flaw::RemembersWhoCameLast) {
-            shelf.fences.insert(self.key(), fenced.fence);
+            store.fences.insert(self.key(), fenced.fence);
         }
         Err(match self.flaw {
             Flaw::SaysConflict => Error::new(ErrorKind::Conflict, format!("{highest} was here")),
@@ -68,9 +68,9 @@ impl Writer {
         })
     }
 
-    fn put(&self, shelf: &mut Shelf, fence: Fence, value: u64) {
-        shelf.values.insert(self.name.clone(), value);
-        shelf.fences.insert(self.key(), fence);
+    fn put(&self, store: &mut FencedStore, fence: Fence, value: u64) {
+        store.values.insert(self.name.clone(), value);
+        store.fences.insert(self.key(), fence);
         *self.own.lock().unwrap_or_else(PoisonError::into_inner) = fence;
     }
 }
@@ -79,21 +79,21 @@ impl Writer {
 impl Protected for Writer {
     async fn write(&self, fenced: &Fenced, value: u64) -> Result<()> {
         if self.has(Flaw::LooksThenWrites) {
-            self.look(&mut self.shelf(), fenced)?;
+            self.look(&mut self.store(), fenced)?;
             tokio::task::yield_now().await;
-            self.put(&mut self.shelf(), fenced.fence, value);
+            self.put(&mut self.store(), fenced.fence, value);
             return Ok(());
         }
-        let mut shelf = self.shelf();
+        let mut store = self.store();
         if self.has(Flaw::WritesThenLooks) {
-            shelf.values.insert(self.name.clone(), value);
+            store.values.insert(self.name.clone(), value);
         }
-        self.look(&mut shelf, fenced)?;
-        self.put(&mut shelf, fenced.fence, value);
+        self.look(&mut store, fenced)?;
+        self.put(&mut store, fenced.fence, value);
         Ok(())
     }
 
     async fn read(&self) -> Result<Option<u64>> {
-        Ok(self.shelf().values.get(&self.name).copied())
+        Ok(self.store().values.get(&self.name).copied())
     }
 }

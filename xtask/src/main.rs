@@ -89,13 +89,13 @@ Tasks:
        --at-a-time NUMBER     how many test binaries run beside each other; without it 2
   cost                        its step of that name
        --record               records what hot paths cost now, for the step to compare with
-  bench [OPTION...]           measure every backend beside its floor and its peers, for two hours;
+  bench [OPTION...]           measure every backend with its baseline and its peers, for two hours;
                               `cargo xtask bench --help` says how to ask for less
   chaos [OPTION...]           random faults on real servers, and a check of what clients observed;
                               `cargo xtask chaos --help` lists the options
   interop                     the last of its steps, with what that needs
-  peers                       builds the other libraries that the benchmarks measure beside ours, says
-                              which can't be, and why
+  peers                       builds the other libraries of the benchmarks, and lists those that
+                              fail, with the reason
   help                        this text
 
 Steps of `test`, in their order:

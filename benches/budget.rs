@@ -165,7 +165,7 @@ async fn ratio() {
     }
     println!("acquire + release: {:.0} ns", spread(ours.iter().copied())[1]);
     for (what, floor) in
-        [("a tokio mutex beside a hash map", beside), ("a hash map of tokio mutexes", table)]
+        [("a tokio mutex and a hash map", beside), ("a hash map of tokio mutexes", table)]
     {
         let [low, median, high] = spread(ours.iter().zip(&floor).map(|(our, floor)| our / floor));
         println!(

@@ -172,7 +172,7 @@ fn among_many(criterion: &mut Criterion) {
         }
         held
     });
-    measure(criterion, "acquire + release beside 100,000 holds", &runtime, async || {
+    measure(criterion, "acquire + release next to 100,000 holds", &runtime, async || {
         let guard = locks.mutex(black_box(NAME)).acquire().await.unwrap();
         guard.release().await.unwrap();
     });

@@ -32,11 +32,11 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, String> {
         Some("compare") => compare(&words[1..]),
         Some("report") => match &words[1..] {
             [results] => Ok(Command::Report(results.into())),
-            _ => Err("`report` wants one file of results".to_owned()),
+            _ => Err("`report` needs one file of results".to_owned()),
         },
         Some("profile") => match &words[1..] {
             [results, rest @ ..] => profile(results.into(), bench(rest)?),
-            [] => Err("`profile` wants a file of results".to_owned()),
+            [] => Err("`profile` needs a file of results".to_owned()),
         },
         _ => bench(words),
     }
@@ -53,13 +53,13 @@ fn profile(results: PathBuf, rest: Command) -> Result<Command, String> {
 fn compare(words: &[String]) -> Result<Command, String> {
     let (flags, files): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.starts_with('-'));
     if let Some(unknown) = flags.iter().find(|flag| flag.as_str() != "--all") {
-        return Err(format!("`compare` knows no {unknown}"));
+        return Err(format!("`compare` has no option {unknown}"));
     }
     match files[..] {
         [old, new] => {
             Ok(Command::Compare { old: old.into(), new: new.into(), all: !flags.is_empty() })
         }
-        _ => Err("`compare` wants two files of results, the old one first".to_owned()),
+        _ => Err("`compare` needs two files of results, the old file first".to_owned()),
     }
 }
 
@@ -79,7 +79,7 @@ fn bench(words: &[String]) -> Result<Command, String> {
     let backends: Vec<&str> = servers::names().collect();
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("{word} wants a value"));
+        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
         match word.as_str() {
             "--help" | "-h" => return Ok(Command::Help),
             "--backend" => bench.backends = listed(value()?, &backends, "backend")?,
@@ -88,7 +88,7 @@ fn bench(words: &[String]) -> Result<Command, String> {
                 let rounds = value()?;
                 let number = rounds.parse().ok().filter(|number| (1..=1_000).contains(number));
                 bench.rounds = number.ok_or_else(|| {
-                    format!("--rounds wants a number from 1 to 1000, not {rounds:?}")
+                    format!("--rounds needs a number from 1 to 1000, not {rounds:?}")
                 })?;
             }
             "--smoke" => bench.smoke = true,

@@ -27,7 +27,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         id: "pairs",
         title: "Uncontended: acquire and release",
-        what: "One process acquires a name that nobody else wants, and releases it, one after the other.",
+        what: "One process repeatedly acquires and releases a name without contention.",
         measure: "pairs_per_second",
         more_is_better: true,
         grows: None,
@@ -42,7 +42,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         id: "hand-over",
         title: "Hand-over: 8 processes, an empty section",
-        what: "Eight processes want one name, and release it as soon as they have it. A hand-over is a grant to another process than the last.",
+        what: "Eight processes contend for one name, and release it as soon as they hold it. A \
+               hand-over is a grant to a different process than the last.",
         measure: "hand_overs_per_second",
         more_is_better: true,
         grows: None,
@@ -51,7 +52,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         id: "hand-over-5ms",
         title: "Hand-over: 8 processes, a section of 5 ms",
-        what: "The same, but each keeps it for 5 ms: 200 hand-overs a second would be perfect.",
+        what: "The same, but each process holds the name for 5 ms: 200 hand-overs a second would \
+               be perfect.",
         measure: "hand_overs_per_second",
         more_is_better: true,
         grows: None,
@@ -60,7 +62,8 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         id: "tasks",
         title: "8 tasks of one process on one name",
-        what: "Eight tasks (or threads) of one process want one name, and release it as soon as they have it.",
+        what: "Eight tasks (or threads) of one process contend for one name, and release it as \
+               soon as they hold it.",
         measure: "turns_per_second",
         more_is_better: true,
         grows: None,
@@ -68,8 +71,8 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         id: "waiting",
-        title: "100 waiters that wait",
-        what: "What the server has to do while 100 waiters in 4 processes wait for a name that stays held.",
+        title: "100 waiters",
+        what: "The server's load while 100 waiters in 4 processes wait for a name that stays held.",
         measure: "server_commands_per_second",
         more_is_better: false,
         grows: None,
@@ -78,7 +81,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         id: "renewal",
         title: "Renewal of many holds",
-        what: "One process keeps so many holds alive, at a TTL of 15 s.",
+        what: "One process keeps this number of holds alive, at a TTL of 15 s.",
         measure: "server_cpu_percent",
         more_is_better: false,
         grows: Some("holds"),
@@ -92,7 +95,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         id: "waiters",
         title: "Growth with waiters",
-        what: "Hand-overs with an empty section, with so many waiters in 8 processes.",
+        what: "Hand-overs with an empty section, with this number of waiters in 8 processes.",
         measure: "hand_overs_per_second",
         more_is_better: true,
         grows: Some("waiters"),
@@ -101,7 +104,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         id: "held",
         title: "Growth with held names",
-        what: "Uncontended acquire and release in a process that holds so many other names.",
+        what: "Uncontended acquire and release in a process that holds this number of other names.",
         measure: "pairs_per_second",
         more_is_better: true,
         grows: Some("held names"),
@@ -110,7 +113,7 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         id: "processes",
         title: "Growth with processes",
-        what: "Hand-overs with an empty section between so many processes.",
+        what: "Hand-overs with an empty section between this number of processes.",
         measure: "hand_overs_per_second",
         more_is_better: true,
         grows: Some("processes"),

@@ -118,7 +118,9 @@ fn idempotent_api() -> Result<()> {
     let without = pay_all(&folder.path().join("without"), "")?;
     println!("without the lock: {PAYMENTS} payments, {} charges", without.charges);
     if without.charges == PAYMENTS {
-        return Err(Error::invalid_input("nobody was charged twice, so this run showed nothing"));
+        return Err(Error::invalid_input(
+            "no payment was charged twice, so this run showed nothing",
+        ));
     }
     let with = pay_all(&folder.path().join("with"), &url)?;
     println!("with the lock:    {PAYMENTS} payments, {} charges", with.charges);

@@ -77,9 +77,9 @@ fn late_write(runtime: &tokio::runtime::Runtime) -> Result<()> {
     first.go_on()?;
     first.signal(Signal::CONT)?;
     let answer = first.line()?;
-    println!("the first   goes on and writes: {answer}");
+    println!("the first   continues and writes: {answer}");
 
-    println!("what stands there is {:?}", service.text());
+    println!("the text is {:?}", service.text());
     if !answer.starts_with("412") || service.text() != "of the second" {
         return Err(Error::invalid_input("the late write should have been refused"));
     }

@@ -68,7 +68,7 @@ async fn serve(
     let mut body = vec![0; length];
     connection.read_exact(&mut body).await?;
     let answer = match fenced {
-        None => format!("428 Precondition Required: it wants the header {HEADER}"),
+        None => format!("428 Precondition Required: send the header {HEADER}"),
         Some(Err(bad)) => format!("400 Bad Request: {bad}"),
         // The service, not the client, determines the lock.
         Some(Ok(fenced)) => match gate.enter(lock, &fenced).await {

@@ -64,9 +64,9 @@ fn election(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let (second, second_fence) = winner(runtime, &locks, &candidates)?;
     println!("that was {:.2} s after the kill; the TTL is {TTL:?}", killed.elapsed().as_secs_f64());
     if second == first || second_fence <= first_fence {
-        return Err(Error::invalid_input("another one should lead, with a larger fence"));
+        return Err(Error::invalid_input("another process should lead, with a larger fence"));
     }
-    println!("another one leads");
+    println!("another process leads");
     Ok(())
 }
 

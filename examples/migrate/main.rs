@@ -90,7 +90,7 @@ async fn migrate() -> Result<()> {
 
     let versions = [Version::Old, Version::Old, Version::New, Version::New];
     let overlaps = together(versions, &old, &new, &Registers::default()).await?;
-    println!("the old version beside the new one: {overlaps} times two held");
+    println!("old and new version: {overlaps} overlaps of two holders");
     if overlaps == 0 {
         return Err(Error::invalid_input("they didn't overlap, so this run showed nothing"));
     }
@@ -98,9 +98,9 @@ async fn migrate() -> Result<()> {
     let registers = Registers::default();
     for (step, versions) in STEPS {
         let overlaps = together(versions, &old, &new, &registers).await?;
-        println!("{step}: {overlaps} times two held");
+        println!("{step}: {overlaps} overlaps of two holders");
         if overlaps > 0 {
-            return Err(Error::invalid_input("two held at the same time"));
+            return Err(Error::invalid_input("two holders overlapped"));
         }
     }
     match registers.enter(Some(late), None).await {

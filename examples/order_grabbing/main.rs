@@ -127,7 +127,7 @@ fn order_grabbing() -> Result<()> {
         milliseconds(learned[learned.len() - 1]),
     );
     if learned.len() != ORDERS * (PROCESSES * DRIVERS - 1) {
-        return Err(Error::invalid_input("everybody should have reached for every order"));
+        return Err(Error::invalid_input("every driver should have requested every order"));
     }
     println!("one winner for each of {ORDERS} orders");
     Ok(())

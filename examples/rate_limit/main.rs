@@ -98,7 +98,9 @@ fn rate_limit(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let without = most.swap(0, Ordering::SeqCst);
     println!("without permits: up to {without} calls at a time");
     if without <= AT_A_TIME as usize {
-        return Err(Error::invalid_input("nobody called too often, so this run showed nothing"));
+        return Err(Error::invalid_input(
+            "the limit was never exceeded, so this run showed nothing",
+        ));
     }
     for (one_dies, when) in [(false, ""), (true, ", after one was killed with its permit")] {
         all_call(&url, service, "permits", one_dies)?;

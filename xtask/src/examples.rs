@@ -45,7 +45,7 @@ pub(crate) const ALL: &[Example] = &[
         closing: "require = [\"strict_fencing\"]: this backend can't promise it",
         ..flash_sale_on(&["--on", "redis", "--require", "fencing", "--require", "strict_fencing"])
     },
-    Example { name: "leader", closing: "another one leads", ..flash_sale(&[]) },
+    Example { name: "leader", closing: "another process leads", ..flash_sale(&[]) },
     Example { name: "late_write", closing: "the late write was refused", ..flash_sale(&[]) },
     Example { name: "rate_limit", closing: "never more than 3 at a time", ..flash_sale(&[]) },
     Example {

@@ -37,7 +37,7 @@ impl Contestant for Ours {
     type Hold = Guard;
 
     async fn open(backend: &str, urls: &[String]) -> Result<Self> {
-        let [url] = urls else { return Err("lockwright wants one URL".into()) };
+        let [url] = urls else { return Err("lockwright needs one URL".into()) };
         if backend == "redlock-5" {
             // Admits the servers once, as an operator does. New servers can't have earlier locks.
             lockwright::operator::admit(url).await?;

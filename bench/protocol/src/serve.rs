@@ -155,7 +155,7 @@ impl<C: Contestant> State<C> {
             let (contestant, name) = (self.contestant()?, name.clone());
             self.waiting.spawn_local(async move {
                 match contestant.lock(&name, ttl).await {
-                    Ok(_hold) => eprintln!("a waiter was granted what somebody else holds"),
+                    Ok(_hold) => eprintln!("a waiter was granted a held name"),
                     Err(error) => eprintln!("{}", complaint(&*error)),
                 }
             });
@@ -172,7 +172,7 @@ impl<C: Contestant> State<C> {
         keeper.abort();
         let _ = keeper.await; // drops its share of the holds
         let Ok(holds) = Rc::try_unwrap(holds) else {
-            return Err("the keeper still has the holds".into());
+            return Err("the renewing task still has the holds".into());
         };
         let mut holds = holds.into_iter();
         let mut releasing = JoinSet::new();

@@ -65,7 +65,7 @@ impl<'a> Field<'a> {
         let (processes, tasks) = if alone { (1, 8) } else { (self.pace.processes.min(4), 2) };
         for mut team in std::mem::take(&mut self.teams) {
             let name = team.program.greeting.name.clone();
-            self.progress.say(&format!("{}: does {name} exclude?", self.backend));
+            self.progress.say(&format!("{}: checking mutual exclusion of {name}", self.backend));
             let lock = format!("bench/{}/{name}/exclusion", self.backend);
             let outcome = self.check(
                 &mut team,

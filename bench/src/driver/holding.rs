@@ -84,7 +84,10 @@ impl Field<'_> {
             && *held < count
         {
             let time = self.pace.holding.as_secs();
-            let note = format!("it had {held} of them after {time} s, so they aren't compared");
+            let note = format!(
+                "it held only {held} of them after {time} s, so they aren't \
+                                compared"
+            );
             self.table.give_up(key("renewal", count), note);
         } else if count > 1 || renewal.is_err() {
             self.table.add(key("renewal", count), renewal.map(|(_, round)| round));

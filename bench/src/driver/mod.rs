@@ -139,7 +139,7 @@ pub fn run(
                 Ok(outcome) => drop(found.insert(at, outcome)),
                 // Keep hours of other results.
                 Err(error) => {
-                    let name = format!("everybody on {}", backends[at]);
+                    let name = format!("all on {}", backends[at]);
                     let reason = error.to_string();
                     progress.tell(&format!("{name}: {reason}"));
                     results.missing.push(Missing { name, reason });

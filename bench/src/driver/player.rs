@@ -143,7 +143,7 @@ impl Player {
     fn answer_within(&mut self, limit: Duration) -> Result<String, Failure> {
         self.answers.recv_timeout(limit).map_err(|error| match error {
             RecvTimeoutError::Timeout => {
-                Failure::Failed(format!("it says nothing for {} s", limit.as_secs()))
+                Failure::Failed(format!("it has not answered for {} s", limit.as_secs()))
             }
             RecvTimeoutError::Disconnected => {
                 Failure::Failed(format!("it has ended: {}", self.last_words()))

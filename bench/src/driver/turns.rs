@@ -178,11 +178,7 @@ mod tests {
         assert_eq!((turns.count(), turns.hand_overs()), (5, 3));
         assert_eq!(turns.hand_overs_per_second(), 2.0);
         assert_eq!(turns.per_second(), 4.0);
-        assert_eq!(
-            turns.waits().last(),
-            Some(&(1_000_000_200 - 211)),
-            "the one who was late waited, too"
-        );
+        assert_eq!(turns.waits().last(), Some(&(1_000_000_200 - 211)), "the late task waited, too");
     }
 
     #[test]

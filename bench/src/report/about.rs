@@ -11,8 +11,8 @@ use super::view::View;
 use crate::results::{Exclusion, Kind};
 
 pub(super) fn warning(view: &View<'_>) -> Option<Block> {
-    let text = "This was a smoke run: everything was done once, for a moment, to see that it works. \
-                Its figures mean nothing.";
+    let text = "This was a smoke run: each measurement ran once, for a moment, to check that it \
+                works. Its figures mean nothing.";
     view.results.settings.smoke.then(|| Block::Paragraph(Line::default().strong(text)))
 }
 
@@ -29,7 +29,7 @@ pub(super) fn run(view: &View<'_>, json: &Path) -> Vec<Block> {
             machine.kernel
         )),
         Line::from(format!(
-            "{}, in {}; {}, where a workload doesn't say that it had fewer",
+            "{}, in {}; {}, unless a workload says that it had fewer",
             results.made,
             names::duration(results.seconds),
             match results.settings.rounds {
@@ -51,48 +51,51 @@ pub(super) fn run(view: &View<'_>, json: &Path) -> Vec<Block> {
 pub(super) fn method() -> Vec<Block> {
     let percent = |share: f64| names::percent(share);
     let points = [
-        "Two regimes. A machine's loopback is fast or slow, by whether the two sides share a core: the \
-         same round trip takes ten times as long on some, and a program that is free to move flips \
-         between the two. So everybody is pinned. On two cores the servers have one and the \
-         contestants the other: what counts is round trips, as over a network. On one core all share \
-         it: what counts is processor time."
+        "Two regimes. The speed of a machine's loopback depends on whether both sides share a \
+         core: on some machines the same round trip takes ten times as long, and an unpinned \
+         program alternates between the two. So all processes are pinned. On two cores, the \
+         servers have one core and the subjects the other: round trips dominate, as over a \
+         network. On one core, all share it: processor time dominates."
             .to_owned(),
-        "Rounds are interleaved: in each round everybody is measured, another one first each time. A \
-         ratio is between figures of the same round, and then the median of these ratios is taken; what \
-         slows the machine for a while slows both. Only what is held or waited for is looked at once, \
-         for one contestant after the other: a third of the TTL long, in which each hold is renewed \
-         once; and pairs beside many holds are measured in a row, while these are held."
+        "Rounds are interleaved: each round measures all subjects, each time starting with a \
+         different subject. A ratio compares figures of the same round, and the median of these \
+         ratios is taken, so that a temporary slowdown of the machine affects both. Holds and \
+         waiters are measured only once, one subject after the other: for a third of the TTL, in \
+         which each hold is renewed once. Pairs next to many holds are measured consecutively \
+         during these holds."
             .to_owned(),
         format!(
-            "A figure is the median of its rounds. The spread beside a ratio is the narrowest interval of \
-             the rounds that contains the true median with {} certainty whatever the distribution: with \
-             up to ten rounds, from the least to the greatest (with six or fewer it is less certain).",
+            "A figure is the median of its rounds. The spread after a ratio is the narrowest \
+             interval of the rounds that contains the true median with {} confidence for any \
+             distribution: with up to ten rounds, from the minimum to the maximum (with six or \
+             fewer rounds, the confidence is lower).",
             percent(CERTAINTY)
         ),
         format!(
             "More than noise: 1 is outside of the spread, and the median is at least {} away from it; \
              {} with three to six rounds, {} with one or two. Of the cost of waiting and renewing, \
-             differences of less than {} of a core or {} commands a second don't count.",
+             differences below {} of a core or {} commands a second don't count.",
             percent(relevant(7)),
             percent(relevant(3)),
             percent(relevant(1)),
             names::figure("cpu_percent", names::resolution("cpu_percent")),
             names::count(names::resolution("commands_per_second")),
         ),
-        "Many comparisons find something by chance: of equals, one in 64 has all of seven rounds on the same \
-         side. A finding that stands alone and is barely more than noise may be none."
+        "Many comparisons find differences by chance: of equal subjects, one pair in 64 has all \
+         seven rounds on the same side. An isolated finding barely above the noise may be a \
+         chance result."
             .to_owned(),
-        "Commands that servers served are as these count them, without those by which we asked. What \
-         Sentinels ask their master is in the counts of it, about five a second."
+        "Server commands are the server's own count, without the driver's queries. A master's \
+         count includes its Sentinels' commands, about five a second."
             .to_owned(),
         format!(
-            "Far from the floor: below {FAR} of its speed, or above {} times its cost, by more than the \
-             noise.",
+            "Far from the baseline: below {FAR} of its speed, or above {} times its cost, by more \
+             than the noise.",
             1.0 / FAR
         ),
         format!(
-            "Between two runs, `compare` looks at the ratios to the floor, by the exact test of Mann and \
-             Whitney at {}, and at changes of at least {}.",
+            "Between two runs, `compare` tests the ratios to the baseline by the exact \
+             Mann-Whitney test at {}, and reports changes of at least {}.",
             percent(1.0 - CERTAINTY),
             percent(BETWEEN_RUNS)
         ),
@@ -109,15 +112,15 @@ fn code_spans(text: &str) -> Line {
 
 pub(super) fn contestants(view: &View<'_>) -> Vec<Block> {
     let results = view.results;
-    let mut blocks = vec![Block::heading("Who took part, and who is missing")];
+    let mut blocks = vec![Block::heading("Subjects, and missing libraries")];
     let mut rows = Vec::new();
     for contestant in &results.contestants {
         let cells = results.cells.iter().filter(|cell| cell.contestant == contestant.name);
         let timed: Vec<&str> = cells.map(|cell| cell.backend.as_str()).collect();
         let what = match contestant.kind {
-            Kind::Ours => "ours",
-            Kind::Before => "ours, an earlier build",
-            Kind::Floor => "the floor",
+            Kind::Ours => "Lockwright",
+            Kind::Before => "Lockwright, an earlier build",
+            Kind::Floor => "the baseline",
             Kind::Peer => "peer",
         };
         rows.push(Row {
@@ -131,9 +134,9 @@ pub(super) fn contestants(view: &View<'_>) -> Vec<Block> {
             stands_out: false,
         });
     }
-    let head = ["contestant", "what it is", "library", "runtime", "timed on"].map(str::to_owned);
+    let head = ["subject", "kind", "library", "runtime", "timed on"].map(str::to_owned);
     blocks.push(if rows.is_empty() {
-        Block::text("Nobody took part.")
+        Block::text("There were no subjects.")
     } else {
         Block::Table(Table { head: head.to_vec(), words: head.len(), rows })
     });
@@ -144,13 +147,13 @@ pub(super) fn contestants(view: &View<'_>) -> Vec<Block> {
     });
     let notes: Vec<Item> = notes.collect();
     if !notes.is_empty() {
-        blocks.push(Block::text("What must be known of them:"));
+        blocks.push(Block::text("Notes about the subjects:"));
         blocks.push(Block::List(notes));
     }
     if results.missing.is_empty() {
-        blocks.push(Block::text("Nobody is missing."));
+        blocks.push(Block::text("No library is missing."));
     } else {
-        blocks.push(Block::text("Missing, and why:"));
+        blocks.push(Block::text("Missing, with the reason:"));
         let missing = results.missing.iter().map(|missing| {
             Item::from(
                 Line::default().strong(missing.name.clone()).text(format!(": {}", missing.reason)),
@@ -175,10 +178,11 @@ fn backends(view: &View<'_>, these: &[&str]) -> String {
 
 pub(super) fn exclusion(view: &View<'_>) -> Vec<Block> {
     let results = view.results;
-    let mut blocks = vec![Block::heading("Who was seen to exclude")];
+    let mut blocks = vec![Block::heading("Checks of mutual exclusion")];
     blocks.push(Block::text(
-        "Before it is timed, each contends with itself on each backend, and the turns are looked at: two \
-         that overlap are two holders at once. Who isn't seen to exclude isn't timed.",
+        "Before it is timed, each subject contends with itself on each backend, and its turns are \
+         checked: two overlapping turns are two holders at once. A subject that fails this check \
+         isn't timed.",
     ));
     let is_good = |exclusion: &&Exclusion| exclusion.overlaps == 0 && exclusion.error.is_none();
     let (good, bad): (Vec<_>, Vec<_>) = results.exclusion.iter().partition(is_good);
@@ -188,7 +192,7 @@ pub(super) fn exclusion(view: &View<'_>) -> Vec<Block> {
             let Exclusion { backend, contestant, turns, overlaps, error } = exclusion;
             let why = match error {
                 Some(error) => error.clone(),
-                None => format!("{overlaps} of {turns} turns began before another one's had ended"),
+                None => format!("{overlaps} of {turns} turns began before another turn had ended"),
             };
             Item::from(
                 Line::default()
@@ -213,7 +217,7 @@ pub(super) fn exclusion(view: &View<'_>) -> Vec<Block> {
             ],
             stands_out: false,
         });
-        let head = ["contestant", "excludes on", "turns looked at"].map(str::to_owned).to_vec();
+        let head = ["subject", "excludes on", "turns checked"].map(str::to_owned).to_vec();
         blocks.push(Block::Table(Table { head, words: 2, rows: rows.collect() }));
     }
     let unseen: BTreeSet<String> = results
@@ -230,7 +234,7 @@ pub(super) fn exclusion(view: &View<'_>) -> Vec<Block> {
         let names: Vec<String> = unseen.into_iter().collect();
         blocks.push(Block::Paragraph(
             Line::default()
-                .strong("Timed without having been looked at")
+                .strong("Timed without this check")
                 .text(format!(": {}.", names.join(", "))),
         ));
     }

@@ -50,7 +50,7 @@ pub fn text(old: &Results, new: &Results, all: bool) -> String {
     changes.sort_by(|one: &Change, other| one.goodness.total_cmp(&other.goodness));
     let (worse, better): (Vec<_>, Vec<_>) =
         changes.into_iter().partition(|change| change.goodness < 1.0);
-    let whose = if all { "" } else { " of ours" };
+    let whose = if all { "" } else { " of Lockwright" };
     if worse.is_empty() && better.is_empty() {
         let _ = writeln!(
             text,
@@ -128,9 +128,9 @@ fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Optio
         names::figure(workload.measure, is)
     );
     let what = if has_floor {
-        format!("{} → {} of the floor, {by} ({plain})", names::times(from), names::times(to))
+        format!("{} → {} of the baseline, {by} ({plain})", names::times(from), names::times(to))
     } else {
-        format!("{plain}, {by} (no floor to compare with)")
+        format!("{plain}, {by} (no baseline to compare with)")
     };
     let place = Place::of(cell).words();
     let line = format!("{}, {}, {place}: {}: {what}", cell.backend, cell.workload, cell.contestant);

@@ -37,7 +37,7 @@ pub(super) fn blocks(view: &View<'_>) -> Vec<Block> {
 }
 
 fn behind(view: &View<'_>, blocks: &mut Vec<Block>) {
-    blocks.push(Block::heading("Where ours is slower than a peer, or costs more"));
+    blocks.push(Block::heading("Where Lockwright is slower than a peer, or costs more"));
     let all = comparisons(view, |own, other| own == Kind::Ours && other == Kind::Peer);
     let count = all.len();
     let (beyond, even): (Vec<_>, Vec<_>) =
@@ -45,14 +45,16 @@ fn behind(view: &View<'_>, blocks: &mut Vec<Block>) {
     let (behind, ahead): (Vec<_>, Vec<_>) =
         beyond.into_iter().partition(|comparison| comparison.against.goodness < 1.0);
     blocks.push(Block::text(match (count, behind.len()) {
-        (0, _) => "No peer was measured beside ours.".to_owned(),
+        (0, _) => "No peer was measured with Lockwright.".to_owned(),
         (_, 0) => format!(
-            "Nowhere, in {count} comparisons with peers: ours is ahead in {}, and {} are within the noise.",
+            "Nowhere, in {count} comparisons with peers: Lockwright is ahead in {}, and {} are \
+             within the noise.",
             ahead.len(),
             even.len()
         ),
         (_, worse) => format!(
-            "In {worse} of {count} comparisons with peers ours is behind by more than the noise; it is \
+            "In {worse} of {count} comparisons with peers Lockwright is behind by more than the \
+             noise; it is \
              ahead in {}, and {} are within the noise. The worst first:",
             ahead.len(),
             even.len()
@@ -62,20 +64,21 @@ fn behind(view: &View<'_>, blocks: &mut Vec<Block>) {
 }
 
 fn far(view: &View<'_>, blocks: &mut Vec<Block>) {
-    blocks.push(Block::heading("Where ours is far from the floor"));
+    blocks.push(Block::heading("Where Lockwright is far from the baseline"));
     let all = comparisons(view, |own, other| own == Kind::Ours && other == Kind::Floor);
     let count = all.len();
     let is_far = |comparison: &Comparison<'_>| {
         comparison.against.is_beyond_noise && comparison.against.goodness < FAR
     };
     let far: Vec<_> = all.into_iter().filter(is_far).collect();
-    let bound = "worse than half of it, or more than twice its cost";
+    let bound = "below half of the baseline's speed, or above twice its cost";
     blocks.push(Block::text(match (count, far.len()) {
-        (0, _) => "No floor was measured beside ours.".to_owned(),
-        (_, 0) => format!("Nowhere, in {count} comparisons with floors. Far is: {bound}."),
+        (0, _) => "No baseline was measured with Lockwright.".to_owned(),
+        (_, 0) => format!("Nowhere, in {count} comparisons with baselines, Lockwright is {bound}."),
         (_, some) => {
             format!(
-                "In {some} of {count} comparisons with floors ours is {bound}. The worst first:"
+                "In {some} of {count} comparisons with baselines Lockwright is {bound}. The worst \
+                 first:"
             )
         }
     }));
@@ -83,18 +86,20 @@ fn far(view: &View<'_>, blocks: &mut Vec<Block>) {
 }
 
 fn beaten(view: &View<'_>, blocks: &mut Vec<Block>) {
-    blocks.push(Block::heading("Where a floor was beaten"));
+    blocks.push(Block::heading("Where a baseline was beaten"));
     let all = comparisons(view, |own, other| own != Kind::Floor && other == Kind::Floor);
     let is_better = |comparison: &Comparison<'_>| {
         comparison.against.is_beyond_noise && comparison.against.goodness > 1.0
     };
     let better: Vec<_> = all.into_iter().filter(is_better).collect();
-    let rule = "A floor is what the bare commands cost through the same client library as ours has";
+    let rule = "The baseline (`floor` in the tables) is the bare commands through the client \
+                library that Lockwright uses";
     blocks.push(Block::text(if better.is_empty() {
-        format!("{rule}. Nobody was better than one by more than the noise.")
+        format!("{rule}. No subject was better by more than the noise.")
     } else {
         format!(
-            "{rule}. These were better than one by more than the noise, so it is none for them:"
+            "{rule}. These subjects were better by more than the noise, so it is no lower bound \
+             for them:"
         )
     }));
     let mut groups = grouped(better);
@@ -193,7 +198,7 @@ fn sentence(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
 
 fn whose(view: &View<'_>, cell: &Cell) -> String {
     match view.kind(&cell.contestant) {
-        Kind::Floor => "the floor's".to_owned(),
+        Kind::Floor => "the baseline's".to_owned(),
         _ => format!("{}'s", cell.contestant),
     }
 }
@@ -309,5 +314,5 @@ fn is_about(view: &View<'_>, note: &str, place: &Place<'_>) -> bool {
     if view.backends.iter().any(|backend| names(backend)) {
         return names(place.backend);
     }
-    words.contains("floor") || words.contains(place.workload)
+    ["baseline", "floor", place.workload].iter().any(|word| words.contains(word))
 }

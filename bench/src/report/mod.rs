@@ -83,13 +83,11 @@ pub fn read(path: &Path) -> io::Result<Results> {
             Err(invalid("JSON without a format: name a results.json of `cargo xtask bench`".into()))
         }
         Some(format) if format != u64::from(FORMAT) => Err(invalid(format!(
-            "results of format {format}, and this program reads format {FORMAT}: measure anew with \
-             `cargo xtask bench`, or use the revision that made the file"
+            "results of format {format}, and this program reads format {FORMAT}: measure again \
+             with `cargo xtask bench`, or use the revision that made the file"
         ))),
         Some(_) => serde_json::from_value(found).map_err(|error| {
-            invalid(format!(
-                "results that lack something: {error}; measure anew with `cargo xtask bench`"
-            ))
+            invalid(format!("incomplete results: {error}; measure again with `cargo xtask bench`"))
         }),
     }
 }

@@ -2,19 +2,19 @@
 
 use super::document::Picture;
 use super::names;
-use super::plots::{Bar, BarValue, Bars, Panel, Panels, Series};
+use super::plots::{Panel, Panels, Point, PointRow, Points, Series};
 use super::statistics::Spread;
 use super::view::{Place, View, spread};
 use crate::results::{Kind, Regime};
 use crate::workload::Workload;
 
 /// The suffixes of the pictures' names, after the workload's id.
-pub(super) const KINDS: [&str; 3] = ["bars", "latency", "growth"];
+pub(super) const KINDS: [&str; 3] = ["points", "latency", "growth"];
 
 const OURS: &str = "#0b6bcb";
 const BEFORE: &str = "#7fb2e5";
 const FLOOR: &str = "#6e7781";
-/// Peers' bars are labelled, so they share a colour.
+/// Peers' points are labelled, so they share a colour.
 const PEER: &str = "#a9b8c6";
 const LINES: [&str; 8] =
     ["#d9730d", "#2e8b57", "#b5418b", "#8a6d3b", "#c0392b", "#0f9d9d", "#7b61c9", "#9a9a00"];
@@ -25,16 +25,16 @@ pub(super) fn all(view: &View<'_>) -> Vec<Picture> {
         if workload.grows.is_some() {
             pictures.extend(growth(view, workload));
         } else {
-            pictures.extend(bars(view, workload));
+            pictures.extend(points(view, workload));
             pictures.extend(latency(view, workload));
         }
     }
     pictures
 }
 
-/// Draws a bar for each subject: its ratio to the baseline. Where less is better, the figure
+/// Draws a point for each subject: its ratio to the baseline. Where less is better, the figure
 /// itself, as that baseline is often zero.
-fn bars(view: &View<'_>, workload: &Workload) -> Option<Picture> {
+fn points(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     let are_ratios = workload.more_is_better;
     let regimes = view.regimes(workload);
     let value = |backend, contestant, regime| {
@@ -48,13 +48,13 @@ fn bars(view: &View<'_>, workload: &Workload) -> Option<Picture> {
             (spread, names::figure(workload.measure, spread.median))
         };
         let Spread { low, median, high, .. } = spread;
-        high.is_finite().then_some(BarValue { low, value: median, high, text })
+        high.is_finite().then_some(Point { low, value: median, high, text })
     };
     let mut groups = Vec::new();
     for backend in view.backends.iter().copied() {
         let contestants = view.contestants(workload, backend).into_iter();
         let shown = contestants.filter(|name| !are_ratios || view.kind(name) != Kind::Floor);
-        let bars = shown.map(|name| Bar {
+        let rows = shown.map(|name| PointRow {
             name: name.to_owned(),
             colour: match view.kind(name) {
                 Kind::Ours => OURS,
@@ -62,11 +62,12 @@ fn bars(view: &View<'_>, workload: &Workload) -> Option<Picture> {
                 Kind::Floor => FLOOR,
                 Kind::Peer => PEER,
             },
-            values: regimes.iter().map(|regime| value(backend, name, *regime)).collect(),
+            points: regimes.iter().map(|regime| value(backend, name, *regime)).collect(),
         });
-        let bars: Vec<Bar> = bars.filter(|bar| bar.values.iter().any(Option::is_some)).collect();
-        if !bars.is_empty() {
-            groups.push((backend.to_owned(), bars));
+        let rows: Vec<PointRow> =
+            rows.filter(|row| row.points.iter().any(Option::is_some)).collect();
+        if !rows.is_empty() {
+            groups.push((backend.to_owned(), rows));
         }
     }
     if groups.is_empty() {
@@ -75,19 +76,19 @@ fn bars(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     let measure = names::title(workload.measure);
     let (caption, alt) = if are_ratios {
         (
-            format!("{measure}: ratio to the floor, which is the line at 1; more is better"),
             format!(
-                "{}: bars of each contestant's ratio to the floor, by backend.",
-                workload.title
+                "{measure}: ratio to the baseline, which is the line at 1; more is better; \
+                     the line through a point is its spread"
             ),
+            format!("{}: each subject's ratio to the baseline, by backend.", workload.title),
         )
     } else {
         (
-            format!("{measure}; less is better"),
-            format!("{}: bars of {measure}, by backend and contestant.", workload.title),
+            format!("{measure}; less is better; the line through a point is its spread"),
+            format!("{}: {measure}, by backend and subject.", workload.title),
         )
     };
-    let plot = Bars {
+    let plot = Points {
         title: workload.title.to_owned(),
         caption,
         panels: regimes.iter().map(|regime| names::regime(*regime).to_owned()).collect(),
@@ -95,7 +96,7 @@ fn bars(view: &View<'_>, workload: &Workload) -> Option<Picture> {
         base: are_ratios.then_some(1.0),
         tick: if are_ratios { names::tick } else { names::count },
     };
-    Some(Picture { file: format!("{}-bars.svg", workload.id), alt, svg: plot.draw() })
+    Some(Picture { file: format!("{}-points.svg", workload.id), alt, svg: plot.draw() })
 }
 
 /// Draws the quantiles of single pairs or waits, with room for the rare ones.
@@ -147,7 +148,7 @@ fn latency(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     Some(Picture {
         file: format!("{}-latency.svg", workload.id),
         alt: format!(
-            "{}: percentiles of how long the {what} take, by backend and contestant.",
+            "{}: percentiles of how long the {what} take, by backend and subject.",
             workload.title
         ),
         svg: plot.draw(),
@@ -196,7 +197,7 @@ fn growth(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     };
     Some(Picture {
         file: format!("{}-growth.svg", workload.id),
-        alt: format!("{}: {measure} by {grows}, by backend and contestant.", workload.title),
+        alt: format!("{}: {measure} by {grows}, by backend and subject.", workload.title),
         svg: plot.draw(),
     })
 }

@@ -1,32 +1,32 @@
-//! The two kinds of pictures: groups of bars, and grids of small plots.
+//! The two kinds of pictures: groups of points, and grids of small plots.
 
 use super::svg::{Anchor, Axis, INK, PALE, Svg, columns, rows, small, width};
 
-/// A name with a bar for each panel.
+/// A name with a point for each panel.
 #[derive(Debug)]
-pub(super) struct Bar {
+pub(super) struct PointRow {
     pub(super) name: String,
     pub(super) colour: &'static str,
     /// For each panel, the value with its spread and label.
-    pub(super) values: Vec<Option<BarValue>>,
+    pub(super) points: Vec<Option<Point>>,
 }
 
 #[derive(Debug)]
-pub(super) struct BarValue {
+pub(super) struct Point {
     pub(super) low: f64,
     pub(super) value: f64,
     pub(super) high: f64,
     pub(super) text: String,
 }
 
-/// Groups of bars, with a panel for each regime.
+/// Groups of points, with a panel for each regime.
 #[derive(Debug)]
-pub(super) struct Bars {
+pub(super) struct Points {
     pub(super) title: String,
     pub(super) caption: String,
     pub(super) panels: Vec<String>,
-    pub(super) groups: Vec<(String, Vec<Bar>)>,
-    /// The start of the bars, if all values are compared with one.
+    pub(super) groups: Vec<(String, Vec<PointRow>)>,
+    /// The marked value, if all values are compared with it.
     pub(super) base: Option<f64>,
     pub(super) tick: fn(f64) -> String,
 }
@@ -34,20 +34,20 @@ pub(super) struct Bars {
 const ROW: f64 = 17.0;
 const GROUP: f64 = 24.0;
 
-impl Bars {
+impl Points {
     pub(super) fn draw(&self) -> String {
-        let bars = || self.groups.iter().flat_map(|(_, bars)| bars);
-        let names = bars().map(|bar| width(&bar.name, 11.0) + 12.0);
+        let rows = || self.groups.iter().flat_map(|(_, rows)| rows);
+        let names = rows().map(|row| width(&row.name, 11.0) + 12.0);
         let left = names
             .chain(self.groups.iter().map(|(group, _)| width(group, 12.0)))
             .fold(80.0, f64::max)
             + 16.0;
-        let texts = bars().flat_map(|bar| &bar.values).flatten();
+        let texts = rows().flat_map(|row| &row.points).flatten();
         let beside = texts.map(|value| width(&value.text, 11.0)).fold(30.0, f64::max) + 10.0;
         let panel = 300.0;
         let step = panel + beside + 24.0;
-        let (top, rows) = (62.0, self.height());
-        let bottom = top + rows;
+        let (top, height) = (62.0, self.height());
+        let bottom = top + height;
         let full = (left + step * self.panels.len() as f64, bottom + 40.0);
         let mut svg = Svg::new();
         svg.text((16.0, 24.0), Anchor::Start, &self.title, "font-size=\"15\" font-weight=\"600\"");
@@ -55,7 +55,7 @@ impl Bars {
         for (index, name) in self.panels.iter().enumerate() {
             let start = left + step * index as f64;
             svg.text((start, 50.0), Anchor::Start, name, "font-size=\"12\" font-weight=\"600\"");
-            let values = bars().filter_map(|bar| bar.values.get(index)?.as_ref());
+            let values = rows().filter_map(|row| row.points.get(index)?.as_ref());
             let values = values.flat_map(|value| [value.low, value.value, value.high]);
             let axis = Axis::fitting(values.chain(self.base), 20.0, (start, start + panel));
             let ticks: Vec<_> =
@@ -72,34 +72,30 @@ impl Bars {
     }
 
     fn height(&self) -> f64 {
-        self.groups.iter().map(|(_, bars)| GROUP + ROW * bars.len() as f64).sum()
+        self.groups.iter().map(|(_, rows)| GROUP + ROW * rows.len() as f64).sum()
     }
 
     fn names(&self, svg: &mut Svg, (right, mut y): (f64, f64)) {
-        for (group, bars) in &self.groups {
+        for (group, rows) in &self.groups {
             svg.text((16.0, y + 17.0), Anchor::Start, group, "font-weight=\"600\"");
             y += GROUP;
-            for bar in bars {
-                svg.text((right, y + 12.0), Anchor::End, &bar.name, "font-size=\"11\"");
+            for row in rows {
+                svg.text((right, y + 12.0), Anchor::End, &row.name, "font-size=\"11\"");
                 y += ROW;
             }
         }
     }
 
     fn panel(&self, svg: &mut Svg, index: usize, axis: &Axis, (right, mut y): (f64, f64)) {
-        // A bar from the end of a logarithmic axis would be meaningless.
-        let base = if axis.is_log { self.base.unwrap_or(0.0) } else { 0.0 };
-        for (_, bars) in &self.groups {
+        for (_, rows) in &self.groups {
             y += GROUP;
-            for bar in bars {
-                if let Some(value) = bar.values.get(index).and_then(Option::as_ref) {
-                    let (one, other) = (axis.at(base), axis.at(value.value));
-                    let (from, size) = (one.min(other), (one - other).abs());
-                    svg.rectangle((from, y + 3.0), (size.max(0.8), ROW - 6.0), bar.colour);
+            for row in rows {
+                if let Some(point) = row.points.get(index).and_then(Option::as_ref) {
                     let middle = y + ROW / 2.0;
-                    let (low, high) = (axis.at(value.low), axis.at(value.high));
-                    svg.line((low, middle), (high, middle), INK, "stroke-opacity=\"0.6\"");
-                    svg.text((right, y + 12.0), Anchor::End, &value.text, "font-size=\"11\"");
+                    let (low, high) = (axis.at(point.low), axis.at(point.high));
+                    svg.line((low, middle), (high, middle), row.colour, "stroke-width=\"2\"");
+                    svg.dot((axis.at(point.value), middle), 4.0, row.colour);
+                    svg.text((right, y + 12.0), Anchor::End, &point.text, "font-size=\"11\"");
                 }
                 y += ROW;
             }
@@ -174,7 +170,7 @@ impl Panels {
             let style = format!("stroke-width=\"1.8\" stroke-dasharray=\"{}\"", series.dash);
             svg.path(&points, series.colour, &style);
             if self.dots {
-                points.iter().for_each(|point| svg.dot(*point, series.colour));
+                points.iter().for_each(|point| svg.dot(*point, 2.5, series.colour));
             }
         }
         svg.line((left, bottom), (right, bottom), PALE, "");

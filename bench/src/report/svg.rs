@@ -41,23 +41,10 @@ impl Svg {
         );
     }
 
-    /// Draws a rectangle from its upper left corner, width and height.
-    pub(super) fn rectangle(
-        &mut self,
-        (x, y): (f64, f64),
-        (width, height): (f64, f64),
-        fill: &str,
-    ) {
+    pub(super) fn dot(&mut self, (x, y): (f64, f64), radius: f64, colour: &str) {
         let _ = writeln!(
             self.body,
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\"/>"
-        );
-    }
-
-    pub(super) fn dot(&mut self, (x, y): (f64, f64), colour: &str) {
-        let _ = writeln!(
-            self.body,
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\" fill=\"{colour}\"/>"
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{colour}\"/>"
         );
     }
 

@@ -37,9 +37,10 @@ pub(super) fn glance(view: &View<'_>) -> Vec<Block> {
     let mut head = vec!["backend".to_owned()];
     head.extend(workloads.iter().map(|workload| workload.title.to_owned()));
     vec![
-        Block::heading("Ours beside the floor, at a glance"),
+        Block::heading("Lockwright and the baseline at a glance"),
         Block::text(
-            "The share of the floor's speed that ours has: on two cores / on one core. 1 is as fast.",
+            "Lockwright's speed as a share of the baseline's: on two cores / on one core. 1 is as \
+             fast.",
         ),
         Block::Table(Table { head, words: 1, rows }),
     ]
@@ -56,8 +57,8 @@ pub(super) fn workload(view: &View<'_>, workload: &Workload, pictures: &[Picture
     match workload.grows {
         None => {
             blocks.push(Block::text(format!(
-                "The figure: {figure}, the median of {rounds}; {better} is better. Beside it its \
-                 ratio to the floor's, and the spread of that."
+                "The figure: {figure}, the median of {rounds}; {better} is better. The next \
+                 column has its ratio to the baseline's, with the spread."
             )));
             blocks.push(Block::Table(figures(view, workload)));
             blocks.extend(beside(view, workload));
@@ -65,7 +66,7 @@ pub(super) fn workload(view: &View<'_>, workload: &Workload, pictures: &[Picture
         Some(grows) => {
             blocks.push(Block::text(format!(
                 "The figure: {figure}, by {grows}, the median of {rounds}; {better} is better. In \
-                 brackets its ratio to the floor's."
+                 brackets its ratio to the baseline's."
             )));
             blocks.push(Block::Table(growth(view, workload)));
             blocks.extend(beside_growth(view, workload, grows));
@@ -122,7 +123,7 @@ fn rows(
 }
 
 fn head(more: impl IntoIterator<Item = String>) -> Vec<String> {
-    ["backend", "contestant"].map(str::to_owned).into_iter().chain(more).collect()
+    ["backend", "subject"].map(str::to_owned).into_iter().chain(more).collect()
 }
 
 fn figures(view: &View<'_>, workload: &Workload) -> Table {
@@ -143,7 +144,7 @@ fn figures(view: &View<'_>, workload: &Workload) -> Table {
     });
     let columns = regimes
         .iter()
-        .flat_map(|regime| [names::regime(*regime).to_owned(), "to the floor".to_owned()]);
+        .flat_map(|regime| [names::regime(*regime).to_owned(), "to the baseline".to_owned()]);
     Table { head: head(columns), words: 2, rows }
 }
 
@@ -174,7 +175,7 @@ fn beside(view: &View<'_>, workload: &Workload) -> Vec<Block> {
         .collect();
     let columns = measures.iter().map(|measure| names::title(measure));
     vec![
-        Block::text(format!("What else was seen, {}:", regimes.join(" / "))),
+        Block::text(format!("Other measures, {}:", regimes.join(" / "))),
         Block::Table(Table { head: head(columns), words: 2, rows }),
     ]
 }
@@ -237,7 +238,7 @@ fn beside_growth(view: &View<'_>, workload: &Workload, grows: &str) -> Vec<Block
     let columns = workload.beside.iter().map(|measure| names::title(measure));
     let head = head([grows.to_owned()].into_iter().chain(columns));
     vec![
-        Block::text(format!("What else was seen, with as many {grows} as each had at most:")),
+        Block::text(format!("Other measures, at each subject's largest number of {grows}:")),
         Block::Table(Table { head, words: 2, rows }),
     ]
 }
@@ -272,5 +273,5 @@ fn notes(view: &View<'_>, workload: &Workload) -> Vec<Block> {
         let whom = whom.collect::<Vec<_>>().join("; ");
         Item { line: Line::from(note), below: vec![Line::from(whom)] }
     });
-    vec![Block::text("Noted on the way:"), Block::List(items.collect())]
+    vec![Block::text("Notes of the run:"), Block::List(items.collect())]
 }

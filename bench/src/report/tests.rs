@@ -185,16 +185,19 @@ fn part(page: &str, heading: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-const BEHIND: &str = "Where ours is slower than a peer";
-const FAR: &str = "Where ours is far from the floor";
-const BEATEN: &str = "Where a floor was beaten";
+const BEHIND: &str = "Where Lockwright is slower than a peer";
+const FAR: &str = "Where Lockwright is far from the baseline";
+const BEATEN: &str = "Where a baseline was beaten";
 
 #[test]
 fn a_faster_peer_stands_first_with_its_ratio_and_the_costs() {
     let mut results = run();
     change(&mut results, "redis", "pairs", "quick", 1.5);
     let page = written(&results).markdown;
-    assert!(page.starts_with("# Benchmarks\n\n## Where ours is slower than a peer"), "{page}");
+    assert!(
+        page.starts_with("# Benchmarks\n\n## Where Lockwright is slower than a peer"),
+        "{page}"
+    );
     let first = part(&page, BEHIND);
     let first = first.split(" - **").nth(1).unwrap();
     assert!(
@@ -216,9 +219,10 @@ fn nothing_is_said_of_what_is_noise() {
     results.cells.retain(|cell| cell.contestant != "quick");
     let page = written(&results).markdown;
     assert!(
-        part(&page, BEHIND).contains("Nowhere, in 78 comparisons with peers: ours is ahead in 78")
+        part(&page, BEHIND)
+            .contains("Nowhere, in 78 comparisons with peers: Lockwright is ahead in 78")
     );
-    assert!(part(&page, BEATEN).contains("Nobody was better"), "{}", part(&page, BEATEN));
+    assert!(part(&page, BEATEN).contains("No subject was better"), "{}", part(&page, BEATEN));
     // The peer is slower in one of seven rounds.
     let mut results = run();
     results.cells.retain(|cell| cell.workload == "pairs" && cell.backend == "redis");
@@ -248,7 +252,7 @@ fn far_from_the_floor_is_said_with_where_the_time_goes() {
     let text = part(&written(&results).markdown, FAR);
     assert!(text.contains("In 1 of 78 comparisons"), "{text}");
     assert!(text.contains("**etcd** · Uncontended: acquire and release - one core: 3."), "{text}");
-    assert!(text.contains("of the floor's 1"), "{text}");
+    assert!(text.contains("of the baseline's 1"), "{text}");
     assert!(
         text.ends_with("where the time goes (two cores, perf): 41 % tonic, 20 % memcpy"),
         "{text}"
@@ -285,12 +289,16 @@ fn who_is_missing_or_does_not_exclude_is_named() {
     let written = written(&results);
     assert!(written.markdown.contains("- **absent**: no \\<compiler\\> here\n"));
     assert!(written.html.contains("<strong>absent</strong>: no &lt;compiler&gt; here"));
-    let text = part(&written.markdown, "Who was seen to exclude");
-    assert!(text.contains("- **slow on memory**: 7 of 400 turns began before another"), "{text}");
-    assert!(text.contains("- **slow on redis**: it hangs"), "{text}");
-    assert!(text.contains("**Timed without having been looked at**: quick on memory."), "{text}");
+    let text = part(&written.markdown, "Checks of mutual exclusion");
     assert!(
-        part(&written.markdown, "Who took part").contains("| lockwright | ours | lockwright 1.2.3")
+        text.contains("- **slow on memory**: 7 of 400 turns began before another turn"),
+        "{text}"
+    );
+    assert!(text.contains("- **slow on redis**: it hangs"), "{text}");
+    assert!(text.contains("**Timed without this check**: quick on memory."), "{text}");
+    assert!(
+        part(&written.markdown, "Subjects")
+            .contains("| lockwright | Lockwright | lockwright 1.2.3")
     );
 }
 
@@ -304,11 +312,9 @@ fn the_tables_have_the_floor_first_then_ours_then_peers_by_speed() {
     let order =
         ["| etcd | floor | ", "| **lockwright** | ", "| quick | ", "| slow | "].map(position);
     assert!(order.is_sorted(), "{table}");
-    assert!(
-        table.contains(
-            "| backend | contestant | two cores | to the floor | one core | to the floor |"
-        )
-    );
+    assert!(table.contains(
+        "| backend | subject | two cores | to the baseline | one core | to the baseline |"
+    ));
     assert!(
         table.contains("| 0.70 (0.6") && table.contains("p99 | client CPU per pair"),
         "{table}"
@@ -385,11 +391,11 @@ fn a_run_is_the_same_as_itself_and_one_slower_cell_is_seen() {
     let lines: Vec<&str> = text.lines().skip(2).collect();
     assert_eq!(
         lines[0],
-        "Of 78 cells of ours in both runs, by more than the noise: 1 worse, 0 better."
+        "Of 78 cells of Lockwright in both runs, by more than the noise: 1 worse, 0 better."
     );
     assert_eq!(lines[2], "Worse, the worst first:");
     assert!(lines[3].starts_with("  redis, hand-over, one core: lockwright: 0.69 → 0.4"), "{text}");
-    assert!(lines[3].contains(" of the floor, -30 % (") && lines.len() == 4, "{text}");
+    assert!(lines[3].contains(" of the baseline, -30 % (") && lines.len() == 4, "{text}");
     let back = compare::text(&after, &before, false);
     assert!(back.contains("Better, the best first:") && back.contains(", +43 % ("), "{back}");
 }
@@ -403,12 +409,13 @@ fn a_slower_machine_is_no_change_and_others_are_asked_for() {
     }
     after.machine.processor = "Another one".to_owned();
     let text = compare::text(&before, &after, false);
-    assert!(text.contains("Nothing of ours changed"), "{text}");
+    assert!(text.contains("Nothing of Lockwright changed"), "{text}");
     assert!(text.contains("Another machine: A processor with 2 cores"), "{text}");
     // The baseline has no ratio, so the figures are compared.
     let text = compare::text(&before, &after, true);
     assert!(
-        text.contains("memory, pairs, one core: floor: ") && text.contains("/s, -50 % (no floor")
+        text.contains("memory, pairs, one core: floor: ")
+            && text.contains("/s, -50 % (no baseline")
     );
     assert!(!text.contains(": quick: "), "{text}");
 }
@@ -448,9 +455,9 @@ fn what_cannot_be_read_says_what_to_do() {
     assert!(problem("{}").contains("name a results.json"));
     assert!(
         problem("{\"format\": 99}")
-            .contains("format 99, and this program reads format 1: measure anew")
+            .contains("format 99, and this program reads format 1: measure again")
     );
-    assert!(problem("{\"format\": 1}").contains("measure anew"));
+    assert!(problem("{\"format\": 1}").contains("measure again"));
     fs::write(&path, whole).unwrap();
     assert_eq!(read(&path).unwrap(), run());
     fs::remove_file(&path).unwrap();

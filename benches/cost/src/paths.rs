@@ -18,11 +18,11 @@ pub(crate) const ALL: &[Path] = &[
     Path { name: "acquire + release", prepare: acquire_and_release },
     Path { name: "acquire + release, fixed", prepare: fixed },
     Path { name: "acquire + release, a backend that answers by a future", prepare: by_future },
-    Path { name: "acquire + release beside 1,000 holds", prepare: among_many },
+    Path { name: "acquire + release among 1,000 holds", prepare: among_many },
     Path { name: "try_acquire on a busy name", prepare: busy },
     Path { name: "re-entry", prepare: enter_again },
     Path { name: "check", prepare: check },
-    Path { name: "a turn, of 8 tasks that want it", prepare: hand_over },
+    Path { name: "a turn, of 8 contending tasks", prepare: hand_over },
     Path { name: "a renewal, of 1,000 holds", prepare: renewal },
 ];
 

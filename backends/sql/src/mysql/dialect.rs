@@ -475,18 +475,18 @@ fn judge(number: u16) -> Option<Verdict> {
         3819 | 4025 | 1690 | 1264 => Verdict::new(
             Conflict,
             "the name's row was changed by hand, or its fences have reached their end; delete it \
-             once nobody holds it and no fence of it is in use",
+             when the name is free and none of its fences is in use",
         ),
         DEADLOCK | 1020 | 1062 => {
-            Verdict::again("the request lost against others again and again; try again")
+            Verdict::again("the request failed repeatedly because of deadlocks; try again")
         }
-        LOCK_WAIT_TIMEOUT => Verdict::new(Unavailable, "somebody keeps the tables locked"),
+        LOCK_WAIT_TIMEOUT => Verdict::new(Unavailable, "another session keeps the tables locked"),
         INTERRUPTED | 1969 | 3024 => Verdict::new(
             Unavailable,
             "the server cancelled the request, by its time limit or for an operator",
         ),
         1290 | 1792 | 1836 | 3100 => {
-            Verdict::new(Unavailable, "the server only reads now: it is a replica, or was told so")
+            Verdict::new(Unavailable, "the server is read-only now: it is a replica, or set to be")
                 .useless()
         }
         1047 => Verdict::new(Unavailable, "the server's cluster has no majority").useless(),

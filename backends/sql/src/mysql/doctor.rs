@@ -41,9 +41,8 @@ fn read_only(facts: &Facts) -> Option<Finding> {
     facts.only_reads().map(|setting| Finding {
         severity: Severity::Error,
         code: "read-only",
-        what: format!("the server only reads: {setting} is set"),
-        why: "nothing can be locked on it, or only by a user who may pass over that; most likely \
-              it is a replica"
+        what: format!("the server is read-only: {setting} is set"),
+        why: "nothing can be locked on it, except by privileged users; most likely it is a replica"
             .to_owned(),
         fix: "connect to its primary".to_owned(),
     })
@@ -59,8 +58,9 @@ fn durability(facts: &Facts) -> Vec<Finding> {
                 "innodb_flush_log_at_trx_commit is {}",
                 facts.text("innodb_flush_log_at_trx_commit").unwrap_or_default()
             ),
-            why: "a crash of the machine, with 0 one of the server too, frees locks that were \
-                  granted just before, and two may then hold one; fences of theirs may repeat"
+            why: "a crash of the machine (with 0, of the server too) frees locks that were \
+                  granted just before; two clients may then hold the same lock, and fences may \
+                  repeat"
                 .to_owned(),
             fix: "innodb_flush_log_at_trx_commit = 1".to_owned(),
         });
@@ -84,7 +84,7 @@ fn version(facts: &Facts) -> Option<Finding> {
         severity: Severity::Error,
         code: "version-too-old",
         what: format!("the server is version {}", facts.version()),
-        why: "it lacks what the requests need, and gets no fixes any more".to_owned(),
+        why: "it lacks features that Lockwright needs, and gets no fixes any more".to_owned(),
         fix: "upgrade it: MariaDB 10.6 or MySQL 8.0 at least".to_owned(),
     })
 }
@@ -94,10 +94,10 @@ fn multi_primary(facts: &Facts) -> Option<Finding> {
         severity: Severity::Warning,
         code: "multi-primary",
         what: format!("the server is one of {what}"),
-        why: "a row that was written on another one is seen late, so a hold may be granted that a \
-              failing server loses again; the modes session and row lock on one of them only"
+        why: "a write arrives late on the other servers, so a failing server may lose a hold that \
+              it granted; the modes session and row lock on a single server only"
             .to_owned(),
-        fix: "have all clients lock on the same one".to_owned(),
+        fix: "connect all clients to the same server".to_owned(),
     })
 }
 
@@ -108,7 +108,9 @@ fn binary_log(facts: &Facts) -> Option<Finding> {
         severity: Severity::Error,
         code: "binary-log-format",
         what: "binlog_format is STATEMENT".to_owned(),
-        why: "the server refuses what we write: it can't be logged that way".to_owned(),
+        why: "the server rejects Lockwright's writes, which can't be logged as \
+              statements"
+            .to_owned(),
         fix: "binlog_format = MIXED or ROW".to_owned(),
     })
 }
@@ -132,10 +134,10 @@ async fn clock(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
             what: "SYSDATE is the time at which a statement began: sysdate-is-now is set"
                 .to_owned(),
             why:
-                "a request that waits for another one decides by an old time; a hold that ran out \
-                  meanwhile may be renewed, if nobody else has got it"
+                "a request that has waited for another uses an old time, and may renew an expired \
+                 hold that no other client has acquired"
                     .to_owned(),
-            fix: "take sysdate-is-now out of the server's settings".to_owned(),
+            fix: "remove sysdate-is-now from the server's settings".to_owned(),
         });
     }
     let server = UNIX_EPOCH + Duration::from_micros(now.try_into().unwrap_or(0));
@@ -151,10 +153,9 @@ async fn clock(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
                 "the server's clock is {difference:.1?} {} this machine's",
                 if ahead > behind { "ahead of" } else { "behind" }
             ),
-            why:
-                "one of them is wrong; when the server's is set forward, holds end while they are \
-                  believed in"
-                    .to_owned(),
+            why: "one of them is wrong; if the server's is set forward, holds expire while their \
+                 clients still use them"
+                .to_owned(),
             fix: "synchronise both, by slewing and not by stepping".to_owned(),
         });
     }
@@ -190,9 +191,8 @@ async fn tables(pool: &Pool<MySql>, facts: &Facts) -> Result<Vec<Finding>> {
             severity: Severity::Note,
             code: "many-names",
             what: format!("the tables have rows of about {names} names"),
-            why: "a row stays for the sake of its fence when its name isn't locked any more"
-                .to_owned(),
-            fix: "run `lockwright sweep` now and then".to_owned(),
+            why: "the row of a free name is kept for its fence".to_owned(),
+            fix: "run `lockwright sweep` regularly".to_owned(),
         });
     }
     Ok(findings)
@@ -204,8 +204,8 @@ fn no_tables(error: &Error) -> Finding {
         code: "tables",
         what: error.to_string(),
         why: "nothing can be locked without Lockwright's tables".to_owned(),
-        fix: "connect as a user who may make them, or make them with what `lockwright schema` \
-              prints"
+        fix: "connect as a user who may create them, or create them with the SQL that `lockwright \
+              schema` prints"
             .to_owned(),
     }
 }
@@ -214,8 +214,8 @@ fn shared_sessions() -> Finding {
     Finding {
         severity: Severity::Note,
         code: "proxy",
-        what: "a proxy gives one session of the server to several connections in turn".to_owned(),
+        what: "a proxy shares a session of the server among several connections".to_owned(),
         why: "the modes session and row can't be used".to_owned(),
-        fix: "connect to the server itself for those".to_owned(),
+        fix: "connect to the server itself for these modes".to_owned(),
     }
 }

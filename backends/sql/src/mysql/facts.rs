@@ -74,8 +74,8 @@ impl Facts {
     pub(super) fn can_lock(&self, backend: &'static str) -> Result<()> {
         let problem = if let Some(setting) = self.only_reads() {
             format!(
-                "this server only reads ({setting}): it is a replica, or was told so; connect to \
-                 its primary"
+                "this server is read-only ({setting}), most likely as a replica; connect to its \
+                 primary"
             )
         } else if self.is_too_old() {
             format!(
@@ -99,8 +99,9 @@ impl Facts {
             Some(what) => Err(Error::new(
                 ErrorKind::Unsupported,
                 format!(
-                    "this server is one of {what}, and what is locked in a session of one isn't \
-                     locked on the others; use the mode lease on one of them, or another server"
+                    "this server is one of {what}, and a session's lock on one of them doesn't \
+                     exclude sessions of the others; use the mode lease on one of them, or \
+                     another server"
                 ),
             )
             .with_backend(backend)),

@@ -296,8 +296,8 @@ impl InTransaction {
         run(tx, &self.restore, &[]).await.map_err(|cause| failed(&cause))?;
         run(tx, &self.passed, &[]).await.map(drop).map_err(|cause| match number(&cause) {
             Some(NO_SAVEPOINT) => Error::unavailable(
-                "the server has rolled this whole transaction back, as it is told to by \
-                 innodb_rollback_on_timeout; begin it again",
+                "the server has rolled this whole transaction back, because \
+                 innodb_rollback_on_timeout is set; begin it again",
             )
             .with_backend(BACKEND),
             _ => failed(&cause),
@@ -350,11 +350,11 @@ fn failed(cause: &sqlx::Error) -> Error {
              take several locks always in the same order",
         ),
         Some(LOCK_WAIT_TIMEOUT) => Error::unavailable(
-            "another transaction with this name is under way, and the innodb_lock_wait_timeout of \
-             this one is over",
+            "another transaction holds this name, and the innodb_lock_wait_timeout of this one \
+             has expired",
         ),
         Some(READ_ONLY) => Error::unavailable(
-            "this transaction only reads, and the lock is a row that is written; begin it without \
+            "this transaction is read-only, and the lock writes a row; begin it without \
              READ ONLY",
         ),
         Some(other) => {

@@ -103,7 +103,7 @@ impl Ears {
                 End::Deaf => {
                     tracing::warn!(
                         "notifications don't arrive, most likely because of a pooler, so waiters \
-                         ask each {POLL:?}"
+                         poll every {POLL:?}"
                     );
                     let until = Instant::now() + DEAF_FOR;
                     *self.deaf_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
@@ -112,7 +112,7 @@ impl Ears {
                     return;
                 }
                 End::Lost(error) => {
-                    tracing::debug!(%error, "the connection that listens was lost");
+                    tracing::debug!(%error, "the listening connection was lost");
                     // Notifications may be lost, so all waiters ask the server.
                     self.waiters.wake_all();
                     tokio::time::sleep(PAUSE).await;

@@ -376,16 +376,16 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         "23514" | "22003" => Verdict::new(
             Conflict,
             "the name's row was changed by hand, or its fences have reached their end; delete it \
-             once nobody holds it and no fence of it is in use",
+             when the name is free and none of its fences is in use",
         ),
         "40001" | "40P01" | "23505" => {
-            Verdict::again("the request lost against others again and again; try again")
+            Verdict::again("the request failed repeatedly because of deadlocks; try again")
         }
         // The tables were altered under a plan; the next connection makes its own.
         "0A000" if message.contains("cached plan") => {
             Verdict::again("the tables are being altered again and again; try again").useless()
         }
-        "55P03" => Verdict::new(Unavailable, "somebody keeps the tables locked"),
+        "55P03" => Verdict::new(Unavailable, "another session keeps the tables locked"),
         // The server's timeout precedes the commit. Another session's cancel may follow it, while
         // the server writes its log.
         "57014" if message.contains("statement timeout") => {
@@ -396,7 +396,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         // As after a cancelled request.
         "57P01" => Verdict::new(Indeterminate, "the server ended the connection").useless(),
         "25006" => {
-            Verdict::new(Unavailable, "the server only reads now: it is a replica, or was told so")
+            Verdict::new(Unavailable, "the server is read-only now: it is a replica, or set to be")
                 .useless()
         }
         "53100" => Verdict::new(Unavailable, "the server's disk is full; make room"),

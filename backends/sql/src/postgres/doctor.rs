@@ -97,7 +97,7 @@ fn read_only(facts: &Facts) -> Option<Finding> {
     facts.reads_only.then(|| Finding {
         severity: Severity::Error,
         code: "read-only",
-        what: "transactions only read by default, for this user or database".to_owned(),
+        what: "transactions are read-only by default for this user or database".to_owned(),
         why: "nothing can be locked".to_owned(),
         fix: "default_transaction_read_only = off for the user that locks".to_owned(),
     })
@@ -121,8 +121,8 @@ fn durability(facts: &Facts) -> Vec<Finding> {
             severity: Severity::Warning,
             code: "synchronous-commit",
             what: "synchronous_commit is off for this user".to_owned(),
-            why: "a crash of the server frees locks that were granted just before, and two may \
-                  then hold one"
+            why: "a crash of the server frees locks that were granted just before; two clients \
+                  may then hold the same lock"
                 .to_owned(),
             fix: "ALTER ROLE … SET synchronous_commit = on for the user that locks".to_owned(),
         });
@@ -197,8 +197,8 @@ fn clock(facts: &Facts, asked: SystemTime, answered: SystemTime) -> Option<Findi
             "the server's clock is {difference:.1?} {} this machine's",
             if ahead > behind { "ahead of" } else { "behind" }
         ),
-        why: "one of them is wrong; when the server's is set forward, holds end while they are \
-              believed in"
+        why: "one of them is wrong; if the server's is set forward, holds expire while their \
+              clients still use them"
             .to_owned(),
         fix: "synchronise both, by slewing and not by stepping".to_owned(),
     })
@@ -230,9 +230,8 @@ async fn tables(pool: &Pool<Postgresql>) -> Result<Vec<Finding>> {
             severity: Severity::Note,
             code: "many-names",
             what: format!("the table has rows of about {names} names"),
-            why: "a row stays for the sake of its fence when its name isn't locked any more"
-                .to_owned(),
-            fix: "run `lockwright sweep` now and then".to_owned(),
+            why: "the row of a free name is kept for its fence".to_owned(),
+            fix: "run `lockwright sweep` regularly".to_owned(),
         });
     }
     Ok(findings)
@@ -244,8 +243,8 @@ fn no_tables(error: &Error) -> Finding {
         code: "tables",
         what: error.to_string(),
         why: "nothing can be locked without Lockwright's tables".to_owned(),
-        fix: "connect as a user who may make them, or make them with what `lockwright schema` \
-              prints"
+        fix: "connect as a user who may create them, or create them with the SQL that `lockwright \
+              schema` prints"
             .to_owned(),
     }
 }
@@ -255,9 +254,8 @@ async fn pooler(pool: &Pool<Postgresql>) -> Result<Option<Finding>> {
         return Ok(Some(Finding {
             severity: Severity::Note,
             code: "pooler",
-            what: "a pooler stands between this client and the server".to_owned(),
-            why: "nobody can listen for a release through it, so waiters ask again and again"
-                .to_owned(),
+            what: "a pooler is between this client and the server".to_owned(),
+            why: "clients can't listen for a release through it, so waiters poll".to_owned(),
             fix: "connect to the server itself where waiting should be quick".to_owned(),
         }));
     }
@@ -265,7 +263,7 @@ async fn pooler(pool: &Pool<Postgresql>) -> Result<Option<Finding>> {
         severity: Severity::Warning,
         code: "notifications",
         what: "a notification that was sent didn't arrive".to_owned(),
-        why: "waiters learn of a release only when they ask again".to_owned(),
-        fix: "look for what stands between this client and the server".to_owned(),
+        why: "waiters notice a release only at their next poll".to_owned(),
+        fix: "look for a pooler or proxy between this client and the server".to_owned(),
     }))
 }

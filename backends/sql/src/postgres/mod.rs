@@ -132,7 +132,7 @@ impl Options {
         if told {
             pool.dialect().plans.keep();
         } else {
-            tracing::info!("a pooler keeps notifications away, so waiters ask each {POLL:?}");
+            tracing::info!("a pooler blocks notifications, so waiters poll every {POLL:?}");
         }
         Ok(Arc::new(LeaseBackend::new(pool, profile_of(told), waiters, bell)))
     }

@@ -304,7 +304,7 @@ fn tried(rows: &[Row]) -> Result<bool> {
     if row.bool(2).map_err(bad)? {
         return Err(Error::new(
             ErrorKind::Unsupported,
-            "this server is a replica, and what is locked here keeps nobody out on its primary; \
+            "this server is a replica, and a lock on it excludes no transaction on its primary; \
              begin the transaction there",
         )
         .with_backend(BACKEND));
@@ -312,8 +312,8 @@ fn tried(rows: &[Row]) -> Result<bool> {
     let isolation = row.text(1).map_err(bad)?.unwrap_or_default();
     if !matches!(isolation, "read committed" | "read uncommitted") {
         return Err(Error::invalid_input(format!(
-            "this transaction is {isolation:?}: after the wait it would still see what was there \
-             before; begin it as READ COMMITTED, or hold a mutex from before it begins"
+            "this transaction is {isolation:?}: after the wait it would still read old rows; \
+             begin it as READ COMMITTED, or hold a mutex from before it begins"
         ))
         .with_backend(BACKEND));
     }
@@ -338,7 +338,7 @@ fn failed(cause: &sqlx::Error) -> Error {
         Error::invalid_input("a statement of this transaction has failed before; roll it back")
     } else if is(cause, DEADLOCK) {
         Error::unavailable(
-            "a deadlock: who has the lock waits for this transaction; roll it back and begin \
+            "a deadlock: the lock's holder waits for this transaction; roll it back and begin \
              again, and take several locks always in the same order",
         )
     } else if is(cause, SERIALIZATION) {
@@ -348,8 +348,7 @@ fn failed(cause: &sqlx::Error) -> Error {
         )
     } else if is(cause, LOCK_NOT_AVAILABLE) {
         Error::unavailable(
-            "another transaction with this name is under way, and the lock_timeout of this one is \
-             over",
+            "another transaction holds this name, and the lock_timeout of this one has expired",
         )
     } else {
         return transaction::failed(cause, Postgresql::judge, BACKEND);

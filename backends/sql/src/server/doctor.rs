@@ -13,8 +13,7 @@ pub(crate) fn not_encrypted(fix: &str) -> Finding {
         severity: Severity::Warning,
         code: "connection-not-encrypted",
         what: "the connection leaves this machine, and is not encrypted".to_owned(),
-        why: "who is on the way can read what is locked, and take or free locks in our place"
-            .to_owned(),
+        why: "a network attacker can read, take or release locks".to_owned(),
         fix,
     }
 }

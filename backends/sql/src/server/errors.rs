@@ -66,7 +66,8 @@ pub(crate) fn timed_out(effect: Effect, limit: Duration, backend: &'static str) 
 /// Returns the failure of a connection that wasn't ready in time.
 pub(crate) fn not_connected_in(limit: Duration, backend: &'static str) -> Failure {
     let error = Error::unavailable(format!(
-        "no connection to the server within {limit:?}; look whether it runs, and at the way to it"
+        "no connection to the server within {limit:?}; check that it runs, and that this machine \
+         can reach it"
     ));
     Failure { error: error.with_backend(backend), again: false, lost: false }
 }

@@ -128,8 +128,8 @@ fn taken(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
             _ if drivers.iter().any(|known| is_named(name, known)) => rest.push(parameter),
             _ => {
                 return Err(Error::invalid_config(format!(
-                    "the URL has an unknown parameter {name:?}; ours are mode, table, schema and \
-                     connections, and the driver's {}",
+                    "the URL has an unknown parameter {name:?}; Lockwright's are mode, table, \
+                     schema and connections, and the driver's {}",
                     drivers.join(", ")
                 )));
             }

@@ -26,8 +26,8 @@ pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
                 Err(error) if error.kind() == ErrorKind::Denied => Err(Error::new(
                     ErrorKind::Denied,
                     format!(
-                        "the tables {} aren't there and this user may not make them; have them \
-                         made with what `lockwright schema` prints",
+                        "the tables {} don't exist and this user may not create them; have them \
+                         created with the SQL that `lockwright schema` prints",
                         pool.dialect().tables().shown()
                     ),
                 )
@@ -52,7 +52,7 @@ fn known<D: Dialect>(pool: &Pool<D>, found: i64) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid_config(format!(
-        "the tables {} are of version {found}, and this version of Lockwright knows version \
+        "the tables {} are of version {found}, and this version of Lockwright supports version \
          {VERSION}; use the same version everywhere, or other tables",
         pool.dialect().tables().shown()
     ))
@@ -60,8 +60,8 @@ fn known<D: Dialect>(pool: &Pool<D>, found: i64) -> Result<()> {
 }
 
 /// The message with which a dialect reports a missing table.
-pub(crate) const MISSING: &str =
-    "a table of Lockwright's isn't there; make the tables with what `lockwright schema` prints";
+pub(crate) const MISSING: &str = "a table of Lockwright doesn't exist; create the tables with the SQL that `lockwright schema` \
+     prints";
 
 pub(crate) fn is_missing(error: &Error) -> bool {
     error.to_string().contains(MISSING)

@@ -33,13 +33,14 @@ pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
 
 fn unusable(cause: &str) -> &'static str {
     if cause.contains("without TLS support") {
-        "the URL wants TLS, which isn't in this build; enable the feature `tls` of the crate \
+        "the URL requires TLS, which isn't in this build; enable the feature `tls` of the crate \
          `lockwright` (of the command: `lockwright/tls`)"
     } else if cause.contains("does not support TLS") {
-        "the URL wants TLS, and the server doesn't speak it; turn it on there, or write another \
+        "the URL requires TLS, which the server doesn't support; turn it on there, or write \
+         another \
          sslmode (ssl-mode for MySQL)"
     } else {
-        "TLS can't be used as the URL says; look at its certificates, its key and its host"
+        "TLS can't be set up as the URL says; check its certificates, its key and its host"
     }
 }
 
@@ -57,14 +58,15 @@ fn distrusted(cause: &io::Error) -> Option<Error> {
     }
     let told = cause.to_string();
     let message = if told.contains("UnknownIssuer") {
-        "nobody who is trusted here signed the server's certificate; name the file with its CA's \
-         certificate in the URL (sslrootcert for PostgreSQL, ssl-ca for MySQL)"
+        "the server's certificate isn't signed by a CA that this machine trusts; name the file \
+         with its CA's certificate in the URL (sslrootcert for PostgreSQL, ssl-ca for MySQL)"
     } else if told.contains("not valid for") {
-        "the server's certificate is for another host; connect by a name that stands in it"
+        "the server's certificate is for another host; connect by a name that the certificate \
+         contains"
     } else if told.contains("certificate") {
         "the server's certificate can't be trusted"
     } else {
-        return Some(Error::unavailable("the server and this client don't get on over TLS"));
+        return Some(Error::unavailable("the TLS handshake with the server failed"));
     };
     Some(Error::invalid_config(message))
 }

@@ -20,7 +20,7 @@ pub enum Wait {
 }
 
 /// The result of locking in a transaction.
-#[must_use = "without a look at it, a transaction that did not get the lock goes on"]
+#[must_use = "if the result is ignored, a transaction continues without the lock"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The transaction has the lock until it ends. It may have had it before.
@@ -138,7 +138,7 @@ pub(crate) fn compare(
             ErrorKind::Lost(Reason::Superseded),
             format!(
                 "the fence {} is too old: a later holder has written with {highest}; roll this \
-                 transaction back, and begin again with a new hold and what it reads then",
+                 transaction back, and begin again with a new hold, and read the data again",
                 fence.get()
             ),
         )

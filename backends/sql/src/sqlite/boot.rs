@@ -21,7 +21,8 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
     if fs::read_to_string(MOUNTS).is_ok_and(|mounts| is_mounted_over(&mounts, ID)) {
         return Err(Error::invalid_config(format!(
             "{ID} was replaced in this container (systemd-nspawn and LXC do that), so holds of \
-             other containers on the same machine can't be told from those of another boot; \
+             other containers on the same machine can't be distinguished from those of another \
+             boot; \
              unmount it there, or keep the locks on a server"
         )));
     }

@@ -162,7 +162,7 @@ impl Database {
         };
         if version != VERSION {
             return Err(self.refused(&format!(
-                "has tables of version {version}, and this version of Lockwright knows version \
+                "has tables of version {version}, and this version of Lockwright supports version \
                  {VERSION}; use the same version everywhere, or another file"
             )));
         }

@@ -61,8 +61,8 @@ pub(super) fn findings(
             severity: Severity::Error,
             code: "unreadable",
             what: format!("the lock file can't be examined: {}", chain(&error)),
-            why: "requests fail in the same way, and the rest of it couldn't be looked at".into(),
-            fix: "do what the error says, then look again".into(),
+            why: "requests fail in the same way, and the file couldn't be examined further".into(),
+            fix: "follow the error's advice, then run the doctor again".into(),
         }),
     }
     findings
@@ -95,7 +95,7 @@ fn file_system(path: &Path) -> Option<Finding> {
         Err(error) => Some(Finding {
             severity: Severity::Warning,
             code: "file-system-unknown",
-            what: format!("the file system of {path:?} can't be told: {error}"),
+            what: format!("the file system of {path:?} can't be determined: {error}"),
             why: "a network file system would make the locks unsafe".into(),
             fix: "make sure that the file lies on a local disk".into(),
         }),
@@ -113,7 +113,7 @@ fn permissions(path: &Path) -> Vec<Finding> {
                 severity: Severity::Error,
                 code: "not-writable",
                 what: format!("{what:?} can't be written by this user: {error}"),
-                why: "nobody can acquire, renew or release".into(),
+                why: "locks can't be acquired, renewed or released".into(),
                 fix: "give the user write permission on the file and its folder".into(),
             })
         })
@@ -129,10 +129,9 @@ fn contents(found: &Examination, findings: &mut Vec<Finding>) {
             why: "readers keep writers waiting and the other way round, and each grant waits for \
                   the disk several times"
                 .into(),
-            fix:
-                "stop all who use the file, then open it again: it is changed at open when nobody \
-                  else is in it"
-                    .into(),
+            fix: "stop all processes that use the file, then open it again: the mode is changed \
+                 when no other process has it open"
+                .into(),
         });
     }
     const FULL: i64 = 2;
@@ -142,7 +141,7 @@ fn contents(found: &Examination, findings: &mut Vec<Finding>) {
             code: "synchronous",
             what: "this process writes without waiting for the disk".into(),
             why: "after a power cut fences may repeat".into(),
-            fix: "take synchronous=normal out of the URL, unless nothing relies on fences".into(),
+            fix: "remove synchronous=normal from the URL, unless nothing relies on fences".into(),
         });
     }
     if found.version != VERSION {
@@ -150,7 +149,7 @@ fn contents(found: &Examination, findings: &mut Vec<Finding>) {
             severity: Severity::Error,
             code: "unknown-version",
             what: format!("the tables are of version {}, not {VERSION}", found.version),
-            why: "another version of Lockwright has changed them while this one was at work".into(),
+            why: "another version of Lockwright has changed them while this one was running".into(),
             fix: "use the same version of Lockwright in all processes".into(),
         });
     }
@@ -160,7 +159,9 @@ fn contents(found: &Examination, findings: &mut Vec<Finding>) {
             code: "foreign-rows",
             what: format!("{} rows were not written by this version", found.foreign_rows),
             why: "their names can't be locked, or not safely".into(),
-            fix: "find out who writes to the table lockwright_lease, and delete those rows".into(),
+            fix: "find out which program writes to the table lockwright_lease, and delete those \
+                  rows"
+                .into(),
         });
     }
     if found.integrity != SOUND {
@@ -169,7 +170,7 @@ fn contents(found: &Examination, findings: &mut Vec<Finding>) {
             code: "damaged",
             what: format!("the file is damaged: {}", found.integrity),
             why: "rows may be missing, and with them holds and fences".into(),
-            fix: "stop all who use it, delete it, and look after the disk".into(),
+            fix: "stop all processes that use it, delete it, and check the disk".into(),
         });
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Failure {
 }
 
 const OTHER_TABLES: &str = "the lock file's tables are not as Lockwright made them; name another \
-                            file, or stop all who use this one and delete it";
+                            file, or stop all processes that use this one and delete it";
 
 // Primary result codes: https://www.sqlite.org/rescode.html
 const ERROR: i32 = 1;
@@ -100,17 +100,17 @@ impl Failure {
             }
             Some(CANTOPEN) => (
                 ErrorKind::Denied,
-                "the lock file or the files beside it (-wal, -shm) can't be opened; check the \
+                "the lock file or the files next to it (-wal, -shm) can't be opened; check the \
                  folder and its permissions",
             ),
             Some(NOTADB) => (
                 ErrorKind::InvalidConfig,
-                "the file is not a SQLite database; name another, or delete it if it can go",
+                "the file is not a SQLite database; name another, or delete it if it isn't needed",
             ),
             // Not transient: the user must change something before retrying.
             Some(CORRUPT) => (
                 ErrorKind::InvalidConfig,
-                "the lock file is damaged; stop all who use it and delete it",
+                "the lock file is damaged; stop all processes that use it and delete it",
             ),
             Some(ERROR) => (ErrorKind::InvalidConfig, OTHER_TABLES),
             Some(CONSTRAINT) => (

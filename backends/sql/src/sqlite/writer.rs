@@ -265,7 +265,7 @@ impl Writer {
             self.open = None;
             return Err(Error::unavailable(format!(
                 "the lock file {:?} was removed or replaced while it was in use; holds in the old \
-                 file and in the new one may overlap: stop all who use it before you do that",
+                 file and in the new one may overlap: stop all processes that use it before that",
                 self.database.path
             ))
             .with_backend("sqlite"));

@@ -52,9 +52,9 @@ async fn a_server_that_is_not_trusted_is_refused() {
     let (ours, theirs) = (ours.display(), theirs.display());
     let full = "ssl-mode=VERIFY_IDENTITY";
     for (host, wanted, says) in [
-        ("127.0.0.1", format!("{full}&ssl-ca={theirs}"), "nobody who is trusted"),
-        ("127.0.0.1", format!("ssl-mode=VERIFY_CA&ssl-ca={theirs}"), "nobody who is trusted"),
-        ("127.0.0.1", full.to_owned(), "nobody who is trusted"),
+        ("127.0.0.1", format!("{full}&ssl-ca={theirs}"), "isn't signed by a CA"),
+        ("127.0.0.1", format!("ssl-mode=VERIFY_CA&ssl-ca={theirs}"), "isn't signed by a CA"),
+        ("127.0.0.1", full.to_owned(), "isn't signed by a CA"),
         ("0.0.0.0", format!("{full}&ssl-ca={ours}"), "for another host"),
         ("127.0.0.1", format!("{full}&ssl-ca={ours}.gone"), "can't be opened"),
         ("127.0.0.1", format!("{full}&ssl-ca={ours}&ssl-key={}", key.display()), "settings"),
@@ -87,7 +87,7 @@ async fn a_server_without_tls_is_refused_where_it_is_demanded() {
         let url = format!("{}?ssl-mode={wanted}", server.url());
         let error = options(&url).connect().await.unwrap_err();
         let says =
-            if cfg!(feature = "tls") { "the server doesn't speak it" } else { "the feature `tls`" };
+            if cfg!(feature = "tls") { "the server doesn't support" } else { "the feature `tls`" };
         assert_says(&error, ErrorKind::InvalidConfig, says, &[server.password()]);
     }
 }

@@ -50,30 +50,34 @@ const BACKENDS: &[&str] = &[
 ];
 
 const NOTES: &[&str] = &[
-    "It excludes, and that is all: no fences, no proof of a hold, no reconnecting, nobody's hold ends \
-     another's wait when it runs out, and the order of waiters is the server's.",
-    "redis, redis-sentinel, redis-cluster: alone, SET NX PX and a script that deletes what it set; among \
-     others, a word that BLPOP takes out of a list and LPUSH puts back, with a connection for each waiter and \
-     no lease at all. With a thousand waiters these are a thousand connections, where ours waits once in each \
-     process: that is no floor then. Holds are renewed by a script, 100 of them at a time.",
-    "redlock-5: who waits, waits for that word on the first server, and then sets all five. So no vote is \
-     split and nobody asks in vain, but without the first server nobody is let in: no better floor is known. \
-     With a hundred waiters and more, a connection of each is too much for it, where ours waits once in each \
-     process.",
-    "postgres-lease, mysql-lease: a row is inserted and deleted. Those who wait are in the queue of \
-     pg_advisory_lock or GET_LOCK, which the one before leaves together with its row.",
-    "postgres and mysql: three connections of a process are in the server's queue at most; who else waits \
-     there waits for one of these. Holds are renewed by one UPDATE, or by SELECT 1 on each connection.",
-    "sqlite: who waits looks each millisecond, the shortest that tokio sleeps, and tasks of one process wait \
-     for each other by a mutex. It is no perfect floor: being told of a release by other means could be quicker.",
-    "etcd: one lease for all keys of a process, and one watch that tells it who is in front of each queue. That \
-     watch is of all keys, so each of its eight processes is told of every pair, though seven only stand by: on \
-     one core that is half of what a pair costs the server, and it is no floor of pairs there. With a hundred \
-     waiters and more, each of which has a key, all are told of each step; ours has one key in each process. \
+    "Mutual exclusion only: no fences, no proof of a hold, no reconnects, no wait ends with the \
+     expiry of a hold, and the order of waiters is the server's.",
+    "redis, redis-sentinel, redis-cluster: uncontended, SET NX PX and a script that deletes the \
+     key; contended, an element that BLPOP takes from a list and LPUSH puts back, with a \
+     connection for each waiter and no lease. A thousand waiters need a thousand connections, \
+     where Lockwright waits once in each process: this is no lower bound then. A script renews \
+     100 holds at a time.",
+    "redlock-5: a waiter waits for that element on the first server, and then sets all five. So \
+     no vote is split and no request fails, but without the first server no waiter is granted: no \
+     better baseline is known. From a hundred waiters on, a connection for each is too many for \
+     it, where Lockwright waits once in each process.",
+    "postgres-lease, mysql-lease: a row is inserted and deleted. Waiters are in the queue of \
+     pg_advisory_lock or GET_LOCK, which the predecessor leaves when it deletes its row.",
+    "postgres and mysql: at most three connections of a process are in the server's queue; its \
+     other waiters wait for one of these. Holds are renewed by one UPDATE, or by SELECT 1 on each \
+     connection.",
+    "sqlite: a waiter polls every millisecond, the shortest sleep of tokio, and tasks of one \
+     process wait for each other by a mutex. It is no perfect baseline: another notification of a \
+     release could be quicker.",
+    "etcd: one lease for all keys of a process, and one watch that shows it the head of each \
+     queue. That watch covers all keys, so each of its eight processes is notified of every pair, \
+     though seven are idle: on one core that is half of a pair's cost for the server, and no \
+     baseline of pairs there. From a hundred waiters on, each with a key, all are notified of \
+     each step; Lockwright has one key in each process. \
      Both wait for the disk, whose syncs took 1 to 100 ms.",
-    "zookeeper: one session; who waits has a sequential node and watches the one before, trusting that nobody \
-     leaves the queue before its turn. A thousand who queue at once each list all the others, which takes \
-     longer than the contest; ours queues once in each process.",
+    "zookeeper: one session; a waiter has a sequential node and watches its predecessor, assuming \
+     that no waiter leaves the queue early. A thousand concurrent waiters each list all the \
+     others, which takes longer than the measurement; Lockwright queues once in each process.",
 ];
 
 trait Floor: Sized + 'static {
@@ -111,10 +115,10 @@ macro_rules! floors {
             type Hold = Hold;
 
             async fn open(backend: &str, urls: &[String]) -> Result<Self> {
-                let [url] = urls else { return Err("the floor wants one URL".into()) };
+                let [url] = urls else { return Err("the baseline needs one URL".into()) };
                 Ok(match backend {
                     $($backend => Self::$kind(Box::new(<$floor>::open(backend, url).await?)),)*
-                    _ => return Err(format!("there is no floor of {backend}").into()),
+                    _ => return Err(format!("there is no baseline of {backend}").into()),
                 })
             }
 
@@ -133,7 +137,7 @@ macro_rules! floors {
             async fn unlock(&self, hold: Hold) -> Result<()> {
                 match (self, hold) {
                     $((Self::$kind(floor), Hold::$kind(hold)) => floor.unlock(hold).await,)*
-                    _ => Err("that is a hold of another floor".into()),
+                    _ => Err("the hold belongs to another baseline".into()),
                 }
             }
 
@@ -165,7 +169,7 @@ floors! {
 }
 
 fn held(name: &str) -> Box<dyn std::error::Error> {
-    format!("{name} is held by somebody else").into()
+    format!("{name} is held by another holder").into()
 }
 
 fn lost(name: &str) -> Box<dyn std::error::Error> {

@@ -40,7 +40,7 @@ fn several_primaries(error: &Error) -> Finding {
         severity: Severity::Error,
         code: "sessions-of-one-primary",
         what: error.to_string(),
-        why: "two servers let two hold the same lock".to_owned(),
+        why: "two servers may grant the same lock to two clients".to_owned(),
         fix: "use the mode lease, with all clients on one of them".to_owned(),
     }
 }
@@ -49,7 +49,7 @@ fn no_session(error: &Error) -> Finding {
     Finding {
         severity: Severity::Error,
         code: "no-session",
-        what: format!("no connection for a hold can be made: {error}"),
+        what: format!("can't open a connection for a hold: {error}"),
         why: "each hold needs a connection of its own, which the server ends when it is idle for \
               longer than the TTL"
             .to_owned(),
@@ -62,7 +62,7 @@ fn shared_sessions(error: &Error) -> Finding {
         severity: Severity::Error,
         code: "shared-sessions",
         what: error.to_string(),
-        why: "what is locked in a session must stay with one connection".to_owned(),
+        why: "a session's locks must stay with one connection".to_owned(),
         fix: "connect to the server itself, or use the mode lease".to_owned(),
     }
 }

@@ -211,8 +211,8 @@ impl Sessions {
         }
         Err(Error::new(
             ErrorKind::Unsupported,
-            "a proxy gives one session of the server to several connections in turn, so nothing \
-             that is locked in one stays with it; connect to the server itself, or use the mode \
+            "a proxy shares a session of the server among several connections, so a lock doesn't \
+             stay with its connection; connect to the server itself, or use the mode \
              lease",
         )
         .with_backend(self.profile().backend))

@@ -124,7 +124,7 @@ impl MySqlSession {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Indeterminate => {
                 // The `KILL QUERY` may still arrive, and end any later statement.
-                tracing::debug!(%error, "nobody knows whether a wait was cut off");
+                tracing::debug!(%error, "the server did not confirm that a wait was cut off");
                 self.over = true;
                 return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
             }
@@ -269,8 +269,8 @@ impl Session for MySqlSession {
             self.over = true;
             return Err(Error::new(
                 ErrorKind::InvalidConfig,
-                "another session answered in the place of the one that holds the lock: a proxy is \
-                 in between; connect to the server itself, or use the mode lease",
+                "another session answered instead of the one with the lock: a proxy is in \
+                 between; connect to the server itself, or use the mode lease",
             )
             .with_backend(self.backend()));
         }

@@ -128,7 +128,7 @@ impl Watch {
                     return Asked::Answered(line);
                 }
                 Ok(Err(error)) => {
-                    tracing::debug!(%error, "the connection that watches was lost");
+                    tracing::debug!(%error, "the watching connection was lost");
                     if matches!(error, sqlx::Error::Io(_)) {
                         // The server has closed the connection.
                         line.permit.give_back();

@@ -39,10 +39,10 @@ fn unseen_clients() -> Finding {
         severity: Severity::Warning,
         code: "client-connection-check",
         what: "the server refuses client_connection_check_interval".to_owned(),
-        why: "a waiter that was killed stays in the server's queue until its slice is over, and \
-              those behind it wait for it"
+        why: "a killed waiter stays in the server's queue until its slice is over, and later \
+              waiters wait for it"
             .to_owned(),
-        fix: "run the server on a system that can look for closed connections, Linux for one"
+        fix: "run the server on a system that can look for closed connections, such as Linux"
             .to_owned(),
     }
 }
@@ -51,7 +51,7 @@ fn no_session(error: &Error) -> Finding {
     Finding {
         severity: Severity::Error,
         code: "no-session",
-        what: format!("no connection for a hold can be made: {error}"),
+        what: format!("can't open a connection for a hold: {error}"),
         why: "each hold needs a connection of its own, which the server ends when it is idle for \
               longer than the TTL"
             .to_owned(),
@@ -66,7 +66,7 @@ fn shared_sessions(error: &Error) -> Finding {
         severity: Severity::Error,
         code: "shared-sessions",
         what: error.to_string(),
-        why: "what is locked in a session must stay with one connection".to_owned(),
+        why: "a session's locks must stay with one connection".to_owned(),
         fix: "connect to the server itself, or use the mode lease".to_owned(),
     }
 }

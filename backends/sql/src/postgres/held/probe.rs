@@ -36,8 +36,8 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let shared = || {
         Error::new(
             ErrorKind::Unsupported,
-            "a pooler gives one session of the server to several connections in turn, so nothing \
-             that is locked in one stays with it; connect to the server itself, or use the mode \
+            "a pooler shares a session of the server among several connections, so a lock doesn't \
+             stay with its connection; connect to the server itself, or use the mode \
              lease",
         )
         .with_backend(dialect.backend())

@@ -377,8 +377,8 @@ impl Session for PgSession {
             self.over = true;
             return Err(Error::new(
                 ErrorKind::InvalidConfig,
-                "another session answered in the place of the one that holds the lock: a pooler is \
-                 in between; connect to the server itself, or use the mode lease",
+                "another session answered instead of the one with the lock: a pooler is in \
+                 between; connect to the server itself, or use the mode lease",
             )
             .with_backend(self.backend()));
         }

@@ -193,7 +193,7 @@ impl<D: Dialect> Rows<D> {
 
     fn has_not_ended(&self) -> Error {
         Error::indeterminate(
-            "the server was told to end the session that holds it, and it hasn't ended yet: it may be \
+            "the server was asked to end the holder's session, which hasn't ended yet and may be \
              stuck; look again",
         )
         .with_backend(self.backend())
@@ -274,7 +274,7 @@ impl<D: Dialect> Rows<D> {
                 Ok(one) => broken.and(one),
                 Err(error) if broken == Broken::NotHeld => return Err(error),
                 Err(error) => Err(Error::indeterminate(
-                    "some of those who hold it were broken, and one couldn't be; look again",
+                    "some holders were broken, and one couldn't be; look again",
                 )
                 .with_backend(self.backend())
                 .with_source(error))?,
@@ -307,8 +307,8 @@ impl<D: Dialect> Rows<D> {
                 }
                 _ => Err(Error::new(
                     ErrorKind::Unsupported,
-                    "the holder isn't one of ours, so there is nothing that makes it run out; end \
-                     its session",
+                    "the holder isn't a Lockwright client, so its hold never expires; end its \
+                     session",
                 )
                 .with_backend(self.backend())),
             };
@@ -396,7 +396,7 @@ impl<D: Dialect> Rows<D> {
         Error::new(
             ErrorKind::Denied,
             "the session belongs to another user of the server, and this one may not end it; \
-             connect as that user, or as one who may end the sessions of others",
+             connect as that user, or as a user who may end other users' sessions",
         )
         .with_backend(self.backend())
         .with_source(error)

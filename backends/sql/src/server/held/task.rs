@@ -318,7 +318,7 @@ async fn granted<S: Server>(
         match tokio::time::timeout(limit, shared.server.note(claim, id)).await {
             Ok(Ok(Some(fence))) => Ok(fence),
             Ok(Ok(None)) => Err(Error::unavailable(
-                "the session that had got the lock ended before its fence was written; a longer \
+                "the session with the lock ended before its fence was written; a longer \
                  TTL gives a slow server more time",
             )),
             Ok(Err(error)) => Err(error),
@@ -341,9 +341,9 @@ async fn granted<S: Server>(
     // Return an error instead of a hold that is lost at once.
     let ended = has_ended(&mut session).await;
     let result = match result {
-        Ok(_) if ended => Err(Error::unavailable(
-            "the session that had got the lock ended before it could be told",
-        )),
+        Ok(_) if ended => {
+            Err(Error::unavailable("the session with the lock ended before it could be granted"))
+        }
         result => result,
     };
     match result {

@@ -55,7 +55,7 @@ pub(super) async fn close<S: Server>(
     match ended {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(error)) => Err(Error::indeterminate(
-            "the session's connection was closed, and nobody knows whether the server has noticed",
+            "the session's connection was closed, and the server may not have noticed",
         )
         .with_source(error)),
         Err(_) => Err(Error::indeterminate(
@@ -75,8 +75,7 @@ pub(super) async fn failed<S: Server>(
     match (error.kind(), closed) {
         // All effects are undone.
         (ErrorKind::Indeterminate, Ok(true)) => {
-            Error::unavailable("the session that was to carry the hold failed, and was closed")
-                .with_source(error)
+            Error::unavailable("the hold's session failed, and was closed").with_source(error)
         }
         (_, Ok(_)) => error,
         (_, Err(unknown)) => unknown.with_source(error),

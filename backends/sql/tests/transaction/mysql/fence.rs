@@ -82,7 +82,7 @@ async fn the_users_limit_ends_the_wait_for_another_one() {
     check_fence(&mut holder, "a", fence(5)).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
     tx.execute("SET SESSION innodb_lock_wait_timeout = 1").await.unwrap();
-    refused(check_fence(&mut tx, "a", fence(6)).await, ErrorKind::Unavailable, "under way");
+    refused(check_fence(&mut tx, "a", fence(6)).await, ErrorKind::Unavailable, "holds this name");
     assert_eq!(stock(&mut tx).await, 7, "it can be used");
 }
 

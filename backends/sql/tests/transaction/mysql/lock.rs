@@ -96,7 +96,7 @@ async fn a_transaction_that_only_reads_is_refused_and_usable() {
     refused(
         lock_in_transaction(&mut tx, "a", Wait::NoLimit).await,
         ErrorKind::Unavailable,
-        "only reads",
+        "is read-only",
     );
     assert_eq!(stock(&mut tx).await, 7);
 }

@@ -25,7 +25,7 @@ impl Contestant for Dlock {
     type Hold = MySqlLockHandle;
 
     async fn open(_backend: &str, urls: &[String]) -> Result<Self> {
-        let [url] = urls else { return Err("it wants one URL".into()) };
+        let [url] = urls else { return Err("it needs one URL".into()) };
         let pool = MySqlPoolOptions::new().max_connections(CONNECTIONS).connect(url).await?;
         let provider = MySqlLockProvider::builder().pool(pool).build().await?;
         Ok(Self { provider, taken: Cell::new(0) })

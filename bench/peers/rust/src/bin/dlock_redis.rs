@@ -77,7 +77,7 @@ fn main() {
         backends: &["redis", "redlock-5"],
         notes: &[
             "the watchdog can't be turned off, so it is on in pairs too",
-            "its release doesn't tell whether the lock was still held",
+            "its release doesn't report whether the lock was still held",
         ],
     });
 }

@@ -56,7 +56,7 @@ fn main() {
         backends: &["redis", "redlock-5", "redis-cluster"],
         notes: &[
             "no watchdog: held locks are extended one by one, at a third of the TTL",
-            "its release doesn't tell whether the lock was still held",
+            "its release doesn't report whether the lock was still held",
         ],
     });
 }

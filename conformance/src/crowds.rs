@@ -104,7 +104,8 @@ pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn Dis
     }
 }
 
-/// Tests that a rejected claim leaves nothing in the queue of `x`, whose length is `count`.
+/// Tests that a rejected claim leaves no entry under the name `x`. `count` returns the number of entries, holders
+/// included.
 pub async fn what_is_refused_leaves_nothing(
     backend: &dyn DistributedLock,
     count: impl AsyncFn() -> usize,

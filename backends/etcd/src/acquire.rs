@@ -188,7 +188,8 @@ impl AcquireSteps<'_> {
             self.give_up(self.is_unsure() && tombstone.is_none()).await?;
             return Err(ended(tombstone.and_then(|tombstone| tombstone.broken).as_deref()));
         }
-        // Another client deleted the waiting key: queue again. The place stays if a request may be in flight.
+        // Another client deleted the waiting key, so the claim queues again. It stays registered while an earlier
+        // request may still arrive.
         if self.is_unsure() {
             self.enter(lease, key, None, true);
         } else {
@@ -294,7 +295,7 @@ impl AcquireSteps<'_> {
         let left = || lease.valid_until().saturating_since(self.begun);
         if left() < claim.ttl * 2 / 3 {
             return match shared.confirm(lease).await {
-                // Some versions confirm a lease that they are just ending. The key must still exist afterwards.
+                // Some versions of etcd confirm a lease that is just ending, so the next step reads the key again.
                 Ok(()) | Err(RequestError::NoLease) => Ok(Step::Again),
                 Err(RequestError::Failed(failure)) => Err(Effect::Changes
                     .unanswered("confirming that the lease is alive failed")

@@ -37,8 +37,7 @@ pub(crate) async fn break_lock(
     Ok(broken)
 }
 
-/// Breaks the hold of this key, and no later one. The key may go in between, also by an unanswered request of this
-/// call.
+/// Breaks the hold of this key, and no later one. An unanswered try of this call may have deleted the key already.
 async fn break_one(
     shared: &Arc<Shared>,
     name: &LockName,

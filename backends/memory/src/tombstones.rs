@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// The minimum lifetime of a tombstone, unless there are too many. It is ample: a late request needs a live future in
-/// this process, and clients repeat a request within a second.
+/// The minimum lifetime of a tombstone, unless their number reaches its limit. It is ample: a late request comes only
+/// from a future that still exists, and clients repeat a request within a second.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// The largest number of tombstones in one generation.

@@ -33,7 +33,7 @@ use crate::keys::Keys;
 use crate::scripts;
 use crate::servers::{Servers, WeakServers};
 
-/// Delay of the check: timers on both sides are coarse.
+/// Added to an offer's lifetime before its client checks the lock: timers of client and server are coarse.
 const GRACE: Duration = Duration::from_millis(20);
 
 /// Extra delay of the waiters behind an offer, after the client that made it.

@@ -70,8 +70,8 @@ impl Job {
         }
     }
 
-    /// Passes the turn on before the release is done. The next request then asks an unresponsive server within its
-    /// own limit.
+    /// Passes the turn to the next local request although the release has no answer yet. So an unresponsive server
+    /// delays that request only by its own limit.
     ///
     /// Exclusion doesn't need the turn, which only keeps a client's requests from waiting on the server for each
     /// other. The server distinguishes claims by token, and backends keep claims apart as for two clients (in the

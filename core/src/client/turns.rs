@@ -2,8 +2,7 @@
 //! So they don't compete on the server.
 //!
 //! Only the request with the turn may send requests about the name. The turn passes on when the hold has ended on
-//! the server, or certainly never began. (Later, the hold itself will pass on; a claim's reserved fences are for
-//! that.)
+//! the server, or when its first release has failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 /// assert_eq!(url("redis://db/?password=hush&x=1"), "redis://db/?password=***&x=1");
 /// ```
 pub fn url(text: &str) -> String {
+    let text = text.trim();
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = next_url(rest) {
@@ -58,7 +59,10 @@ fn of_scheme(c: char) -> bool {
 
 /// Returns the index after `scheme://`, `redlock:scheme://` or `etcd:scheme://`. Any other `//` may be in a password.
 fn after_scheme(url: &str) -> usize {
-    let inner = url.strip_prefix("redlock:").or_else(|| url.strip_prefix("etcd:")).unwrap_or(url);
+    let is_outer =
+        |scheme: &&str| url.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));
+    let outer = ["redlock:", "etcd:"].into_iter().find(is_outer).map_or(0, str::len);
+    let inner = &url[outer..];
     match inner.split_once("//") {
         Some(("", rest)) => url.len() - rest.len(),
         Some((scheme, rest)) => match scheme.strip_suffix(':') {
@@ -140,6 +144,8 @@ mod tests {
             "postgres://db/x?sslpassword=hush",
             "redlock:redis://a:hush@a:1,redis://b:hush@b:1",
             "etcd:http://me:hush",
+            "ETCD:http://me:hush",
+            " redis://me:hush",
             "etcd:http://me:hush@a,http://b:hush@b",
             "me:hush@db",
             "redis://:hush/x",

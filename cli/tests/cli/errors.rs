@@ -120,7 +120,7 @@ fn an_empty_url_is_not_the_default() {
     let from_environment = Sandbox::at("");
     let from_argument = Sandbox::new();
     for command in ["list", "doctor", "conformance"] {
-        fails(&from_environment, [command], 78, "LOCKWRIGHT_URL is set, but empty");
+        fails(&from_environment, [command], 78, "the URL is empty");
         fails(&from_argument, [command, "--url", ""], 78, "empty");
     }
     fails(&from_environment, ["run", "a", "--", "true"], 78, "empty");

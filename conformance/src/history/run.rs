@@ -209,10 +209,16 @@ impl Run {
         });
         if let Some(known) = known {
             let tracked = &self.holds[known];
-            if tracked.end.is_none() && entry.at <= tracked.deadline {
+            let is_lost = matches!(tracked.end, Some(End::Lost(..)));
+            if is_lost || tracked.end.is_none() && entry.at <= tracked.deadline {
                 self.requests[index].hold = Some(known);
-                return self.extend(known, *deadline);
+                if !is_lost {
+                    self.extend(known, *deadline);
+                }
+                return;
             }
+            // Its losses and renewals belong to the new part.
+            self.holds[known].is_continued = true;
         }
         let request = &mut self.requests[index];
         request.hold = Some(self.holds.len());

@@ -645,7 +645,7 @@ impl GivenBack<'_> {
 impl Drop for GivenBack<'_> {
     fn drop(&mut self) {
         if let Some(pending) = self.pending.take() {
-            Shared::in_background(Job::release_mode(Arc::clone(self.shared), pending, false));
+            Shared::in_background(Job::reconcile(Arc::clone(self.shared), pending, false));
         }
     }
 }

@@ -40,7 +40,7 @@ impl Job {
         Self { shared, what: What::Hold(hold), release_mode, has_turn, last_sent }
     }
 
-    pub(crate) fn release_mode(shared: Arc<Shared>, pending: Pending, has_turn: bool) -> Self {
+    pub(crate) fn reconcile(shared: Arc<Shared>, pending: Pending, has_turn: bool) -> Self {
         Self {
             shared,
             what: What::Claim(Box::new(pending.claim)),

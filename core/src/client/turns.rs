@@ -238,7 +238,7 @@ impl Drop for Turn {
         if self.taken {
             shared.pass_turn(&name, pending);
         } else if let Some(pending) = pending {
-            Shared::in_background(Job::release_mode(shared, pending, false));
+            Shared::in_background(Job::reconcile(shared, pending, false));
         }
     }
 }
@@ -441,7 +441,7 @@ impl Shared {
             next = self.table().turns.next(name, pending.as_ref());
         }
         if let Some(pending) = pending {
-            Self::in_background(Job::release_mode(Arc::clone(self), pending, true));
+            Self::in_background(Job::reconcile(Arc::clone(self), pending, true));
         }
     }
 }

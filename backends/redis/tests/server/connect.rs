@@ -46,7 +46,7 @@ async fn malformed_urls_are_refused_with_what_is_wrong() {
         (format!("redis://u:{SECRET}@localhost/zero"), "database is not a number"),
         (format!("redis://:{SECRET}@/0"), "host is missing"),
         ("redis:///0".to_owned(), "host is missing"),
-        ("redis://0.0.0.0/".to_owned(), "all addresses"),
+        ("redis://0.0.0.0/".to_owned(), "wildcard address"),
         ("redis+unix:?db=1".to_owned(), ""),
         ("redis+unix:///tmp/x?db=one".to_owned(), "database is not a number"),
         (format!("redis://localhost/?passwort={SECRET}"), "passwort"),

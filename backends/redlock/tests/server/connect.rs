@@ -27,7 +27,7 @@ async fn one_server_under_two_addresses_is_refused() {
     urls[2] = format!("{}3", urls[0]);
     let error = refused(&urls).await;
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
-    assert!(error.to_string().contains("named twice"), "{error}");
+    assert!(error.to_string().contains("is repeated"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -161,7 +161,7 @@ impl<D: Dialect> LeaseBackend<D> {
         if self.sound(row.bool(0))? {
             return Err(Error::new(
                 ErrorKind::Lost(Reason::Gone),
-                "this claim was ended before it arrived; ask with a new token",
+                "the request was cancelled before it reached the server; acquire the lock again",
             ));
         }
         let holding = self.sound(Holding::of(row, 1))?;

@@ -124,7 +124,7 @@ impl Sqlite {
         match self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))? {
             Answer::Buried => Err(Error::new(
                 ErrorKind::Lost(Reason::Gone),
-                "this claim was ended before it arrived; ask with a new token",
+                "the request was cancelled before it reached the server; acquire the lock again",
             )
             .with_backend(PROFILE.backend)
             .with_name(&claim.name)),

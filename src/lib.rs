@@ -18,7 +18,7 @@
 //! - [`Locks::mutex`] creates a [`Request`], which acquires a [`Guard`].
 //! - [`Guard::run`] stops its future when the lock is lost. [`Guard::check`] checks the deadline
 //!   without a request. [`Guard::fence`] lets the protected resource reject late writes.
-//! - [`DistributedLock`] is the trait for other backends; [`Locks::new`] accepts them.
+//! - [`DistributedLock`](backend::DistributedLock) is the trait for other backends; [`Locks::new`] accepts them.
 //!
 //! # Features
 //!

@@ -6,14 +6,14 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`backend`] | [`DistributedLock`], the trait of a backend |
-//! | [`claim`] | requests to a backend, and its answers |
-//! | [`client`] | [`Locks`], [`Request`], [`Guard`]: the user's API |
-//! | [`clock`] | [`BootInstant`] and the clock that runs while the machine sleeps |
+//! | `backend` | [`DistributedLock`], the trait of a backend |
+//! | `claim` | requests to a backend, and its answers |
+//! | `client` | [`Locks`], [`Request`], [`Guard`]: the user's API |
+//! | `clock` | [`BootInstant`] and the clock that runs while the machine sleeps |
 //! | [`validity`] | deadlines |
-//! | [`profile`] | a backend's properties |
+//! | `profile` | a backend's properties |
 //! | [`fencing`] | rejection of late writes |
-//! | [`operator`] | operators' requests |
+//! | `operator` | operators' requests |
 //! | [`backend_util`] | common parts of backends |
 #![forbid(unsafe_code)]
 

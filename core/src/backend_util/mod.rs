@@ -6,7 +6,7 @@
 //! | [`ClaimRegistry`] | the claims in this client's sessions, and when they end |
 //! | [`EndedClaims`] | tombstones of ended claims |
 //! | [`tls`] | TLS: the files in a URL, the crypto provider, the causes of a failed handshake |
-//! | [`line`](mod@line) | admission rules of a queue, and the fence that readers share |
+//! | [`admission`] | admission rules of a queue, and the fence that readers share |
 //! | [`percent`] | names in places that don't accept every character |
 
 pub mod admission;

@@ -76,7 +76,7 @@ pub mod backend {
     pub use crate::connect::{open, open_for_diagnosis};
 }
 
-/// What operators need: inspection, breaking, sweeping, findings, the nodes of a Redlock fleet, schemas.
+/// Types and functions for operators: inspection, breaking, sweeping, findings, the nodes of a Redlock fleet, schemas.
 pub mod operator {
     pub use lockwright_core::{
         BreakMode, BreakTarget, Broken, Cursor, Finding, Holder, Inspection, Page, Severity,

@@ -27,7 +27,7 @@ impl Store {
         if let Some(present) = row.other_kind(claim.mode) {
             return Err(Error::other_kind(present, claim.mode));
         }
-        if row.lets_in(claim.token, claim.mode) {
+        if row.admits(claim.token, claim.mode) {
             let (fence, fences) = match row.epoch(claim.mode) {
                 Some(epoch) => (epoch, 1),
                 None => {

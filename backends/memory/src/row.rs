@@ -111,7 +111,7 @@ impl Row {
 
     /// Returns whether a claim can be granted: it is compatible with the holders, and overtakes no waiter. Readers may
     /// overtake waiting readers.
-    pub(crate) fn lets_in(&self, token: Token, mode: Mode) -> bool {
+    pub(crate) fn admits(&self, token: Token, mode: Mode) -> bool {
         let fits = match mode {
             Mode::Exclusive => self.first.is_none(),
             Mode::Shared => self.holds().all(|hold| hold.mode == Mode::Shared),
@@ -128,7 +128,7 @@ impl Row {
 
     pub(crate) fn lets_next_in(&self) -> bool {
         let first = self.queue.as_ref().and_then(|queue| queue.front());
-        first.is_some_and(|first| self.lets_in(first.token, first.mode))
+        first.is_some_and(|first| self.admits(first.token, first.mode))
     }
 
     /// Returns the fence that a reader shares with the present readers.

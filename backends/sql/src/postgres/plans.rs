@@ -16,7 +16,7 @@ use crate::server::sql::{Arguments, Sql, Value, value};
 
 #[derive(Debug, Default)]
 pub(super) struct Plans {
-    /// Whether the backend's connections are direct.
+    /// True if the backend's connections are direct.
     kept: AtomicBool,
     known: Mutex<HashMap<&'static str, Arc<Plan>>>,
 }

@@ -17,9 +17,9 @@ const OLDEST: i64 = 120_000;
 pub(super) struct Server {
     pub(super) is_replica: bool,
     pub(super) version: i64,
-    /// Whether every name can be stored, and compared by its bytes.
+    /// True if every name can be stored, and compared by its bytes.
     is_utf8: bool,
-    /// Whether there is no pooler in between.
+    /// True if there is no pooler in between.
     pub(super) is_direct: bool,
     product: String,
 }

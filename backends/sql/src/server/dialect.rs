@@ -25,7 +25,7 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     /// The clock `{now}`: microseconds, read at each occurrence.
     const NOW: &'static str;
 
-    /// Whether tables are created in one transaction. If not, concurrent first users may find some
+    /// True if tables are created in one transaction. If not, concurrent first users may find some
     /// of them.
     const TABLES_APPEAR_AT_ONCE: bool = true;
 

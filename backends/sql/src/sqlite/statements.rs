@@ -50,7 +50,7 @@ pub(super) struct Acquire {
     pub(super) identity: String,
     pub(super) fences: u32,
     pub(super) ttl: Duration,
-    /// Whether the caller retries if it isn't granted.
+    /// True if the caller retries if it isn't granted.
     pub(super) waits: bool,
 }
 

@@ -44,7 +44,7 @@ pub(super) enum Answer {
     Renewed(Vec<Renewal>),
     Released {
         ended: ReleaseOutcome,
-        /// Whether that may admit a waiter.
+        /// True if that may admit a waiter.
         makes_room: bool,
     },
     Broken(Broken),

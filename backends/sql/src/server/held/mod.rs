@@ -67,7 +67,7 @@ pub(crate) enum Locked {
     Yes,
     /// Another session has it, and this one isn't queued any more.
     No {
-        /// Whether the name's row has the claim's own token, so that another session may hold for
+        /// True if the name's row has the claim's own token, so that another session may hold for
         /// the same claim.
         same_token: bool,
     },

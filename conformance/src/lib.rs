@@ -28,7 +28,6 @@
 //! | [`liveness`] | waiting while clients die, stop or close |
 //! | [`participants`] | holders and waiters, for tests whose servers fail |
 //! | [`protected`] | a protected store that rejects late writes by their fence |
-//! | [`explorer`] | all states of a model |
 //! | [`silence`] | connections that go silent while new ones work |
 //! | [`register`] | the resource that the locks protect |
 //! | [`workload`] | the work of one client process in a run with random faults |
@@ -40,7 +39,6 @@ pub mod cases;
 pub mod child;
 pub mod context;
 pub mod crowds;
-pub mod explorer;
 pub mod factory;
 pub mod faults;
 #[cfg(feature = "harness")]

@@ -26,7 +26,7 @@ const LIST: &[Package] = &[
     Package { package: "lockwright-bench-contestants", servers: &[], without: &[] },
     Package { package: "lockwright-etcd", servers: &["etcd"], without: &["lib"] },
     Package { package: "lockwright-zookeeper", servers: &["zookeeper"], without: &["lib"] },
-    Package { package: "lockwright-redlock", servers: &["redlock"], without: &["lib", "quorum", "model", "simulation"] },
+    Package { package: "lockwright-redlock", servers: &["redlock"], without: &["lib", "quorum"] },
     Package { package: interop::CRATE, servers: &[], without: &[] },
 ];
 

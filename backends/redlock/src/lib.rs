@@ -40,7 +40,7 @@
 //! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin Kleppmann objected in
 //! ["How to do distributed locking"](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that
 //! it has no fence against paused clients, and depends on clocks. The author replied in ["Is Redlock
-//! safe?"](http://antirez.com/news/101). This implementation adds fences, by a model-checked protocol (`tests/model`).
+//! safe?"](http://antirez.com/news/101). This implementation adds fences, by a model-checked protocol (`verification/tests/models`).
 //! A hold ends before its TTL, on a clock that also runs during sleep. The original's delayed restart is enforced. The
 //! guarantees above list the remaining dependence on clocks.
 //!

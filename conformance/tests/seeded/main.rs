@@ -15,11 +15,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use lockwright_conformance::Connect;
-use lockwright_conformance::explorer::Page;
 use lockwright_conformance::history::{self, Rules};
 use lockwright_conformance::workload::Work;
 use lockwright_conformance::workload::simulation::{Simulation, Target, Trouble, simulate};
 use lockwright_core::Clock;
+use lockwright_verification::Page;
 
 const TTL: Duration = Duration::from_millis(400);
 

@@ -3,12 +3,13 @@
 #![forbid(unsafe_code)]
 
 mod handover;
+mod redlock;
 mod tickets;
 mod wire;
 
 use std::path::Path;
 
-use lockwright_conformance::explorer::{Page, Protocol, explore};
+use lockwright_verification::{Page, Protocol, explore};
 
 /// More states than this are a mistake in a model.
 const LIMIT: usize = 20_000_000;

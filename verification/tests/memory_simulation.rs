@@ -5,7 +5,7 @@
 //! more than one run.
 //!
 //! ```sh
-//! LOCKWRIGHT_SEEDS=0..10000 cargo test --release -p lockwright-conformance --features paused --test simulation -- --nocapture
+//! LOCKWRIGHT_SEEDS=0..10000 cargo test --release -p lockwright-verification --test memory_simulation -- --nocapture
 //! ```
 #![forbid(unsafe_code)]
 

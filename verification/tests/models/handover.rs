@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use lockwright_conformance::explorer::{Protocol, Step, mix};
+use lockwright_verification::{Protocol, Step, mix};
 
 use crate::wire::Wire;
 use crate::{happens, holds, holds_too, refuted};

@@ -66,7 +66,7 @@ fn show(world: World, seed: u64) -> ! {
     }
     panic!(
         "seed {seed}: {:#?}\nrepeat it with LOCKWRIGHT_SEED={seed} cargo test -p \
-         lockwright-redlock --test simulation -- whatever_happens",
+         lockwright-verification --test redlock_simulation -- whatever_happens",
         outcome.problems
     );
 }

@@ -2,7 +2,6 @@
 //! of omitting each rule.
 //!
 //! See `docs/src/redlock-model.md`, whose figures and traces are compared with the results.
-#![forbid(unsafe_code)]
 
 mod holds;
 mod mutants;

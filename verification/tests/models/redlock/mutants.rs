@@ -1,10 +1,11 @@
 //! Mutants: without a rule the protocol breaks a promise. The shortest trace must be on the page.
 
-use crate::page;
-use crate::protocol::Redlock;
-use crate::rules::{Bounds, Note, Promise, Renewal, Rules};
-use crate::story;
-use lockwright_conformance::explorer::{Protocol, explore};
+use lockwright_verification::{Protocol, explore};
+
+use super::page;
+use super::protocol::Redlock;
+use super::rules::{Bounds, Note, Promise, Renewal, Rules};
+use super::story;
 
 const LIMIT: usize = 100_000_000;
 
@@ -169,7 +170,7 @@ fn asked_again_while_a_request_is_unanswered() {
 }
 
 #[test]
-#[ignore = "takes a minute: cargo test --release -p lockwright-redlock --test model -- --ignored"]
+#[ignore = "takes a minute: cargo test --release -p lockwright-verification --test models -- --ignored"]
 fn asked_again_by_the_shortest_way() {
     let Redlock { rules, bounds } = late_note();
     refuted(LATE_NOTE, rules, bounds);

@@ -1,8 +1,8 @@
 //! The nodes' steps.
 
-use crate::protocol::{Action, Redlock, Steps, push};
-use crate::rules::{Note, Renewal};
-use crate::state::{Mail, Phase, Rounds, State};
+use super::protocol::{Action, Redlock, Steps, push};
+use super::rules::{Note, Renewal};
+use super::state::{Mail, Phase, Rounds, State};
 
 impl<const N: usize> Redlock<N> {
     /// Delivers the request of `round` to a node. A "no" is a separate step only if a repeat depends on its arrival.

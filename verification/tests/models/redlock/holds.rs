@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use crate::page;
-use crate::protocol::Redlock;
-use crate::rules::{Bounds, Note, Rules};
-use lockwright_conformance::explorer::explore;
+use super::page;
+use super::protocol::Redlock;
+use super::rules::{Bounds, Note, Rules};
+use lockwright_verification::explore;
 
 /// Guards against an unintended growth of the model.
 const LIMIT: usize = 200_000_000;
@@ -65,7 +65,7 @@ fn releases_as_messages() {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo test --release -p lockwright-redlock --test model -- --ignored"]
+#[ignore = "takes minutes: cargo test --release -p lockwright-verification --test models -- --ignored"]
 fn larger_bounds() {
     let bounds = Bounds::default();
     let lossy = Bounds { losses: 1, ..bounds };

@@ -1,9 +1,10 @@
 //! The protocol and the clients' steps.
 
-use crate::rules::{Bounds, Promise, Rules};
-use crate::state::{MOST_ROUNDS, Mail, Node, Phase, Rounds, State};
-use crate::story;
-use lockwright_conformance::explorer::{self, Protocol};
+use lockwright_verification::{Protocol, Step, mix};
+
+use super::rules::{Bounds, Promise, Rules};
+use super::state::{MOST_ROUNDS, Mail, Node, Phase, Rounds, State};
+use super::story;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -31,7 +32,7 @@ pub(crate) struct Redlock<const N: usize> {
     pub(crate) bounds: Bounds,
 }
 
-pub(crate) type Steps<const N: usize> = Vec<explorer::Step<Redlock<N>>>;
+pub(crate) type Steps<const N: usize> = Vec<Step<Redlock<N>>>;
 
 impl<const N: usize> Protocol for Redlock<N> {
     type State = State<N>;
@@ -108,22 +109,22 @@ impl<const N: usize> Protocol for Redlock<N> {
     }
 
     fn digest(&self, state: &State<N>) -> u64 {
-        let mut digest = explorer::mix(0, state.rounds.0);
+        let mut digest = mix(0, state.rounds.0);
         let mut at = 0;
         while at < N {
-            digest = explorer::mix(digest, state.nodes[at].0);
+            digest = mix(digest, state.nodes[at].0);
             at += 1;
         }
         digest
     }
 
-    fn tell(&self, before: &State<N>, step: &explorer::Step<Self>, text: &mut String) {
+    fn tell(&self, before: &State<N>, step: &Step<Self>, text: &mut String) {
         story::tell(before, step.action, &step.next, text);
     }
 }
 
 pub(crate) fn push<const N: usize>(steps: &mut Steps<N>, action: Action, next: State<N>) {
-    steps.push(explorer::Step { action, next, broken: None });
+    steps.push(Step { action, next, broken: None });
 }
 
 impl<const N: usize> Redlock<N> {
@@ -304,7 +305,7 @@ impl<const N: usize> Redlock<N> {
             node.set(round, Mail::Has, false);
         }
         self.tidy(&mut next, round);
-        steps.push(explorer::Step { action: Action::Believe(round), next, broken });
+        steps.push(Step { action: Action::Believe(round), next, broken });
     }
 
     /// Ends a round or a hold, for any reason.

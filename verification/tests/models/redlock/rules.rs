@@ -1,6 +1,6 @@
 //! The promises, the rules, and the bounds.
 
-use crate::state::MOST_ROUNDS;
+use super::state::MOST_ROUNDS;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Promise {

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Write};
 use std::fs;
 use std::path::PathBuf;
 
-use super::Explored;
+use crate::Explored;
 
 /// A page of the documentation that contains a model's results word for word.
 #[derive(Debug)]

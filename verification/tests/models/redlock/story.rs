@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-use crate::protocol::Action;
-use crate::state::{Phase, State};
+use super::protocol::Action;
+use super::state::{Phase, State};
 
 /// Column of the nodes' picture.
 const MARGIN: usize = 54;

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use lockwright_conformance::explorer::{Explored, Page};
+use lockwright_verification::{Explored, Page};
 
-use crate::rules::Promise;
+use super::rules::Promise;
 
 fn page() -> Page {
-    Page::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/redlock-model.md"))
+    Page::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/redlock-model.md"))
 }
 
 /// Asserts that the page contains this text.

@@ -29,7 +29,9 @@ pub fn build(source: &Path) -> Result<PathBuf> {
         // Rename it into place, so that no process starts an incomplete file.
         let fresh = program.with_extension("new");
         go(&place)?
-            .args(["build", "-o", &folder::text(&fresh)?, "."])
+            // A fifth faster without inlining and debug information.
+            .args(["build", "-gcflags=all=-l", "-ldflags=-s"])
+            .args(["-o", &folder::text(&fresh)?, "."])
             .run(source, "")
             .map_err(|error| explain(&error, source, &place))?;
         fs::rename(&fresh, &program).map_err(failed)?;

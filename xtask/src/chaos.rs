@@ -10,8 +10,17 @@ use crate::{process, servers, tmp};
 
 const USAGE: &str = include_str!("../../chaos/usage.txt");
 
-/// With all features of the workspace, as for the tests, so that nothing is built twice.
-const BUILD: [&str; 5] = ["build", "--workspace", "--all-features", "--bin", "lockwright-chaos"];
+/// With all features of the workspace, as for the tests, so that nothing is built twice. Without an
+/// example, cargo would leave out the features that dev-dependencies enable.
+const BUILD: [&str; 7] = [
+    "build",
+    "--workspace",
+    "--all-features",
+    "--bin",
+    "lockwright-chaos",
+    "--example",
+    "flash_sale",
+];
 
 const LIMIT: Duration = Duration::from_secs(600);
 

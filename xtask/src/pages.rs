@@ -82,14 +82,26 @@ fn schemes(connect: &str) -> Vec<String> {
 }
 
 /// Returns the keys of a manifest's `features`, except `default`.
-pub(crate) fn features(manifest: &Path) -> io::Result<Vec<String>> {
+fn features(manifest: &Path) -> io::Result<Vec<String>> {
+    Ok(feature_table(manifest)?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// Returns the features that enable dependencies. The others only enable several of them, and have
+/// no code of their own.
+pub(crate) fn features_with_code(manifest: &Path) -> io::Result<Vec<String>> {
+    let table = feature_table(manifest)?.into_iter();
+    let with_code = table.filter(|(_, enables)| enables.contains("dep:") || enables.contains('/'));
+    Ok(with_code.map(|(name, _)| name).collect())
+}
+
+fn feature_table(manifest: &Path) -> io::Result<Vec<(String, String)>> {
     let text = fs::read_to_string(manifest)?;
     let table = text.lines().skip_while(|line| line.trim() != "[features]").skip(1);
     Ok(table
         .take_while(|line| !line.starts_with('['))
         .filter_map(|line| line.split_once('='))
-        .map(|(key, _)| key.trim().to_owned())
-        .filter(|key| !key.starts_with('#') && key != "default")
+        .map(|(name, enables)| (name.trim().to_owned(), enables.to_owned()))
+        .filter(|(name, _)| !name.starts_with('#') && name != "default")
         .collect())
 }
 
@@ -262,6 +274,20 @@ fn anchors(text: &str) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bundles_of_features_have_no_code() {
+        let folder =
+            std::env::temp_dir().join(format!("lockwright-features-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let manifest = folder.join("Cargo.toml");
+        let table = "[features]\ndefault = [\"a\"]\na = [\"dep:a\"]\nb = [\"a?/b\"]\nall = [\"a\", \"b\"]\n";
+        fs::write(&manifest, table).unwrap();
+        let (all, with_code) = (features(&manifest), features_with_code(&manifest));
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(all.unwrap(), ["a", "b", "all"]);
+        assert_eq!(with_code.unwrap(), ["a", "b"]);
+    }
 
     #[test]
     fn links_in_prose_are_found_and_those_in_code_are_not() {

@@ -132,7 +132,7 @@ fn doc(_: &Options) -> Report {
 
 /// Checks the facade with no feature, and with each feature alone.
 fn features(options: &Options) -> Report {
-    let names = match pages::features(&crate::root().join("Cargo.toml")) {
+    let names = match pages::features_with_code(&crate::root().join("Cargo.toml")) {
         Ok(names) => names,
         Err(error) => return Report::failed(&format!("Cargo.toml can't be read: {error}")),
     };

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::archive;
 use super::options::{Options, SUPERUSER, SUPERUSER_DIGEST};
 use crate::{Error, Process, Program, Result, folder, port};
 
-const JAVA_PACKAGE: &str = "default-jre-headless";
+pub(super) const JAVA_PACKAGE: &str = "default-jre-headless";
 const PACKAGE: &str = "libzookeeper-java";
 
 const JARS: &str = "/usr/share/java";
@@ -55,7 +56,7 @@ const CONFIGURATION: &str = "zoo.cfg";
 const HOSTS: &str = "hosts";
 
 /// The time limit of a request that is retried. The member may be frozen.
-const SOON: Duration = Duration::from_millis(500);
+pub(super) const SOON: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
@@ -249,12 +250,23 @@ pub(super) fn prepare(
 }
 
 pub(super) fn start(folder: &Path, options: &Options) -> Result<Process> {
+    let archive = if options.is_full_size { None } else { archive::option() };
+    start_with(folder, options, archive)
+}
+
+/// Starts a member whose JVM has one more option.
+pub(super) fn start_with(
+    folder: &Path,
+    options: &Options,
+    option: Option<String>,
+) -> Result<Process> {
     let force_sync = if options.is_durable { "yes" } else { "no" };
     let sized = match options.is_full_size {
         true => java().arg(FULL_SIZE),
         false => java().args(SMALL).args(SMALL_SETTINGS),
     };
     sized
+        .args(option)
         .arg(ASKS_SOON)
         .args(&options.properties)
         .arg(format!("-Dzookeeper.forceSync={force_sync}"))
@@ -270,7 +282,7 @@ fn java() -> Program {
     Program::new("java", JAVA_PACKAGE).args(JAVA)
 }
 
-fn class_path() -> Result<String> {
+pub(super) fn class_path() -> Result<String> {
     let jars = CLASS_PATH.map(|jar| format!("{JARS}/{jar}"));
     match jars.iter().find(|jar| !Path::new(jar).is_file()) {
         None => Ok(jars.join(":")),
@@ -281,7 +293,7 @@ fn class_path() -> Result<String> {
     }
 }
 
-fn ask(port: u16, command: &str, limit: Duration) -> std::io::Result<String> {
+pub(super) fn ask(port: u16, command: &str, limit: Duration) -> std::io::Result<String> {
     let mut connection = TcpStream::connect_timeout(&local(port), limit)?;
     connection.set_read_timeout(Some(limit))?;
     connection.write_all(command.as_bytes())?;

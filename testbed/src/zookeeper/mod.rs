@@ -1,5 +1,6 @@
 //! A ZooKeeper ensemble.
 
+mod archive;
 mod election;
 mod member;
 mod options;

@@ -20,9 +20,9 @@ fn main() -> ExitCode {
             Ok(())
         }
         Ok(Command::Bench(bench)) => measure(&bench),
-        Ok(Command::Report(json)) => {
-            report::read(&json).map_err(Into::into).and_then(|results| publish(&results, &json))
-        }
+        Ok(Command::Report(json)) => report::read(&json)
+            .map_err(Into::into)
+            .and_then(|results| publish(&results, &json, &options::out())),
         Ok(Command::Profile(json, bench)) => profile(&json, &bench),
         Ok(Command::Compare { old, new, all }) => compared(&old, &new, all),
         Err(problem) => {
@@ -76,7 +76,7 @@ fn profile(json: &Path, bench: &Bench) -> servers::Result<()> {
         }
     }
     write(json, &results)?;
-    publish(&results, json)
+    publish(&results, json, &bench.out)
 }
 
 fn measure(bench: &Bench) -> servers::Result<()> {
@@ -86,13 +86,13 @@ fn measure(bench: &Bench) -> servers::Result<()> {
     write(&json, &results)?;
     let is_whole = !bench.smoke && bench.backends.is_empty() && bench.only.is_empty();
     if is_whole {
-        return publish(&results, &json);
+        return publish(&results, &json, &bench.out);
     }
     report_in(&results, &json, &bench.out.join("report.md"), &bench.out)
 }
 
-/// Writes the documentation page with its files.
-fn publish(results: &Results, json: &Path) -> servers::Result<()> {
+/// Writes the documentation page with its files, and the full report.
+fn publish(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     let root = std::env::var_os("LOCKWRIGHT_ROOT").map_or_else(|| ".".into(), PathBuf::from);
     let docs = root.join("docs/src");
     let folder = docs.join("benchmarks");
@@ -104,7 +104,8 @@ fn publish(results: &Results, json: &Path) -> servers::Result<()> {
     if !is_kept {
         std::fs::copy(json, &kept)?;
     }
-    report_in(results, &kept, &docs.join("benchmarks.md"), &folder)
+    report::write_summary(results, &kept, &docs.join("benchmarks.md"), &folder)?;
+    report_in(results, &kept, &out.join("report.md"), out)
 }
 
 fn report_in(results: &Results, json: &Path, page: &Path, folder: &Path) -> servers::Result<()> {

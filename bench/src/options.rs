@@ -63,16 +63,23 @@ fn compare(words: &[String]) -> Result<Command, String> {
     }
 }
 
+/// Returns the default folder for results and the full report.
+pub(crate) fn out() -> PathBuf {
+    target().join("bench")
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from)
+}
+
 fn bench(words: &[String]) -> Result<Command, String> {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     let mut bench = Bench {
         backends: Vec::new(),
         only: Vec::new(),
         rounds: 7,
         smoke: false,
-        out: target.join("bench"),
-        peers: target.join("peers"),
+        out: out(),
+        peers: target().join("peers"),
         before: None,
     };
     let workloads: Vec<&str> = WORKLOADS.iter().map(|workload| workload.id).collect();

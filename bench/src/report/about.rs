@@ -20,6 +20,8 @@ pub(super) fn run(view: &View<'_>, json: &Path) -> Vec<Block> {
     let results = view.results;
     let machine = &results.machine;
     let memory = names::figure("bytes", machine.memory_bytes as f64);
+    let results_file = json.file_name().unwrap_or_default().to_string_lossy();
+    let command = format!("cargo xtask bench report {results_file}");
     let mut items = vec![
         Line::from(format!(
             "{}, {} {}, {memory}, {}",
@@ -37,7 +39,11 @@ pub(super) fn run(view: &View<'_>, json: &Path) -> Vec<Block> {
                 rounds => format!("{rounds} rounds"),
             }
         )),
-        Line::from("all figures: ").code(json.file_name().unwrap_or_default().to_string_lossy()),
+        Line::from("all figures: ")
+            .code(results_file)
+            .text("; ")
+            .code(command)
+            .text(" writes their tables"),
     ];
     items.extend(
         results.versions.iter().map(|(of, version)| Line::from(format!("{of}: {version}"))),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::Extent;
 use super::document::{Block, Item, Line};
 use super::names;
 use super::view::{Against, Place, View, against, spread};
@@ -28,15 +29,15 @@ struct Comparison<'a> {
 type Group<'a> = Vec<Comparison<'a>>;
 
 /// Returns the findings, the first parts of the page.
-pub(super) fn blocks(view: &View<'_>) -> Vec<Block> {
+pub(super) fn blocks(view: &View<'_>, extent: Extent) -> Vec<Block> {
     let mut blocks = Vec::new();
-    behind(view, &mut blocks);
-    far(view, &mut blocks);
+    behind(view, extent, &mut blocks);
+    far(view, extent, &mut blocks);
     beaten(view, &mut blocks);
     blocks
 }
 
-fn behind(view: &View<'_>, blocks: &mut Vec<Block>) {
+fn behind(view: &View<'_>, extent: Extent, blocks: &mut Vec<Block>) {
     blocks.push(Block::heading("Where Lockwright is slower than a peer, or costs more"));
     let all = comparisons(view, |own, other| own == Kind::Ours && other == Kind::Peer);
     let count = all.len();
@@ -60,10 +61,13 @@ fn behind(view: &View<'_>, blocks: &mut Vec<Block>) {
             even.len()
         ),
     }));
-    list(view, grouped(behind), blocks, |group| vec![where_time_goes(view, &group[0])]);
+    list(view, grouped(behind), blocks, |group| match extent {
+        Extent::Full => vec![where_time_goes(view, &group[0])],
+        Extent::Summary => Vec::new(),
+    });
 }
 
-fn far(view: &View<'_>, blocks: &mut Vec<Block>) {
+fn far(view: &View<'_>, extent: Extent, blocks: &mut Vec<Block>) {
     blocks.push(Block::heading("Where Lockwright is far from the baseline"));
     let all = comparisons(view, |own, other| own == Kind::Ours && other == Kind::Floor);
     let count = all.len();
@@ -76,13 +80,16 @@ fn far(view: &View<'_>, blocks: &mut Vec<Block>) {
         (0, _) => "No baseline was measured with Lockwright.".to_owned(),
         (_, 0) => format!("Nowhere, in {count} comparisons with baselines, Lockwright is {bound}."),
         (_, some) => {
-            format!(
-                "In {some} of {count} comparisons with baselines Lockwright is {bound}. The worst \
-                 first:"
-            )
+            let next = match extent {
+                Extent::Full => "The worst first:",
+                Extent::Summary => "The table at a glance has the ratios.",
+            };
+            format!("In {some} of {count} comparisons with baselines Lockwright is {bound}. {next}")
         }
     }));
-    list(view, grouped(far), blocks, |group| vec![where_time_goes(view, &group[0])]);
+    if extent == Extent::Full {
+        list(view, grouped(far), blocks, |group| vec![where_time_goes(view, &group[0])]);
+    }
 }
 
 fn beaten(view: &View<'_>, blocks: &mut Vec<Block>) {

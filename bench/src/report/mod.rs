@@ -39,7 +39,15 @@ use view::View;
 
 const TITLE: &str = "Benchmarks";
 
-/// Writes the report of `results` (from the file `json`): the page `markdown`, its folder
+/// The amount of detail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Without the tables of figures and the distributions of time.
+    Summary,
+    Full,
+}
+
+/// Writes the full report of `results` (from the file `json`): the page `markdown`, its folder
 /// `pictures`, and the self-contained page `html`. Removes old pictures.
 ///
 /// # Errors
@@ -51,9 +59,34 @@ pub fn write(
     pictures: &Path,
     html: &Path,
 ) -> io::Result<()> {
+    let blocks = write_page(results, json, markdown, pictures, Extent::Full)?;
+    put(html, &html::page(&blocks, TITLE))
+}
+
+/// Writes the summary of `results` (from the file `json`): the page `markdown`, and its folder
+/// `pictures`. Removes old pictures.
+///
+/// # Errors
+/// If a file can't be written; the error names it.
+pub fn write_summary(
+    results: &Results,
+    json: &Path,
+    markdown: &Path,
+    pictures: &Path,
+) -> io::Result<()> {
+    write_page(results, json, markdown, pictures, Extent::Summary).map(drop)
+}
+
+fn write_page(
+    results: &Results,
+    json: &Path,
+    markdown: &Path,
+    pictures: &Path,
+    extent: Extent,
+) -> io::Result<Vec<Block>> {
     let view = View::of(results);
     let drawn = pictures::all(&view);
-    let blocks = blocks(&view, json, &drawn);
+    let blocks = blocks(&view, json, &drawn, extent);
     let beside = markdown.parent().unwrap_or(Path::new(""));
     let seen_from_page = pictures.strip_prefix(beside).unwrap_or(pictures);
     fs::create_dir_all(pictures).map_err(|error| of(pictures, error))?;
@@ -62,7 +95,7 @@ pub fn write(
         put(&pictures.join(&picture.file), &picture.svg)?;
     }
     put(markdown, &markdown::page(&blocks, seen_from_page))?;
-    put(html, &html::page(&blocks, TITLE))
+    Ok(blocks)
 }
 
 /// Reads the results of a run.
@@ -92,17 +125,17 @@ pub fn read(path: &Path) -> io::Result<Results> {
     }
 }
 
-fn blocks(view: &View<'_>, json: &Path, pictures: &[Picture]) -> Vec<Block> {
+fn blocks(view: &View<'_>, json: &Path, pictures: &[Picture], extent: Extent) -> Vec<Block> {
     let mut blocks = vec![Block::Heading(1, TITLE.to_owned())];
     blocks.extend(about::warning(view));
-    blocks.extend(findings::blocks(view));
+    blocks.extend(findings::blocks(view, extent));
     blocks.extend(tables::glance(view));
     blocks.extend(about::run(view, json));
     blocks.extend(about::method());
     blocks.extend(about::contestants(view));
     blocks.extend(about::exclusion(view));
     for workload in view.workloads() {
-        blocks.extend(tables::workload(view, workload, pictures));
+        blocks.extend(tables::workload(view, workload, pictures, extent));
     }
     blocks
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Extent;
 use super::document::{Block, Item, Line, Picture, Row, Table};
 use super::names;
 use super::view::{Place, View, spread};
@@ -46,8 +47,26 @@ pub(super) fn glance(view: &View<'_>) -> Vec<Block> {
     ]
 }
 
-pub(super) fn workload(view: &View<'_>, workload: &Workload, pictures: &[Picture]) -> Vec<Block> {
+pub(super) fn workload(
+    view: &View<'_>,
+    workload: &Workload,
+    pictures: &[Picture],
+    extent: Extent,
+) -> Vec<Block> {
     let mut blocks = vec![Block::heading(workload.title), Block::text(workload.what)];
+    if extent == Extent::Full {
+        blocks.extend(all_figures(view, workload));
+    }
+    let id = format!("{}-", workload.id);
+    let known =
+        |rest: &str| super::pictures::KINDS.iter().any(|kind| rest == format!("{kind}.svg"));
+    let its = pictures.iter().filter(|picture| picture.file.strip_prefix(&id).is_some_and(known));
+    blocks.extend(its.cloned().map(Block::Picture));
+    blocks
+}
+
+fn all_figures(view: &View<'_>, workload: &Workload) -> Vec<Block> {
+    let mut blocks = Vec::new();
     let better = if workload.more_is_better { "more" } else { "less" };
     let figure = names::title(workload.measure);
     let rounds = match rounds(view, workload) {
@@ -73,11 +92,6 @@ pub(super) fn workload(view: &View<'_>, workload: &Workload, pictures: &[Picture
         }
     }
     blocks.extend(notes(view, workload));
-    let id = format!("{}-", workload.id);
-    let known =
-        |rest: &str| super::pictures::KINDS.iter().any(|kind| rest == format!("{kind}.svg"));
-    let its = pictures.iter().filter(|picture| picture.file.strip_prefix(&id).is_some_and(known));
-    blocks.extend(its.cloned().map(Block::Picture));
     blocks
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{compare, read, write};
+use super::{compare, read, write, write_summary};
 use crate::results::{
     Cell, Contestant, Exclusion, FORMAT, Kind, Machine, Missing, Profile, Regime, Results, Settings,
 };
@@ -234,6 +234,25 @@ fn nothing_is_said_of_what_is_noise() {
         "{text}"
     );
     assert!(text.contains("two cores: ") && !text.contains("one core: "), "{text}");
+}
+
+#[test]
+fn summary_has_pictures_and_findings_without_figures() {
+    let mut results = run();
+    change(&mut results, "etcd", "pairs", "lockwright", 0.5);
+    let folder = tempfile::tempdir().unwrap();
+    let (markdown, pictures) = (folder.path().join("page.md"), folder.path().join("page"));
+    write_summary(&results, &folder.path().join("results.json"), &markdown, &pictures).unwrap();
+    let summary = fs::read_to_string(&markdown).unwrap();
+    let full = written(&results).markdown;
+    assert!(part(&summary, FAR).contains("In 1 of 78 comparisons"), "{summary}");
+    for picture in fs::read_dir(&pictures).unwrap() {
+        let file = picture.unwrap().file_name();
+        assert!(summary.contains(file.to_str().unwrap()), "{file:?} in {summary}");
+    }
+    let rows = |page: &str| page.lines().filter(|line| line.starts_with('|')).count();
+    assert!(rows(&summary) > 0 && rows(&summary) < rows(&full), "{summary}");
+    assert!(!summary.contains("where the time goes"), "{summary}");
 }
 
 #[test]

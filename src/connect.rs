@@ -174,12 +174,12 @@ backends! {
     feature "postgres" {
         schemes: ["postgres", "postgresql"],
         profile: lockwright_sql::postgres::profile(),
-        config: lockwright_sql::postgres::Options::from_url,
+        config: lockwright_sql::postgres::Config::new,
     }
     feature "mysql" {
         schemes: ["mysql", "mariadb"],
         profile: lockwright_sql::mysql::profile(),
-        config: lockwright_sql::mysql::Options::from_url,
+        config: lockwright_sql::mysql::Config::new,
     }
     feature "redis" {
         schemes: [

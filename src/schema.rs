@@ -14,13 +14,11 @@ pub fn schema(url: &str) -> Result<String> {
     let (scheme, known) = scheme_of(url);
     match scheme.as_str() {
         #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => Ok(lockwright_sql::mysql::Options::from_url(&known)?.schema()),
+        "mysql" | "mariadb" => Ok(lockwright_sql::mysql::Config::new(&known)?.schema()),
         #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => {
-            Ok(lockwright_sql::postgres::Options::from_url(&known)?.schema())
-        }
+        "postgres" | "postgresql" => Ok(lockwright_sql::postgres::Config::new(&known)?.schema()),
         #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
-        "sqlite" => Ok(lockwright_sql::sqlite::Options::from_url(&known)?.schema()),
+        "sqlite" => Ok(lockwright_sql::sqlite::Config::new(&known)?.schema()),
         _ => Err(Error::invalid_config(format!(
             "{:?} names no database of this build that has tables",
             redact::url(&known)

@@ -15,7 +15,7 @@ use lockwright_core::{
     ReleaseMode, RenewalMode, Token, Wait,
 };
 use lockwright_sql::Sqlite;
-use lockwright_sql::sqlite::Synchronous;
+use lockwright_sql::sqlite::{Config, Synchronous};
 use rustix::time::{ClockId, clock_gettime};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -45,9 +45,9 @@ async fn figures() {
         ("acquire + release, synchronous=normal", vec![]),
     ];
     let full = Arc::new(Sqlite::open(folder.path().join("full.db")).await.unwrap());
-    let normal = Sqlite::options(folder.path().join("normal.db"))
+    let normal = Config::file(folder.path().join("normal.db"))
         .synchronous(Synchronous::Normal)
-        .open()
+        .connect()
         .await
         .unwrap();
     let mut bare_full = bare_connection(&folder.path().join("bare.db"), "FULL").await;

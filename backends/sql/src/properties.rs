@@ -33,11 +33,11 @@ fn modes_of_rows() {
 
 #[test]
 fn urls_of_files() {
-    use crate::sqlite::Options;
+    use crate::sqlite::Config;
 
     let valid = ["sqlite:/var/lib/locks.db?synchronous=normal", "sqlite://x?file_system=any"];
-    texts(&valid, |url| match Options::from_url(url) {
-        Ok(options) => assert!(!format!("{options:?}").is_empty()),
+    texts(&valid, |url| match Config::new(url) {
+        Ok(config) => assert!(!format!("{config:?}").is_empty()),
         Err(error) => assert!(error.to_string().len() > 20, "{error}"),
     });
 }
@@ -46,15 +46,15 @@ fn urls_of_files() {
 #[test]
 fn a_password_with_a_question_mark() {
     let url = "mariadb://:hush?x{hush@db:3306/app?mode=session";
-    assert_clear(format!("{:?}", crate::mysql::Options::from_url(url).unwrap_err()));
+    assert_clear(format!("{:?}", crate::mysql::Config::new(url).unwrap_err()));
     let url = "postgres://me:hush9?hush@db:54}32";
-    assert_clear(format!("{:?}", crate::postgres::Options::from_url(url).unwrap_err()));
+    assert_clear(format!("{:?}", crate::postgres::Config::new(url).unwrap_err()));
 }
 
 mod postgres {
     use lockwright_properties::{assert_clear, texts, urls_with_secrets};
 
-    use crate::postgres::Options;
+    use crate::postgres::Config;
 
     #[test]
     fn urls() {
@@ -62,8 +62,8 @@ mod postgres {
             "postgres://me:x@db:5432/app?mode=session&table=locks",
             "postgresql://[::1]/app?sslmode=verify-full&schema=x&connections=3",
         ];
-        texts(&valid, |url| match Options::from_url(url) {
-            Ok(options) => assert!(!options.schema().is_empty()),
+        texts(&valid, |url| match Config::new(url) {
+            Ok(config) => assert!(!config.schema().is_empty()),
             Err(error) => assert!(error.to_string().len() > 20, "{error}"),
         });
     }
@@ -72,8 +72,8 @@ mod postgres {
     fn no_password_is_shown() {
         let after = ["db:5432/app?mode=session", "[::1]/app?table=x&sslmode=require"];
         urls_with_secrets(&["postgres://me:", "postgresql://:"], &after, |url| {
-            match Options::from_url(url) {
-                Ok(options) => assert_clear(format!("{options:?}")),
+            match Config::new(url) {
+                Ok(config) => assert_clear(format!("{config:?}")),
                 Err(error) => {
                     assert_clear(&error);
                     assert_clear(format!("{error:?}"));
@@ -86,7 +86,7 @@ mod postgres {
 mod mysql {
     use lockwright_properties::{assert_clear, texts, urls_with_secrets};
 
-    use crate::mysql::Options;
+    use crate::mysql::Config;
 
     #[test]
     fn urls() {
@@ -94,8 +94,8 @@ mod mysql {
             "mysql://me:x@db:3306/app?mode=row&table=locks",
             "mariadb://[::1]/app?ssl-mode=VERIFY_IDENTITY&schema=x&connections=3",
         ];
-        texts(&valid, |url| match Options::from_url(url) {
-            Ok(options) => assert!(!options.schema().is_empty()),
+        texts(&valid, |url| match Config::new(url) {
+            Ok(config) => assert!(!config.schema().is_empty()),
             Err(error) => assert!(error.to_string().len() > 20, "{error}"),
         });
     }
@@ -103,13 +103,11 @@ mod mysql {
     #[test]
     fn no_password_is_shown() {
         let after = ["db:3306/app?mode=session", "[::1]/app?table=x&ssl-mode=REQUIRED"];
-        urls_with_secrets(&["mysql://me:", "mariadb://:"], &after, |url| {
-            match Options::from_url(url) {
-                Ok(options) => assert_clear(format!("{options:?}")),
-                Err(error) => {
-                    assert_clear(&error);
-                    assert_clear(format!("{error:?}"));
-                }
+        urls_with_secrets(&["mysql://me:", "mariadb://:"], &after, |url| match Config::new(url) {
+            Ok(config) => assert_clear(format!("{config:?}")),
+            Err(error) => {
+                assert_clear(&error);
+                assert_clear(format!("{error:?}"));
             }
         });
     }

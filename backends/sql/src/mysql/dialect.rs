@@ -11,7 +11,7 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Either, Row as _, TypeInfo, ValueRef};
 
-use super::options::Options;
+use super::config::Config;
 use crate::server::abandoned::ServerSession;
 use crate::server::dialect::{Cell, Dialect, Row, Texts};
 use crate::server::errors::Verdict;
@@ -83,11 +83,11 @@ pub(crate) struct MySql {
 }
 
 impl MySql {
-    pub(super) fn new(options: &Options) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
         Self {
-            server: options.server.clone().disable_statement_logging(),
-            tables: options.common.tables.clone(),
-            backend: options.backend(),
+            server: config.server.clone().disable_statement_logging(),
+            tables: config.common.tables.clone(),
+            backend: config.backend(),
             is_direct: Arc::default(),
         }
     }

@@ -15,7 +15,7 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `options` | URL and settings |
+//! | `config` | URL and settings |
 //! | `dialect` | connections, literals, error numbers |
 //! | `facts` | a server's facts, and whether it can keep locks |
 //! | `proxy` | detection of proxies that share sessions |
@@ -35,11 +35,11 @@
 //! - Rows of unused names remain until [`sweep`](lockwright_core::DistributedLock::sweep) deletes
 //!   them.
 
+mod config;
 mod dialect;
 mod doctor;
 mod facts;
 mod held;
-mod options;
 mod proxy;
 mod tls;
 pub mod transaction;
@@ -52,7 +52,7 @@ use lockwright_core::{
 };
 
 pub use crate::server::Mode;
-pub use options::Options;
+pub use config::Config;
 pub use transaction::{InTransaction, check_fence, lock_in_transaction};
 
 use crate::server::held::Engine;
@@ -82,16 +82,16 @@ const POLL: Duration = Duration::from_millis(50);
 pub struct Mysql(Arc<dyn DistributedLock>);
 
 impl Mysql {
-    /// Connects to a server by its URL, as [`Options::from_url`] and [`Options::connect`].
+    /// Connects to a server by its URL, as [`Config::new`] and [`Config::connect`].
     ///
     /// # Errors
     /// As there.
     pub async fn connect(url: &str) -> Result<Self> {
-        Options::from_url(url)?.connect().await
+        Config::new(url)?.connect().await
     }
 }
 
-impl Options {
+impl Config {
     /// Connects, checks the server, and creates missing tables.
     ///
     /// # Cancel safety

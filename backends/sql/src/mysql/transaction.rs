@@ -191,7 +191,7 @@ impl InTransaction {
     }
 
     /// Returns the SQL that creates the tables, also part of
-    /// [`Options::schema`](super::Options::schema).
+    /// [`Config::schema`](super::Config::schema).
     pub fn schema(&self) -> String {
         self.tables.expand(SCHEMA, MySql::QUOTE)
     }

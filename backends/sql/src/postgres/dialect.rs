@@ -7,7 +7,7 @@ use lockwright_core::{ErrorKind, Finding, Result, Token};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 
-use super::options::Options;
+use super::config::Config;
 use super::plans::Plans;
 use crate::server::abandoned::ServerSession;
 use crate::server::dialect::{BadRow, Cell, Dialect, Row, Texts};
@@ -43,12 +43,12 @@ pub(crate) struct Connection {
 }
 
 impl Postgresql {
-    pub(super) fn new(options: &Options) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
         Self {
-            server: options.server.clone().disable_statement_logging(),
-            channel: options.common.tables.scope(),
-            tables: options.common.tables.clone(),
-            backend: options.backend(),
+            server: config.server.clone().disable_statement_logging(),
+            channel: config.common.tables.scope(),
+            tables: config.common.tables.clone(),
+            backend: config.backend(),
             mark: None,
             plans: Arc::default(),
         }

@@ -13,7 +13,7 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `options` | URL and settings |
+//! | `config` | URL and settings |
 //! | `dialect` | connections, literals, error codes |
 //! | `plans` | statements that the server plans once |
 //! | `pooler` | detection of poolers |
@@ -34,10 +34,10 @@
 //!   them.
 
 mod bell;
+mod config;
 mod dialect;
 mod doctor;
 mod held;
-mod options;
 mod plans;
 mod pooler;
 mod tls;
@@ -53,7 +53,7 @@ use lockwright_core::{
 };
 
 pub use crate::server::Mode;
-pub use options::Options;
+pub use config::Config;
 pub use transaction::{InTransaction, check_fence, lock_in_transaction};
 
 use crate::server::held::Engine;
@@ -88,16 +88,16 @@ const POLL: Duration = Duration::from_millis(100);
 pub struct Postgres(Arc<dyn DistributedLock>);
 
 impl Postgres {
-    /// Connects to a server by its URL, as [`Options::from_url`] and [`Options::connect`].
+    /// Connects to a server by its URL, as [`Config::new`] and [`Config::connect`].
     ///
     /// # Errors
     /// As there.
     pub async fn connect(url: &str) -> Result<Self> {
-        Options::from_url(url)?.connect().await
+        Config::new(url)?.connect().await
     }
 }
 
-impl Options {
+impl Config {
     /// Connects, checks the server, and creates missing tables.
     ///
     /// # Cancel safety

@@ -189,7 +189,7 @@ impl InTransaction {
     }
 
     /// Returns the SQL that creates the table of fences, also part of
-    /// [`Options::schema`](super::Options::schema).
+    /// [`Config::schema`](super::Config::schema).
     pub fn schema(&self) -> String {
         expand(&self.tables, SCHEMA)
     }

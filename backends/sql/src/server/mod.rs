@@ -14,20 +14,20 @@
 //! | `pass_on` | delegation to the backend of the mode |
 //! | `schema` | creation of the tables |
 //! | `table` | configurable table names |
-//! | `options` | Lockwright's URL parameters |
+//! | `config` | Lockwright's URL parameters |
 //! | `errors` | effects of failed requests |
 //! | `tls` | TLS errors |
 //! | `doctor` | findings of every server |
 //! | `transaction` | locks and fences in the application's own transaction |
 
 pub(crate) mod abandoned;
+pub(crate) mod config;
 pub(crate) mod dialect;
 pub(crate) mod doctor;
 pub(crate) mod errors;
 pub(crate) mod held;
 pub(crate) mod holding;
 pub(crate) mod lease;
-pub(crate) mod options;
 pub(crate) mod pass_on;
 pub(crate) mod pool;
 pub(crate) mod schema;
@@ -37,4 +37,4 @@ pub(crate) mod table;
 pub(crate) mod tls;
 pub(crate) mod transaction;
 
-pub use options::Mode;
+pub use config::Mode;

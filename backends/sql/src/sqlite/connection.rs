@@ -10,9 +10,9 @@ use rustix::fs::Access;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection, Row};
 
+use super::config::Synchronous;
 use super::errors::{Failure, is_busy};
 use super::file_system::{self, Network};
-use super::options::Synchronous;
 
 pub(super) const VERSION: i64 = 1;
 

@@ -7,7 +7,7 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `options` | URL and settings |
+//! | `config` | URL and settings |
 //! | `backend` | the backend trait |
 //! | `writer` | the one task that owns the connection: queue, transactions, retries |
 //! | `statements` | one function for each operation on the rows |
@@ -23,7 +23,7 @@
 //! # Requirements
 //!
 //! - The file must be on a local file system. Opening it on a shared one fails, unless
-//!   [`Options::any_file_system`] is set.
+//!   [`Config::any_file_system`] is set.
 //! - Don't open a lock file in use by other means, or with a second copy of SQLite, in the same
 //!   process. Closing it drops SQLite's POSIX locks.
 //! - Don't delete or replace the file while it is in use. Each process detects that at its next
@@ -33,11 +33,11 @@
 mod backend;
 mod beside;
 mod boot;
+mod config;
 mod connection;
 mod doctor;
 mod errors;
 mod file_system;
-mod options;
 mod statements;
 mod transaction;
 mod wakeup;
@@ -49,7 +49,7 @@ use std::time::Duration;
 
 use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Result, Scope, WakeUp};
 
-pub use options::{Options, Synchronous};
+pub use config::{Config, Synchronous};
 pub use transaction::{check_fence, make_fence_table};
 
 use connection::Database;
@@ -85,22 +85,17 @@ impl Sqlite {
     /// Opens the lock file at `path`, and creates it if it doesn't exist.
     ///
     /// # Errors
-    /// As [`Options::open`].
+    /// As [`Config::connect`].
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::options(path).open().await
+        Config::file(path).connect().await
     }
 
-    /// Opens a file by its URL, as [`Options::from_url`] and [`Options::open`].
+    /// Opens a file by its URL, as [`Config::new`] and [`Config::connect`].
     ///
     /// # Errors
     /// As there.
     pub async fn connect(url: &str) -> Result<Self> {
-        Options::from_url(url)?.open().await
-    }
-
-    /// Returns the default settings for a file.
-    pub fn options(path: impl AsRef<Path>) -> Options {
-        Options::new(path)
+        Config::new(url)?.connect().await
     }
 
     /// Returns the absolute path of the file.

@@ -3,7 +3,7 @@
 use lockwright_conformance::kit::LIMIT;
 use lockwright_core::DistributedLock;
 use lockwright_sql::Mysql;
-use lockwright_sql::mysql::Options;
+use lockwright_sql::mysql::Config;
 use lockwright_testbed as testbed;
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
@@ -22,12 +22,12 @@ async fn two(server: &testbed::MariaDb) -> Two {
 }
 
 async fn connect(server: &testbed::MariaDb) -> Mysql {
-    let options = Options::from_url(&server.url()).unwrap();
+    let options = Config::new(&server.url()).unwrap();
     options.response_timeout(LIMIT).connect_timeout(LIMIT).connect().await.unwrap()
 }
 
 async fn connect_in(server: &testbed::MariaDb, mode: &str) -> Mysql {
-    let options = Options::from_url(&format!("{}?mode={mode}", server.url())).unwrap();
+    let options = Config::new(&format!("{}?mode={mode}", server.url())).unwrap();
     options.response_timeout(LIMIT).connect_timeout(LIMIT).connect().await.unwrap()
 }
 

@@ -3,7 +3,7 @@
 use lockwright_conformance::kit::LIMIT;
 use lockwright_core::DistributedLock;
 use lockwright_sql::Postgres;
-use lockwright_sql::postgres::Options;
+use lockwright_sql::postgres::Config;
 use lockwright_testbed as testbed;
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
@@ -22,12 +22,12 @@ async fn two(server: &testbed::Postgres) -> Two {
 }
 
 async fn connect(server: &testbed::Postgres) -> Postgres {
-    let options = Options::from_url(&server.url()).unwrap();
+    let options = Config::new(&server.url()).unwrap();
     options.response_timeout(LIMIT).connect_timeout(LIMIT).connect().await.unwrap()
 }
 
 async fn connect_in(server: &testbed::Postgres, mode: &str) -> Postgres {
-    let options = Options::from_url(&format!("{}?mode={mode}", server.url())).unwrap();
+    let options = Config::new(&format!("{}?mode={mode}", server.url())).unwrap();
     options.response_timeout(LIMIT).connect_timeout(LIMIT).connect().await.unwrap()
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lockwright_core::{DistributedLock, Severity};
 use lockwright_sql::Sqlite;
-use lockwright_sql::sqlite::Synchronous;
+use lockwright_sql::sqlite::{Config, Synchronous};
 
 use crate::bad_input::{mode, start_as_another_user};
 use crate::support::{LONG, Place, claim, granted, listen, say, sql};
@@ -48,8 +48,8 @@ async fn a_journal_mode_other_than_wal() {
 #[tokio::test]
 async fn synchronous_lower_than_full() {
     let place = Place::new();
-    let options = Sqlite::options(place.file()).synchronous(Synchronous::Normal);
-    assert_eq!(codes(&options.open().await.unwrap()).await, ["synchronous"]);
+    let config = Config::file(place.file()).synchronous(Synchronous::Normal);
+    assert_eq!(codes(&config.connect().await.unwrap()).await, ["synchronous"]);
 }
 
 #[tokio::test]

@@ -44,8 +44,8 @@ impl Server for MariaDb {
     }
 
     async fn patient_backend(url: &str, answer: Duration) -> Arc<dyn DistributedLock> {
-        let options = lockwright_sql::mysql::Options::from_url(url).unwrap();
-        Arc::new(options.response_timeout(answer).connect().await.unwrap())
+        let config = lockwright_sql::mysql::Config::new(url).unwrap();
+        Arc::new(config.response_timeout(answer).connect().await.unwrap())
     }
 
     fn sql(&self, statements: &str) -> String {

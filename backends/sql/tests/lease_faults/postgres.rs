@@ -51,8 +51,8 @@ impl Server for Postgres {
     }
 
     async fn patient_backend(url: &str, answer: Duration) -> Arc<dyn DistributedLock> {
-        let options = lockwright_sql::postgres::Options::from_url(url).unwrap();
-        Arc::new(options.response_timeout(answer).connect().await.unwrap())
+        let config = lockwright_sql::postgres::Config::new(url).unwrap();
+        Arc::new(config.response_timeout(answer).connect().await.unwrap())
     }
 
     fn sql(&self, statements: &str) -> String {

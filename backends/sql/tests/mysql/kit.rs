@@ -1,6 +1,6 @@
 pub(crate) use lockwright_conformance::kit::{LIMIT, claim, claim_for, eventually, grant, name};
 use lockwright_sql::Mysql;
-use lockwright_sql::mysql::Options;
+use lockwright_sql::mysql::Config;
 use lockwright_testbed as testbed;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
@@ -10,8 +10,8 @@ pub(crate) async fn connect(url: &str) -> Mysql {
     patient(url).connect().await.unwrap()
 }
 
-pub(crate) fn patient(url: &str) -> Options {
-    Options::from_url(url).unwrap().response_timeout(LIMIT).connect_timeout(LIMIT)
+pub(crate) fn patient(url: &str) -> Config {
+    Config::new(url).unwrap().response_timeout(LIMIT).connect_timeout(LIMIT)
 }
 
 pub(crate) async fn server_and_client() -> (testbed::MariaDb, Mysql) {

@@ -2,7 +2,7 @@ pub(crate) use lockwright_conformance::kit::{
     LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
 };
 use lockwright_sql::Postgres;
-use lockwright_sql::postgres::Options;
+use lockwright_sql::postgres::Config;
 use lockwright_testbed as testbed;
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Executor};
@@ -12,8 +12,8 @@ pub(crate) async fn connect(url: &str) -> Postgres {
     patient(url).connect().await.unwrap()
 }
 
-pub(crate) fn patient(url: &str) -> Options {
-    Options::from_url(url).unwrap().response_timeout(LIMIT).connect_timeout(LIMIT)
+pub(crate) fn patient(url: &str) -> Config {
+    Config::new(url).unwrap().response_timeout(LIMIT).connect_timeout(LIMIT)
 }
 
 pub(crate) async fn server_and_client() -> (testbed::Postgres, Postgres) {

@@ -1,14 +1,14 @@
 use lockwright_core::{DistributedLock, ErrorKind};
 use lockwright_sql::Postgres;
-use lockwright_sql::postgres::Options;
+use lockwright_sql::postgres::Config;
 use lockwright_testbed as testbed;
 
 use crate::kit::{assert_says, body, escape, hold, in_the_open};
 
 /// Sets time limits for busy machines.
-fn options(url: &str) -> Options {
+fn options(url: &str) -> Config {
     let limit = std::time::Duration::from_secs(20);
-    Options::from_url(url).unwrap().response_timeout(limit).connect_timeout(limit)
+    Config::new(url).unwrap().response_timeout(limit).connect_timeout(limit)
 }
 
 async fn connect(url: &str) -> Postgres {

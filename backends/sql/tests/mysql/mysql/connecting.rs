@@ -1,6 +1,6 @@
 use lockwright_core::{DistributedLock, ErrorKind};
 use lockwright_sql::Mysql;
-use lockwright_sql::mysql::Options;
+use lockwright_sql::mysql::Config;
 use lockwright_testbed as testbed;
 
 use crate::kit::patient;
@@ -17,7 +17,7 @@ fn bad_urls_say_what_would_be_right() {
         ("mysql://db:port/x", "mistake"),
         ("mysql://db/x?table=a;b", "small letters"),
     ] {
-        let error = Options::from_url(url).unwrap_err();
+        let error = Config::new(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
         assert!(error.to_string().contains(says), "{url}: {error}");
     }
@@ -26,15 +26,15 @@ fn bad_urls_say_what_would_be_right() {
 #[test]
 fn no_secret_is_shown() {
     for url in ["mysql://me:hush@db/x", "mariadb://me:hush@db/x?mode=lease&ssl-mode=REQUIRED"] {
-        let options = Options::from_url(url).unwrap();
-        assert!(!format!("{options:?}").contains("hush"), "{options:?}");
+        let config = Config::new(url).unwrap();
+        assert!(!format!("{config:?}").contains("hush"), "{config:?}");
     }
     for url in [
         "mysql://me:hush@db:port/x",
         "mysql://me:hush@db/x?sslpassword=hush",
         "mysql://me:hush@db/x?sslmode=hush&password=hush",
     ] {
-        let error = Options::from_url(url).unwrap_err();
+        let error = Config::new(url).unwrap_err();
         assert!(!format!("{error:?}").contains("me:hush"), "{error:?}");
         assert!(!format!("{error:?}").contains("password=hush"), "{error:?}");
     }

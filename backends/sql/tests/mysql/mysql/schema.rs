@@ -1,7 +1,7 @@
 //! Tables that the backend or an administrator creates.
 
 use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
-use lockwright_sql::mysql::Options;
+use lockwright_sql::mysql::Config;
 use lockwright_testbed as testbed;
 
 use crate::kit::{claim, connect, grant, patient, server_and_client};
@@ -43,7 +43,7 @@ async fn one_who_may_not_make_them_is_told_and_can_use_them() {
     assert!(error.to_string().contains("lockwright schema"), "{error}");
     assert!(!format!("{error:?}").contains("guest-4711"), "{error:?}");
 
-    server.sql(&Options::from_url(&url).unwrap().schema()).unwrap();
+    server.sql(&Config::new(&url).unwrap().schema()).unwrap();
     server.sql("GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright.* TO guest@'%'").unwrap();
     let mysql = connect(&url).await;
     let held = claim("x");
@@ -66,7 +66,7 @@ async fn a_user_chooses_their_names() {
     // The server hides missing objects from a user without permissions.
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
     for bad in ["table=x%22;DROP", "table=a-b", "schema=A", "table="] {
-        let error = Options::from_url(&format!("{}?{bad}", server.url())).unwrap_err();
+        let error = Config::new(&format!("{}?{bad}", server.url())).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{bad}: {error:?}");
     }
 }
@@ -88,7 +88,7 @@ async fn tables_half_made_are_completed() {
     let tables = ["lease", "beside", "tombstone", "meta", "hold", "reader", "row", "turn", "fence"];
     for made in 0..=tables.len() {
         let url = format!("{}?table=t{made}", server.url());
-        let schema = Options::from_url(&url).unwrap().schema();
+        let schema = Config::new(&url).unwrap().schema();
         let ends: Vec<_> = std::iter::once(0)
             .chain(schema.match_indices("utf8mb4_bin;").map(|(at, _)| at + 12))
             .collect();

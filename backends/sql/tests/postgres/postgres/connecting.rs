@@ -1,6 +1,6 @@
 use lockwright_core::ErrorKind;
 use lockwright_sql::Postgres;
-use lockwright_sql::postgres::Options;
+use lockwright_sql::postgres::Config;
 use lockwright_testbed as testbed;
 
 use crate::kit::patient;
@@ -17,7 +17,7 @@ fn bad_urls_say_what_would_be_right() {
         ("postgres://db:port/x", "mistake"),
         ("postgres://db/x?table=a;b", "small letters"),
     ] {
-        let error = Options::from_url(url).unwrap_err();
+        let error = Config::new(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
         assert!(error.to_string().contains(says), "{url}: {error}");
     }
@@ -30,15 +30,15 @@ fn no_secret_is_shown() {
         "postgres://db/x?password=hush&user=me",
         "postgresql://me:hush@db/x?mode=lease&sslmode=require",
     ] {
-        let options = Options::from_url(url).unwrap();
-        assert!(!format!("{options:?}").contains("hush"), "{options:?}");
+        let config = Config::new(url).unwrap();
+        assert!(!format!("{config:?}").contains("hush"), "{config:?}");
     }
     for url in [
         "postgres://me:hush@db:port/x",
         "postgres://me:hush@db/x?sslpassword=hush",
         "postgres://me:hush@db/x?sslmode=hush&password=hush",
     ] {
-        let error = Options::from_url(url).unwrap_err();
+        let error = Config::new(url).unwrap_err();
         assert!(!format!("{error:?}").contains("me:hush"), "{error:?}");
         assert!(!format!("{error:?}").contains("password=hush"), "{error:?}");
     }

@@ -1,7 +1,7 @@
 //! Tables that the backend or an administrator creates.
 
 use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
-use lockwright_sql::postgres::Options;
+use lockwright_sql::postgres::Config;
 use lockwright_testbed as testbed;
 
 use crate::kit::{claim, connect, grant, patient, server_and_client};
@@ -43,7 +43,7 @@ async fn one_who_may_not_make_them_is_told_and_can_use_them() {
     assert!(error.to_string().contains("lockwright schema"), "{error}");
     assert!(!format!("{error:?}").contains("guest-4711"), "{error:?}");
 
-    server.sql(&Options::from_url(&url).unwrap().schema()).unwrap();
+    server.sql(&Config::new(&url).unwrap().schema()).unwrap();
     let error = patient(&url).connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
     server
@@ -70,7 +70,7 @@ async fn a_user_chooses_their_names() {
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
     assert!(error.to_string().contains("schema"), "{error}");
     for bad in ["table=x%22;DROP", "table=a-b", "schema=A", "table="] {
-        let error = Options::from_url(&format!("{}?{bad}", server.url())).unwrap_err();
+        let error = Config::new(&format!("{}?{bad}", server.url())).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{bad}: {error:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use lockwright_core::ErrorKind;
 use lockwright_sql::Mysql;
-use lockwright_sql::mysql::{InTransaction, Options, lock_in_transaction};
+use lockwright_sql::mysql::{Config, InTransaction, lock_in_transaction};
 use lockwright_sql::transaction::Wait;
 use lockwright_testbed::MariaDb;
 use sqlx::{Connection, Executor, MySqlConnection, MySqlPool};
@@ -121,7 +121,7 @@ async fn without_its_table_it_says_what_to_do_and_a_backend_makes_it() {
     let mut tx = pool.begin().await.unwrap();
     locked(lock_in_transaction(&mut tx, "a", Wait::No).await);
     drop(backend);
-    let printed = Options::from_url(&server.url()).unwrap().schema();
+    let printed = Config::new(&server.url()).unwrap().schema();
     assert!(printed.contains(&InTransaction::new().schema()), "{printed}");
 }
 

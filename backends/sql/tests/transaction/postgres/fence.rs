@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockwright_core::{ErrorKind, Fence};
 use lockwright_sql::Postgres;
-use lockwright_sql::postgres::{InTransaction, Options, check_fence};
+use lockwright_sql::postgres::{Config, InTransaction, check_fence};
 use lockwright_testbed as testbed;
 use sqlx::postgres::PgPool;
 use sqlx::{Connection, Executor, PgConnection, Row};
@@ -146,7 +146,7 @@ async fn without_its_table_it_says_what_to_do() {
     let mut tx = pool.begin().await.unwrap();
     check_fence(&mut tx, "a", fence(5)).await.unwrap();
     drop(backend);
-    let printed = Options::from_url(&server.url()).unwrap().schema();
+    let printed = Config::new(&server.url()).unwrap().schema();
     assert!(printed.contains(&InTransaction::new().schema()), "{printed}");
 }
 

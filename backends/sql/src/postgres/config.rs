@@ -7,7 +7,7 @@ use lockwright_core::{Error, Result, redact};
 use sqlx::postgres::PgConnectOptions;
 
 use super::dialect::Postgresql;
-use crate::server::options::{self, Common};
+use crate::server::config::{self, Common};
 use crate::server::{Mode, schema, tls};
 
 /// The URL parameters of sqlx. It only logs a warning for unknown ones.
@@ -35,13 +35,13 @@ const OF_SQLX: [&str; 18] = [
 /// Settings of a [`Postgres`](super::Postgres).
 #[derive(Clone)]
 #[must_use = "nothing is connected before `connect`"]
-pub struct Options {
+pub struct Config {
     pub(super) server: PgConnectOptions,
     shown: String,
     pub(super) common: Common,
 }
 
-impl Options {
+impl Config {
     /// Parses a URL: `postgres://[user[:password]@]host[:port][/database][?parameters]`.
     ///
     /// | parameter | meaning |
@@ -57,7 +57,7 @@ impl Options {
     /// # Errors
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid. The
     /// error omits its password.
-    pub fn from_url(url: &str) -> Result<Self> {
+    pub fn new(url: &str) -> Result<Self> {
         let invalid = |error: Error| error.with_backend("postgres");
         if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
             return Err(invalid(Error::invalid_config(
@@ -65,10 +65,10 @@ impl Options {
                  postgres://user:password@host/database",
             )));
         }
-        let (rest, common) = options::take(url, &OF_SQLX).map_err(invalid)?;
+        let (rest, common) = config::take(url, &OF_SQLX).map_err(invalid)?;
         tls::choose_provider();
         let server: PgConnectOptions = rest.parse().map_err(|cause: sqlx::Error| {
-            invalid(options::invalid_url(&rest, "there is a mistake", &cause))
+            invalid(config::invalid_url(&rest, "there is a mistake", &cause))
         })?;
         let server = match server.get_application_name() {
             Some(_) => server,
@@ -98,7 +98,7 @@ impl Options {
     /// Sets the tables' schema. It must exist.
     ///
     /// # Errors
-    /// As [`Options::table`].
+    /// As [`Config::table`].
     pub fn schema_name(mut self, schema: &str) -> Result<Self> {
         self.common.tables = self.common.tables.within(schema)?;
         Ok(self)
@@ -140,9 +140,9 @@ impl Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("Config")
             .field("url", &self.shown)
             .field("common", &self.common)
             .finish_non_exhaustive()

@@ -25,17 +25,17 @@ pub enum Synchronous {
 
 /// Settings of a [`Sqlite`].
 #[derive(Debug, Clone)]
-#[must_use = "nothing is opened before `open`"]
-pub struct Options {
+#[must_use = "nothing is connected before `connect`"]
+pub struct Config {
     path: PathBuf,
     synchronous: Synchronous,
     any_file_system: bool,
     clock: Clock,
 }
 
-impl Options {
+impl Config {
     /// Creates settings for the file at `path`, with `synchronous=FULL` and the boot clock.
-    pub fn new(path: impl AsRef<Path>) -> Self {
+    pub fn file(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),
             synchronous: Synchronous::default(),
@@ -46,15 +46,15 @@ impl Options {
 
     /// Parses a URL: `sqlite:PATH` or `sqlite://PATH`, with `?synchronous=full` (the default) or
     /// `?synchronous=normal`, and `?file_system=local` (the default) or
-    /// [`?file_system=any`](Options::any_file_system).
+    /// [`?file_system=any`](Config::any_file_system).
     ///
     /// - A relative path starts at the current folder: `sqlite:locks.db`. An absolute path keeps
     ///   its slash: `sqlite:/var/lib/locks.db`, `sqlite:///var/lib/locks.db`.
-    /// - The path isn't percent-decoded. A path with a question mark needs [`Options::new`].
+    /// - The path isn't percent-decoded. A path with a question mark needs [`Config::file`].
     ///
     /// # Errors
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid.
-    pub fn from_url(url: &str) -> Result<Self> {
+    pub fn new(url: &str) -> Result<Self> {
         let rest = url.strip_prefix("sqlite:").ok_or_else(|| {
             invalid("the URL of a lock file begins with sqlite:, as in sqlite:/var/lib/locks.db")
         })?;
@@ -69,13 +69,13 @@ impl Options {
                  process, or sqlite:PATH",
             ));
         }
-        let mut options = Self::new(path);
+        let mut config = Self::file(path);
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-            options = match parameter {
-                "synchronous=full" => options.synchronous(Synchronous::Full),
-                "synchronous=normal" => options.synchronous(Synchronous::Normal),
-                "file_system=local" => Self { any_file_system: false, ..options },
-                "file_system=any" => options.any_file_system(),
+            config = match parameter {
+                "synchronous=full" => config.synchronous(Synchronous::Full),
+                "synchronous=normal" => config.synchronous(Synchronous::Normal),
+                "file_system=local" => Self { any_file_system: false, ..config },
+                "file_system=any" => config.any_file_system(),
                 _ => {
                     return Err(invalid(format!(
                         "the URL has an unknown parameter {:?}; use synchronous=full, \
@@ -85,7 +85,7 @@ impl Options {
                 }
             };
         }
-        Ok(options)
+        Ok(config)
     }
 
     /// Sets the fault that a grant survives.
@@ -108,7 +108,7 @@ impl Options {
         self
     }
 
-    /// Returns the SQL that creates the tables. [`open`](Options::open) runs it if they are
+    /// Returns the SQL that creates the tables. [`open`](Config::connect) runs it if they are
     /// missing.
     pub fn schema(&self) -> String {
         super::connection::SCHEMA.to_owned()
@@ -130,7 +130,7 @@ impl Options {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub async fn open(self) -> Result<Sqlite> {
+    pub async fn connect(self) -> Result<Sqlite> {
         let database = Database {
             path: Arc::from(std::path::absolute(&self.path).map_err(|source| {
                 invalid(format!("{:?} is no path of a file", self.path)).with_source(source)
@@ -162,11 +162,11 @@ mod tests {
             ("sqlite:/a/locks.db", "/a/locks.db"),
             ("sqlite:///a/locks.db?synchronous=full", "/a/locks.db"),
         ] {
-            let options = Options::from_url(url).unwrap();
-            assert_eq!(options.path, Path::new(path));
-            assert_eq!(options.synchronous, Synchronous::Full);
+            let config = Config::new(url).unwrap();
+            assert_eq!(config.path, Path::new(path));
+            assert_eq!(config.synchronous, Synchronous::Full);
         }
-        let normal = Options::from_url("sqlite:x?synchronous=normal").unwrap();
+        let normal = Config::new("sqlite:x?synchronous=normal").unwrap();
         assert_eq!(normal.synchronous, Synchronous::Normal);
     }
 
@@ -181,11 +181,11 @@ mod tests {
             ("sqlite:x?mode=ro", "synchronous=full"),
             ("sqlite:x?synchronous=off", "synchronous=normal"),
         ] {
-            let error = Options::from_url(url).unwrap_err();
+            let error = Config::new(url).unwrap_err();
             assert_eq!(error.kind(), lockwright_core::ErrorKind::InvalidConfig);
             assert!(error.to_string().contains(says), "{error}");
         }
-        let error = Options::from_url("sqlite:x?password=hush").unwrap_err();
+        let error = Config::new("sqlite:x?password=hush").unwrap_err();
         assert!(!format!("{error:?}").contains("hush"), "{error:?}");
     }
 }

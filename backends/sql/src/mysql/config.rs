@@ -7,7 +7,7 @@ use lockwright_core::{Error, Result, redact};
 use sqlx::mysql::MySqlConnectOptions;
 
 use super::dialect::MySql;
-use crate::server::options::{self, Common};
+use crate::server::config::{self, Common};
 use crate::server::{Mode, schema, tls};
 
 /// The URL parameters of sqlx that a user may set. It silently ignores unknown ones.
@@ -18,13 +18,13 @@ const OF_SQLX: [&str; 9] = [
 /// Settings of a [`Mysql`](super::Mysql).
 #[derive(Clone)]
 #[must_use = "nothing is connected before `connect`"]
-pub struct Options {
+pub struct Config {
     pub(super) server: MySqlConnectOptions,
     shown: String,
     pub(super) common: Common,
 }
 
-impl Options {
+impl Config {
     /// Parses a URL: `mysql://[user[:password]@]host[:port]/database[?parameters]`. The scheme
     /// `mariadb://` is a synonym.
     ///
@@ -42,7 +42,7 @@ impl Options {
     /// # Errors
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid. The
     /// error omits its password.
-    pub fn from_url(url: &str) -> Result<Self> {
+    pub fn new(url: &str) -> Result<Self> {
         let invalid = |error: Error| error.with_backend("mysql");
         if !["mysql://", "mariadb://"].iter().any(|scheme| url.starts_with(scheme)) {
             return Err(invalid(Error::invalid_config(
@@ -50,10 +50,10 @@ impl Options {
                  mysql://user:password@host/database",
             )));
         }
-        let (rest, common) = options::take(url, &OF_SQLX).map_err(invalid)?;
+        let (rest, common) = config::take(url, &OF_SQLX).map_err(invalid)?;
         tls::choose_provider();
         let server: MySqlConnectOptions = rest.parse().map_err(|cause: sqlx::Error| {
-            invalid(options::invalid_url(&rest, "there is a mistake", &cause))
+            invalid(config::invalid_url(&rest, "there is a mistake", &cause))
         })?;
         // One statement of the dialect sets all that a session needs.
         let server = server
@@ -83,7 +83,7 @@ impl Options {
     /// Sets the tables' database. It must exist.
     ///
     /// # Errors
-    /// As [`Options::table`].
+    /// As [`Config::table`].
     pub fn schema_name(mut self, schema: &str) -> Result<Self> {
         self.common.tables = self.common.tables.within(schema)?;
         Ok(self)
@@ -125,9 +125,9 @@ impl Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
+        f.debug_struct("Config")
             .field("url", &self.shown)
             .field("common", &self.common)
             .finish_non_exhaustive()

@@ -56,6 +56,7 @@
 //! | `shared.rs` | shared state |
 //! | `queue.rs` | reading queues |
 //! | `leases.rs` | leases and their validity |
+//! | `reserve_lease.rs` | reserving a lease for a claim |
 //! | `acquire.rs` | acquiring a lock |
 //! | `put_key.rs` | … putting its key |
 //! | `acquire_shared.rs` | … as a reader, or for permits |
@@ -93,6 +94,7 @@ mod put_key;
 mod queue;
 mod release;
 mod renew;
+mod reserve_lease;
 mod revisions;
 mod runtime;
 mod shared;

@@ -13,7 +13,7 @@ use zookeeper_client as zk;
 use crate::errors::{BACKEND, Effect, Failure, error, no_chroot};
 use crate::paths::{Contender, can_be_admitted, modes, node, queue};
 use crate::place::{expired, lost, maybe_indeterminate, note, registered_place, vanished};
-use crate::release::deleted;
+use crate::removal::deleted;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 use crate::value::Value;

@@ -46,7 +46,7 @@
 //! | `tls.rs` | certificates |
 //! | `limits.rs` | the session timeouts that the servers grant |
 //! | `backend.rs` | the trait implementation |
-//! | `shared.rs` | shared state, and housekeeping |
+//! | `shared.rs` | shared state |
 //! | `sessions.rs` | one session per TTL |
 //! | `session.rs` | one session, and its proofs |
 //! | `liveness.rs` | a lower bound of a session's lifetime |
@@ -61,6 +61,7 @@
 //! | `wakeup.rs` | watches on preceding nodes |
 //! | `renew.rs` | renewing holds |
 //! | `release.rs` | releasing claims |
+//! | `removal.rs` | removing nodes, and overdue claims |
 //! | `inspect.rs` | inspecting and listing locks |
 //! | `break_lock.rs` | an operator's forced release |
 //! | `notes.rs` | notes on broken holds |
@@ -89,6 +90,7 @@ mod place;
 mod properties;
 mod reachability;
 mod release;
+mod removal;
 mod renew;
 mod session;
 mod sessions;

@@ -65,6 +65,7 @@
 //! | `keepalive.rs` | renewing leases, and removing overdue claims |
 //! | `orphans.rs` | removing unregistered keys |
 //! | `wakeup.rs` | the watch that wakes waiters |
+//! | `watched.rs` | the keys of waiters and holders |
 //! | `break_lock.rs` | an operator's forced release |
 //! | `inspect.rs` | inspecting and listing locks |
 //! | `doctor.rs` | diagnosing a cluster |
@@ -103,6 +104,7 @@ mod url;
 mod value;
 mod version;
 mod wakeup;
+mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,10 +123,7 @@ use members::Members;
 use revisions::Revisions;
 use runtime::Runtime;
 use shared::Shared;
-use wakeup::Wakeups;
-
-/// How often a waiter polls when nothing wakes it.
-const SLOW_POLL: Duration = Duration::from_secs(1);
+use watched::{SLOW_POLL, Wakeups};
 
 /// Locks on an etcd cluster.
 ///

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
 use lockwright_core::{LockName, Result};
 
-use crate::SLOW_POLL;
 use crate::errors::Effect;
 use crate::leases::Lease;
 use crate::members::{Link, RequestError};
 use crate::shared::{Found, Place, Shared};
 use crate::value::Entry;
+use crate::watched::SLOW_POLL;
 use crate::{keys, release};
 
 /// The largest number of keys per look.

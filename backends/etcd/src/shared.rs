@@ -16,7 +16,7 @@ use crate::leases::{self, Lease, Pool};
 use crate::members::{Answer, Link, Members, RequestError};
 use crate::revisions::Revisions;
 use crate::value::{Entry, Tombstone};
-use crate::wakeup::{self, Wakeups};
+use crate::watched::{SLOW_POLL, Wakeups};
 
 /// How often a proof of a lease is retried after elections.
 const PROOFS: usize = 3;
@@ -163,6 +163,20 @@ impl Shared {
         Ok(found.is_some_and(|entry| entry.lease == lease.id))
     }
 
+    /// Returns why the key of a hold is missing.
+    pub(crate) async fn loss_reason(&self, token: Token) -> Result<Reason> {
+        let tombstone = TxnOp::get(self.keys().tombstone(token), None);
+        let txn = Txn::new().and_then([tombstone]);
+        let answered =
+            self.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
+        let broken = answered
+            .found
+            .first()
+            .and_then(Found::as_tombstone)
+            .and_then(|tombstone| tombstone.broken);
+        Ok(if broken.is_some() { Reason::Broken } else { Reason::Gone })
+    }
+
     pub(crate) fn lose(&self, lease: &Lease) {
         lease.set_gone();
         self.leases.remove(lease);
@@ -222,21 +236,9 @@ impl Shared {
         self.registry.extend_if(claim, ends, |place| !place.is_overdue)
     }
 
-    /// The same, and marks the claim as held.
-    pub(crate) fn hold(self: &Arc<Self>, claim: &Claim, place: Place, ends: BootInstant) -> bool {
-        if !self.keep(claim, ends) {
-            return false;
-        }
-        let (key, created) = (place.key.clone(), place.created.unwrap_or_default());
-        self.registry.enter(claim, Place { is_held: true, ..place }, ends);
-        self.wakeups.holds(&key, claim.token, created);
-        wakeup::start(self);
-        true
-    }
-
     /// Returns until when a claim that isn't repeated keeps its queue position.
     pub(crate) fn queued_until(&self, claim: &Claim) -> BootInstant {
-        self.clock.now() + claim.ttl.max(crate::SLOW_POLL * 10)
+        self.clock.now() + claim.ttl.max(SLOW_POLL * 10)
     }
 }
 

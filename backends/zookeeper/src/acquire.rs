@@ -17,7 +17,7 @@ use crate::removal::deleted;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
-use crate::wakeup::Watches;
+use crate::wakeup::watch;
 
 /// How often a missing parent is created before giving up: servers remove empty parents.
 const PARENT_TRIES: usize = 10;
@@ -388,7 +388,7 @@ impl Acquire<'_> {
         for ahead in &queue[admission::blockers(&modes(&queue[..at]), self.claim.mode)] {
             let watched = format!("{}/{}", self.queue_path, ahead.node);
             let name = &self.claim.name;
-            if !Watches::watch(self.shared, &self.session, watched, name).await? {
+            if !watch(self.shared, &self.session, watched, name).await? {
                 // It is gone already.
                 retry_after = Some(Duration::ZERO);
                 break;

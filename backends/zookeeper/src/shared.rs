@@ -3,19 +3,16 @@
 use std::sync::Arc;
 
 use lockwright_core::backend_util::{ClaimRegistry, EndedClaims, Subscribers};
-use lockwright_core::{
-    BootInstant, Claim, Clock, Event, Fence, LockName, Reason, RenewalMode, Result, Token,
-};
+use lockwright_core::{BootInstant, Claim, Clock, Event, Fence, LockName, Reason, Token};
 use zookeeper_client as zk;
 
-use crate::SLOW_POLL;
 use crate::config::Config;
 use crate::limits::Limits;
 use crate::paths::Paths;
 use crate::session::Session;
-use crate::sessions::{Kind, Sessions};
+use crate::sessions::Sessions;
 use crate::suspect_sessions::SuspectSessions;
-use crate::wakeup::Watches;
+use crate::watched::{SLOW_POLL, Watches};
 use crate::zxid_watermark::ZxidWatermark;
 
 #[derive(Debug)]
@@ -56,11 +53,6 @@ impl Shared {
             Some(_) => zk::Acls::creator_all(),
             None => zk::Acls::anyone_all(),
         }
-    }
-
-    pub(crate) async fn session(self: &Arc<Self>, claim: &Claim) -> Result<Arc<Session>> {
-        let fixed = claim.renewal_mode == RenewalMode::Off;
-        self.sessions.get(self, Kind::of(claim.ttl, fixed, &self.limits)).await
     }
 
     pub(crate) fn end_of_hold(&self, claim: &Claim) -> BootInstant {

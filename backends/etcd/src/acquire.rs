@@ -19,8 +19,8 @@ use crate::members::RequestError;
 use crate::queue::QueueKey;
 use crate::shared::{Found, Place, Shared, first, last};
 use crate::value::{Entry, Tombstone, Value};
-use crate::wakeup::{self, DeletionRecorder};
-use crate::{release, value};
+use crate::watched::DeletionRecorder;
+use crate::{release, value, wakeup};
 
 /// How often an acquire restarts after leases ended or queues changed.
 const TRIES: usize = 5;

@@ -9,7 +9,6 @@ use lockwright_core::{
 };
 
 use crate::errors::{Effect, error};
-use crate::keepalive;
 use crate::leases::seconds;
 use crate::members::RequestError;
 use crate::shared::{Found, Shared, TxnReply};
@@ -193,7 +192,7 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
             }
             // Unless an unanswered request moved it there.
             if found.as_ref().is_none_or(|found| found.lease != lease.id) {
-                keepalive::revoke_soon(shared, &lease);
+                shared.revoke_soon(&lease);
             }
         }
         match found.filter(|found| found.created == marked.created) {

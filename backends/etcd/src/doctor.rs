@@ -10,7 +10,6 @@ use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::errors::{Effect, error, words};
-use crate::keepalive;
 use crate::members::{self, Link, RequestError};
 use crate::revisions::Fall;
 use crate::shared::Shared;
@@ -282,7 +281,7 @@ async fn writes(shared: &Shared) -> Result<Option<Finding>> {
         shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
         took.push(shared.clock.now().saturating_since(sent));
     }
-    keepalive::revoke_soon(shared, &shortest);
+    shared.revoke_soon(&shortest);
     took.sort_unstable();
     let median = took[WRITES / 2];
     Ok((median > shortest.ttl / SLOW_PART).then(|| Finding {

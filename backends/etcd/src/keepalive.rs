@@ -3,21 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{LockName, Token};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
-use crate::members::{Link, RequestError};
-use crate::shared::{Place, Shared};
+use crate::leases::{self, Lease};
+use crate::members::RequestError;
+use crate::shared::Shared;
 use crate::{orphans, release};
 
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// The timeout of a revocation.
-const REVOKE_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// Renews a shared lease as long as it is worth keeping.
-pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<crate::leases::Lease>) {
+pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<Lease>) {
     let runtime = shared.members.runtime();
     let (shared, lease) = (Arc::clone(shared), Arc::clone(lease));
     runtime.spawn(async move {
@@ -57,21 +53,9 @@ pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<crate::leases::Lease>) {
         }
         shared.leases.remove(&lease);
         if lease.is_empty() {
-            revoke(shared.members.in_use(), lease.id).await;
+            leases::revoke(shared.members.in_use(), lease.id).await;
         }
     });
-}
-
-pub(crate) fn revoke_soon(shared: &Shared, lease: &crate::leases::Lease) {
-    lease.set_gone();
-    shared.members.runtime().spawn(revoke(shared.members.in_use(), lease.id));
-}
-
-/// If this fails, the lease expires.
-async fn revoke(link: Option<Arc<Link>>, id: i64) {
-    if let Some(link) = link {
-        let _ = timeout(REVOKE_TIMEOUT, link.client.lease_client().revoke(id)).await;
-    }
 }
 
 /// Removes claims that were not renewed or repeated in time, as their lease lives on for others.
@@ -92,24 +76,9 @@ pub(crate) fn remove_overdue(shared: &Arc<Shared>) {
                 shared.registry.mark_overdue(|place| place.is_overdue = true)
             {
                 let shared = Arc::clone(&shared);
-                removals.spawn(async move { remove_claim(&shared, name, token, place).await });
+                removals
+                    .spawn(async move { release::remove_claim(&shared, name, token, place).await });
             }
         }
     });
-}
-
-/// Removes a claim that is marked as over, with retries.
-pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: Token, place: Place) {
-    while !place.lease.is_gone() {
-        match release::end_overdue(shared, token, &place).await {
-            Ok(()) => break,
-            Err(failure) => {
-                tracing::debug!(%failure, "etcd: removing an expired hold failed, retrying");
-                shared.clock.sleep(RETRY_PAUSE).await;
-            }
-        }
-    }
-    if let Some(place) = shared.registry.leave_if(&name, token, |place| place.is_overdue) {
-        shared.vacate(&name, token, &place);
-    }
 }

@@ -10,11 +10,15 @@ use std::time::Duration;
 
 use etcd_client::{Error as ClientError, LeaseKeepAliveStream, LeaseKeeper};
 use lockwright_core::{BootInstant, Claim, Clock, LockName, Mode, Token};
+use tokio::time::timeout;
 
 use crate::members::Link;
 
 /// How long an empty lease is kept, to save the next claim a round trip.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The timeout of a revocation.
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// With this many tombstones a lease accepts no new claims.
 const TOMBSTONES: usize = 100;
@@ -305,6 +309,13 @@ impl Pool {
 
     fn leases(&self) -> MutexGuard<'_, HashMap<u64, Vec<Arc<Lease>>>> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// If this fails, the lease expires.
+pub(crate) async fn revoke(link: Option<Arc<Link>>, id: i64) {
+    if let Some(link) = link {
+        let _ = timeout(REVOKE_TIMEOUT, link.client.lease_client().revoke(id)).await;
     }
 }
 

@@ -56,6 +56,7 @@
 //! | `shared.rs` | shared state |
 //! | `queue.rs` | reading queues |
 //! | `leases.rs` | leases and their validity |
+//! | `reserve_lease.rs` | reserving a lease for a claim |
 //! | `acquire.rs` | acquiring a lock |
 //! | `put_key.rs` | … putting its key |
 //! | `acquire_shared.rs` | … as a reader, or for permits |
@@ -64,6 +65,7 @@
 //! | `keepalive.rs` | renewing leases, and removing overdue claims |
 //! | `orphans.rs` | removing unregistered keys |
 //! | `wakeup.rs` | the watch that wakes waiters |
+//! | `watched.rs` | the keys of waiters and holders |
 //! | `break_lock.rs` | an operator's forced release |
 //! | `inspect.rs` | inspecting and listing locks |
 //! | `doctor.rs` | diagnosing a cluster |
@@ -93,6 +95,7 @@ mod put_key;
 mod queue;
 mod release;
 mod renew;
+mod reserve_lease;
 mod revisions;
 mod runtime;
 mod shared;
@@ -101,6 +104,7 @@ mod url;
 mod value;
 mod version;
 mod wakeup;
+mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,10 +123,7 @@ use members::Members;
 use revisions::Revisions;
 use runtime::Runtime;
 use shared::Shared;
-use wakeup::Wakeups;
-
-/// How often a waiter polls when nothing wakes it.
-const SLOW_POLL: Duration = Duration::from_secs(1);
+use watched::{SLOW_POLL, Wakeups};
 
 /// Locks on an etcd cluster.
 ///

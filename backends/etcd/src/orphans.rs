@@ -12,13 +12,13 @@ use std::sync::Arc;
 use etcd_client::{LeaseTimeToLiveOptions, Txn, TxnOp};
 use lockwright_core::{LockName, Result};
 
-use crate::SLOW_POLL;
 use crate::errors::Effect;
 use crate::leases::Lease;
 use crate::members::{Link, RequestError};
 use crate::shared::{Found, Place, Shared};
 use crate::value::Entry;
-use crate::{keepalive, keys};
+use crate::watched::SLOW_POLL;
+use crate::{keys, release};
 
 /// The largest number of keys per look.
 const AT_ONCE: usize = 100;
@@ -107,7 +107,7 @@ async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry:
         %name,
         "etcd: a released claim exists again, as after a restored snapshot; removing it"
     );
-    keepalive::remove_claim(shared, name.clone(), token, place).await;
+    release::remove_claim(shared, name.clone(), token, place).await;
     // A new acquire with this token has its own place.
     lease.drop_claim(&name, token, shared.clock.now());
 }

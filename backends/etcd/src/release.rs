@@ -4,6 +4,7 @@
 //! request finds either the tombstone or no lease.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use lockwright_core::{
@@ -17,6 +18,9 @@ use crate::value::{Entry, Tombstone};
 
 /// How often a changing key is read again.
 const TRIES: usize = 5;
+
+/// The pause before a failed removal is retried.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 pub(crate) async fn release(
     shared: &Arc<Shared>,
@@ -58,7 +62,7 @@ pub(crate) async fn release(
 
 /// Removes an overdue claim. If its lease has gone, it touches nothing else: the caller may have acquired the same
 /// claim on another lease.
-pub(crate) async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
+async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
     shared.wakeups.forget(&place.key);
     match place.created {
         Some(created) if !place.is_unsure => {
@@ -78,6 +82,22 @@ pub(crate) async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Plac
         },
     }
     Ok(())
+}
+
+/// Removes a claim that is marked as over, with retries.
+pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: Token, place: Place) {
+    while !place.lease.is_gone() {
+        match end_overdue(shared, token, &place).await {
+            Ok(()) => break,
+            Err(failure) => {
+                tracing::debug!(%failure, "etcd: removing an expired hold failed, retrying");
+                shared.clock.sleep(RETRY_PAUSE).await;
+            }
+        }
+    }
+    if let Some(place) = shared.registry.leave_if(&name, token, |place| place.is_overdue) {
+        shared.vacate(&name, token, &place);
+    }
 }
 
 /// Deletes a key with this creation revision.
@@ -174,8 +194,6 @@ async fn by_key(shared: &Shared, token: Token, key: &[u8]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use lockwright_conformance::kit::{self, claim};
     use lockwright_core::{DistributedLock, Renew, RenewalOutcome};
     use lockwright_testbed as testbed;

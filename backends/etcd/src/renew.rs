@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use etcd_client::{Txn, TxnOp};
-use lockwright_core::{Claim, Error, Reason, Renew, Renewal, RenewalOutcome, Result, Token};
+use lockwright_core::{Claim, Error, Reason, Renew, Renewal, RenewalOutcome, Result};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -113,7 +113,7 @@ async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reas
     }
     let holders = shared.queue(&claim.name).await?.holders;
     let Some(entry) = holders.into_iter().find(|entry| entry.token() == Some(claim.token)) else {
-        return Ok(Err(loss_reason(shared, claim.token).await?));
+        return Ok(Err(shared.loss_reason(claim.token).await?));
     };
     if entry.broken().is_some() {
         return Ok(Err(Reason::Broken));
@@ -123,16 +123,6 @@ async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reas
     }
     acquire::take_over(shared, claim, &entry).await?;
     Ok(shared.registry.place(claim).ok_or(Reason::Gone))
-}
-
-/// Returns why the key of a hold is missing.
-pub(crate) async fn loss_reason(shared: &Shared, token: Token) -> Result<Reason> {
-    let tombstone = TxnOp::get(shared.keys().tombstone(token), None);
-    let txn = Txn::new().and_then([tombstone]);
-    let answered = shared.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
-    let broken =
-        answered.found.first().and_then(Found::as_tombstone).and_then(|tombstone| tombstone.broken);
-    Ok(if broken.is_some() { Reason::Broken } else { Reason::Gone })
 }
 
 async fn renew_lease(
@@ -220,7 +210,7 @@ async fn renewal_of(
     let ours = entry
         .filter(|entry| entry.token() == Some(claim.token) && Some(entry.created) == place.created);
     let Some(entry) = ours else {
-        let reason = loss_reason(shared, claim.token).await?;
+        let reason = shared.loss_reason(claim.token).await?;
         if reason == Reason::Broken {
             // The lease carries the tombstone.
             lease.count_tombstone(shared.clock.now());

@@ -4,24 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{
-    GetOptions, KeyValue, LeaseGrantOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
-    TxnResponse,
+    GetOptions, KeyValue, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 use lockwright_core::backend_util::{ClaimRegistry, EndedClaims};
-use lockwright_core::{
-    BootInstant, Claim, Clock, ErrorKind, Event, LockName, Reason, RenewalMode, Result, Token,
-};
+use lockwright_core::{BootInstant, Claim, Clock, Event, LockName, Reason, Result, Token};
 use tokio::sync::watch;
-use tokio::time::timeout;
 
-use crate::errors::{self, Effect, error, unexpected_response};
-use crate::keepalive;
+use crate::errors::{Effect, unexpected_response};
 use crate::keys::{Keys, behind};
-use crate::leases::{Lease, LeaseRequest, Pool, seconds};
+use crate::leases::{self, Lease, Pool};
 use crate::members::{Answer, Link, Members, RequestError};
 use crate::revisions::Revisions;
 use crate::value::{Entry, Tombstone};
-use crate::wakeup::{self, Wakeups};
+use crate::watched::{SLOW_POLL, Wakeups};
 
 /// How often a proof of a lease is retried after elections.
 const PROOFS: usize = 3;
@@ -50,30 +45,6 @@ pub(crate) struct Place {
     pub(crate) is_held: bool,
     /// The claim was not renewed in time, and is being removed.
     pub(crate) is_overdue: bool,
-}
-
-/// A reservation on a lease for a claim that isn't registered yet.
-pub(crate) struct LeaseReservation<'a> {
-    lease: Arc<Lease>,
-    claim: &'a Claim,
-    clock: Clock,
-    is_taken: bool,
-}
-
-impl LeaseReservation<'_> {
-    /// Returns the lease. The caller registers the claim at once.
-    pub(crate) fn into_lease(mut self) -> Arc<Lease> {
-        self.is_taken = true;
-        Arc::clone(&self.lease)
-    }
-}
-
-impl Drop for LeaseReservation<'_> {
-    fn drop(&mut self) {
-        if !self.is_taken {
-            self.lease.drop_claim(&self.claim.name, self.claim.token, self.clock.now());
-        }
-    }
 }
 
 pub(crate) struct TxnReply {
@@ -143,95 +114,6 @@ impl Shared {
         Ok(answered)
     }
 
-    /// Reserves a lease that is valid for most of its TTL.
-    pub(crate) async fn reserve_lease<'a>(
-        self: &Arc<Self>,
-        claim: &'a Claim,
-    ) -> Result<LeaseReservation<'a>> {
-        let reservation =
-            |lease| LeaseReservation { lease, claim, clock: self.clock.clone(), is_taken: false };
-        let (seconds, is_fixed) = (seconds(claim.ttl), claim.renewal_mode == RenewalMode::Off);
-        if is_fixed {
-            let limit = self.members.limit(claim.ttl);
-            let lease = self.ask_for_lease(seconds, limit).await?;
-            lease.add_only_claim(claim);
-            return Ok(reservation(lease));
-        }
-        loop {
-            let found = || self.leases.add_claim(seconds, claim, self.clock.now());
-            let reservation = match found() {
-                Some(lease) => reservation(lease),
-                None => {
-                    // Each waiting caller gets an error in time, however many wait.
-                    let limit = self.members.limit(claim.ttl);
-                    let _one = timeout(limit, self.leases.asking.lock()).await.map_err(|_| {
-                        let what = "earlier requests for a lease are still unanswered";
-                        error(ErrorKind::Unavailable, format!("no member grants leases: {what}"))
-                    })?;
-                    match found() {
-                        Some(lease) => reservation(lease),
-                        None => {
-                            let lease = self.ask_for_shared_lease(seconds).await?;
-                            lease.add_claim(claim, self.clock.now());
-                            self.leases.add(seconds, Arc::clone(&lease));
-                            keepalive::start(self, &lease);
-                            return Ok(reservation(lease));
-                        }
-                    }
-                }
-            };
-            if self.clock.now() <= reservation.lease.due() + reservation.lease.ttl / 8 {
-                return Ok(reservation);
-            }
-            match self.confirm(&reservation.lease).await {
-                Ok(()) => return Ok(reservation),
-                Err(RequestError::NoLease) => {}
-                Err(RequestError::Failed(failure)) => return Err(failure),
-            }
-        }
-    }
-
-    pub(crate) async fn ask_for_lease(&self, seconds: u64, limit: Duration) -> Result<Arc<Lease>> {
-        let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
-        let request = |link: Arc<Link>| async move {
-            let sent = self.clock.now();
-            Ok((sent, link.client.lease_client().grant(asked, None).await?))
-        };
-        // A lease whose grant is lost carries nothing, and expires.
-        let (sent, granted) = self
-            .members
-            .ask(Effect::Reads, limit, request)
-            .await
-            .map_err(RequestError::error)?
-            .value;
-        let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
-        Ok(Arc::new(Lease::new(granted.id(), ttl, true, sent)))
-    }
-
-    /// Requests a lease for sharing, with the same id until a response arrives.
-    async fn ask_for_shared_lease(&self, seconds: u64) -> Result<Arc<Lease>> {
-        let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
-        let LeaseRequest { id, since } = self.leases.lease_request(seconds, self.clock.now());
-        let request = |link: Arc<Link>| async move {
-            let sent = self.clock.now();
-            let options = LeaseGrantOptions::new().with_id(id);
-            match link.client.lease_client().grant(asked, Some(options)).await {
-                Ok(granted) => Ok((sent, granted.ttl())),
-                // An earlier request was granted. When is unknown, and so is a longer TTL from the server.
-                Err(error) if errors::is_granted_already(&error) => Ok((since, asked)),
-                Err(error) => Err(error),
-            }
-        };
-        let limit = self.members.limit(Duration::from_secs(seconds));
-        let (sent, ttl) = self
-            .members
-            .ask(Effect::Reads, limit, request)
-            .await
-            .map_err(RequestError::error)?
-            .value;
-        Ok(Arc::new(Lease::new(id, Duration::from_secs(ttl.unsigned_abs()), false, sent)))
-    }
-
     /// Renews a lease, and proves that it was renewed.
     pub(crate) async fn confirm(&self, lease: &Arc<Lease>) -> Result<(), RequestError> {
         let begun = self.clock.now();
@@ -281,6 +163,20 @@ impl Shared {
         Ok(found.is_some_and(|entry| entry.lease == lease.id))
     }
 
+    /// Returns why the key of a hold is missing.
+    pub(crate) async fn loss_reason(&self, token: Token) -> Result<Reason> {
+        let tombstone = TxnOp::get(self.keys().tombstone(token), None);
+        let txn = Txn::new().and_then([tombstone]);
+        let answered =
+            self.transact(txn, Effect::Reads, None).await.map_err(RequestError::error)?;
+        let broken = answered
+            .found
+            .first()
+            .and_then(Found::as_tombstone)
+            .and_then(|tombstone| tombstone.broken);
+        Ok(if broken.is_some() { Reason::Broken } else { Reason::Gone })
+    }
+
     pub(crate) fn lose(&self, lease: &Lease) {
         lease.set_gone();
         self.leases.remove(lease);
@@ -306,8 +202,13 @@ impl Shared {
         self.wakeups.forget(&place.key);
         place.lease.drop_claim(name, token, self.clock.now());
         if place.lease.is_fixed {
-            keepalive::revoke_soon(self, &place.lease);
+            self.revoke_soon(&place.lease);
         }
+    }
+
+    pub(crate) fn revoke_soon(&self, lease: &Lease) {
+        lease.set_gone();
+        self.members.runtime().spawn(leases::revoke(self.members.in_use(), lease.id));
     }
 
     /// Returns a lease's remaining time, rounded up to seconds, and its granted TTL. `None` if there is no such lease.
@@ -335,21 +236,9 @@ impl Shared {
         self.registry.extend_if(claim, ends, |place| !place.is_overdue)
     }
 
-    /// The same, and marks the claim as held.
-    pub(crate) fn hold(self: &Arc<Self>, claim: &Claim, place: Place, ends: BootInstant) -> bool {
-        if !self.keep(claim, ends) {
-            return false;
-        }
-        let (key, created) = (place.key.clone(), place.created.unwrap_or_default());
-        self.registry.enter(claim, Place { is_held: true, ..place }, ends);
-        self.wakeups.holds(&key, claim.token, created);
-        wakeup::start(self);
-        true
-    }
-
     /// Returns until when a claim that isn't repeated keeps its queue position.
     pub(crate) fn queued_until(&self, claim: &Claim) -> BootInstant {
-        self.clock.now() + claim.ttl.max(crate::SLOW_POLL * 10)
+        self.clock.now() + claim.ttl.max(SLOW_POLL * 10)
     }
 }
 

@@ -1,20 +1,16 @@
 //! The watch on all keys: it wakes the next waiter after a release, and notifies a holder whose key was deleted.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use etcd_client::{EventType, WatchFilterType, WatchOptions, WatchResponse};
-use lockwright_core::backend_util::Subscribers;
-use lockwright_core::{Event, LockName, Reason, Token};
-use tokio::sync::watch;
+use lockwright_core::{BootInstant, Claim, Event, Reason, Token};
 use tokio::time::{sleep, timeout};
 
 use crate::errors::{is_refusal, words};
 use crate::members::Link;
-use crate::shared::Shared;
-use crate::{SLOW_POLL, renew};
+use crate::shared::{Place, Shared};
 
 /// How long a waiting claim is delayed until the watch has started. Without the watch, it polls.
 const START_TIMEOUT: Duration = Duration::from_millis(500);
@@ -28,111 +24,18 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 /// How long a loss's notification is delayed to find the reason.
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
-#[derive(Debug)]
-pub(crate) struct Wakeups {
-    pub(crate) subscribers: Subscribers,
-    state: Mutex<State>,
-    is_started: AtomicBool,
-    is_active: watch::Sender<bool>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// The keys that waiters wait for, with their names.
-    waited: HashMap<Vec<u8>, LockName>,
-    /// Names with acquires in progress: how many, and which of their keys were deleted.
-    recorders: HashMap<LockName, (usize, Vec<Vec<u8>>)>,
-    /// The held keys of this backend, with their tokens and creation revisions. A later hold of the name may have the
-    /// same key.
-    held: HashMap<Vec<u8>, (Token, i64)>,
-}
-
-/// A guard that records the deleted keys of a name.
-pub(crate) struct DeletionRecorder<'a> {
-    wakeups: &'a Wakeups,
-    name: LockName,
-}
-
-impl DeletionRecorder<'_> {
-    /// Wakes the name when any of the `keys` is deleted. Returns false if one already is.
-    pub(crate) fn waits_for<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
-        let mut state = self.wakeups.state();
-        for key in keys {
-            let gone = state.recorders.get(&self.name);
-            if gone.is_some_and(|(_, gone)| gone.iter().any(|one| one == key)) {
-                return false;
-            }
-            state.waited.insert(key.to_vec(), self.name.clone());
+impl Shared {
+    /// Keeps a claim's place at least until `ends`, and marks the claim as held. Returns false if it has none, or is
+    /// being removed.
+    pub(crate) fn hold(self: &Arc<Self>, claim: &Claim, place: Place, ends: BootInstant) -> bool {
+        if !self.keep(claim, ends) {
+            return false;
         }
+        let (key, created) = (place.key.clone(), place.created.unwrap_or_default());
+        self.registry.enter(claim, Place { is_held: true, ..place }, ends);
+        self.wakeups.holds(&key, claim.token, created);
+        start(self);
         true
-    }
-}
-
-impl Drop for DeletionRecorder<'_> {
-    fn drop(&mut self) {
-        let mut state = self.wakeups.state();
-        if let Some((count, _)) = state.recorders.get_mut(&self.name) {
-            *count -= 1;
-            if *count == 0 {
-                state.recorders.remove(&self.name);
-            }
-        }
-    }
-}
-
-impl Default for Wakeups {
-    fn default() -> Self {
-        Self {
-            subscribers: Subscribers::new(SLOW_POLL),
-            state: Mutex::default(),
-            is_started: AtomicBool::new(false),
-            is_active: watch::Sender::new(false),
-        }
-    }
-}
-
-impl Wakeups {
-    pub(crate) fn record_deletions(&self, name: &LockName) -> DeletionRecorder<'_> {
-        self.state().recorders.entry(name.clone()).or_default().0 += 1;
-        DeletionRecorder { wakeups: self, name: name.clone() }
-    }
-
-    pub(crate) fn holds(&self, key: &[u8], token: Token, created: i64) {
-        self.state().held.insert(key.to_vec(), (token, created));
-    }
-
-    /// Stops watching a key. Returns its holder.
-    pub(crate) fn forget(&self, key: &[u8]) -> Option<Token> {
-        self.state().held.remove(key).map(|(token, _)| token)
-    }
-
-    fn on_deleted(&self, shared: &Arc<Shared>, key: &[u8], at: i64) {
-        let Some(name) = shared.keys().name(key) else { return };
-        let (waits, lost) = {
-            let mut state = self.state();
-            if let Some((_, gone)) = state.recorders.get_mut(&name) {
-                gone.push(key.to_vec());
-            }
-            let is_it = state.held.get(key).is_some_and(|(_, created)| *created < at);
-            let lost = if is_it { state.held.remove(key) } else { None };
-            (state.waited.remove(key), lost)
-        };
-        if let Some((token, _)) = lost {
-            shared.members.runtime().spawn(notify_loss(Arc::clone(shared), token));
-        }
-        if let Some(name) = waits {
-            self.subscribers.wake(&name);
-        }
-    }
-
-    /// Wakes all waiters after missed events.
-    fn wake_after_gap(&self) {
-        self.state().waited.clear();
-        self.subscribers.wake_all();
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -159,10 +62,21 @@ pub(crate) async fn wait_until_active(shared: &Arc<Shared>) {
     let _ = timeout(START_TIMEOUT, becoming_active).await;
 }
 
+fn on_deleted(shared: &Arc<Shared>, key: &[u8], at: i64) {
+    let Some(name) = shared.keys().name(key) else { return };
+    let (waits, lost) = shared.wakeups.record_deletion(&name, key, at);
+    if let Some(token) = lost {
+        shared.members.runtime().spawn(notify_loss(Arc::clone(shared), token));
+    }
+    if let Some(name) = waits {
+        shared.wakeups.subscribers.wake(&name);
+    }
+}
+
 /// Notifies a holder of its loss, with the reason if there is one: breaking a hold leaves a tombstone in the
 /// transaction that deletes its key.
 async fn notify_loss(shared: Arc<Shared>, token: Token) {
-    let asked = timeout(REASON_TIMEOUT, renew::loss_reason(&shared, token)).await;
+    let asked = timeout(REASON_TIMEOUT, shared.loss_reason(token)).await;
     let reason = asked.map_or(Reason::Gone, |asked| asked.unwrap_or(Reason::Gone));
     if reason == Reason::Broken {
         for (_, lost, place) in shared.registry.all(|_, place| place.is_held) {
@@ -253,7 +167,7 @@ async fn watch(
         }
         for event in response.events() {
             if let (EventType::Delete, Some(entry)) = (event.event_type(), event.kv()) {
-                shared.wakeups.on_deleted(shared, entry.key(), entry.mod_revision());
+                on_deleted(shared, entry.key(), entry.mod_revision());
             }
         }
         *next = next_revision(&response, *next).max(*next);

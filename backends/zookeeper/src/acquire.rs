@@ -13,11 +13,11 @@ use zookeeper_client as zk;
 use crate::errors::{BACKEND, Effect, Failure, error, no_chroot};
 use crate::paths::{Contender, can_be_admitted, modes, node, queue};
 use crate::place::{expired, lost, maybe_indeterminate, note, registered_place, vanished};
-use crate::release::deleted;
+use crate::removal::deleted;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
-use crate::wakeup::Watches;
+use crate::wakeup::watch;
 
 /// How often a missing parent is created before giving up: servers remove empty parents.
 const PARENT_TRIES: usize = 10;
@@ -388,7 +388,7 @@ impl Acquire<'_> {
         for ahead in &queue[admission::blockers(&modes(&queue[..at]), self.claim.mode)] {
             let watched = format!("{}/{}", self.queue_path, ahead.node);
             let name = &self.claim.name;
-            if !Watches::watch(self.shared, &self.session, watched, name).await? {
+            if !watch(self.shared, &self.session, watched, name).await? {
                 // It is gone already.
                 retry_after = Some(Duration::ZERO);
                 break;

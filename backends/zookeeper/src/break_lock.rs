@@ -9,7 +9,7 @@ use zookeeper_client as zk;
 use crate::errors::{Effect, Failure, error};
 use crate::inspect::{Held, holders, up_to_date};
 use crate::notes;
-use crate::release::deleted;
+use crate::removal::deleted;
 use crate::session::Session;
 use crate::sessions::SPARE_TICKS;
 use crate::shared::Shared;

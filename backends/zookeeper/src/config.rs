@@ -3,11 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use lockwright_core::{Error, ErrorKind, Result, redact};
+use lockwright_core::{Error, Result, redact};
 
-use crate::errors::{BACKEND, error};
-use crate::limits::MAX_TIMEOUT;
-use crate::url::{self, Contents};
+use crate::errors::{BACKEND, invalid};
+use crate::url::{self, Contents, MAX_TIMEOUT};
 
 /// Settings of a connection to ZooKeeper.
 ///
@@ -42,7 +41,8 @@ impl Config {
     /// Parses a URL.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed. The message leaves out its password.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The message leaves out its
+    /// password.
     pub fn new(url: &str) -> Result<Self> {
         let shown = redact::url(url);
         let contents = url::read(url).map_err(|what| {
@@ -143,10 +143,6 @@ impl Config {
         let hosts = hosts.iter().map(|host| format!("{protocol}{host}"));
         format!("{}{}", hosts.collect::<Vec<_>>().join(","), self.contents.chroot)
     }
-}
-
-pub(crate) fn invalid(message: impl Into<String>) -> Error {
-    error(ErrorKind::InvalidConfig, message)
 }
 
 impl fmt::Debug for Config {

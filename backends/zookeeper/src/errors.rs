@@ -111,6 +111,10 @@ pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend(BACKEND)
 }
 
+pub(crate) fn invalid(message: impl Into<String>) -> Error {
+    error(ErrorKind::InvalidConfig, message)
+}
+
 /// Waits for the response to a request.
 ///
 /// # Cancel safety

@@ -46,21 +46,25 @@
 //! | `tls.rs` | certificates |
 //! | `limits.rs` | the session timeouts that the servers grant |
 //! | `backend.rs` | the trait implementation |
-//! | `shared.rs` | shared state, and housekeeping |
+//! | `shared.rs` | shared state |
 //! | `sessions.rs` | one session per TTL |
+//! | `open_session.rs` | … opening it |
 //! | `session.rs` | one session, and its proofs |
 //! | `liveness.rs` | a lower bound of a session's lifetime |
 //! | `reachability.rs` | why no server accepts a session |
 //! | `timeout_check.rs` | whether a session's timeout is unchanged |
-//! | `suspect_sessions.rs` | checking that after a reconnect |
+//! | `suspect_sessions.rs` | the sessions in doubt after a reconnect |
+//! | `session_checks.rs` | … checking them |
 //! | `paths.rs` | the nodes of a lock, and its queue |
 //! | `value.rs` | the data of a node |
 //! | `acquire.rs` | acquiring a lock |
 //! | `shared_fence.rs` | the fence that readers share |
 //! | `place.rs` | the registered place of a claim |
 //! | `wakeup.rs` | watches on preceding nodes |
+//! | `watched.rs` | the nodes of waiters |
 //! | `renew.rs` | renewing holds |
 //! | `release.rs` | releasing claims |
+//! | `removal.rs` | removing nodes, and overdue claims |
 //! | `inspect.rs` | inspecting and listing locks |
 //! | `break_lock.rs` | an operator's forced release |
 //! | `notes.rs` | notes on broken holds |
@@ -83,14 +87,17 @@ mod inspect;
 mod limits;
 mod liveness;
 mod notes;
+mod open_session;
 mod paths;
 mod place;
 #[cfg(test)]
 mod properties;
 mod reachability;
 mod release;
+mod removal;
 mod renew;
 mod session;
+mod session_checks;
 mod sessions;
 mod shared;
 mod shared_fence;
@@ -100,10 +107,10 @@ mod tls;
 mod url;
 mod value;
 mod wakeup;
+mod watched;
 mod zxid_watermark;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lockwright_core::backend_util::{ClaimRegistry, EndedClaims, Subscribers};
 use lockwright_core::{
@@ -121,11 +128,8 @@ use paths::Paths;
 use sessions::Sessions;
 use shared::Shared;
 use suspect_sessions::SuspectSessions;
-use wakeup::Watches;
+use watched::{SLOW_POLL, Watches};
 use zxid_watermark::ZxidWatermark;
-
-/// How often a waiter polls when nothing wakes it.
-const SLOW_POLL: Duration = Duration::from_millis(1_000);
 
 /// Locks on a ZooKeeper ensemble.
 ///

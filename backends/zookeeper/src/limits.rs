@@ -7,9 +7,7 @@ use tokio::task::JoinSet;
 
 use crate::config::Config;
 use crate::session::{Session, connect, connect_to};
-
-/// The protocol's longest timeout. Servers reduce it to their `maxSessionTimeout`.
-pub(crate) const MAX_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
+use crate::url::MAX_TIMEOUT;
 
 /// The shortest timeout to request. A session with less would expire while it is created.
 const SHORTEST: Duration = Duration::from_millis(250);

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{Claim, ErrorKind, Reason, ReleaseMode, ReleaseOutcome, Result, Token};
-use zookeeper_client as zk;
+use lockwright_core::{Claim, ErrorKind, Reason, ReleaseMode, ReleaseOutcome, Result};
 
-use crate::errors::{Effect, Failure, error};
-use crate::paths::queue;
-use crate::session::Session;
+use crate::errors::error;
+use crate::removal::{deleted, remove_by_token};
 use crate::shared::Shared;
 
 /// Releases a claim, with all its nodes.
@@ -36,7 +34,7 @@ pub(crate) async fn release(
     }
     if node.is_none() || release_mode == ReleaseMode::Reconcile {
         // This session's earlier requests are done before that.
-        match shared.remove_by_token(&session, &claim.name, claim.token).await {
+        match remove_by_token(&session, &shared.paths.queue(&claim.name), claim.token).await {
             Ok(true) => ended = ReleaseOutcome::Released,
             Ok(false) => {}
             Err(cause) if ended == ReleaseOutcome::NotHeld => return Err(cause),
@@ -49,54 +47,4 @@ pub(crate) async fn release(
     }
     shared.registry.leave(claim);
     Ok(ended)
-}
-
-/// Returns whether a removal removed anything.
-pub(crate) fn deleted(answer: Result<(), Failure>) -> Result<bool> {
-    match answer {
-        Ok(()) => Ok(true),
-        Err(Failure::Response(zk::Error::NoNode)) => Ok(false),
-        Err(failure) => Err(failure.error(Effect::Changes)),
-    }
-}
-
-/// Removes a token's nodes from a queue. Returns whether there were any.
-pub(crate) async fn remove_by_token(
-    session: &Arc<Session>,
-    queue_path: &str,
-    token: Token,
-) -> Result<bool> {
-    let mut any = false;
-    for path in nodes(session, queue_path, token).await? {
-        any |= deleted(session.answer(session.client().delete(&path, None)).await)?;
-    }
-    Ok(any)
-}
-
-/// Removes only this session's nodes. The caller may have acquired the same claim in another session.
-pub(crate) async fn remove_of_session(
-    session: &Arc<Session>,
-    queue_path: &str,
-    token: Token,
-) -> Result<()> {
-    for path in nodes(session, queue_path, token).await? {
-        let stat = session.read(|| session.client().check_stat(&path)).await;
-        let stat = stat.map_err(|failure| failure.error(Effect::Reads))?;
-        if stat.is_some_and(|stat| stat.ephemeral_owner == session.id()) {
-            deleted(session.answer(session.client().delete(&path, None)).await)?;
-        }
-    }
-    Ok(())
-}
-
-/// Returns the nodes of a token in a queue. It includes all effects of this session's earlier requests.
-async fn nodes(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<Vec<String>> {
-    session.prove().await?;
-    let children = match session.read(|| session.client().list_children(queue_path)).await {
-        Ok(children) => children,
-        Err(Failure::Response(zk::Error::NoNode)) => return Ok(Vec::new()),
-        Err(failure) => return Err(failure.error(Effect::Reads)),
-    };
-    let contenders = queue(children).into_iter().filter(|contender| contender.is_of(token));
-    Ok(contenders.map(|contender| format!("{queue_path}/{}", contender.node)).collect())
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Result};
 use zookeeper_client as zk;
 
-use crate::config::{Config, invalid};
-use crate::errors::{Effect, Failure, answer, error};
+use crate::config::Config;
+use crate::errors::{Effect, Failure, answer, error, invalid};
 use crate::liveness::LivenessBound;
 use crate::timeout_check::TimeoutCheck;
 use crate::{reachability, tls};
@@ -262,7 +262,7 @@ pub(crate) async fn connect_to(
     if let Some(login) = &config.contents.login {
         connector = connector.with_auth("digest", login.as_bytes());
     }
-    let connector = tls::secured(connector, &config.contents)?;
+    let connector = tls::secured(connector, config.contents.tls.as_ref(), &config.contents.hosts)?;
     let servers = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
     let limit = config.connect_timeout.saturating_mul(servers.saturating_add(1));
     let servers = config.connect_string(hosts);

@@ -5,8 +5,7 @@ use lockwright_core::backend_util::tls::{self, Files};
 use zookeeper_client as zk;
 
 #[cfg(feature = "tls")]
-use crate::config::invalid;
-use crate::url::Contents;
+use crate::errors::invalid;
 
 /// The TLS files in a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +38,14 @@ impl Security {
 
 /// Adds TLS to the connector. The files are read again for each session.
 #[cfg(feature = "tls")]
-pub(crate) fn secured(connector: zk::Connector, contents: &Contents) -> Result<zk::Connector> {
-    let Some(Security { authority, client }) = &contents.tls else { return Ok(connector) };
+pub(crate) fn secured(
+    connector: zk::Connector,
+    security: Option<&Security>,
+    hosts: &[String],
+) -> Result<zk::Connector> {
+    let Some(Security { authority, client }) = security else { return Ok(connector) };
     // Avoids panics of the client library: on an invalid server name, and without a chosen crypto provider.
-    for host in &contents.hosts {
+    for host in hosts {
         let name = host.rsplit_once(':').map_or(&**host, |(name, _)| name);
         let name = name.trim_start_matches('[').trim_end_matches(']');
         if !tls::is_certifiable(name) {
@@ -66,7 +69,11 @@ pub(crate) fn secured(connector: zk::Connector, contents: &Contents) -> Result<z
 }
 
 #[cfg(not(feature = "tls"))]
-pub(crate) fn secured(connector: zk::Connector, _: &Contents) -> Result<zk::Connector> {
+pub(crate) fn secured(
+    connector: zk::Connector,
+    _: Option<&Security>,
+    _: &[String],
+) -> Result<zk::Connector> {
     Ok(connector)
 }
 

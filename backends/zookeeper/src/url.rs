@@ -6,10 +6,12 @@ use std::time::Duration;
 use lockwright_core::backend_util::percent;
 use lockwright_core::duration;
 
-use crate::limits::MAX_TIMEOUT;
 use crate::tls::Security;
 
 const PORT: u16 = 2_181;
+
+/// The protocol's longest timeout. Servers reduce it to their `maxSessionTimeout`.
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
 pub(crate) const PREFIX: &str = "/lockwright";
 

@@ -1,64 +1,44 @@
 //! Watches: each waiter watches its predecessors.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use lockwright_core::{LockName, Result};
-use tokio::task::AbortHandle;
 
 use crate::errors::Effect;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// The session and the path of a watched node.
-type Key = (i64, String);
-
-#[derive(Debug, Default)]
-pub(crate) struct Watches(Mutex<HashMap<Key, AbortHandle>>);
-
-impl Watches {
-    /// Wakes the waiters for `name` when the node at `path` goes. Returns whether the node exists.
-    pub(crate) async fn watch(
-        shared: &Arc<Shared>,
-        session: &Arc<Session>,
-        path: String,
-        name: &LockName,
-    ) -> Result<bool> {
-        let key = (session.id(), path);
-        if shared.watches.all().contains_key(&key) {
-            // Its session's server still has the node.
-            return Ok(true);
-        }
-        let asking = session.client().check_and_watch_stat(&key.1);
-        let (stat, watcher) =
-            session.answer(asking).await.map_err(|failure| failure.error(Effect::Reads))?;
-        if stat.is_none() {
-            return Ok(false);
-        }
-        let (owner, watched, waited_for) = (Arc::downgrade(shared), key.clone(), name.clone());
-        let mut all = shared.watches.all();
-        let task = shared.sessions.runtime.spawn(async move {
-            // The node has gone or changed, or the session is over. In any case the waiters look again.
-            watcher.changed().await;
-            if let Some(owner) = owner.upgrade() {
-                owner.watches.all().remove(&watched);
-                owner.subscribers.wake(&waited_for);
-            }
-        });
-        if let Some(other) = all.insert(key, task.abort_handle()) {
-            // Two callers asked at the same time.
-            other.abort();
-        }
-        Ok(true)
+/// Wakes the waiters for `name` when the node at `path` goes. Returns whether the node exists.
+pub(crate) async fn watch(
+    shared: &Arc<Shared>,
+    session: &Arc<Session>,
+    path: String,
+    name: &LockName,
+) -> Result<bool> {
+    let key = (session.id(), path);
+    if shared.watches.all().contains_key(&key) {
+        // Its session's server still has the node.
+        return Ok(true);
     }
-
-    pub(crate) fn close(&self) {
-        for (_, task) in self.all().drain() {
-            task.abort();
+    let asking = session.client().check_and_watch_stat(&key.1);
+    let (stat, watcher) =
+        session.answer(asking).await.map_err(|failure| failure.error(Effect::Reads))?;
+    if stat.is_none() {
+        return Ok(false);
+    }
+    let (owner, watched, waited_for) = (Arc::downgrade(shared), key.clone(), name.clone());
+    let mut all = shared.watches.all();
+    let task = shared.sessions.runtime.spawn(async move {
+        // The node has gone or changed, or the session is over. In any case the waiters look again.
+        watcher.changed().await;
+        if let Some(owner) = owner.upgrade() {
+            owner.watches.all().remove(&watched);
+            owner.subscribers.wake(&waited_for);
         }
+    });
+    if let Some(other) = all.insert(key, task.abort_handle()) {
+        // Two callers asked at the same time.
+        other.abort();
     }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<Key, AbortHandle>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    Ok(true)
 }

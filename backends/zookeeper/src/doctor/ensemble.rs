@@ -8,9 +8,10 @@ use zookeeper_client as zk;
 
 use crate::errors::{Effect, Failure};
 use crate::four_letter_words::{Server, Status};
-use crate::limits::{Granted, Limits, MAX_TIMEOUT, granted};
+use crate::limits::{Granted, Limits, granted};
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::url::MAX_TIMEOUT;
 
 /// The TTL of a request that sets none.
 const DEFAULT_TTL: Duration = Duration::from_secs(30);

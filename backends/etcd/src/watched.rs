@@ -1,0 +1,119 @@
+//! The keys that waiters wait for and that holders hold.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwright_core::backend_util::Subscribers;
+use lockwright_core::{LockName, Token};
+use tokio::sync::watch;
+
+/// How often a waiter polls when nothing wakes it.
+pub(crate) const SLOW_POLL: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Wakeups {
+    pub(crate) subscribers: Subscribers,
+    state: Mutex<State>,
+    pub(crate) is_started: AtomicBool,
+    pub(crate) is_active: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The keys that waiters wait for, with their names.
+    waited: HashMap<Vec<u8>, LockName>,
+    /// Names with acquires in progress: how many, and which of their keys were deleted.
+    recorders: HashMap<LockName, (usize, Vec<Vec<u8>>)>,
+    /// The held keys of this backend, with their tokens and creation revisions. A later hold of the name may have the
+    /// same key.
+    held: HashMap<Vec<u8>, (Token, i64)>,
+}
+
+/// A guard that records the deleted keys of a name.
+pub(crate) struct DeletionRecorder<'a> {
+    wakeups: &'a Wakeups,
+    name: LockName,
+}
+
+impl DeletionRecorder<'_> {
+    /// Wakes the name when any of the `keys` is deleted. Returns false if one already is.
+    pub(crate) fn waits_for<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
+        let mut state = self.wakeups.state();
+        for key in keys {
+            let gone = state.recorders.get(&self.name);
+            if gone.is_some_and(|(_, gone)| gone.iter().any(|one| one == key)) {
+                return false;
+            }
+            state.waited.insert(key.to_vec(), self.name.clone());
+        }
+        true
+    }
+}
+
+impl Drop for DeletionRecorder<'_> {
+    fn drop(&mut self) {
+        let mut state = self.wakeups.state();
+        if let Some((count, _)) = state.recorders.get_mut(&self.name) {
+            *count -= 1;
+            if *count == 0 {
+                state.recorders.remove(&self.name);
+            }
+        }
+    }
+}
+
+impl Default for Wakeups {
+    fn default() -> Self {
+        Self {
+            subscribers: Subscribers::new(SLOW_POLL),
+            state: Mutex::default(),
+            is_started: AtomicBool::new(false),
+            is_active: watch::Sender::new(false),
+        }
+    }
+}
+
+impl Wakeups {
+    pub(crate) fn record_deletions(&self, name: &LockName) -> DeletionRecorder<'_> {
+        self.state().recorders.entry(name.clone()).or_default().0 += 1;
+        DeletionRecorder { wakeups: self, name: name.clone() }
+    }
+
+    pub(crate) fn holds(&self, key: &[u8], token: Token, created: i64) {
+        self.state().held.insert(key.to_vec(), (token, created));
+    }
+
+    /// Stops watching a key. Returns its holder.
+    pub(crate) fn forget(&self, key: &[u8]) -> Option<Token> {
+        self.state().held.remove(key).map(|(token, _)| token)
+    }
+
+    /// Records the deletion of a key at a revision. Returns the name if a waiter waits for the key, and the token if a
+    /// hold had it.
+    pub(crate) fn record_deletion(
+        &self,
+        name: &LockName,
+        key: &[u8],
+        at: i64,
+    ) -> (Option<LockName>, Option<Token>) {
+        let mut state = self.state();
+        if let Some((_, gone)) = state.recorders.get_mut(name) {
+            gone.push(key.to_vec());
+        }
+        let is_it = state.held.get(key).is_some_and(|(_, created)| *created < at);
+        let lost = if is_it { state.held.remove(key) } else { None };
+        (state.waited.remove(key), lost.map(|(token, _)| token))
+    }
+
+    /// Wakes all waiters after missed events.
+    pub(crate) fn wake_after_gap(&self) {
+        self.state().waited.clear();
+        self.subscribers.wake_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,149 @@
+//! Checks of the timeouts of reconnected sessions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::limits;
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// The first pause before a retry. It doubles each time.
+const PAUSE: Duration = Duration::from_millis(100);
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Returns how long a session may be in doubt. Its holders must be notified in time, and the claims behind its waiters
+/// must get their turn. A check takes one response timeout, and two should fit.
+fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
+    response_timeout.saturating_mul(2).min(timeout / 4 * 3).max(timeout / 2)
+}
+
+impl Shared {
+    pub(crate) fn moved(self: &Arc<Self>, session: &Arc<Session>, is_connected: bool) {
+        if session.timeout_check().moved(is_connected) {
+            let patience = patience(session.timeout(), self.config.response_timeout);
+            if self.suspects.enter(Arc::clone(session), self.clock.now() + patience) {
+                self.sessions.runtime.spawn(Arc::clone(self).check());
+            }
+        }
+    }
+
+    async fn check(self: Arc<Self>) {
+        let mut pause = PAUSE;
+        while let Some(doubted) = self.suspects.left() {
+            // A server that grants the longest timeout grants all shorter ones.
+            let most = doubted.iter().map(|(session, _)| session.timeout()).max();
+            // A new session starts the check again at once, before its connection can break.
+            let granted = tokio::select! {
+                granted = limits::granted(&self.config, most.unwrap_or_default()) => granted,
+                () = self.suspects.another.notified() => continue,
+            };
+            self.suspects.learn(&granted);
+            let least = granted.iter().map(|granted| granted.timeout).min();
+            let mut is_decided = true;
+            for (session, until) in doubted {
+                let timeout = session.timeout();
+                if least.is_some_and(|least| least < timeout) {
+                    self.distrust(&session, "a server grants a shorter timeout than before");
+                } else if least.is_some() && self.is_enough(&session) {
+                    session.timeout_check().trust();
+                } else if self.clock.now() >= until {
+                    self.distrust(
+                        &session,
+                        "not all relevant servers could be checked for their session timeout",
+                    );
+                } else {
+                    is_decided = false;
+                }
+            }
+            if is_decided {
+                pause = PAUSE;
+            } else {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                    () = self.suspects.another.notified() => {}
+                }
+            }
+        }
+    }
+
+    /// Returns whether the checked servers suffice for this session. If it moved on unchecked, all servers of the URL
+    /// must grant its timeout. A server that is down counts with its last answer.
+    fn is_enough(&self, session: &Session) -> bool {
+        !session.timeout_check().missed_a_check()
+            || self.suspects.all_grant(&self.config.contents.hosts, session.timeout())
+    }
+
+    fn distrust(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
+        if session.timeout_check().distrust() {
+            self.abandon(session, why);
+        }
+    }
+
+    /// Gives up a live session whose lifetime is unknown.
+    fn abandon(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
+        tracing::warn!(?session, "{why}: giving up the session and its locks");
+        self.remove(self.give_up(session));
+        // Holders need time to stop, and closing the session would free their locks at once.
+        let session = Arc::clone(session);
+        self.sessions.runtime.spawn(async move { tokio::time::sleep(session.timeout()).await });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwright_conformance::kit::{self, claim_for};
+    use lockwright_testbed::{self as testbed, Proxy};
+
+    use super::*;
+    use crate::ZooKeeper;
+
+    #[test]
+    fn patience_is_half_a_timeout_or_two_tries() {
+        let seconds = Duration::from_secs_f64;
+        for (timeout, response, expected) in
+            [(40.0, 2.0, 20.0), (8.0, 2.0, 4.0), (6.0, 2.0, 4.0), (4.0, 2.0, 3.0), (4.0, 0.5, 2.0)]
+        {
+            let patience = patience(seconds(timeout), seconds(response));
+            assert_eq!(patience, seconds(expected), "{timeout}");
+        }
+    }
+
+    /// Many sessions that reconnect at once don't flood busy servers.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn servers_are_checked_once_for_all_sessions_with_backoff_on_zookeeper() {
+        let few = testbed::ZooKeeper::options().members(1).set("maxClientCnxns", "6");
+        let server = few.start().unwrap();
+        let proxy = Proxy::start(server.members[0].address()).unwrap();
+        let url = server.url_through([proxy.port()]);
+        let zookeeper = ZooKeeper::connect(&url).await.unwrap();
+        let shared = &zookeeper.shared;
+        let mut sessions = Vec::new();
+        for seconds in [37, 38, 39, 40] {
+            let claim = claim_for("x", Duration::from_secs(seconds));
+            sessions.push(shared.session(&claim).await.unwrap());
+        }
+        // The last connection that the server accepts. Earlier checks may still be open.
+        let stranger = kit::eventually(|| async { client(&server).await });
+        let stranger = stranger.await;
+        kit::eventually(|| async { client(&server).await.is_none().then_some(()) }).await;
+        let before = proxy.accepted();
+        for session in &sessions {
+            shared.moved(session, false);
+            shared.moved(session, true);
+        }
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        assert!(sessions.iter().all(|session| session.timeout_check().is_suspect()));
+        let tries = proxy.accepted() - before;
+        assert!((2..=14).contains(&tries), "{tries} tries in 4 s");
+        drop(stranger);
+        for session in &sessions {
+            assert!(session.timeout_check().wait(kit::LIMIT).await);
+        }
+    }
+
+    async fn client(server: &testbed::ZooKeeper) -> Option<zookeeper_client::Client> {
+        let client = zookeeper_client::Client::connector().with_fail_eagerly();
+        client.connect(&server.members[0].address().to_string()).await.ok()
+    }
+}

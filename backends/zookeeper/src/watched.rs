@@ -1,0 +1,28 @@
+//! The nodes that waiters watch.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::task::AbortHandle;
+
+/// How often a waiter polls when nothing wakes it.
+pub(crate) const SLOW_POLL: Duration = Duration::from_millis(1_000);
+
+/// The session and the path of a watched node.
+type Key = (i64, String);
+
+#[derive(Debug, Default)]
+pub(crate) struct Watches(Mutex<HashMap<Key, AbortHandle>>);
+
+impl Watches {
+    pub(crate) fn close(&self) {
+        for (_, task) in self.all().drain() {
+            task.abort();
+        }
+    }
+
+    pub(crate) fn all(&self) -> MutexGuard<'_, HashMap<Key, AbortHandle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

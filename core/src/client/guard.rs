@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::claim::{ReleaseOutcome, RenewalOutcome};
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
-use crate::event::Reason;
 use crate::fencing::Fenced;
 use crate::mode::Mode;
+use crate::reason::Reason;
 use crate::token::{Fence, Token};
 
 use super::answer::at_once;

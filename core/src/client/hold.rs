@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::claim::{Claim, ReleaseMode, RenewalMode};
 use crate::clock::{BootInstant, Clock};
-use crate::event::Reason;
+use crate::reason::Reason;
 use crate::token::Fence;
 use crate::validity::Term;
 

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::clock::BootInstant;
-use crate::event::Reason;
+use crate::reason::Reason;
 
 use super::hold::Hold;
 

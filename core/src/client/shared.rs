@@ -13,9 +13,10 @@ use crate::backend::DistributedLock;
 use crate::claim::ReleaseMode;
 use crate::clock::{BootInstant, Clock};
 use crate::error::{Error, Result};
-use crate::event::{Event, Reason};
+use crate::event::Event;
 use crate::identity::Identity;
 use crate::name::LockName;
+use crate::reason::Reason;
 use crate::token::{Token, TokenSource};
 use crate::validity::{Lengths, Rules, Term};
 

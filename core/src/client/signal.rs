@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use crate::clock::BootInstant;
-use crate::event::Reason;
+use crate::reason::Reason;
 
 use super::hold::Hold;
 

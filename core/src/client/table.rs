@@ -4,7 +4,7 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::clock::BootInstant;
-use crate::event::Reason;
+use crate::reason::Reason;
 
 use super::hold::Hold;
 use super::registry::Registry;

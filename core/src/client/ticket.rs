@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::claim::{Claim, ReleaseMode, RenewalMode};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Reason;
 use crate::mode::Mode;
 use crate::name::LockName;
+use crate::reason::Reason;
 use crate::token::{Fence, Token};
 
 use super::acquire;

@@ -22,7 +22,7 @@ use super::answer::{answer, at_once, until};
 use super::background::{Job, send_release};
 use super::guard::end_in_background;
 use super::hold::{Grant, Hold};
-use super::request::Options;
+use super::options::Options;
 use super::shared::Shared;
 use super::ticket::{self, Ticket};
 use super::turns::{Before, Entered, Entry, Passed, Pending, Turn, Want};

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `builder` | settings |
 //! | `locks` | [`Locks`]: requests, and operators' calls |
-//! | `request` | [`Request`]: a request and its options |
+//! | `request`, `options` | [`Request`]: a request and its options |
 //! | `acquire` | the acquire operation: local turn, attempts, limits |
 //! | `turns` | the local queue, and reentrancy |
 //! | `beside` | reentrancy of shared holders |
@@ -33,6 +33,7 @@ mod jitter;
 mod locks;
 mod metrics;
 mod multi;
+mod options;
 mod owner;
 mod registry;
 mod renewer;

@@ -20,13 +20,15 @@ use crate::validity::Term;
 
 use super::answer::{answer, at_once, until};
 use super::background::{Job, send_release};
-use super::guard::end_in_background;
 use super::hold::{Grant, Hold};
 use super::options::Options;
+use super::pending::{Before, Pending};
+use super::releasing::end_in_background;
 use super::shared::Shared;
 use super::ticket::{self, Ticket};
-use super::turns::{Before, Entered, Entry, Passed, Pending, Turn, Want};
+use super::turns::{Entered, Entry, Passed, Turn};
 use super::waiters::WaiterSlot;
+use super::want::Want;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {

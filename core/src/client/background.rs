@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 
 use super::answer::{answer, say};
 use super::hold::Hold;
+use super::pending::Pending;
 use super::shared::Shared;
-use super::turns::Pending;
 
 pub(crate) struct Job {
     shared: Arc<Shared>,

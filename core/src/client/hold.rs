@@ -14,9 +14,9 @@ use crate::token::Fence;
 use crate::validity::Term;
 
 use super::answer::say;
+use super::hold_state::HoldState;
 use super::owner::Owner;
 use super::shared::Shared;
-use super::signal::HoldState;
 
 /// How much earlier a renewal may be, to share a batch.
 const LONGEST_SLACK: Duration = Duration::from_millis(250);

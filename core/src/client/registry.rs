@@ -14,6 +14,7 @@ use crate::clock::BootInstant;
 use crate::reason::Reason;
 
 use super::hold::Hold;
+use super::metrics::Totals;
 
 #[derive(Default)]
 pub(crate) struct Registry {
@@ -24,15 +25,6 @@ pub(crate) struct Registry {
     totals: Totals,
     /// The renewal task's next planned check; `None` while it sleeps until a notification.
     keeper_looks_at: Option<BootInstant>,
-}
-
-/// Counters under the table's lock, which is held anyway: four atomics would cost more.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Totals {
-    pub(crate) acquired: u64,
-    pub(crate) released: u64,
-    pub(crate) wait_nanos: u64,
-    pub(crate) hold_nanos: u64,
 }
 
 #[derive(Default)]

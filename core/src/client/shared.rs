@@ -13,18 +13,15 @@ use crate::backend::DistributedLock;
 use crate::claim::ReleaseMode;
 use crate::clock::{BootInstant, Clock};
 use crate::error::{Error, Result};
-use crate::event::Event;
 use crate::identity::Identity;
 use crate::name::LockName;
-use crate::reason::Reason;
 use crate::token::{Token, TokenSource};
 use crate::validity::{Lengths, Rules, Term};
 
 use super::background::Job;
+use super::events::HoldEvent;
 use super::jitter::Jitter;
-use super::metrics::Metrics;
-use super::registry::Totals;
-use super::renewer::take_hold_events;
+use super::metrics::{Metrics, Totals};
 use super::table::Table;
 use super::waiters::Waiters;
 
@@ -92,12 +89,6 @@ pub(crate) struct Shared {
     pub(super) runtime: Mutex<Handle>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HoldEvent {
-    AtRisk,
-    Lost(Reason),
-}
-
 impl Shared {
     pub(crate) fn new(
         backend: InRuntime,
@@ -128,26 +119,6 @@ impl Shared {
         }
     }
 
-    /// Receives an event, on any thread, so it only records and notifies.
-    pub(crate) fn on_event(&self, event: Event) {
-        match event {
-            Event::Wake(name) => self.waiters.wake(&name),
-            Event::Handed(token, granted) => self.waiters.hand(token, granted),
-            Event::AtRisk(token) => self.note(token, HoldEvent::AtRisk),
-            Event::Lost(token, reason) => self.note(token, HoldEvent::Lost(reason)),
-            Event::Recall(_) => {}
-        }
-    }
-
-    fn note(&self, token: Token, fact: HoldEvent) {
-        self.hold_events.lock().unwrap_or_else(PoisonError::into_inner).push((token, fact));
-        if self.renewer_ended.load(Ordering::Acquire) {
-            take_hold_events(self);
-        } else {
-            self.renewer.notify_one();
-        }
-    }
-
     /// Queues a release, on any thread, also outside a runtime.
     pub(crate) fn in_background(job: Job) {
         let shared = Arc::clone(job.shared());
@@ -174,7 +145,7 @@ impl Shared {
         for job in jobs {
             job.give_up();
         }
-        take_hold_events(self);
+        self.take_hold_events();
         self.idle.notify_waiters();
     }
 

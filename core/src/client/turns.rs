@@ -7,14 +7,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::claim::{Claim, ReleaseMode, RenewalMode};
+use crate::claim::RenewalMode;
 use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result};
-use crate::identity::Identity;
 use crate::mode::Mode;
 use crate::name::{LockName, NameMap};
 
@@ -22,7 +20,10 @@ use super::background::Job;
 use super::beside::Beside;
 use super::hold::Hold;
 use super::owner::Owner;
+use super::pending::Pending;
+use super::releasing::end_in_background;
 use super::shared::Shared;
+use super::want::Want;
 
 #[derive(Default)]
 pub(crate) struct Turns {
@@ -64,30 +65,6 @@ pub(crate) struct Queued {
     sender: oneshot::Sender<Passed>,
 }
 
-#[derive(Clone)]
-pub(crate) struct Want {
-    pub(crate) mode: Mode,
-    pub(crate) ttl: Duration,
-    pub(crate) renewal_mode: RenewalMode,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) owner: Option<Owner>,
-    /// The requester, if it isn't just the client.
-    pub(crate) identity: Option<Arc<Identity>>,
-}
-
-impl Want {
-    fn takes_over(&self, claim: &Claim) -> bool {
-        let is_who_asks = match &self.identity {
-            Some(identity) => *identity == claim.identity,
-            None => claim.identity.value.is_none(),
-        };
-        is_who_asks
-            && self.mode == claim.mode
-            && self.ttl == claim.ttl
-            && self.renewal_mode == claim.renewal_mode
-    }
-}
-
 pub(crate) enum Passed {
     Turn(Turn),
     Entered(Entered),
@@ -113,7 +90,7 @@ impl Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         if let Some(hold) = self.0.take() {
-            super::guard::end_in_background(hold);
+            end_in_background(hold);
         }
     }
 }
@@ -123,37 +100,6 @@ pub(crate) enum Entry {
     Entered(Entered),
     Queued(oneshot::Receiver<Passed>),
     Busy,
-}
-
-pub(crate) struct Pending {
-    pub(crate) claim: Claim,
-    pub(crate) release_mode: ReleaseMode,
-    /// Set if the server may have a record of the claim.
-    pub(crate) on_server: bool,
-    pub(crate) last_sent: BootInstant,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Before {
-    pub(crate) release_mode: ReleaseMode,
-    pub(crate) on_server: bool,
-}
-
-impl Pending {
-    /// Records a send. Until the answer, the claim's state is unknown.
-    pub(crate) fn send(&mut self, now: BootInstant) -> Before {
-        self.last_sent = now;
-        Before {
-            release_mode: std::mem::replace(&mut self.release_mode, ReleaseMode::Reconcile),
-            on_server: std::mem::replace(&mut self.on_server, true),
-        }
-    }
-
-    /// Records that the request certainly had no effect. Earlier uncertainty remains.
-    pub(crate) fn unsend(&mut self, before: Before) {
-        self.release_mode = before.release_mode;
-        self.on_server = before.on_server || before.release_mode == ReleaseMode::Reconcile;
-    }
 }
 
 /// The turn of one name, or a placeholder for claims without turns. On drop, its claim is inherited or reconciled,

@@ -19,14 +19,14 @@ use crate::operator::Holder;
 use crate::validity::Term;
 
 use super::answer::{answer, at_once, until};
-use super::background::{Job, send_release};
-use super::hold::{Grant, Hold};
 use super::options::Options;
 use super::pending::{Before, Pending};
-use super::releasing::end_in_background;
-use super::shared::Shared;
+use super::state::background::send_release;
+use super::state::hold::Grant;
+use super::state::releasing::end_in_background;
+use super::state::turns::Entry;
+use super::state::{Entered, Hold, Job, Passed, Shared, Turn};
 use super::ticket::{self, Ticket};
-use super::turns::{Entered, Entry, Passed, Turn};
 use super::waiters::WaiterSlot;
 use super::want::Want;
 

@@ -16,9 +16,10 @@ use crate::name::LockName;
 use crate::token::TokenSource;
 use crate::validity::Rules;
 
+use super::in_runtime::InRuntime;
 use super::jitter::Jitter;
 use super::locks::Locks;
-use super::shared::{InRuntime, Settings, Shared};
+use super::state::{Settings, Shared};
 
 impl Locks {
     /// Creates a client with the default settings, on the present tokio runtime.

@@ -14,12 +14,11 @@ use crate::reason::Reason;
 use crate::token::{Fence, Token};
 
 use super::answer::at_once;
-use super::hold::Hold;
 use super::hold_state::HoldState;
-use super::releasing::{Releasing, end_in_background, lost};
 use super::renewer::{ask_renewal, note_renewal};
-use super::shared::Shared;
 use super::signal::Signal;
+use super::state::releasing::{Releasing, end_in_background, lost};
+use super::state::{Hold, Shared};
 use super::ticket::Ticket;
 
 /// An exclusive or shared hold, renewed while the guard lives.

@@ -14,7 +14,7 @@ use super::acquire;
 use super::guard::{Guard, Permit};
 use super::metrics::MetricsSnapshot;
 use super::request::Request;
-use super::shared::Shared;
+use super::state::Shared;
 use super::ticket::Ticket;
 
 /// A client, which requests locks, renews its holds and reports losses. Clones are one client.

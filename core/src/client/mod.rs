@@ -22,15 +22,12 @@
 
 mod acquire;
 mod answer;
-mod background;
-mod beside;
 mod builder;
 mod closing;
 mod election;
-mod events;
 mod guard;
-mod hold;
 mod hold_state;
+mod in_runtime;
 mod jitter;
 mod locks;
 mod metrics;
@@ -38,17 +35,13 @@ mod multi;
 mod options;
 mod owner;
 mod pending;
-mod registry;
-mod releasing;
 mod renewer;
 mod request;
-mod shared;
 mod signal;
+mod state;
 mod sweeper;
-mod table;
 mod ticket;
 mod together;
-mod turns;
 mod waiters;
 mod want;
 

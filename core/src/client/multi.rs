@@ -18,7 +18,7 @@ use super::guard::Guard;
 use super::locks::Locks;
 use super::owner::Owner;
 use super::request::Request;
-use super::shared::Shared;
+use super::state::Shared;
 use super::together::{MultiGuard, remaining, renew, run};
 
 /// Between renewals of the locks held already.

@@ -11,7 +11,7 @@ use crate::identity::Identity;
 use crate::mode::Mode;
 
 use super::owner::Owner;
-use super::shared::Shared;
+use super::state::Shared;
 use super::ticket::Ticket;
 
 #[derive(Debug, Clone)]

@@ -11,9 +11,7 @@ use crate::clock::BootInstant;
 use crate::error::Result;
 
 use super::answer::{answer, say};
-use super::background::Job;
-use super::hold::Hold;
-use super::shared::Shared;
+use super::state::{Hold, Job, Shared};
 
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 

@@ -12,10 +12,9 @@ use crate::name::LockName;
 
 use super::acquire::{self, Limit};
 use super::guard::{Guard, Leadership, Permit};
-use super::hold::Hold;
 use super::options::Options;
 use super::owner::Owner;
-use super::shared::Shared;
+use super::state::{Hold, Shared};
 
 /// The result of a request: [`Guard`], [`Permit`] or [`Leadership`]. Sealed.
 pub trait Handle: sealed::FromHold {}

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::clock::BootInstant;
 
-use super::hold::Hold;
 use super::hold_state::HoldState;
+use super::state::Hold;
 
 /// A view of a hold for other tasks, from [`Guard::signal`](crate::Guard::signal). It doesn't keep the lock held.
 #[derive(Debug, Clone)]

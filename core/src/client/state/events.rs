@@ -6,16 +6,9 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::event::Event;
-use crate::reason::Reason;
 use crate::token::Token;
 
-use super::shared::Shared;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HoldEvent {
-    AtRisk,
-    Lost(Reason),
-}
+use super::{HoldEvent, Shared};
 
 impl Shared {
     /// Receives an event, on any thread, so it only records and notifies.

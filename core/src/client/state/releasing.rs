@@ -6,9 +6,8 @@ use crate::claim::ReleaseOutcome;
 use crate::error::{Error, Result};
 use crate::reason::Reason;
 
-use super::background::{Job, send_release};
-use super::hold::Hold;
-use super::shared::Shared;
+use super::background::send_release;
+use super::{Hold, Job, Shared};
 
 pub(crate) fn end_in_background(hold: Arc<Hold>) {
     if hold.shared.leave(&hold) {
@@ -16,7 +15,7 @@ pub(crate) fn end_in_background(hold: Arc<Hold>) {
     }
 }
 
-pub(super) fn lost(hold: &Hold, reason: Reason) -> Error {
+pub(crate) fn lost(hold: &Hold, reason: Reason) -> Error {
     hold.shared.tell(Error::lost(reason, &hold.claim.name), &hold.claim.name)
 }
 
@@ -24,28 +23,28 @@ pub(super) fn lost(hold: &Hold, reason: Reason) -> Error {
 pub(crate) struct Releasing {
     hold: Option<Arc<Hold>>,
     /// The hold's duration in nanoseconds, or the reason of its loss.
-    pub(super) ended: Result<u64, Reason>,
+    pub(crate) ended: Result<u64, Reason>,
 }
 
 impl Releasing {
-    pub(super) fn begin(hold: Arc<Hold>) -> Self {
+    pub(crate) fn begin(hold: Arc<Hold>) -> Self {
         let ended = hold.end();
         hold.shared.count_ended(ended.is_ok());
         Self { hold: Some(hold), ended }
     }
 
-    pub(super) fn hold(&self) -> &Arc<Hold> {
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
         self.hold.as_ref().expect("it has its hold until it is finished")
     }
 
-    pub(super) async fn send(self) -> Result<()> {
+    pub(crate) async fn send(self) -> Result<()> {
         let hold = self.hold();
         let sending = send_release(&hold.shared, &hold.claim, hold.release_mode());
         let answer = hold.shared.inside(sending).await;
         self.answered(answer)
     }
 
-    pub(super) fn answered(self, answer: Result<ReleaseOutcome>) -> Result<()> {
+    pub(crate) fn answered(self, answer: Result<ReleaseOutcome>) -> Result<()> {
         let hold = self.hold();
         match (answer, self.ended) {
             (Err(_), Err(reason)) => Err(lost(hold, reason)),
@@ -64,7 +63,7 @@ impl Releasing {
         }
     }
 
-    pub(super) fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         if let Some(hold) = self.hold.take() {
             Shared::let_go(&hold, self.ended);
         }

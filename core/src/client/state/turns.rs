@@ -11,33 +11,15 @@ use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
 use crate::claim::RenewalMode;
+use crate::client::pending::Pending;
+use crate::client::want::Want;
 use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mode::Mode;
-use crate::name::{LockName, NameMap};
+use crate::name::LockName;
 
-use super::background::Job;
-use super::beside::Beside;
-use super::hold::Hold;
-use super::owner::Owner;
-use super::pending::Pending;
 use super::releasing::end_in_background;
-use super::shared::Shared;
-use super::want::Want;
-
-#[derive(Default)]
-pub(crate) struct Turns {
-    taken: NameMap<Taken>,
-    beside: Beside,
-    /// Names whose turn belongs to a request without an answer.
-    troubled: NameMap<Trouble>,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Trouble {
-    pub(crate) since: BootInstant,
-    message: Arc<str>,
-}
+use super::{Entered, Hold, Job, Passed, Queued, Reentry, Shared, Taken, Trouble, Turn, Turns};
 
 impl Trouble {
     pub(crate) fn error(&self, now: BootInstant) -> Error {
@@ -46,34 +28,6 @@ impl Trouble {
             .with_source(Error::indeterminate(&*self.message))
     }
 }
-
-#[derive(Default)]
-struct Taken {
-    reentry: Option<Box<Reentry>>,
-    #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
-    queue: Option<Box<VecDeque<Queued>>>,
-}
-
-struct Reentry {
-    owner: Owner,
-    mode: Mode,
-    hold: Option<Arc<Hold>>,
-}
-
-pub(crate) struct Queued {
-    want: Want,
-    sender: oneshot::Sender<Passed>,
-}
-
-pub(crate) enum Passed {
-    Turn(Turn),
-    Entered(Entered),
-    /// The owner holds the lock with other settings.
-    Refused(Error),
-}
-
-/// A share in a re-entered hold. Dropping an unused last share ends the hold.
-pub(crate) struct Entered(Option<Arc<Hold>>);
 
 impl Entered {
     fn again(hold: &Arc<Hold>) -> Self {
@@ -100,15 +54,6 @@ pub(crate) enum Entry {
     Entered(Entered),
     Queued(oneshot::Receiver<Passed>),
     Busy,
-}
-
-/// The turn of one name, or a placeholder for claims without turns. On drop, its claim is inherited or reconciled,
-/// and the turn passes on.
-pub(crate) struct Turn {
-    shared: Option<Arc<Shared>>,
-    taken: bool,
-    name: Option<LockName>,
-    pub(crate) pending: Option<Pending>,
 }
 
 impl Turn {

@@ -1,4 +1,4 @@
-//! The wishes of a request in the local queue.
+//! The settings of a request in the local queue.
 
 use std::sync::Arc;
 use std::time::Duration;

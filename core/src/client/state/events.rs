@@ -1,4 +1,4 @@
-//! Events of a client's holds and waiting claims, from the backend.
+//! The processing of the backend's events.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,7 @@
 //! The state of a client.
 //!
-//! A hold refers to its client, and the client refers to its holds, through its local queue and its table of holds.
-//! So these types are defined in one file. The other files of this folder implement them.
+//! A hold refers to its client, and the client refers to its holds, in the local queue and the registry. So these
+//! types are defined in one file. The other files of this folder implement them.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

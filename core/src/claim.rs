@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::BootInstant;
-use crate::event::Reason;
 use crate::identity::Identity;
 use crate::mode::Mode;
 use crate::name::LockName;
 use crate::operator::Holder;
+use crate::reason::Reason;
 use crate::token::{Fence, Token};
 
 /// The renewal mode of a hold.

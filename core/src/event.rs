@@ -3,10 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::claim::Granted;
 use crate::name::LockName;
+use crate::reason::Reason;
 use crate::token::Token;
 
 /// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and [`Event::Lost`] are
@@ -24,41 +23,6 @@ pub enum Event {
     Lost(Token, Reason),
     /// Another client requests a hold that this client keeps without using it.
     Recall(Token),
-}
-
-/// The reason why a hold was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Reason {
-    /// It wasn't renewed in time: a fixed lease expired, or the process or machine was paused.
-    Expired,
-    /// An operator broke it.
-    Broken,
-    /// The server couldn't be reached for too long.
-    Unreachable,
-    /// The server doesn't have it, without a reason: it was deleted, or data was lost.
-    Gone,
-    /// Its session or connection ended.
-    SessionEnded,
-    /// It reached its request's longest duration.
-    HeldTooLong,
-    /// A later holder has written already.
-    Superseded,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "it was not renewed within its TTL",
-            Self::Broken => "an operator broke it",
-            Self::Unreachable => "the server could not be reached for too long",
-            Self::Gone => "the server no longer has it",
-            Self::SessionEnded => "the session that carried it ended",
-            Self::HeldTooLong => "it was held for the longest time that was allowed",
-            Self::Superseded => "a later holder has written since",
-        })
-    }
 }
 
 /// The channel from a backend to one client. Sending never blocks. Any thread may send, but not while holding a

@@ -31,6 +31,7 @@ mod mode;
 mod name;
 mod operator;
 mod profile;
+mod reason;
 pub mod redact;
 mod token;
 pub mod validity;
@@ -47,7 +48,7 @@ pub use client::{
 };
 pub use clock::{BootInstant, Clock};
 pub use error::{Error, ErrorKind, Result, Step};
-pub use event::{Event, Events, Reason};
+pub use event::{Event, Events};
 pub use identity::Identity;
 pub use mode::Mode;
 pub use name::{LockName, NameMap};
@@ -56,4 +57,5 @@ pub use operator::{
     SweepReport,
 };
 pub use profile::{Fault, Faults, Fencing, Modes, Order, Profile, Scope, WakeUp};
+pub use reason::Reason;
 pub use token::{Fence, Token, TokenSource};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::claim::Claim;
 use crate::clock::{BootInstant, Clock};
-use crate::event::Reason;
 use crate::name::LockName;
+use crate::reason::Reason;
 use crate::token::Token;
 
 /// The shortest lifetime of a tombstone.

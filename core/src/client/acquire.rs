@@ -19,14 +19,16 @@ use crate::operator::Holder;
 use crate::validity::Term;
 
 use super::answer::{answer, at_once, until};
-use super::background::{Job, send_release};
-use super::guard::end_in_background;
-use super::hold::{Grant, Hold};
-use super::request::Options;
-use super::shared::Shared;
+use super::options::Options;
+use super::pending::{Before, Pending};
+use super::state::background::send_release;
+use super::state::hold::Grant;
+use super::state::releasing::end_in_background;
+use super::state::turns::Entry;
+use super::state::{Entered, Hold, Job, Passed, Shared, Turn};
 use super::ticket::{self, Ticket};
-use super::turns::{Before, Entered, Entry, Passed, Pending, Turn, Want};
 use super::waiters::WaiterSlot;
+use super::want::Want;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {

@@ -1,5 +1,6 @@
 //! The builder of a client.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +16,25 @@ use crate::name::LockName;
 use crate::token::TokenSource;
 use crate::validity::Rules;
 
+use super::in_runtime::InRuntime;
 use super::jitter::Jitter;
 use super::locks::Locks;
-use super::shared::{InRuntime, Settings, Shared};
+use super::state::{Settings, Shared};
+
+impl Locks {
+    /// Creates a client with the default settings, on the present tokio runtime.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) outside a runtime.
+    pub fn new(backend: impl DistributedLock) -> Result<Self> {
+        Self::builder(backend).build()
+    }
+
+    /// Returns a builder for a client on `backend`.
+    pub fn builder(backend: impl DistributedLock) -> Builder {
+        Builder::new(shared_backend(backend))
+    }
+}
 
 /// The settings of a client, created by [`Locks::builder`].
 #[must_use = "a builder does nothing until it is built"]
@@ -183,4 +200,13 @@ fn check(settings: &Settings, backend: &dyn DistributedLock) -> Result<()> {
         return Err(Error::invalid_config("a drift floor above 60 s leaves nothing of most TTLs"));
     }
     settings.rules.check(settings.ttl).map_err(|error| Error::invalid_config(error.to_string()))
+}
+
+fn shared_backend(backend: impl DistributedLock) -> Arc<dyn DistributedLock> {
+    let mut backend = Some(backend);
+    let shared = (&mut backend as &mut dyn Any).downcast_mut::<Option<Arc<dyn DistributedLock>>>();
+    match shared.and_then(Option::take) {
+        Some(shared) => shared,
+        None => Arc::new(backend.expect("only a shared one was taken")),
+    }
 }

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use crate::error::{Error, Result};
 
 use super::renewer::{renewer, reschedule_all};
-use super::shared::Shared;
+use super::state::Shared;
 use super::sweeper::sweeper;
 
 /// How long `close` waits for requests to be turned away. A request whose task doesn't run is turned away later.

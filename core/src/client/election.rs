@@ -19,6 +19,13 @@ use super::guard::Leadership;
 use super::locks::Locks;
 use super::request::Request;
 
+impl Locks {
+    /// Returns an election, for candidates and observers.
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self, name.as_ref())
+    }
+}
+
 /// An election, created by [`Locks::election`](crate::Locks::election).
 ///
 /// ```no_run
@@ -44,7 +51,7 @@ impl Election {
     /// [`Identity::LONGEST_VALUE`] bytes and no control characters. Sending the request reports an invalid value.
     pub fn campaign(&self, value: impl AsRef<str>) -> Request<Leadership> {
         let value = value.as_ref();
-        let request = Request::new(&self.locks, &self.name, Mode::Exclusive);
+        let request = Request::new(self.locks.shared(), &self.name, Mode::Exclusive);
         match check_text("leader's value", value, Identity::LONGEST_VALUE) {
             Ok(()) => {
                 let mut identity = self.locks.identity().clone();

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::claim::{ReleaseOutcome, RenewalOutcome};
+use crate::claim::RenewalOutcome;
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
-use crate::event::Reason;
 use crate::fencing::Fenced;
 use crate::mode::Mode;
+use crate::reason::Reason;
 use crate::token::{Fence, Token};
 
 use super::answer::at_once;
-use super::background::{Job, send_release};
-use super::hold::Hold;
+use super::hold_state::HoldState;
 use super::renewer::{ask_renewal, note_renewal};
-use super::shared::Shared;
-use super::signal::{HoldState, Signal};
+use super::signal::Signal;
+use super::state::releasing::{Releasing, end_in_background, lost};
+use super::state::{Hold, Shared};
 use super::ticket::Ticket;
 
 /// An exclusive or shared hold, renewed while the guard lives.
@@ -359,80 +359,9 @@ impl Drop for Held {
     }
 }
 
-pub(crate) fn end_in_background(hold: Arc<Hold>) {
-    if hold.shared.leave(&hold) {
-        drop(Releasing::begin(hold));
-    }
-}
-
-fn lost(hold: &Hold, reason: Reason) -> Error {
-    hold.shared.tell(Error::lost(reason, &hold.claim.name), &hold.claim.name)
-}
-
 fn check(hold: &Hold) -> Result<()> {
     match hold.state() {
         HoldState::Lost(reason) => Err(lost(hold, reason)),
         _ => Ok(()),
-    }
-}
-
-/// A release in progress. If dropped unfinished, it continues in the background.
-struct Releasing {
-    hold: Option<Arc<Hold>>,
-    /// The hold's duration in nanoseconds, or the reason of its loss.
-    ended: Result<u64, Reason>,
-}
-
-impl Releasing {
-    fn begin(hold: Arc<Hold>) -> Self {
-        let ended = hold.end();
-        hold.shared.count_ended(ended.is_ok());
-        Self { hold: Some(hold), ended }
-    }
-
-    fn hold(&self) -> &Arc<Hold> {
-        self.hold.as_ref().expect("it has its hold until it is finished")
-    }
-
-    async fn send(self) -> Result<()> {
-        let hold = self.hold();
-        let sending = send_release(&hold.shared, &hold.claim, hold.release_mode());
-        let answer = hold.shared.inside(sending).await;
-        self.answered(answer)
-    }
-
-    fn answered(self, answer: Result<ReleaseOutcome>) -> Result<()> {
-        let hold = self.hold();
-        match (answer, self.ended) {
-            (Err(_), Err(reason)) => Err(lost(hold, reason)),
-            (Err(error), Ok(_)) => Err(hold.shared.tell(error, &hold.claim.name)),
-            (Ok(answer), ended) => {
-                let result = match (answer, ended) {
-                    (_, Err(reason)) => Err(lost(hold, reason)),
-                    (ReleaseOutcome::Released, Ok(_)) => Ok(()),
-                    (ReleaseOutcome::NotHeld, Ok(_)) => Err(lost(hold, Reason::Gone)),
-                };
-                if hold.shared.one_answer_reconciles(hold.release_mode()) {
-                    self.finish();
-                }
-                result
-            }
-        }
-    }
-
-    fn finish(mut self) {
-        if let Some(hold) = self.hold.take() {
-            Shared::let_go(&hold, self.ended);
-        }
-    }
-}
-
-impl Drop for Releasing {
-    fn drop(&mut self) {
-        if let Some(hold) = self.hold.take() {
-            // The job takes the turn, so `let_go` doesn't pass it on.
-            Shared::in_background(Job::release(Arc::clone(&hold)));
-            Shared::let_go(&hold, self.ended);
-        }
     }
 }

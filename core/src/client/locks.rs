@@ -1,23 +1,21 @@
 //! The client.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::DistributedLock;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::identity::check_text;
 use crate::mode::Mode;
 use crate::operator::{BreakMode, BreakTarget, Broken, Finding, Inspection, SweepReport};
 use crate::profile::Profile;
 
-use super::builder::Builder;
-use super::election::Election;
+use super::acquire;
 use super::guard::{Guard, Permit};
 use super::metrics::MetricsSnapshot;
-use super::multi::MultiRequest;
 use super::request::Request;
-use super::shared::Shared;
+use super::state::Shared;
+use super::ticket::Ticket;
 
 /// A client, which requests locks, renews its holds and reports losses. Clones are one client.
 ///
@@ -36,19 +34,6 @@ use super::shared::Shared;
 pub struct Locks(Arc<Shared>);
 
 impl Locks {
-    /// Creates a client with the default settings, on the present tokio runtime.
-    ///
-    /// # Errors
-    /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) outside a runtime.
-    pub fn new(backend: impl DistributedLock) -> Result<Self> {
-        Self::builder(backend).build()
-    }
-
-    /// Returns a builder for a client on `backend`.
-    pub fn builder(backend: impl DistributedLock) -> Builder {
-        Builder::new(shared_backend(backend))
-    }
-
     pub(crate) fn from_shared(shared: Arc<Shared>) -> Self {
         Self(shared)
     }
@@ -59,22 +44,12 @@ impl Locks {
 
     /// Returns a request for a mutex. Sending it reports an invalid name.
     pub fn mutex(&self, name: impl AsRef<str>) -> Request<Guard> {
-        Request::new(self, name.as_ref(), Mode::Exclusive)
-    }
-
-    /// Returns an election, for candidates and observers.
-    pub fn election(&self, name: impl AsRef<str>) -> Election {
-        Election::new(self, name.as_ref())
-    }
-
-    /// Returns a request for several mutexes, all or none.
-    pub fn multi(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiRequest {
-        MultiRequest::new(self, names)
+        Request::new(self.shared(), name.as_ref(), Mode::Exclusive)
     }
 
     /// Returns a request for a shared lock.
     pub fn read(&self, name: impl AsRef<str>) -> Request<Guard> {
-        Request::new(self, name.as_ref(), Mode::Shared)
+        Request::new(self.shared(), name.as_ref(), Mode::Shared)
     }
 
     /// Returns a request for an exclusive lock, like [`mutex`](Locks::mutex).
@@ -84,7 +59,44 @@ impl Locks {
 
     /// Returns a request for one of the `of` permits of a semaphore.
     pub fn semaphore(&self, name: impl AsRef<str>, of: u32) -> Request<Permit> {
-        Request::new(self, name.as_ref(), Mode::Permits { count: 1, of })
+        Request::new(self.shared(), name.as_ref(), Mode::Permits { count: 1, of })
+    }
+
+    /// Resumes a ticket's hold, with a new token and a larger fence; a reader keeps its shared fence. The client
+    /// then renews it, unless it was [`fixed`](crate::Request::fixed).
+    ///
+    /// While the server can't be reached, the client retries for one TTL. After an unanswered acquire, the client
+    /// first checks that the token still has that hold.
+    ///
+    /// # Errors
+    /// - [`Lost`](crate::ErrorKind::Lost) if the hold expired, was broken or was resumed before, or the answer came
+    ///   after its term.
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) if the profile has no `tickets`.
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for a ticket of another namespace, or if this client's
+    ///   drift and margin use up its TTL. The ticket remains valid.
+    /// - Those of reaching the server: a hold that may have been resumed is released in the background.
+    ///
+    /// # Cancel safety
+    /// May be dropped; a hold that may have been resumed is released in the background.
+    pub async fn resume(&self, ticket: &Ticket) -> Result<Guard> {
+        let shared = self.shared();
+        let name = ticket.name();
+        shared.ready().map_err(|error| shared.tell(error, name))?;
+        if !shared.backend.profile().tickets {
+            let what = "moving a hold to another process";
+            return Err(Error::unsupported(what, shared.backend.profile()).with_name(name));
+        }
+        if !name.as_str().starts_with(&shared.settings.namespace) {
+            return Err(Error::invalid_input(format!(
+                "this ticket is for {:?}, which isn't in the namespace {:?} of this client",
+                name.as_str(),
+                shared.settings.namespace
+            )));
+        }
+        let hold =
+            shared.unless_closed(Box::pin(acquire::by_ticket(Arc::clone(shared), ticket))).await;
+        let hold = hold.map_err(|error| shared.tell(error, name))?;
+        Ok(Guard::new(acquire::admitted(hold)?))
     }
 
     /// Returns the holders of `name`.
@@ -220,14 +232,5 @@ impl Locks {
     fn in_namespace(&self, mut inspection: Inspection) -> Inspection {
         inspection.name = self.shared().user_name(&inspection.name);
         inspection
-    }
-}
-
-fn shared_backend(backend: impl DistributedLock) -> Arc<dyn DistributedLock> {
-    let mut backend = Some(backend);
-    let shared = (&mut backend as &mut dyn Any).downcast_mut::<Option<Arc<dyn DistributedLock>>>();
-    match shared.and_then(Option::take) {
-        Some(shared) => shared,
-        None => Arc::new(backend.expect("only a shared one was taken")),
     }
 }

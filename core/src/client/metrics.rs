@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::registry::Totals;
-
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -37,6 +35,15 @@ pub(crate) struct Metrics {
     pub(crate) settled: Counter,
     /// Of lost holds; the registry counts the others.
     pub(crate) hold_nanos: Counter,
+}
+
+/// Counters under the table's lock, which is held anyway: four atomics would cost more.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Totals {
+    pub(crate) acquired: u64,
+    pub(crate) released: u64,
+    pub(crate) wait_nanos: u64,
+    pub(crate) hold_nanos: u64,
 }
 
 /// A client's counters, which never decrease, and its present numbers.

@@ -4,56 +4,61 @@
 //! |---|---|
 //! | `builder` | settings |
 //! | `locks` | [`Locks`]: requests, and operators' calls |
-//! | `request` | [`Request`]: a request and its options |
+//! | `request`, `options` | [`Request`]: a request and its options |
 //! | `acquire` | the acquire operation: local turn, attempts, limits |
-//! | `turns` | the local queue, and reentrancy |
-//! | `beside` | reentrancy of shared holders |
-//! | `parking` | waiting claims and their wake-ups |
-//! | `hold` | a hold's state: the term, the two stages of loss |
-//! | `registry` | live holds, by their next due instant |
+//! | `want`, `pending` | the settings of a request in the local queue, and its claim |
+//! | `waiters` | waiting claims and their wake-ups |
 //! | `renewer` | the renewal task |
 //! | `closing` | turning requests away: the client was closed, or its runtime has ended |
 //! | `multi`, `together` | requests for several names, and their guards |
 //! | `election` | elections |
 //! | `ticket` | transfers of a hold to another process |
 //! | `jitter` | random variation of waits |
-//! | `background` | background releases and reconciliation |
-//! | `guard`, `signal` | guards, and notifications |
+//! | `guard`, `signal`, `hold_state` | guards, and notifications |
+//! | `state` | the types of a client's state, which refer to each other |
+//! | `state/shared`, `state/events` | shared state, and the backend's events |
+//! | `state/table` | turns and registry under one mutex |
+//! | `state/turns` | the local queue, and reentrancy |
+//! | `state/beside` | reentrancy of shared holders |
+//! | `state/hold` | a hold's state: the term, the two stages of loss |
+//! | `state/registry` | live holds, by their next due instant |
+//! | `state/releasing` | the release of a hold |
+//! | `state/background` | background releases and reconciliation |
 
 mod acquire;
 mod answer;
-mod background;
-mod beside;
 mod builder;
 mod closing;
 mod election;
 mod guard;
-mod hold;
+mod hold_state;
+mod in_runtime;
 mod jitter;
 mod locks;
 mod metrics;
 mod multi;
+mod options;
 mod owner;
-mod registry;
+mod pending;
 mod renewer;
 mod request;
-mod shared;
 mod signal;
+mod state;
 mod sweeper;
-mod table;
 mod ticket;
 mod together;
-mod turns;
 mod waiters;
+mod want;
 
 pub use builder::Builder;
 pub use election::{Election, Leader, Observer};
 pub use guard::{Guard, Leadership, Permit};
+pub use hold_state::HoldState;
 pub use locks::Locks;
 pub use metrics::MetricsSnapshot;
 pub use multi::MultiRequest;
 pub use owner::Owner;
 pub use request::{Handle, Request};
-pub use signal::{HoldState, Signal};
+pub use signal::Signal;
 pub use ticket::Ticket;
 pub use together::MultiGuard;

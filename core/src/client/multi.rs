@@ -18,7 +18,7 @@ use super::guard::Guard;
 use super::locks::Locks;
 use super::owner::Owner;
 use super::request::Request;
-use super::shared::Shared;
+use super::state::Shared;
 use super::together::{MultiGuard, remaining, renew, run};
 
 /// Between renewals of the locks held already.
@@ -26,6 +26,13 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Between checks whether two names are one lock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+impl Locks {
+    /// Returns a request for several mutexes, all or none.
+    pub fn multi(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiRequest {
+        MultiRequest::new(self, names)
+    }
+}
 
 /// A request for several names, all or none, possibly of several clients: see [`and`](Self::and).
 ///

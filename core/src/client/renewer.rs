@@ -1,7 +1,6 @@
 //! The renewal task, one per client. It renews holds in batches, reports losses, and starts background releases.
 //! Requests run in separate tasks, so a silent server can't delay the report of a loss.
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
@@ -10,12 +9,9 @@ use std::time::Duration;
 use crate::claim::{Renew, Renewal, RenewalOutcome};
 use crate::clock::BootInstant;
 use crate::error::Result;
-use crate::token::Token;
 
 use super::answer::{answer, say};
-use super::background::Job;
-use super::hold::Hold;
-use super::shared::{HoldEvent, Shared};
+use super::state::{Hold, Job, Shared};
 
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 
@@ -68,7 +64,7 @@ pub(crate) fn renewer(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send +
 
 fn round(shared: &Arc<Shared>, due: &mut Vec<Arc<Hold>>) -> Option<BootInstant> {
     start_jobs(shared);
-    take_hold_events(shared);
+    shared.take_hold_events();
     let now = shared.clock.now();
     shared.table().holds.take_due(now, due);
     attend(shared, now, due);
@@ -93,39 +89,6 @@ fn start_jobs(shared: &Arc<Shared>) {
             None => return,
         }
     }
-}
-
-/// Processes the backend's events together: the end of a session loses many holds. After the renewal task's end,
-/// the reporting thread calls this.
-pub(crate) fn take_hold_events(shared: &Shared) {
-    let told =
-        std::mem::take(&mut *shared.hold_events.lock().unwrap_or_else(PoisonError::into_inner));
-    if told.is_empty() {
-        return;
-    }
-    let mut facts: HashMap<Token, HoldEvent> = HashMap::new();
-    for (token, fact) in told {
-        // A loss overrides later facts.
-        if !matches!(facts.get(&token), Some(HoldEvent::Lost(_))) {
-            facts.insert(token, fact);
-        }
-    }
-    let now = shared.clock.now();
-    let holds = shared.table().holds.find(|hold| facts.contains_key(&hold.claim.token));
-    for hold in &holds {
-        // An application's waker may panic, which must not delay the other facts.
-        let report = || match facts[&hold.claim.token] {
-            HoldEvent::AtRisk => {
-                hold.renew_again_at(now);
-                hold.put_at_risk();
-            }
-            HoldEvent::Lost(reason) => {
-                hold.lose(reason);
-            }
-        };
-        let _ = catch_unwind(AssertUnwindSafe(report));
-    }
-    shared.table().holds.reschedule(holds.iter().map(|hold| (hold, now)));
 }
 
 fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {

@@ -1,4 +1,4 @@
-//! A request for a hold, and its options.
+//! A request for a hold.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,20 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::claim::RenewalMode;
-use crate::clock::BootInstant;
-use crate::duration;
-use crate::error::{Error, Result};
-use crate::identity::Identity;
+use crate::error::Result;
 use crate::mode::Mode;
 use crate::name::LockName;
 
 use super::acquire::{self, Limit};
 use super::guard::{Guard, Leadership, Permit};
-use super::hold::Hold;
-use super::locks::Locks;
+use super::options::Options;
 use super::owner::Owner;
-use super::shared::Shared;
-use super::ticket::Ticket;
+use super::state::{Hold, Shared};
 
 /// The result of a request: [`Guard`], [`Permit`] or [`Leadership`]. Sealed.
 pub trait Handle: sealed::FromHold {}
@@ -83,35 +78,12 @@ pub struct Request<H> {
     handle: PhantomData<fn() -> H>,
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct Options {
-    pub(crate) mode: Mode,
-    pub(crate) ttl: Duration,
-    pub(crate) renewal_mode: RenewalMode,
-    pub(crate) owner: Option<Owner>,
-    /// The requester, if it isn't just the client.
-    pub(crate) identity: Option<Arc<Identity>>,
-    pub(crate) max_hold: Option<Duration>,
-    wait: Option<Duration>,
-    retry: Option<(u32, Duration)>,
-}
-
 impl<H: Handle> Request<H> {
-    pub(crate) fn new(locks: &Locks, name: &str, mode: Mode) -> Self {
-        let shared = Arc::clone(locks.shared());
+    pub(crate) fn new(shared: &Arc<Shared>, name: &str, mode: Mode) -> Self {
         Self {
             name: shared.full_name(name),
-            options: Options {
-                mode,
-                ttl: shared.settings.ttl,
-                renewal_mode: RenewalMode::Auto,
-                owner: None,
-                identity: None,
-                max_hold: None,
-                wait: shared.settings.wait,
-                retry: None,
-            },
-            shared,
+            options: Options::new(shared, mode),
+            shared: Arc::clone(shared),
             handle: PhantomData,
         }
     }
@@ -245,61 +217,6 @@ impl Request<Permit> {
             self.options.mode = Mode::Permits { count, of };
         }
         self
-    }
-}
-
-impl Options {
-    pub(super) fn of_ticket(ticket: &Ticket) -> Self {
-        Self {
-            mode: ticket.mode(),
-            ttl: ticket.ttl(),
-            renewal_mode: ticket.renewal_mode(),
-            owner: None,
-            identity: None,
-            max_hold: None,
-            wait: None,
-            retry: None,
-        }
-    }
-
-    pub(super) fn check(&self, shared: &Shared) -> Result<()> {
-        let profile = shared.backend.profile();
-        if !profile.modes.contains(self.mode) {
-            let what = match self.mode {
-                Mode::Exclusive => "exclusive locks",
-                Mode::Shared => "shared (read) locks",
-                Mode::Permits { .. } => "semaphores",
-            };
-            return Err(Error::unsupported(what, profile));
-        }
-        if let Mode::Permits { count, of } = self.mode
-            && (count == 0 || count > of)
-        {
-            return Err(Error::invalid_input(format!(
-                "cannot acquire {count} of {of} permits; request 1 to {of}"
-            )));
-        }
-        // The builder has checked the client's own TTL.
-        if self.ttl != shared.settings.ttl {
-            let range = profile.ttl_range();
-            if !range.contains(&self.ttl) {
-                return Err(Error::invalid_input(format!(
-                    "a TTL of {} is out of range; this backend takes {} to {}",
-                    duration::shown(self.ttl),
-                    duration::shown(*range.start()),
-                    duration::shown(*range.end())
-                )));
-            }
-            shared.settings.rules.check(self.ttl)?;
-        }
-        if self.retry.is_some_and(|(tries, _)| tries == 0) {
-            return Err(Error::invalid_input("retry needs at least 1 try"));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn keep_until(&self, start: BootInstant) -> BootInstant {
-        self.max_hold.map_or(BootInstant::FAR_FUTURE, |time| start + time)
     }
 }
 

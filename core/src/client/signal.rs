@@ -4,31 +4,9 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use crate::clock::BootInstant;
-use crate::event::Reason;
 
-use super::hold::Hold;
-
-/// The state of a hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HoldState {
-    /// Held, and confirmed recently.
-    Held,
-    /// Held, but a renewal is overdue: half of the validity has passed without a confirmation. Don't start long
-    /// work. May become [`HoldState::Held`] again.
-    AtRisk,
-    /// Released by its holder.
-    Released,
-    /// Lost, permanently.
-    Lost(Reason),
-}
-
-impl HoldState {
-    /// Returns whether the lock is held.
-    pub const fn is_live(self) -> bool {
-        matches!(self, Self::Held | Self::AtRisk)
-    }
-}
+use super::hold_state::HoldState;
+use super::state::Hold;
 
 /// A view of a hold for other tasks, from [`Guard::signal`](crate::Guard::signal). It doesn't keep the lock held.
 #[derive(Debug, Clone)]

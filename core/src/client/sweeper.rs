@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::ErrorKind;
 
 use super::answer::{answer, say};
-use super::shared::Shared;
+use super::state::Shared;
 
 /// The pause when no more remained, and the pause between steps.
 const REST: Duration = Duration::from_secs(60);

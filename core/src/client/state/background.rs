@@ -4,27 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::claim::{Claim, ReleaseMode, ReleaseOutcome};
+use crate::client::answer::{answer, say};
+use crate::client::pending::Pending;
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 
-use super::answer::{answer, say};
-use super::hold::Hold;
-use super::shared::Shared;
-use super::turns::Pending;
-
-pub(crate) struct Job {
-    shared: Arc<Shared>,
-    what: What,
-    release_mode: ReleaseMode,
-    /// Set if a local turn is passed on when the release is done, or has failed once.
-    has_turn: bool,
-    last_sent: Option<BootInstant>,
-}
-
-enum What {
-    Hold(Arc<Hold>),
-    Claim(Box<Claim>),
-}
+use super::{Hold, Job, Shared, What};
 
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
 

@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::name::{LockName, NameMap};
+use crate::client::owner::Owner;
+use crate::name::LockName;
 
-use super::hold::Hold;
-use super::owner::Owner;
-
-#[derive(Default)]
-pub(crate) struct Beside(NameMap<Vec<Arc<Hold>>>);
+use super::{Beside, Hold};
 
 impl Beside {
     pub(super) fn of(&self, name: &LockName, owner: &Owner) -> Option<&Arc<Hold>> {

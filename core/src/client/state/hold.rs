@@ -8,48 +8,18 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::claim::{Claim, ReleaseMode, RenewalMode};
+use crate::client::answer::say;
+use crate::client::hold_state::HoldState;
+use crate::client::owner::Owner;
 use crate::clock::{BootInstant, Clock};
-use crate::event::Reason;
+use crate::reason::Reason;
 use crate::token::Fence;
 use crate::validity::Term;
 
-use super::answer::say;
-use super::owner::Owner;
-use super::shared::Shared;
-use super::signal::HoldState;
+use super::{Hold, Shared};
 
 /// How much earlier a renewal may be, to share a batch.
 const LONGEST_SLACK: Duration = Duration::from_millis(250);
-
-/// One hold. It is live until it is released or lost, and never again.
-pub(crate) struct Hold {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) claim: Claim,
-    pub(crate) fence: Fence,
-    pub(crate) owner: Option<Owner>,
-    /// `Unanswered` if an acquire of this token may still arrive.
-    release_mode: ReleaseMode,
-    granted_at: BootInstant,
-    keep_until: BootInstant,
-
-    /// Serialises confirmations with the detection of a loss. A reported loss must never be revoked.
-    term_changes: Mutex<()>,
-    renew_at: AtomicU64,
-    at_risk_at: AtomicU64,
-    lost_at: AtomicU64,
-    deadline: AtomicU64,
-
-    phase: AtomicU32,
-    version: AtomicU32,
-    changed: OnceLock<Box<Notify>>,
-    watched: AtomicBool,
-
-    pub(crate) guards: AtomicU32,
-    turn: AtomicBool,
-    pub(crate) slot: AtomicU64,
-    pub(crate) renewing: AtomicBool,
-    renewal_failed: AtomicBool,
-}
 
 /// The phases, as stored, with the reason of a loss in the next byte.
 mod phase {

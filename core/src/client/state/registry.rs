@@ -5,48 +5,15 @@
 //! work.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::client::metrics::Totals;
 use crate::clock::BootInstant;
-use crate::event::Reason;
+use crate::reason::Reason;
 
-use super::hold::Hold;
-
-#[derive(Default)]
-pub(crate) struct Registry {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    due: BinaryHeap<Reverse<Entry>>,
-    stale: usize,
-    totals: Totals,
-    /// The renewal task's next planned check; `None` while it sleeps until a notification.
-    keeper_looks_at: Option<BootInstant>,
-}
-
-/// Counters under the table's lock, which is held anyway: four atomics would cost more.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Totals {
-    pub(crate) acquired: u64,
-    pub(crate) released: u64,
-    pub(crate) wait_nanos: u64,
-    pub(crate) hold_nanos: u64,
-}
-
-#[derive(Default)]
-struct Slot {
-    generation: u32,
-    hold: Option<Arc<Hold>>,
-}
-
-#[derive(PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
-struct Entry {
-    at: BootInstant,
-    slot: u32,
-    generation: u32,
-}
+use super::{DueEntry, Hold, Registry, Slot};
 
 const SWEEP_FROM: usize = 64;
 
@@ -164,14 +131,14 @@ impl Registry {
         self.slots.len() - self.free.len()
     }
 
-    fn live(&self, entry: Entry) -> Option<&Arc<Hold>> {
+    fn live(&self, entry: DueEntry) -> Option<&Arc<Hold>> {
         let slot = &self.slots[entry.slot as usize];
         slot.hold.as_ref().filter(|_| slot.generation == entry.generation)
     }
 
     fn schedule(&mut self, slot: u32, at: BootInstant, slack: Duration) -> bool {
         let generation = self.slots[slot as usize].generation;
-        self.due.push(Reverse(Entry { at, slot, generation }));
+        self.due.push(Reverse(DueEntry { at, slot, generation }));
         let soon_enough = self.keeper_looks_at.is_some_and(|looks_at| looks_at <= at + slack);
         if !soon_enough {
             self.keeper_looks_at = Some(at);

@@ -4,18 +4,9 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::clock::BootInstant;
-use crate::event::Reason;
+use crate::reason::Reason;
 
-use super::hold::Hold;
-use super::registry::Registry;
-use super::shared::Shared;
-use super::turns::Turns;
-
-#[derive(Default)]
-pub(crate) struct Table {
-    pub(crate) turns: Turns,
-    pub(crate) holds: Registry,
-}
+use super::{Hold, Shared, Table};
 
 impl Shared {
     /// While the table is locked, never drop, notify or send: each may call back into this.

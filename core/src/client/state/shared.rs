@@ -1,101 +1,24 @@
 //! The shared state of one client.
 
-use std::collections::VecDeque;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::backend::DistributedLock;
 use crate::claim::ReleaseMode;
+use crate::client::in_runtime::InRuntime;
+use crate::client::metrics::{Metrics, Totals};
+use crate::client::waiters::Waiters;
 use crate::clock::{BootInstant, Clock};
 use crate::error::{Error, Result};
-use crate::event::{Event, Reason};
 use crate::identity::Identity;
 use crate::name::LockName;
-use crate::token::{Token, TokenSource};
-use crate::validity::{Lengths, Rules, Term};
+use crate::token::Token;
+use crate::validity::Term;
 
-use super::background::Job;
-use super::jitter::Jitter;
-use super::metrics::Metrics;
-use super::registry::Totals;
-use super::renewer::take_hold_events;
-use super::table::Table;
-use super::waiters::Waiters;
-
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) ttl: Duration,
-    pub(crate) wait: Option<Duration>,
-    pub(crate) namespace: String,
-    pub(crate) rules: Rules,
-    pub(crate) tokens: TokenSource,
-    pub(crate) jitter: Jitter,
-    /// The age from which the client sweeps remains, if it sweeps by itself.
-    pub(crate) sweep: Option<Duration>,
-}
-
-/// A backend that is dropped inside its client's runtime, which closing its connections may need.
-pub(crate) struct InRuntime {
-    backend: Option<Arc<dyn DistributedLock>>,
-    runtime: Handle,
-}
-
-impl InRuntime {
-    pub(crate) fn new(backend: Arc<dyn DistributedLock>, runtime: Handle) -> Self {
-        Self { backend: Some(backend), runtime }
-    }
-}
-
-impl Deref for InRuntime {
-    type Target = Arc<dyn DistributedLock>;
-
-    fn deref(&self) -> &Arc<dyn DistributedLock> {
-        self.backend.as_ref().expect("it is there until it is dropped")
-    }
-}
-
-impl Drop for InRuntime {
-    fn drop(&mut self) {
-        let _inside = self.runtime.enter();
-        self.backend = None;
-    }
-}
-
-pub(crate) struct Shared {
-    pub(crate) backend: InRuntime,
-    pub(crate) settings: Settings,
-    usual_lengths: Lengths,
-    pub(crate) identity: Arc<Identity>,
-    pub(crate) clock: Clock,
-    pub(super) table: Mutex<Table>,
-    pub(crate) waiters: Waiters,
-    pub(crate) metrics: Metrics,
-    pub(crate) renewer: Arc<Notify>,
-    pub(crate) jobs: Mutex<VecDeque<Job>>,
-    pub(crate) hold_events: Mutex<Vec<(Token, HoldEvent)>>,
-    /// Live holds that their holders have ended. The table counts them when they are removed.
-    ended: AtomicU64,
-    /// Other releases in progress: in the background, and of lost holds.
-    others: AtomicU64,
-    pub(crate) waiting: AtomicU64,
-    /// After the close: notified after a release or a rejected request. Also when the renewal task ends.
-    pub(crate) idle: Notify,
-    pub(crate) closing: Notify,
-    pub(crate) closed: AtomicBool,
-    pub(crate) renewer_ended: AtomicBool,
-    pub(super) runtime: Mutex<Handle>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HoldEvent {
-    AtRisk,
-    Lost(Reason),
-}
+use super::{Job, Settings, Shared};
 
 impl Shared {
     pub(crate) fn new(
@@ -127,26 +50,6 @@ impl Shared {
         }
     }
 
-    /// Receives an event, on any thread, so it only records and notifies.
-    pub(crate) fn on_event(&self, event: Event) {
-        match event {
-            Event::Wake(name) => self.waiters.wake(&name),
-            Event::Handed(token, granted) => self.waiters.hand(token, granted),
-            Event::AtRisk(token) => self.note(token, HoldEvent::AtRisk),
-            Event::Lost(token, reason) => self.note(token, HoldEvent::Lost(reason)),
-            Event::Recall(_) => {}
-        }
-    }
-
-    fn note(&self, token: Token, fact: HoldEvent) {
-        self.hold_events.lock().unwrap_or_else(PoisonError::into_inner).push((token, fact));
-        if self.renewer_ended.load(Ordering::Acquire) {
-            take_hold_events(self);
-        } else {
-            self.renewer.notify_one();
-        }
-    }
-
     /// Queues a release, on any thread, also outside a runtime.
     pub(crate) fn in_background(job: Job) {
         let shared = Arc::clone(job.shared());
@@ -173,7 +76,7 @@ impl Shared {
         for job in jobs {
             job.give_up();
         }
-        take_hold_events(self);
+        self.take_hold_events();
         self.idle.notify_waiters();
     }
 

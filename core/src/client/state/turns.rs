@@ -7,36 +7,19 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::claim::{Claim, ReleaseMode, RenewalMode};
+use crate::claim::RenewalMode;
+use crate::client::pending::Pending;
+use crate::client::want::Want;
 use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result};
-use crate::identity::Identity;
 use crate::mode::Mode;
-use crate::name::{LockName, NameMap};
+use crate::name::LockName;
 
-use super::background::Job;
-use super::beside::Beside;
-use super::hold::Hold;
-use super::owner::Owner;
-use super::shared::Shared;
-
-#[derive(Default)]
-pub(crate) struct Turns {
-    taken: NameMap<Taken>,
-    beside: Beside,
-    /// Names whose turn belongs to a request without an answer.
-    troubled: NameMap<Trouble>,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Trouble {
-    pub(crate) since: BootInstant,
-    message: Arc<str>,
-}
+use super::releasing::end_in_background;
+use super::{Entered, Hold, Job, Passed, Queued, Reentry, Shared, Taken, Trouble, Turn, Turns};
 
 impl Trouble {
     pub(crate) fn error(&self, now: BootInstant) -> Error {
@@ -45,58 +28,6 @@ impl Trouble {
             .with_source(Error::indeterminate(&*self.message))
     }
 }
-
-#[derive(Default)]
-struct Taken {
-    reentry: Option<Box<Reentry>>,
-    #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
-    queue: Option<Box<VecDeque<Queued>>>,
-}
-
-struct Reentry {
-    owner: Owner,
-    mode: Mode,
-    hold: Option<Arc<Hold>>,
-}
-
-pub(crate) struct Queued {
-    want: Want,
-    sender: oneshot::Sender<Passed>,
-}
-
-#[derive(Clone)]
-pub(crate) struct Want {
-    pub(crate) mode: Mode,
-    pub(crate) ttl: Duration,
-    pub(crate) renewal_mode: RenewalMode,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) owner: Option<Owner>,
-    /// The requester, if it isn't just the client.
-    pub(crate) identity: Option<Arc<Identity>>,
-}
-
-impl Want {
-    fn takes_over(&self, claim: &Claim) -> bool {
-        let is_who_asks = match &self.identity {
-            Some(identity) => *identity == claim.identity,
-            None => claim.identity.value.is_none(),
-        };
-        is_who_asks
-            && self.mode == claim.mode
-            && self.ttl == claim.ttl
-            && self.renewal_mode == claim.renewal_mode
-    }
-}
-
-pub(crate) enum Passed {
-    Turn(Turn),
-    Entered(Entered),
-    /// The owner holds the lock with other settings.
-    Refused(Error),
-}
-
-/// A share in a re-entered hold. Dropping an unused last share ends the hold.
-pub(crate) struct Entered(Option<Arc<Hold>>);
 
 impl Entered {
     fn again(hold: &Arc<Hold>) -> Self {
@@ -113,7 +44,7 @@ impl Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         if let Some(hold) = self.0.take() {
-            super::guard::end_in_background(hold);
+            end_in_background(hold);
         }
     }
 }
@@ -123,46 +54,6 @@ pub(crate) enum Entry {
     Entered(Entered),
     Queued(oneshot::Receiver<Passed>),
     Busy,
-}
-
-pub(crate) struct Pending {
-    pub(crate) claim: Claim,
-    pub(crate) release_mode: ReleaseMode,
-    /// Set if the server may have a record of the claim.
-    pub(crate) on_server: bool,
-    pub(crate) last_sent: BootInstant,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Before {
-    pub(crate) release_mode: ReleaseMode,
-    pub(crate) on_server: bool,
-}
-
-impl Pending {
-    /// Records a send. Until the answer, the claim's state is unknown.
-    pub(crate) fn send(&mut self, now: BootInstant) -> Before {
-        self.last_sent = now;
-        Before {
-            release_mode: std::mem::replace(&mut self.release_mode, ReleaseMode::Reconcile),
-            on_server: std::mem::replace(&mut self.on_server, true),
-        }
-    }
-
-    /// Records that the request certainly had no effect. Earlier uncertainty remains.
-    pub(crate) fn unsend(&mut self, before: Before) {
-        self.release_mode = before.release_mode;
-        self.on_server = before.on_server || before.release_mode == ReleaseMode::Reconcile;
-    }
-}
-
-/// The turn of one name, or a placeholder for claims without turns. On drop, its claim is inherited or reconciled,
-/// and the turn passes on.
-pub(crate) struct Turn {
-    shared: Option<Arc<Shared>>,
-    taken: bool,
-    name: Option<LockName>,
-    pub(crate) pending: Option<Pending>,
 }
 
 impl Turn {

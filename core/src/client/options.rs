@@ -1,0 +1,96 @@
+//! The options of a request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::claim::RenewalMode;
+use crate::clock::BootInstant;
+use crate::duration;
+use crate::error::{Error, Result};
+use crate::identity::Identity;
+use crate::mode::Mode;
+
+use super::owner::Owner;
+use super::state::Shared;
+use super::ticket::Ticket;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) mode: Mode,
+    pub(crate) ttl: Duration,
+    pub(crate) renewal_mode: RenewalMode,
+    pub(crate) owner: Option<Owner>,
+    /// The requester, if it isn't just the client.
+    pub(crate) identity: Option<Arc<Identity>>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(super) wait: Option<Duration>,
+    pub(super) retry: Option<(u32, Duration)>,
+}
+
+impl Options {
+    pub(super) fn new(shared: &Shared, mode: Mode) -> Self {
+        Self {
+            mode,
+            ttl: shared.settings.ttl,
+            renewal_mode: RenewalMode::Auto,
+            owner: None,
+            identity: None,
+            max_hold: None,
+            wait: shared.settings.wait,
+            retry: None,
+        }
+    }
+
+    pub(super) fn of_ticket(ticket: &Ticket) -> Self {
+        Self {
+            mode: ticket.mode(),
+            ttl: ticket.ttl(),
+            renewal_mode: ticket.renewal_mode(),
+            owner: None,
+            identity: None,
+            max_hold: None,
+            wait: None,
+            retry: None,
+        }
+    }
+
+    pub(super) fn check(&self, shared: &Shared) -> Result<()> {
+        let profile = shared.backend.profile();
+        if !profile.modes.contains(self.mode) {
+            let what = match self.mode {
+                Mode::Exclusive => "exclusive locks",
+                Mode::Shared => "shared (read) locks",
+                Mode::Permits { .. } => "semaphores",
+            };
+            return Err(Error::unsupported(what, profile));
+        }
+        if let Mode::Permits { count, of } = self.mode
+            && (count == 0 || count > of)
+        {
+            return Err(Error::invalid_input(format!(
+                "cannot acquire {count} of {of} permits; request 1 to {of}"
+            )));
+        }
+        // The builder has checked the client's own TTL.
+        if self.ttl != shared.settings.ttl {
+            let range = profile.ttl_range();
+            if !range.contains(&self.ttl) {
+                return Err(Error::invalid_input(format!(
+                    "a TTL of {} is out of range; this backend takes {} to {}",
+                    duration::shown(self.ttl),
+                    duration::shown(*range.start()),
+                    duration::shown(*range.end())
+                )));
+            }
+            shared.settings.rules.check(self.ttl)?;
+        }
+        if self.retry.is_some_and(|(tries, _)| tries == 0) {
+            return Err(Error::invalid_input("retry needs at least 1 try"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn keep_until(&self, start: BootInstant) -> BootInstant {
+        self.max_hold.map_or(BootInstant::FAR_FUTURE, |time| start + time)
+    }
+}

@@ -1,0 +1,35 @@
+//! A claim without a final answer.
+
+use crate::claim::{Claim, ReleaseMode};
+use crate::clock::BootInstant;
+
+pub(crate) struct Pending {
+    pub(crate) claim: Claim,
+    pub(crate) release_mode: ReleaseMode,
+    /// Set if the server may have a record of the claim.
+    pub(crate) on_server: bool,
+    pub(crate) last_sent: BootInstant,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Before {
+    pub(crate) release_mode: ReleaseMode,
+    pub(crate) on_server: bool,
+}
+
+impl Pending {
+    /// Records a send. Until the answer, the claim's state is unknown.
+    pub(crate) fn send(&mut self, now: BootInstant) -> Before {
+        self.last_sent = now;
+        Before {
+            release_mode: std::mem::replace(&mut self.release_mode, ReleaseMode::Reconcile),
+            on_server: std::mem::replace(&mut self.on_server, true),
+        }
+    }
+
+    /// Records that the request certainly had no effect. Earlier uncertainty remains.
+    pub(crate) fn unsend(&mut self, before: Before) {
+        self.release_mode = before.release_mode;
+        self.on_server = before.on_server || before.release_mode == ReleaseMode::Reconcile;
+    }
+}

@@ -1,0 +1,66 @@
+//! The processing of the backend's events.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use crate::event::Event;
+use crate::token::Token;
+
+use super::{HoldEvent, Shared};
+
+impl Shared {
+    /// Receives an event, on any thread, so it only records and notifies.
+    pub(crate) fn on_event(&self, event: Event) {
+        match event {
+            Event::Wake(name) => self.waiters.wake(&name),
+            Event::Handed(token, granted) => self.waiters.hand(token, granted),
+            Event::AtRisk(token) => self.note(token, HoldEvent::AtRisk),
+            Event::Lost(token, reason) => self.note(token, HoldEvent::Lost(reason)),
+            Event::Recall(_) => {}
+        }
+    }
+
+    fn note(&self, token: Token, fact: HoldEvent) {
+        self.hold_events.lock().unwrap_or_else(PoisonError::into_inner).push((token, fact));
+        if self.renewer_ended.load(Ordering::Acquire) {
+            self.take_hold_events();
+        } else {
+            self.renewer.notify_one();
+        }
+    }
+
+    /// Processes the backend's events together: the end of a session loses many holds. After the renewal task's
+    /// end, the reporting thread calls this.
+    pub(crate) fn take_hold_events(&self) {
+        let told =
+            std::mem::take(&mut *self.hold_events.lock().unwrap_or_else(PoisonError::into_inner));
+        if told.is_empty() {
+            return;
+        }
+        let mut facts: HashMap<Token, HoldEvent> = HashMap::new();
+        for (token, fact) in told {
+            // A loss overrides later facts.
+            if !matches!(facts.get(&token), Some(HoldEvent::Lost(_))) {
+                facts.insert(token, fact);
+            }
+        }
+        let now = self.clock.now();
+        let holds = self.table().holds.find(|hold| facts.contains_key(&hold.claim.token));
+        for hold in &holds {
+            // An application's waker may panic, which must not delay the other facts.
+            let report = || match facts[&hold.claim.token] {
+                HoldEvent::AtRisk => {
+                    hold.renew_again_at(now);
+                    hold.put_at_risk();
+                }
+                HoldEvent::Lost(reason) => {
+                    hold.lose(reason);
+                }
+            };
+            let _ = catch_unwind(AssertUnwindSafe(report));
+        }
+        self.table().holds.reschedule(holds.iter().map(|hold| (hold, now)));
+    }
+}

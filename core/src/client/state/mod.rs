@@ -1,0 +1,212 @@
+//! The state of a client.
+//!
+//! A hold refers to its client, and the client refers to its holds, in the local queue and the registry. So these
+//! types are defined in one file. The other files of this folder implement them.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+
+use crate::claim::{Claim, ReleaseMode};
+use crate::clock::{BootInstant, Clock};
+use crate::error::Error;
+use crate::identity::Identity;
+use crate::mode::Mode;
+use crate::name::{LockName, NameMap};
+use crate::reason::Reason;
+use crate::token::{Fence, Token, TokenSource};
+use crate::validity::{Lengths, Rules};
+
+use super::in_runtime::InRuntime;
+use super::jitter::Jitter;
+use super::metrics::{Metrics, Totals};
+use super::owner::Owner;
+use super::pending::Pending;
+use super::waiters::Waiters;
+use super::want::Want;
+
+pub(super) mod background;
+mod beside;
+mod events;
+pub(super) mod hold;
+mod registry;
+pub(super) mod releasing;
+mod shared;
+mod table;
+pub(super) mod turns;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) namespace: String,
+    pub(crate) rules: Rules,
+    pub(crate) tokens: TokenSource,
+    pub(crate) jitter: Jitter,
+    /// The age from which the client sweeps remains, if it sweeps by itself.
+    pub(crate) sweep: Option<Duration>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) backend: InRuntime,
+    pub(crate) settings: Settings,
+    usual_lengths: Lengths,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) clock: Clock,
+    table: Mutex<Table>,
+    pub(crate) waiters: Waiters,
+    pub(crate) metrics: Metrics,
+    pub(crate) renewer: Arc<Notify>,
+    pub(crate) jobs: Mutex<VecDeque<Job>>,
+    pub(crate) hold_events: Mutex<Vec<(Token, HoldEvent)>>,
+    /// Live holds that their holders have ended. The table counts them when they are removed.
+    ended: AtomicU64,
+    /// Other releases in progress: in the background, and of lost holds.
+    others: AtomicU64,
+    pub(crate) waiting: AtomicU64,
+    /// After the close: notified after a release or a rejected request. Also when the renewal task ends.
+    pub(crate) idle: Notify,
+    pub(crate) closing: Notify,
+    pub(crate) closed: AtomicBool,
+    pub(crate) renewer_ended: AtomicBool,
+    pub(crate) runtime: Mutex<Handle>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HoldEvent {
+    AtRisk,
+    Lost(Reason),
+}
+
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) turns: Turns,
+    pub(crate) holds: Registry,
+}
+
+#[derive(Default)]
+pub(crate) struct Registry {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    due: BinaryHeap<Reverse<DueEntry>>,
+    stale: usize,
+    totals: Totals,
+    /// The renewal task's next planned check; `None` while it sleeps until a notification.
+    keeper_looks_at: Option<BootInstant>,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    hold: Option<Arc<Hold>>,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
+struct DueEntry {
+    at: BootInstant,
+    slot: u32,
+    generation: u32,
+}
+
+#[derive(Default)]
+pub(crate) struct Turns {
+    taken: NameMap<Taken>,
+    beside: Beside,
+    /// Names whose turn belongs to a request without an answer.
+    troubled: NameMap<Trouble>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Trouble {
+    pub(crate) since: BootInstant,
+    message: Arc<str>,
+}
+
+#[derive(Default)]
+struct Taken {
+    reentry: Option<Box<Reentry>>,
+    #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
+    queue: Option<Box<VecDeque<Queued>>>,
+}
+
+struct Reentry {
+    owner: Owner,
+    mode: Mode,
+    hold: Option<Arc<Hold>>,
+}
+
+pub(crate) struct Queued {
+    want: Want,
+    sender: oneshot::Sender<Passed>,
+}
+
+pub(crate) enum Passed {
+    Turn(Turn),
+    Entered(Entered),
+    /// The owner holds the lock with other settings.
+    Refused(Error),
+}
+
+/// A share in a re-entered hold. Dropping an unused last share ends the hold.
+pub(crate) struct Entered(Option<Arc<Hold>>);
+
+/// The turn of one name, or a placeholder for claims without turns. On drop, its claim is inherited or reconciled,
+/// and the turn passes on.
+pub(crate) struct Turn {
+    shared: Option<Arc<Shared>>,
+    taken: bool,
+    name: Option<LockName>,
+    pub(crate) pending: Option<Pending>,
+}
+
+#[derive(Default)]
+pub(crate) struct Beside(NameMap<Vec<Arc<Hold>>>);
+
+/// One hold. It is live until it is released or lost, and never again.
+pub(crate) struct Hold {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) claim: Claim,
+    pub(crate) fence: Fence,
+    pub(crate) owner: Option<Owner>,
+    /// `Unanswered` if an acquire of this token may still arrive.
+    release_mode: ReleaseMode,
+    granted_at: BootInstant,
+    keep_until: BootInstant,
+
+    /// Serialises confirmations with the detection of a loss. A reported loss must never be revoked.
+    term_changes: Mutex<()>,
+    renew_at: AtomicU64,
+    at_risk_at: AtomicU64,
+    lost_at: AtomicU64,
+    deadline: AtomicU64,
+
+    phase: AtomicU32,
+    version: AtomicU32,
+    changed: OnceLock<Box<Notify>>,
+    watched: AtomicBool,
+
+    pub(crate) guards: AtomicU32,
+    turn: AtomicBool,
+    pub(crate) slot: AtomicU64,
+    pub(crate) renewing: AtomicBool,
+    renewal_failed: AtomicBool,
+}
+
+pub(crate) struct Job {
+    shared: Arc<Shared>,
+    what: What,
+    release_mode: ReleaseMode,
+    /// Set if a local turn is passed on when the release is done, or has failed once.
+    has_turn: bool,
+    last_sent: Option<BootInstant>,
+}
+
+enum What {
+    Hold(Arc<Hold>),
+    Claim(Box<Claim>),
+}

@@ -1,0 +1,81 @@
+//! The release of a hold.
+
+use std::sync::Arc;
+
+use crate::claim::ReleaseOutcome;
+use crate::error::{Error, Result};
+use crate::reason::Reason;
+
+use super::background::send_release;
+use super::{Hold, Job, Shared};
+
+pub(crate) fn end_in_background(hold: Arc<Hold>) {
+    if hold.shared.leave(&hold) {
+        drop(Releasing::begin(hold));
+    }
+}
+
+pub(crate) fn lost(hold: &Hold, reason: Reason) -> Error {
+    hold.shared.tell(Error::lost(reason, &hold.claim.name), &hold.claim.name)
+}
+
+/// A release in progress. If dropped unfinished, it continues in the background.
+pub(crate) struct Releasing {
+    hold: Option<Arc<Hold>>,
+    /// The hold's duration in nanoseconds, or the reason of its loss.
+    pub(crate) ended: Result<u64, Reason>,
+}
+
+impl Releasing {
+    pub(crate) fn begin(hold: Arc<Hold>) -> Self {
+        let ended = hold.end();
+        hold.shared.count_ended(ended.is_ok());
+        Self { hold: Some(hold), ended }
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        self.hold.as_ref().expect("it has its hold until it is finished")
+    }
+
+    pub(crate) async fn send(self) -> Result<()> {
+        let hold = self.hold();
+        let sending = send_release(&hold.shared, &hold.claim, hold.release_mode());
+        let answer = hold.shared.inside(sending).await;
+        self.answered(answer)
+    }
+
+    pub(crate) fn answered(self, answer: Result<ReleaseOutcome>) -> Result<()> {
+        let hold = self.hold();
+        match (answer, self.ended) {
+            (Err(_), Err(reason)) => Err(lost(hold, reason)),
+            (Err(error), Ok(_)) => Err(hold.shared.tell(error, &hold.claim.name)),
+            (Ok(answer), ended) => {
+                let result = match (answer, ended) {
+                    (_, Err(reason)) => Err(lost(hold, reason)),
+                    (ReleaseOutcome::Released, Ok(_)) => Ok(()),
+                    (ReleaseOutcome::NotHeld, Ok(_)) => Err(lost(hold, Reason::Gone)),
+                };
+                if hold.shared.one_answer_reconciles(hold.release_mode()) {
+                    self.finish();
+                }
+                result
+            }
+        }
+    }
+
+    pub(crate) fn finish(mut self) {
+        if let Some(hold) = self.hold.take() {
+            Shared::let_go(&hold, self.ended);
+        }
+    }
+}
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            // The job takes the turn, so `let_go` doesn't pass it on.
+            Shared::in_background(Job::release(Arc::clone(&hold)));
+            Shared::let_go(&hold, self.ended);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The reasons why a hold was lost.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The reason why a hold was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Reason {
+    /// It wasn't renewed in time: a fixed lease expired, or the process or machine was paused.
+    Expired,
+    /// An operator broke it.
+    Broken,
+    /// The server couldn't be reached for too long.
+    Unreachable,
+    /// The server doesn't have it, without a reason: it was deleted, or data was lost.
+    Gone,
+    /// Its session or connection ended.
+    SessionEnded,
+    /// It reached its request's longest duration.
+    HeldTooLong,
+    /// A later holder has written already.
+    Superseded,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "it was not renewed within its TTL",
+            Self::Broken => "an operator broke it",
+            Self::Unreachable => "the server could not be reached for too long",
+            Self::Gone => "the server no longer has it",
+            Self::SessionEnded => "the session that carried it ended",
+            Self::HeldTooLong => "it was held for the longest time that was allowed",
+            Self::Superseded => "a later holder has written since",
+        })
+    }
+}

@@ -47,9 +47,9 @@ mod schema;
 pub use config::{Config, Requirement};
 pub use connect::connect;
 pub use lockwright_core::{
-    BootInstant, Builder, Clock, Election, Error, ErrorKind, Fence, Guard, Handle, HoldState,
-    Leader, Leadership, LockName, Locks, MetricsSnapshot, Mode, MultiGuard, MultiRequest, Observer,
-    Owner, Permit, Profile, Reason, Request, Result, Signal, Step, Ticket, Token, fencing,
+    BootInstant, Builder, Clock, Election, Error, ErrorKind, Fence, Guard, Held, HoldState, Leader,
+    Leadership, LockName, Locks, MetricsSnapshot, Mode, MultiGuard, MultiRequest, Observer, Owner,
+    Permit, Profile, Reason, Request, Result, Signal, Step, Ticket, Token, fencing,
 };
 /// Additional functions for etcd: a fence check in the application's own transaction.
 #[cfg(feature = "etcd")]

@@ -43,7 +43,7 @@ pub use claim::{
     RenewalOutcome, Wait,
 };
 pub use client::{
-    Builder, Election, Guard, Handle, HoldState, Leader, Leadership, Locks, MetricsSnapshot,
+    Builder, Election, Guard, Held, HoldState, Leader, Leadership, Locks, MetricsSnapshot,
     MultiGuard, MultiRequest, Observer, Owner, Permit, Request, Signal, Ticket,
 };
 pub use clock::{BootInstant, Clock};

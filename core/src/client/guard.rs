@@ -26,26 +26,26 @@ use super::ticket::Ticket;
 /// A dropped guard releases it in the background, even outside a runtime; [`Guard::release`] waits for the answer.
 #[must_use = "dropping the guard releases the lock; keep it for as long as the lock is needed"]
 #[derive(Debug)]
-pub struct Guard(Held);
+pub struct Guard(Inner);
 
 /// Permits of a semaphore. Like [`Guard`], with an id instead of a fence.
 #[must_use = "dropping the permit gives it back; keep it for as long as it is needed"]
 #[derive(Debug)]
-pub struct Permit(Held);
+pub struct Permit(Inner);
 
 /// The leadership of an election. Like [`Guard`]; after a loss, another candidate may lead.
 #[must_use = "dropping the leadership resigns; keep it for as long as you lead"]
 #[derive(Debug)]
-pub struct Leadership(Held);
+pub struct Leadership(Inner);
 
 #[derive(Debug)]
-pub(crate) struct Held(Option<Arc<Hold>>);
+pub(crate) struct Inner(Option<Arc<Hold>>);
 
 macro_rules! common {
     ($guard:ident, $what:literal) => {
         impl $guard {
             pub(crate) fn new(hold: Arc<Hold>) -> Self {
-                Self(Held(Some(hold)))
+                Self(Inner(Some(hold)))
             }
 
             /// Returns the name, as requested.
@@ -168,6 +168,10 @@ impl Guard {
         self.0.hold().fence
     }
 
+    pub(super) fn hold(&self) -> &Arc<Hold> {
+        self.0.hold()
+    }
+
     pub(super) fn client(&self) -> &Arc<Shared> {
         &self.0.hold().shared
     }
@@ -257,7 +261,7 @@ impl Permit {
     }
 }
 
-impl Held {
+impl Inner {
     fn hold(&self) -> &Arc<Hold> {
         self.0.as_ref().expect("a guard has its hold until it is consumed")
     }
@@ -351,7 +355,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(hold) = self.0.take() {
             end_in_background(hold);

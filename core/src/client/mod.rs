@@ -10,11 +10,11 @@
 //! | `waiters` | waiting claims and their wake-ups |
 //! | `renewer` | the renewal task |
 //! | `closing` | turning requests away: the client was closed, or its runtime has ended |
-//! | `multi`, `together` | requests for several names, and their guards |
+//! | `multi`, `multi_guard` | requests for several names, and their guards |
 //! | `election` | elections |
 //! | `ticket` | transfers of a hold to another process |
 //! | `jitter` | random variation of waits |
-//! | `guard`, `signal`, `hold_state` | guards, and notifications |
+//! | `guard`, `held`, `signal`, `hold_state` | guards, and notifications |
 //! | `state` | the types of a client's state, which refer to each other |
 //! | `state/shared`, `state/events` | shared state, and the backend's events |
 //! | `state/table` | turns and registry under one mutex |
@@ -31,12 +31,14 @@ mod builder;
 mod closing;
 mod election;
 mod guard;
+mod held;
 mod hold_state;
 mod in_runtime;
 mod jitter;
 mod locks;
 mod metrics;
 mod multi;
+mod multi_guard;
 mod options;
 mod owner;
 mod pending;
@@ -46,19 +48,19 @@ mod signal;
 mod state;
 mod sweeper;
 mod ticket;
-mod together;
 mod waiters;
 mod want;
 
 pub use builder::Builder;
 pub use election::{Election, Leader, Observer};
 pub use guard::{Guard, Leadership, Permit};
+pub use held::Held;
 pub use hold_state::HoldState;
 pub use locks::Locks;
 pub use metrics::MetricsSnapshot;
 pub use multi::MultiRequest;
+pub use multi_guard::MultiGuard;
 pub use owner::Owner;
-pub use request::{Handle, Request};
+pub use request::Request;
 pub use signal::Signal;
 pub use ticket::Ticket;
-pub use together::MultiGuard;

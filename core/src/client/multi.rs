@@ -16,10 +16,10 @@ use crate::error::{Error, ErrorKind, Result};
 
 use super::guard::Guard;
 use super::locks::Locks;
+use super::multi_guard::{MultiGuard, remaining, renew, run};
 use super::owner::Owner;
 use super::request::Request;
 use super::state::Shared;
-use super::together::{MultiGuard, remaining, renew, run};
 
 /// Between renewals of the locks held already.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);

@@ -11,49 +11,11 @@ use crate::mode::Mode;
 use crate::name::LockName;
 
 use super::acquire::{self, Limit};
-use super::guard::{Guard, Leadership, Permit};
+use super::guard::Permit;
+use super::held::Held;
 use super::options::Options;
 use super::owner::Owner;
-use super::state::{Hold, Shared};
-
-/// The result of a request: [`Guard`], [`Permit`] or [`Leadership`]. Sealed.
-pub trait Handle: sealed::FromHold {}
-
-impl Handle for Guard {}
-impl Handle for Permit {}
-impl Handle for Leadership {}
-
-pub(crate) mod sealed {
-    use std::sync::Arc;
-
-    #[expect(unnameable_types, reason = "this is what seals the trait")]
-    pub trait FromHold {
-        #[doc(hidden)]
-        #[expect(private_interfaces, reason = "this is what seals the trait")]
-        fn from_hold(hold: Arc<super::Hold>) -> Self;
-    }
-}
-
-impl sealed::FromHold for Guard {
-    #[expect(private_interfaces, reason = "this is what seals the trait")]
-    fn from_hold(hold: Arc<Hold>) -> Self {
-        Self::new(hold)
-    }
-}
-
-impl sealed::FromHold for Leadership {
-    #[expect(private_interfaces, reason = "this is what seals the trait")]
-    fn from_hold(hold: Arc<Hold>) -> Self {
-        Self::new(hold)
-    }
-}
-
-impl sealed::FromHold for Permit {
-    #[expect(private_interfaces, reason = "this is what seals the trait")]
-    fn from_hold(hold: Arc<Hold>) -> Self {
-        Self::new(hold)
-    }
-}
+use super::state::Shared;
 
 /// A request for a hold, sent by [`acquire`](Request::acquire) or [`try_acquire`](Request::try_acquire).
 ///
@@ -78,7 +40,7 @@ pub struct Request<H> {
     handle: PhantomData<fn() -> H>,
 }
 
-impl<H: Handle> Request<H> {
+impl<H: Held> Request<H> {
     pub(crate) fn new(shared: &Arc<Shared>, name: &str, mode: Mode) -> Self {
         Self {
             name: shared.full_name(name),

@@ -1,7 +1,8 @@
 //! Notifications of other tasks about a hold.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 
 use crate::clock::BootInstant;
 
@@ -9,32 +10,54 @@ use super::hold_state::HoldState;
 use super::state::Hold;
 
 /// A view of a hold for other tasks, from [`Guard::signal`](crate::Guard::signal). It doesn't keep the lock held.
+///
+/// The signal of a [`MultiGuard`](crate::MultiGuard) shows its holds together: they are live while each is.
 #[derive(Debug, Clone)]
 pub struct Signal {
+    first: One,
+    /// The other holds of a `MultiGuard`.
+    others: Vec<One>,
+}
+
+#[derive(Debug, Clone)]
+struct One {
     hold: Arc<Hold>,
     seen: u32,
 }
 
 impl Signal {
     pub(crate) fn new(hold: &Arc<Hold>) -> Self {
-        // Enables notifications, so that a later call misses no change.
-        let _ = hold.changed();
-        Self { seen: hold.version(), hold: Arc::clone(hold) }
+        Self { first: One::new(hold), others: Vec::new() }
+    }
+
+    /// Returns the signal of several holds, or `None` if there are none.
+    pub(super) fn of<'a>(holds: impl IntoIterator<Item = &'a Arc<Hold>>) -> Option<Self> {
+        let mut all = holds.into_iter().map(One::new);
+        Some(Self { first: all.next()?, others: all.collect() })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &One> {
+        std::iter::once(&self.first).chain(&self.others)
     }
 
     /// Returns the present state. It checks the clock, so it is exact even before a loss has been reported.
     pub fn state(&self) -> HoldState {
-        self.hold.state()
+        let worst = |worst, one: &One| match (worst, one.hold.state()) {
+            (HoldState::Held, state) => state,
+            (HoldState::AtRisk, state) if !state.is_live() => state,
+            (worst, _) => worst,
+        };
+        self.all().fold(HoldState::Held, worst)
     }
 
     /// Returns the instant at which the hold counts as lost, unless it is renewed before.
     pub fn lost_at(&self) -> BootInstant {
-        self.hold.lost_at()
+        self.others.iter().map(|one| one.hold.lost_at()).fold(self.first.hold.lost_at(), Ord::min)
     }
 
     /// Returns the instant from which the hold must not be relied on, unless it is renewed before.
     pub fn deadline(&self) -> BootInstant {
-        self.hold.deadline()
+        self.others.iter().map(|one| one.hold.deadline()).fold(self.first.hold.deadline(), Ord::min)
     }
 
     /// Waits until the hold is released or lost, and returns that state.
@@ -42,6 +65,35 @@ impl Signal {
     /// # Cancel safety
     /// May be dropped and called again at any time; no change is missed.
     pub async fn ended(&self) -> HoldState {
+        if self.others.is_empty() {
+            return self.first.ended().await;
+        }
+        first_of(self.all().map(One::ended).collect()).await
+    }
+
+    /// Waits for a change since the last call (a renewal, a risk, the end), and returns the state. Several
+    /// changes count as one. After the hold's end it returns at once.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at any time; no change is missed.
+    pub async fn changed(&mut self) -> HoldState {
+        if self.others.is_empty() {
+            return self.first.changed().await;
+        }
+        let all = std::iter::once(&mut self.first).chain(&mut self.others);
+        first_of(all.map(One::changed).collect()).await;
+        self.state()
+    }
+}
+
+impl One {
+    fn new(hold: &Arc<Hold>) -> Self {
+        // Enables notifications, so that a later call misses no change.
+        let _ = hold.changed();
+        Self { seen: hold.version(), hold: Arc::clone(hold) }
+    }
+
+    async fn ended(&self) -> HoldState {
         loop {
             let mut changed = pin!(self.hold.changed().notified());
             changed.as_mut().enable();
@@ -58,12 +110,7 @@ impl Signal {
         }
     }
 
-    /// Waits for a change since the last call (a renewal, a risk, the end), and returns the state. Several
-    /// changes count as one. After the hold's end it returns at once.
-    ///
-    /// # Cancel safety
-    /// May be dropped and called again at any time; no change is missed.
-    pub async fn changed(&mut self) -> HoldState {
+    async fn changed(&mut self) -> HoldState {
         loop {
             let mut changed = pin!(self.hold.changed().notified());
             changed.as_mut().enable();
@@ -80,4 +127,14 @@ impl Signal {
             }
         }
     }
+}
+
+/// Waits for the first result. Drops the other futures, which must be cancel safe.
+async fn first_of(futures: Vec<impl Future<Output = HoldState>>) -> HoldState {
+    let mut futures: Vec<Pin<Box<_>>> = futures.into_iter().map(Box::pin).collect();
+    std::future::poll_fn(|cx| {
+        let mut states = futures.iter_mut().map(|future| future.as_mut().poll(cx));
+        states.find(Poll::is_ready).unwrap_or(Poll::Pending)
+    })
+    .await
 }

@@ -1,6 +1,6 @@
 //! Multi-locks, beyond the conformance suite.
 
-use lockwright_core::{Clock, ErrorKind, Fence, Locks};
+use lockwright_core::{BootInstant, Clock, ErrorKind, Fence, Held, HoldState, Locks};
 use lockwright_memory::Memory;
 
 use crate::support::{Act, Stage, TTL, another_client, client, millis, troubled};
@@ -160,4 +160,44 @@ async fn name_that_is_given_twice_around_another_client_is_acquired_once() {
     let ((locks, ..), (other, ..)) = (client(), client());
     let all = locks.multi(["x"]).and(&other, ["x"]).and(&locks, ["x"]).acquire().await.unwrap();
     assert_eq!(all.guards().len(), 2);
+}
+
+/// A function that accepts any guard.
+async fn stops_at_the_loss(held: &impl Held, clock: &Clock) -> BootInstant {
+    held.check().unwrap();
+    assert!(held.deadline() > held.lost_at());
+    let lost_at = held.lost_at();
+    let mut signal = held.signal();
+    let (ended, stopped, ()) = tokio::join!(
+        async { (held.signal().ended().await, clock.now()) },
+        async { (held.run(std::future::pending::<()>()).await, clock.now()) },
+        async { while signal.changed().await.is_live() {} },
+    );
+    assert!(matches!(ended.0, HoldState::Lost(_)), "{ended:?}");
+    assert!(matches!(stopped.0.unwrap_err().kind(), ErrorKind::Lost(_)));
+    assert_eq!((held.remaining(), ended.1), (millis(0), stopped.1));
+    assert!(ended.1 >= lost_at && ended.1 < held.deadline());
+    ended.1
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_guard_reports_the_first_loss() {
+    let (locks, memory, clock) = client();
+    let later = another_client(&memory, &clock);
+    let fixed = |name| locks.mutex(name).fixed();
+    stops_at_the_loss(&fixed("guard").acquire().await.unwrap(), &clock).await;
+    let permit = locks.semaphore("permits", 3).fixed().acquire().await.unwrap();
+    stops_at_the_loss(&permit, &clock).await;
+    // The name that comes second is lost first.
+    let both = locks.multi(["b"]).and(&later, ["a"]).max_hold(TTL * 3).acquire().await.unwrap();
+    assert_eq!(both.signal().state(), HoldState::Held);
+    let first = both.guards()[0].lost_at().min(both.guards()[1].lost_at());
+    assert_eq!(both.lost_at(), first);
+    stops_at_the_loss(&both, &clock).await;
+    // A signal of several holds ends with the release of any of them.
+    let both = locks.multi(["a", "b"]).acquire().await.unwrap();
+    let signal = both.signal();
+    let [_kept, released] = <[_; 2]>::try_from(both.into_guards()).unwrap();
+    released.release().await.unwrap();
+    assert_eq!((signal.state(), signal.ended().await), (HoldState::Released, HoldState::Released));
 }

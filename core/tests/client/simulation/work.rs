@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use lockwright_core::Handle;
+use lockwright_core::Held;
 use lockwright_core::{ErrorKind, Guard, Request, Result};
 use tokio::time::{sleep, timeout};
 
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    async fn request<H: Handle>(&self, client: &Client, request: Request<H>) -> Option<H> {
+    async fn request<H: Held>(&self, client: &Client, request: Request<H>) -> Option<H> {
         let request = self.with_options(request);
         let at_once = self.chance.one_in(4);
         let is_dropped = self.chance.one_in(3);
@@ -62,7 +62,7 @@ impl World {
         answer.ok().flatten()
     }
 
-    fn with_options<H: Handle>(&self, mut request: Request<H>) -> Request<H> {
+    fn with_options<H: Held>(&self, mut request: Request<H>) -> Request<H> {
         let chance = &self.chance;
         if chance.one_in(3) {
             request = request.reentrant(self.owner());

@@ -1,14 +1,17 @@
 //! The guards of a [`MultiRequest`](super::multi::MultiRequest).
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::clock::BootInstant;
 use crate::error::Result;
 use crate::token::Fence;
 
 use super::guard::Guard;
 use super::signal::Signal;
+use super::state::Hold;
 
 /// Several locks held together. A dropped guard releases them in the background.
 #[must_use = "dropping the guard releases the locks; keep it for as long as they are needed"]
@@ -20,6 +23,10 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
+    pub(super) fn new(hold: Arc<Hold>) -> Self {
+        Self { guards: vec![Guard::new(hold)], as_given: vec![0] }
+    }
+
     /// Returns the guards, in the order of acquisition.
     pub fn guards(&self) -> &[Guard] {
         &self.guards
@@ -52,6 +59,21 @@ impl MultiGuard {
     /// Returns the time until the first loss, unless renewed.
     pub fn remaining(&self) -> Duration {
         remaining(&self.guards)
+    }
+
+    /// Returns when the first hold counts as lost, unless renewed: see [`Guard::lost_at`].
+    pub fn lost_at(&self) -> BootInstant {
+        self.signal().lost_at()
+    }
+
+    /// Returns the instant from which not all holds may be relied on, unless renewed: see [`Guard::deadline`].
+    pub fn deadline(&self) -> BootInstant {
+        self.signal().deadline()
+    }
+
+    /// Returns a view of all holds for other tasks.
+    pub fn signal(&self) -> Signal {
+        signal(&self.guards).expect("a request for several names has a name")
     }
 
     /// Checks that all are still held, by the clock and without a server.
@@ -100,6 +122,10 @@ impl MultiGuard {
     }
 }
 
+fn signal(guards: &[Guard]) -> Option<Signal> {
+    Signal::of(guards.iter().map(Guard::hold))
+}
+
 fn check(guards: &[Guard]) -> Result<()> {
     guards.iter().try_for_each(Guard::check)
 }
@@ -117,17 +143,15 @@ pub(super) async fn renew(guards: &[Guard]) -> Result<()> {
 }
 
 pub(super) async fn run<F: Future>(guards: &[Guard], future: F) -> Result<F::Output> {
-    let signals: Vec<Signal> = guards.iter().map(Guard::signal).collect();
-    let mut ends: Vec<Pin<Box<_>>> = signals.iter().map(|s| Box::pin(s.ended())).collect();
+    let Some(signal) = signal(guards) else { return Ok(future.await) };
+    let mut ended = pin!(signal.ended());
     let mut future = pin!(future);
     let run = std::future::poll_fn(|cx| {
         check(guards)?;
         if let Poll::Ready(output) = future.as_mut().poll(cx) {
             return Poll::Ready(check(guards).map(|()| output));
         }
-        // Poll each, to register each waker. None is polled again after its end.
-        let ended = ends.iter_mut().any(|end| end.as_mut().poll(cx).is_ready());
-        match (ended, check(guards)) {
+        match (ended.as_mut().poll(cx).is_ready(), check(guards)) {
             (_, Err(error)) => Poll::Ready(Err(error)),
             (true, Ok(())) => {
                 unreachable!("what has ended is lost: nobody else can release it")
@@ -135,8 +159,5 @@ pub(super) async fn run<F: Future>(guards: &[Guard], future: F) -> Result<F::Out
             (false, Ok(())) => Poll::Pending,
         }
     });
-    match guards.first() {
-        Some(guard) => guard.client().inside(run).await,
-        None => run.await,
-    }
+    guards[0].client().inside(run).await
 }

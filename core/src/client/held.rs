@@ -1,0 +1,136 @@
+//! The trait that all guards share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::BootInstant;
+use crate::error::Result;
+
+use super::guard::{Guard, Leadership, Permit};
+use super::multi_guard::MultiGuard;
+use super::signal::Signal;
+use super::state::Hold;
+
+/// The methods that [`Guard`], [`Permit`], [`Leadership`] and [`MultiGuard`] share, for functions that accept any of
+/// them. The trait is sealed.
+///
+/// ```
+/// use lockwright_core::{Held, Result};
+///
+/// async fn rebuild(lock: &impl Held) -> Result<()> {
+///     for part in 0..10 {
+///         lock.check()?;
+///         // … rebuild `part`
+///     }
+///     lock.renew().await
+/// }
+/// ```
+pub trait Held: sealed::FromHold + Send + Sync + Sized {
+    /// See [`Guard::check`].
+    ///
+    /// # Errors
+    /// As there.
+    fn check(&self) -> Result<()>;
+
+    /// See [`Guard::remaining`].
+    fn remaining(&self) -> Duration;
+
+    /// See [`Guard::lost_at`].
+    fn lost_at(&self) -> BootInstant;
+
+    /// See [`Guard::deadline`].
+    fn deadline(&self) -> BootInstant;
+
+    /// See [`Guard::signal`].
+    fn signal(&self) -> Signal;
+
+    /// See [`Guard::run`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    fn run<F>(&self, future: F) -> impl Future<Output = Result<F::Output>> + Send
+    where
+        F: Future<Output: Send> + Send;
+
+    /// See [`Guard::renew`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    fn renew(&self) -> impl Future<Output = Result<()>> + Send;
+
+    /// See [`Guard::release`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    fn release(self) -> impl Future<Output = Result<()>> + Send;
+}
+
+mod sealed {
+    use std::sync::Arc;
+
+    #[expect(unnameable_types, reason = "this is what seals the trait")]
+    pub trait FromHold {
+        #[doc(hidden)]
+        #[expect(private_interfaces, reason = "this is what seals the trait")]
+        fn from_hold(hold: Arc<super::Hold>) -> Self;
+    }
+}
+
+macro_rules! held {
+    ($($guard:ident)*) => {$(
+        impl sealed::FromHold for $guard {
+            #[expect(private_interfaces, reason = "this is what seals the trait")]
+            fn from_hold(hold: Arc<Hold>) -> Self {
+                Self::new(hold)
+            }
+        }
+
+        impl Held for $guard {
+            fn check(&self) -> Result<()> {
+                $guard::check(self)
+            }
+
+            fn remaining(&self) -> Duration {
+                $guard::remaining(self)
+            }
+
+            fn lost_at(&self) -> BootInstant {
+                $guard::lost_at(self)
+            }
+
+            fn deadline(&self) -> BootInstant {
+                $guard::deadline(self)
+            }
+
+            fn signal(&self) -> Signal {
+                $guard::signal(self)
+            }
+
+            async fn run<F>(&self, future: F) -> Result<F::Output>
+            where
+                F: Future<Output: Send> + Send,
+            {
+                $guard::run(self, future).await
+            }
+
+            async fn renew(&self) -> Result<()> {
+                $guard::renew(self).await
+            }
+
+            async fn release(self) -> Result<()> {
+                $guard::release(self).await
+            }
+        }
+    )*};
+}
+
+held!(Guard Permit Leadership MultiGuard);

@@ -10,7 +10,7 @@ use std::{fs, io};
 
 use crate::greeting::{self, Greeting};
 use crate::recipes::{self, Place, last_words, said, text};
-use crate::{process, servers};
+use crate::{folders, process, servers};
 
 const SOURCES: &str = "bench/peers";
 
@@ -88,10 +88,7 @@ struct Built {
     greeting: Greeting,
 }
 
-pub(crate) fn main(args: &[String]) -> ExitCode {
-    if !args.is_empty() {
-        return crate::usage_error("`peers` takes no arguments");
-    }
+pub(crate) fn main() -> ExitCode {
     match build_all() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -106,7 +103,7 @@ fn build_all() -> io::Result<()> {
     let mut peers = Vec::new();
     for language in LANGUAGES {
         let names = language.names()?;
-        let place = Place::of(&crate::root().join(SOURCES), language.folder)?;
+        let place = Place::of(&folders::root().join(SOURCES), language.folder)?;
         let lacks = language.tools.iter().find_map(|tool| lacking.get(tool));
         let prepared = match lacks {
             _ if names.is_empty() => continue,
@@ -130,7 +127,7 @@ fn build_all() -> io::Result<()> {
         }
     }
     let missing = missing(&peers);
-    let folder = crate::target_folder().join("peers");
+    let folder = folders::target().join("peers");
     fs::write(folder.join("commands.tsv"), commands(&peers))?;
     let rows = missing.iter().map(|(name, reason)| [name.as_str(), reason].join("\t") + "\n");
     fs::write(folder.join("missing.tsv"), rows.collect::<String>())?;
@@ -140,7 +137,7 @@ fn build_all() -> io::Result<()> {
 
 impl Language {
     fn names(&self) -> io::Result<Vec<String>> {
-        let folder = crate::root().join(SOURCES).join(self.folder);
+        let folder = folders::root().join(SOURCES).join(self.folder);
         let Ok(entries) = fs::read_dir(folder.join(self.file.0)) else { return Ok(Vec::new()) };
         let mut names = Vec::new();
         for entry in entries {

@@ -15,9 +15,11 @@
 //! |---|---|
 //! | [`factory`] | the interface that a backend's author implements |
 //! | [`case`](mod@case) | a case, its requirements, its outcome |
+//! | [`failure`] | the failure of a case |
 //! | [`cases`] | the table of cases, with a file for each group |
 //! | [`crowds`] | many simultaneous requests |
 //! | [`context`] | the environment of a case |
+//! | [`client`] | the client under test |
 //! | [`report`] | the runner, and the table of outcomes |
 //! | `harness` | the cases as tests |
 //! | [`child`] | child processes of cases |
@@ -37,9 +39,11 @@ pub mod cancel;
 pub mod case;
 pub mod cases;
 pub mod child;
+pub mod client;
 pub mod context;
 pub mod crowds;
 pub mod factory;
+pub mod failure;
 pub mod faults;
 #[cfg(feature = "harness")]
 pub mod harness;
@@ -53,9 +57,10 @@ pub mod report;
 pub mod silence;
 pub mod workload;
 
-pub use case::{Case, Failure, Group, Need, Outcome, Verdict};
+pub use case::{Case, Group, Need, Outcome};
 pub use context::Context;
 pub use factory::{Connect, Factory, Fragile, Harm, Live, Runtime, Step, connector};
+pub use failure::{Failure, Verdict};
 pub use faults::Faulty;
 pub use protected::{Protect, Protected, protect};
 pub use report::{Report, Row, run, run_telling};

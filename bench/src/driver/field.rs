@@ -11,9 +11,6 @@ use super::turns::{Turns, quantile};
 use crate::results::{Exclusion, Regime};
 use crate::servers::Watched;
 
-/// The seconds per measurement for overhead: moving to cores, reading counts, transmitting turns.
-pub(super) const BESIDE: f64 = 0.3;
-
 /// A backend and its subjects.
 #[derive(Debug)]
 pub(super) struct Field<'a> {

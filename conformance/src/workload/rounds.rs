@@ -7,12 +7,12 @@ use lockwright_core::{
     Request, Result, Ticket,
 };
 
-use crate::case::Failure;
+use crate::failure::Failure;
 use crate::history::journal::Event;
 
-use super::Work;
 use super::held::Held;
 use super::holding::{End, time};
+use super::plan::Work;
 use super::process::{Asked, Client, Entered, Process};
 use super::random::Random;
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use lockwright_conformance::context::Believer;
+use lockwright_conformance::client::Believer;
 use lockwright_conformance::report::run_case;
 use lockwright_conformance::{
     Connect, Factory, Group, Outcome, Protect, Runtime, cases, connector,

@@ -24,7 +24,7 @@
 //! | `packages` | packages of the distribution's later suites, unpacked into folders |
 //! | `cost`, `baseline` | the hot paths' cost in instructions, and its baseline |
 //! | `bench` | builds and starts the comparative benchmarks |
-//! | `peers`, `recipes`, `greeting` | builds the benchmarks' other libraries, and reads their handshakes |
+//! | `peers`, `recipes`, `handshake` | builds the benchmarks' other libraries, and reads their handshakes |
 //! | `chaos` | builds and starts the runner of random faults |
 //! | `interop` | mutual exclusion with other programs |
 //! | `examples` | the examples to run, and their required output |
@@ -39,7 +39,7 @@ mod config;
 mod cost;
 mod examples;
 mod folders;
-mod greeting;
+mod handshake;
 mod interop;
 mod libtest;
 mod newer_servers;

@@ -8,13 +8,13 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 use std::{fs, io};
 
-use crate::greeting::{self, Greeting};
+use crate::handshake::{self, Handshake};
 use crate::recipes::{self, Place, last_words, said, text};
 use crate::{folders, process, servers};
 
 const SOURCES: &str = "bench/peers";
 
-const GREETING: Duration = Duration::from_secs(60);
+const HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// A language and the build of its peers.
 struct Language {
@@ -85,7 +85,7 @@ struct Peer {
 
 struct Built {
     command: Vec<String>,
-    greeting: Greeting,
+    handshake: Handshake,
 }
 
 pub(crate) fn main() -> ExitCode {
@@ -116,8 +116,8 @@ fn build_all() -> io::Result<()> {
         for name in names {
             let built = prepared.clone().and_then(|()| (language.build)(&place, &name));
             let outcome = built.and_then(|command| {
-                let greeting = meet(&name, &command)?;
-                Ok(Built { command, greeting })
+                let handshake = meet(&name, &command)?;
+                Ok(Built { command, handshake })
             });
             peers.push(Peer {
                 file: format!("{}/{}", language.folder, language.file_of(&name)),
@@ -157,16 +157,16 @@ impl Language {
 }
 
 /// Starts a program without input, which then ends at once, and returns its handshake.
-fn meet(name: &str, command: &[String]) -> Result<Greeting, String> {
+fn meet(name: &str, command: &[String]) -> Result<Handshake, String> {
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).stdin(Stdio::null());
-    let finished = process::run(&format!("peers-greeting-{name}"), program, GREETING, |_| {});
+    let finished = process::run(&format!("peers-handshake-{name}"), program, HANDSHAKE, |_| {});
     let line = finished.lines.iter().find(|line| line.starts_with('{'));
     match line {
         _ if !finished.ok() => Err(format!("it doesn't start: {}", last_words(&finished.lines))),
         None => Err(format!("it doesn't say who it is: {}", last_words(&finished.lines))),
         Some(line) => {
-            greeting::read(line).map_err(|error| format!("its greeting: {error}: {line}"))
+            handshake::read(line).map_err(|error| format!("its handshake: {error}: {line}"))
         }
     }
 }
@@ -199,7 +199,7 @@ fn commands(peers: &[Peer]) -> String {
 fn summary(peers: &[Peer], missing: &[(String, String)]) -> String {
     let mut rows = vec![["peer", "library", "runtime", "backends"].map(str::to_owned)];
     for built in peers.iter().filter_map(|peer| peer.outcome.as_ref().ok()) {
-        let Greeting { name, library, runtime, backends } = &built.greeting;
+        let Handshake { name, library, runtime, backends } = &built.handshake;
         rows.push([name.clone(), library.clone(), runtime.clone(), backends.join(", ")]);
     }
     let width =

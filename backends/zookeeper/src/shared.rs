@@ -210,7 +210,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use lockwright_conformance::kit::{self, claim};
+    use lockwright_conformance::test_helpers::{self, claim};
     use lockwright_core::{DistributedLock, Renew, RenewalOutcome};
     use lockwright_testbed as testbed;
 
@@ -226,7 +226,7 @@ mod tests {
         let claim = claim("x");
         let first = shared.session(&claim).await.unwrap();
         shared.sessions.forget(&first);
-        kit::grant(&zookeeper, &claim).await;
+        test_helpers::grant(&zookeeper, &claim).await;
         let session = shared.registry.place(&claim).unwrap().session;
         assert_ne!(session.id(), first.id());
         let place = Place { session: first, node: None, is_held: false, is_overdue: false };

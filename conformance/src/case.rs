@@ -1,15 +1,15 @@
 //! A case, its requirements, and its outcome.
 
 use std::fmt;
-use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use lockwright_core::{Error, ErrorKind, Fencing, Order, Profile, Reason, Scope, WakeUp};
+use lockwright_core::{Fencing, Order, Profile, Scope, WakeUp};
 use serde::Serialize;
 
 use crate::context::Context;
 use crate::factory::{Factory, Harm, Runtime};
+use crate::failure::Verdict;
 
 /// The subject of a case. Each file of cases is a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -211,92 +211,6 @@ pub enum Outcome {
     /// The profile doesn't promise it. Contains the missing requirement.
     NotPromised(String),
 }
-
-/// The result of a case's body.
-pub type Verdict<T = ()> = Result<T, Failure>;
-
-/// The failure of a case, with its source line.
-pub struct Failure {
-    message: String,
-    is_late: bool,
-    at: &'static Location<'static>,
-}
-
-impl Failure {
-    /// Returns a failure at the caller's line.
-    #[track_caller]
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), is_late: false, at: Location::caller() }
-    }
-
-    /// Returns a failure of timing, shown with the prefix `late: `. On a machine that stalls for seconds, it says
-    /// nothing about the backend.
-    #[track_caller]
-    pub fn late(message: impl Into<String>) -> Self {
-        Self { is_late: true, ..Self::new(message) }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let file = self.at.file().rsplit('/').next().unwrap_or_default();
-        let late = if self.is_late { "late: " } else { "" };
-        write!(f, "{late}{} ({file}:{})", self.message, self.at.line())
-    }
-}
-
-impl fmt::Debug for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl From<Error> for Failure {
-    #[track_caller]
-    fn from(error: Error) -> Self {
-        let is_late = matches!(
-            error.kind(),
-            ErrorKind::Unavailable
-                | ErrorKind::Indeterminate
-                | ErrorKind::TimedOut(_)
-                | ErrorKind::Lost(Reason::Expired | Reason::Unreachable | Reason::SessionEnded)
-        );
-        Self { is_late, ..Self::new(format!("{error:?}")) }
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    #[track_caller]
-    fn from(error: std::io::Error) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
-impl From<tokio::task::JoinError> for Failure {
-    #[track_caller]
-    fn from(error: tokio::task::JoinError) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
-macro_rules! ensure {
-    ($condition:expr, $($message:tt)+) => {
-        if !$condition {
-            return Err($crate::case::Failure::new(format!($($message)+)));
-        }
-    };
-}
-pub(crate) use ensure;
-
-/// As [`ensure!`], for a condition that depends on timing.
-macro_rules! in_time {
-    ($condition:expr, $($message:tt)+) => {
-        if !$condition {
-            return Err($crate::case::Failure::late(format!($($message)+)));
-        }
-    };
-}
-pub(crate) use in_time;
 
 macro_rules! case {
     ($group:ident, $name:ident, [$($need:ident),*], $about:expr) => {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use lockwright_core::{BootInstant, Clock, DistributedLock, Fence, Locks, Mode, Result, Token};
 use tokio::sync::mpsc;
 
-use crate::case::{Failure, Verdict};
+use crate::failure::{Failure, Verdict};
 use crate::register::{Counter, RemoteRegister};
 
 const JOB: &str = "LOCKWRIGHT_CONFORMANCE_JOB";

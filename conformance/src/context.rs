@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, Busy, Claim, Clock, DistributedLock, Granted, Guard, HoldState,
-    Identity, LockName, Locks, Mode, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal,
-    RenewalMode, RenewalOutcome, Result, Signal, Token, Wait, async_trait,
+    AcquireOutcome, BootInstant, Busy, Claim, Clock, DistributedLock, Granted, Identity, LockName,
+    Locks, Mode, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalMode, RenewalOutcome,
+    Result, Token, Wait,
 };
 
-use crate::case::{Failure, Verdict};
+use crate::client::Believer;
 use crate::factory::{Connect, Factory, Runtime};
+use crate::failure::{Failure, Verdict};
 use crate::faults::Faulty;
 
 /// The environment of a case: a store, a clock, and unique names.
@@ -261,64 +262,5 @@ pub fn renew<'a>(
             (Some(Renewal { outcome, .. }), true) => Ok(outcome),
             _ => Err(at),
         }
-    }
-}
-
-/// A client under test.
-#[async_trait]
-pub trait Believer: Send + Sync {
-    /// Sends one request for a renewed or a fixed hold.
-    async fn try_acquire(&self, name: &LockName, fixed: bool) -> Result<Option<Box<dyn Belief>>>;
-}
-
-/// A hold of a client under test.
-#[async_trait]
-pub trait Belief: Send + Sync {
-    /// Returns whether the client considers the hold valid now.
-    fn believes(&self) -> bool;
-
-    /// Waits for the notification that the hold has ended.
-    async fn ended(&self);
-
-    /// Releases the hold.
-    async fn release(self: Box<Self>) -> Result<()>;
-}
-
-pub(crate) struct CoreClient(Locks);
-
-impl CoreClient {
-    pub(crate) fn new(
-        backend: Arc<dyn DistributedLock>,
-        clock: &Clock,
-        ttl: Duration,
-    ) -> Result<Self> {
-        Ok(Self(Locks::builder(backend).clock(clock.clone()).ttl(ttl).build()?))
-    }
-}
-
-#[async_trait]
-impl Believer for CoreClient {
-    async fn try_acquire(&self, name: &LockName, fixed: bool) -> Result<Option<Box<dyn Belief>>> {
-        let request = self.0.mutex(name);
-        let request = if fixed { request.fixed() } else { request };
-        let guard = request.try_acquire().await?;
-        Ok(guard.map(|guard| Box::new(CoreBelief(guard.signal(), guard)) as _))
-    }
-}
-
-struct CoreBelief(Signal, Guard);
-
-#[async_trait]
-impl Belief for CoreBelief {
-    fn believes(&self) -> bool {
-        self.1.check().is_ok()
-    }
-
-    async fn ended(&self) {
-        let _: HoldState = self.0.ended().await;
-    }
-
-    async fn release(self: Box<Self>) -> Result<()> {
-        self.1.release().await
     }
 }

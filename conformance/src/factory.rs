@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Result, async_trait};
 
-use crate::context::{Believer, CoreClient};
+use crate::client::{Believer, CoreClient};
 use crate::protected::Protect;
 
 /// The suite's access to a backend.

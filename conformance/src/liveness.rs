@@ -7,7 +7,7 @@ use lockwright_core::Locks;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::kit::{LIMIT, eventually};
+use crate::test_helpers::{LIMIT, eventually};
 
 /// A client with its own runtime. It is stopped between two calls, and killed by its shutdown.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::{peers, process, servers};
+use crate::{folders, peers, process, servers};
 
 const USAGE: &str = include_str!("../../bench/usage.txt");
 
@@ -28,9 +28,9 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
     servers::provide(measures)?;
     let is_whole_run =
         measures && task != Some("profile") && !args.iter().any(|word| word == "--smoke");
-    if is_whole_run && !crate::target_folder().join("peers/commands.tsv").exists() {
+    if is_whole_run && !folders::target().join("peers/commands.tsv").exists() {
         // The report lists peers that can't be built.
-        let _ = peers::main(&[]);
+        let _ = peers::main();
     }
     let mut packages = vec!["build", "--release", "--package", "lockwright-bench"];
     if measures {
@@ -45,13 +45,13 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
         let revision = args.get_mut(at + 1).ok_or("--before wants a revision")?;
         *revision = built_as_of(revision)?.display().to_string();
     }
-    let program = crate::target_folder().join("release/lockwright-bench");
+    let program = folders::target().join("release/lockwright-bench");
     let mut command = Command::new(&program);
     process::without_our_own(&mut command);
     command
         .args(&args)
-        .env("CARGO_TARGET_DIR", crate::target_folder())
-        .env("LOCKWRIGHT_ROOT", crate::root());
+        .env("CARGO_TARGET_DIR", folders::target())
+        .env("LOCKWRIGHT_ROOT", folders::root());
     let status = command.status().map_err(|error| format!("{}: {error}", program.display()))?;
     Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
 }
@@ -59,12 +59,12 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
 /// Builds our benchmarks at a revision, in a separate clone, and returns the program.
 fn built_as_of(revision: &str) -> Result<PathBuf, String> {
     let commit = format!("{revision}^{{commit}}");
-    let commit = git(&crate::root(), &["rev-parse", "--verify", "--quiet", &commit])
+    let commit = git(&folders::root(), &["rev-parse", "--verify", "--quiet", &commit])
         .map_err(|_| format!("--before wants a revision of this repository, not {revision:?}"))?;
-    let clone = crate::target_folder().join("bench/before");
+    let clone = folders::target().join("bench/before");
     if !clone.join(".git").exists() {
-        let (from, to) = (crate::root().display().to_string(), clone.display().to_string());
-        git(&crate::root(), &["clone", "--quiet", "--shared", "--no-checkout", &from, &to])?;
+        let (from, to) = (folders::root().display().to_string(), clone.display().to_string());
+        git(&folders::root(), &["clone", "--quiet", "--shared", "--no-checkout", &from, &to])?;
     }
     git(&clone, &["checkout", "--quiet", "--force", "--detach", &commit])?;
     eprintln!("building what it was at {revision}");

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::libtest::{Reader, Suite};
+use crate::newer_servers::Root;
 use crate::process::{self, Finished, cargo, clear_progress, without_our_own};
 use crate::report::{Counts, Outcome, Report};
 use crate::retry::{self, Retry};
-use crate::versions::Root;
 use crate::{config, parallel, table};
 
 const LISTING: Duration = Duration::from_secs(60);
@@ -106,7 +106,7 @@ pub(crate) fn run(
     limit: Duration,
 ) -> Report {
     let (exclusive, parallel): (Vec<_>, Vec<_>) =
-        binaries.into_iter().partition(config::is_exclusive);
+        binaries.into_iter().partition(|it| config::is_exclusive(&it.package, &it.name));
     let mut report = Report::of(true);
     let mut again: Vec<(Binary, Retry)> = Vec::new();
     for (binaries, count) in [(parallel, at_a_time), (exclusive, 1)] {
@@ -166,7 +166,7 @@ impl Binary {
 
     fn run(&self, log: &str, args: &[String], limit: Duration) -> (Vec<Suite>, Finished) {
         let mut command = self.command(args);
-        command.args(config::threads(self).into_iter().flatten());
+        command.args(config::threads(&self.package, &self.name).into_iter().flatten());
         let mut reader = Reader::of(&self.title);
         let mut suites = Vec::new();
         let finished = process::run(log, command, limit, |line| suites.extend(reader.line(line)));
@@ -336,7 +336,7 @@ mod tests {
                              echo \"root: $LOCKWRIGHT_SERVER_ROOT, only: $*\"; \
                              echo 'test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; \
                              0 filtered out; finished in 0.10s'";
-        let folder = crate::log_folder().join(format!("self-test-on-{}", std::process::id()));
+        let folder = crate::folders::logs().join(format!("self-test-on-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let root = Root { folder: "/servers/mysql".into(), server: "MySQL 9.7".to_owned() };
         let binary = script(&folder, "on", SUITE).on("MySQL 8.4+", root, Some("a"));
@@ -358,7 +358,8 @@ mod tests {
     fn all_binaries_run_and_each_failure_counts() {
         const GOOD: &str = "echo 'running 2 tests'; echo 'test result: ok. 2 passed; 0 failed; 0 ignored; \
                             0 measured; 0 filtered out; finished in 0.10s'";
-        let folder = crate::log_folder().join(format!("self-test-parallel-{}", std::process::id()));
+        let folder =
+            crate::folders::logs().join(format!("self-test-parallel-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let good = ["a", "b", "c"].map(|name| script(&folder, name, GOOD)).to_vec();
         let mut some_bad = good.clone();
@@ -385,7 +386,7 @@ mod tests {
                               1 filtered out; finished in 0.10s'";
         const FAILS: &str = "echo 'test result: FAILED. 0 passed; 1 failed; 0 ignored'; exit 101";
         const RUNS_NOTHING: &str = "echo 'test result: ok. 0 passed; 0 failed; 0 ignored'";
-        let folder = crate::log_folder().join(format!("self-test-retry-{}", std::process::id()));
+        let folder = crate::folders::logs().join(format!("self-test-retry-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let outcome = |name: &str, says: &str, by_itself: &str| {
             let ends = if name == "crashes" { "kill -9 $$" } else { "exit 101" };
@@ -415,7 +416,7 @@ mod tests {
     fn hanging_binary_fails_and_names_its_test() {
         const HANGS: &str = "case $1 in --list) echo 'a: test'; echo 'b: test'; exit;; esac; \
                              echo 'running 2 tests'; echo 'test a ... ok'; exec sleep 1000";
-        let folder = crate::log_folder().join(format!("self-test-hangs-{}", std::process::id()));
+        let folder = crate::folders::logs().join(format!("self-test-hangs-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let hangs = script(&folder, "hangs", HANGS);
         let (suites, finished) = hangs.run("self-test-hangs", &[], Duration::from_millis(500));

@@ -4,9 +4,9 @@
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use crate::options::Options;
 use crate::report::{Counts, Report};
-use crate::steps::Options;
-use crate::{process, servers, tmp};
+use crate::{folders, process, servers, tmp};
 
 const USAGE: &str = include_str!("../../chaos/usage.txt");
 
@@ -51,13 +51,13 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
 }
 
 fn runner(args: &[String]) -> Command {
-    let mut command = Command::new(crate::target_folder().join("debug/lockwright-chaos"));
+    let mut command = Command::new(folders::target().join("debug/lockwright-chaos"));
     process::without_our_own(&mut command);
     tmp::set(&mut command);
     command
         .args(args)
-        .env("CARGO_TARGET_DIR", crate::target_folder())
-        .env("LOCKWRIGHT_ROOT", crate::root());
+        .env("CARGO_TARGET_DIR", folders::target())
+        .env("LOCKWRIGHT_ROOT", folders::root());
     command
 }
 

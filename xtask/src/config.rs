@@ -3,8 +3,8 @@
 //! A new backend needs a line here. In other crates, tests with servers are in a module such as
 //! `mod redis` or have a name such as `on_redis`.
 
-use crate::binaries::Binary;
-use crate::interop;
+/// The crate with the tests of the step `interop`. The step `test` skips it.
+pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
@@ -27,7 +27,7 @@ const LIST: &[Package] = &[
     Package { package: "lockwright-etcd", servers: &["etcd"], without: &["lib"] },
     Package { package: "lockwright-zookeeper", servers: &["zookeeper"], without: &["lib"] },
     Package { package: "lockwright-redlock", servers: &["redlock"], without: &["lib", "quorum"] },
-    Package { package: interop::CRATE, servers: &[], without: &[] },
+    Package { package: INTEROP, servers: &[], without: &[] },
 ];
 
 /// Test binaries that run exclusively. Clusters with killed and restarted members keep both cores
@@ -47,7 +47,7 @@ const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-etcd", "server", "9"),
     ("lockwright-zookeeper", "server", "8"),
     ("lockwright-testbed", "smoke", "4"),
-    (interop::CRATE, "queues", "4"),
+    (INTEROP, "queues", "4"),
 ];
 
 /// Returns the package's position in the list. Others come last.
@@ -55,20 +55,16 @@ pub(crate) fn start_order(package: &str) -> usize {
     LIST.iter().position(|line| line.package == package).unwrap_or(LIST.len())
 }
 
-/// Returns whether a binary starts a server before it selects tests, or all its tests need one.
-pub(crate) fn starts_servers(binary: &Binary) -> bool {
-    let line = LIST.iter().find(|line| line.package == binary.package);
-    line.is_some_and(|line| !line.without.contains(&binary.name.as_str()))
+/// Returns whether a test binary starts a server before it selects tests, or all its tests need one.
+pub(crate) fn starts_servers(package: &str, name: &str) -> bool {
+    let line = LIST.iter().find(|line| line.package == package);
+    line.is_some_and(|line| !line.without.contains(&name))
 }
 
-/// Returns a binary's argument for the number of parallel tests.
-pub(crate) fn threads(binary: &Binary) -> Option<[&'static str; 2]> {
-    let is_it = |(package, name, _): &&(&str, &str, _)| is(binary, package, name);
-    TEST_THREADS.iter().find(is_it).map(|(.., threads)| ["--test-threads", threads])
-}
-
-fn is(binary: &Binary, package: &str, name: &str) -> bool {
-    binary.package == package && binary.name == name
+/// Returns a test binary's argument for the number of parallel tests.
+pub(crate) fn threads(package: &str, name: &str) -> Option<[&'static str; 2]> {
+    let line = TEST_THREADS.iter().find(|line| (line.0, line.1) == (package, name));
+    line.map(|(.., threads)| ["--test-threads", threads])
 }
 
 /// Returns the packages without tests that run without servers.
@@ -76,8 +72,8 @@ pub(crate) fn packages_with_servers() -> impl Iterator<Item = &'static str> {
     LIST.iter().filter(|line| line.without.is_empty()).map(|line| line.package)
 }
 
-pub(crate) fn is_exclusive(binary: &Binary) -> bool {
-    EXCLUSIVE.iter().any(|(package, name)| is(binary, package, name))
+pub(crate) fn is_exclusive(package: &str, name: &str) -> bool {
+    EXCLUSIVE.contains(&(package, name))
 }
 
 /// Returns parts of the paths of all tests that need a server.

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::baseline::{self, Costs, Path as Counted};
+use crate::folders;
+use crate::options::Options;
 use crate::process::{cargo, quietly};
 use crate::report::Report;
-use crate::steps::Options;
 
 const CRATE: &str = "lockwright-cost";
 
@@ -22,26 +23,12 @@ const PROFILE: &str = "cost";
 
 const RECORDED: &str = "benches/cost/recorded.txt";
 
-pub(crate) fn main(args: &[String]) -> ExitCode {
-    match args {
-        [] => crate::test::main(&["cost".to_owned()]),
-        [word] if word == "--record" => match count().and_then(|costs| record(&costs)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(problem) => {
-                println!("     {problem}");
-                ExitCode::FAILURE
-            }
-        },
-        _ => crate::usage_error("`cost` takes no argument but `--record`"),
-    }
-}
-
 pub(crate) fn step(options: &Options) -> Report {
     if options.quick {
         return Report::left_out("valgrind may not be installed");
     }
     let compared = count().and_then(|costs| {
-        let file = crate::root().join(RECORDED);
+        let file = folders::root().join(RECORDED);
         let recorded = fs::read_to_string(&file).map_err(|error| error.to_string());
         let recorded = recorded.and_then(|text| baseline::read(&text));
         let recorded = recorded.map_err(|problem| {
@@ -68,8 +55,19 @@ pub(crate) fn step(options: &Options) -> Report {
     Report::failed(&problems.join("\n"))
 }
 
-fn record(costs: &Costs) -> Result<(), String> {
-    fs::write(crate::root().join(RECORDED), baseline::write(costs))
+/// Writes the present costs as the baseline: `cargo xtask cost --record`.
+pub(crate) fn record() -> ExitCode {
+    match count().and_then(|costs| write(&costs)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            println!("     {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write(costs: &Costs) -> Result<(), String> {
+    fs::write(folders::root().join(RECORDED), baseline::write(costs))
         .map_err(|error| format!("{RECORDED} can't be written: {error}"))?;
     print!("{}", baseline::table(&costs.paths, "     "));
     println!("     recorded in {RECORDED}");
@@ -94,7 +92,7 @@ fn count() -> Result<Costs, String> {
 fn said(program: &str, args: &[&str]) -> Result<String, String> {
     let cannot =
         |problem: &str| format!("`{program} {}` can't be asked: {problem}", args.join(" "));
-    let output = Command::new(program).args(args).current_dir(crate::root()).output();
+    let output = Command::new(program).args(args).current_dir(folders::root()).output();
     let output = output.map_err(|error| cannot(&error.to_string()))?;
     if !output.status.success() {
         return Err(cannot(&output.status.to_string()));
@@ -104,7 +102,7 @@ fn said(program: &str, args: &[&str]) -> Result<String, String> {
 
 /// Builds with fixed flags, so that all machines build the same code.
 fn build(host: &str) -> Result<PathBuf, String> {
-    let folder = crate::target_folder();
+    let folder = folders::target();
     let mut command = cargo(&["build", "--package", CRATE, "--profile", PROFILE]);
     // With an explicit target, the flags don't apply to build scripts.
     command.args(["--target", host, "--target-dir"]).arg(&folder);
@@ -120,7 +118,7 @@ fn build(host: &str) -> Result<PathBuf, String> {
 /// Runs the binary under callgrind, which writes a file after each path.
 fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     let unreadable = |error: io::Error| format!("what callgrind wrote can't be read: {error}");
-    let folder = crate::log_folder().join("cost");
+    let folder = folders::logs().join("cost");
     // The files of the last run would be mistaken for new ones.
     match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreadable(error)),

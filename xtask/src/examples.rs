@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::folders;
 use crate::process::{self, Finished, cargo};
 
 /// A run of an example of the facade.
@@ -82,8 +83,8 @@ impl Example {
     fn command(&self) -> Command {
         let mut command = if self.needs_server {
             let mut command =
-                Command::new(crate::target_folder().join("debug/examples").join(self.name));
-            command.current_dir(crate::root());
+                Command::new(folders::target().join("debug/examples").join(self.name));
+            command.current_dir(folders::root());
             command
         } else {
             cargo(&["run", "--quiet", "--package", "lockwright", "--example", self.name, "--"])

@@ -2,22 +2,13 @@
 //! of the test command. The tests are in `conformance/interop/`.
 
 use std::path::Path;
-use std::process::ExitCode;
 
+use crate::options::Options;
 use crate::report::Report;
-use crate::steps::{Options, run_tests_of};
-
-/// The crate with the tests. The step `test` skips it.
-pub(crate) const CRATE: &str = "lockwright-interop";
+use crate::run_tests::run_tests_of;
+use crate::{config, folders};
 
 const TESTS: &str = "conformance/interop/tests";
-
-pub(crate) fn main(args: &[String]) -> ExitCode {
-    match args {
-        [] => crate::test::main(&["servers".to_owned(), "interop".to_owned()]),
-        _ => crate::usage_error("`interop` takes no arguments"),
-    }
-}
 
 pub(crate) fn step(options: &Options) -> Report {
     if options.quick {
@@ -33,11 +24,11 @@ pub(crate) fn step(options: &Options) -> Report {
         args.extend(["--test", test]);
     }
     // Another crate's test may have the same name.
-    run_tests_of("interop", &args, options, |binary| binary.package == CRATE)
+    run_tests_of("interop", &args, options, |binary| binary.package == config::INTEROP)
 }
 
 fn tests() -> std::io::Result<Vec<String>> {
-    let entries = std::fs::read_dir(crate::root().join(TESTS))?;
+    let entries = std::fs::read_dir(folders::root().join(TESTS))?;
     let name = |path: &Path| path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
     entries
         .map(|entry| entry.map(|entry| name(&entry.path())))

@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_pages_is_found() {
-        let folder = crate::log_folder().join(format!("self-test-pages-{}", std::process::id()));
+        let folder = crate::folders::logs().join(format!("self-test-pages-{}", std::process::id()));
         let book = folder.join("docs/src");
         fs::create_dir_all(&book).unwrap();
         fs::create_dir_all(folder.join("backends/x")).unwrap();

@@ -8,13 +8,13 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 use std::{fs, io};
 
-use crate::greeting::{self, Greeting};
+use crate::handshake::{self, Handshake};
 use crate::recipes::{self, Place, last_words, said, text};
-use crate::{process, servers};
+use crate::{folders, process, servers};
 
 const SOURCES: &str = "bench/peers";
 
-const GREETING: Duration = Duration::from_secs(60);
+const HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// A language and the build of its peers.
 struct Language {
@@ -85,13 +85,10 @@ struct Peer {
 
 struct Built {
     command: Vec<String>,
-    greeting: Greeting,
+    handshake: Handshake,
 }
 
-pub(crate) fn main(args: &[String]) -> ExitCode {
-    if !args.is_empty() {
-        return crate::usage_error("`peers` takes no arguments");
-    }
+pub(crate) fn main() -> ExitCode {
     match build_all() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -106,7 +103,7 @@ fn build_all() -> io::Result<()> {
     let mut peers = Vec::new();
     for language in LANGUAGES {
         let names = language.names()?;
-        let place = Place::of(&crate::root().join(SOURCES), language.folder)?;
+        let place = Place::of(&folders::root().join(SOURCES), language.folder)?;
         let lacks = language.tools.iter().find_map(|tool| lacking.get(tool));
         let prepared = match lacks {
             _ if names.is_empty() => continue,
@@ -119,8 +116,8 @@ fn build_all() -> io::Result<()> {
         for name in names {
             let built = prepared.clone().and_then(|()| (language.build)(&place, &name));
             let outcome = built.and_then(|command| {
-                let greeting = meet(&name, &command)?;
-                Ok(Built { command, greeting })
+                let handshake = meet(&name, &command)?;
+                Ok(Built { command, handshake })
             });
             peers.push(Peer {
                 file: format!("{}/{}", language.folder, language.file_of(&name)),
@@ -130,7 +127,7 @@ fn build_all() -> io::Result<()> {
         }
     }
     let missing = missing(&peers);
-    let folder = crate::target_folder().join("peers");
+    let folder = folders::target().join("peers");
     fs::write(folder.join("commands.tsv"), commands(&peers))?;
     let rows = missing.iter().map(|(name, reason)| [name.as_str(), reason].join("\t") + "\n");
     fs::write(folder.join("missing.tsv"), rows.collect::<String>())?;
@@ -140,7 +137,7 @@ fn build_all() -> io::Result<()> {
 
 impl Language {
     fn names(&self) -> io::Result<Vec<String>> {
-        let folder = crate::root().join(SOURCES).join(self.folder);
+        let folder = folders::root().join(SOURCES).join(self.folder);
         let Ok(entries) = fs::read_dir(folder.join(self.file.0)) else { return Ok(Vec::new()) };
         let mut names = Vec::new();
         for entry in entries {
@@ -160,16 +157,16 @@ impl Language {
 }
 
 /// Starts a program without input, which then ends at once, and returns its handshake.
-fn meet(name: &str, command: &[String]) -> Result<Greeting, String> {
+fn meet(name: &str, command: &[String]) -> Result<Handshake, String> {
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).stdin(Stdio::null());
-    let finished = process::run(&format!("peers-greeting-{name}"), program, GREETING, |_| {});
+    let finished = process::run(&format!("peers-handshake-{name}"), program, HANDSHAKE, |_| {});
     let line = finished.lines.iter().find(|line| line.starts_with('{'));
     match line {
         _ if !finished.ok() => Err(format!("it doesn't start: {}", last_words(&finished.lines))),
         None => Err(format!("it doesn't say who it is: {}", last_words(&finished.lines))),
         Some(line) => {
-            greeting::read(line).map_err(|error| format!("its greeting: {error}: {line}"))
+            handshake::read(line).map_err(|error| format!("its handshake: {error}: {line}"))
         }
     }
 }
@@ -202,7 +199,7 @@ fn commands(peers: &[Peer]) -> String {
 fn summary(peers: &[Peer], missing: &[(String, String)]) -> String {
     let mut rows = vec![["peer", "library", "runtime", "backends"].map(str::to_owned)];
     for built in peers.iter().filter_map(|peer| peer.outcome.as_ref().ok()) {
-        let Greeting { name, library, runtime, backends } = &built.greeting;
+        let Handshake { name, library, runtime, backends } = &built.handshake;
         rows.push([name.clone(), library.clone(), runtime.clone(), backends.join(", ")]);
     }
     let width =

@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use crate::{timeout, tmp};
+use crate::{folders, timeout, tmp};
 
 /// The time limit of a command that includes a build. Only failures reach it.
 pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
@@ -36,7 +36,7 @@ fn program() -> OsString {
 }
 
 fn cargo_by(mut command: Command, args: &[&str]) -> Command {
-    command.args(args).current_dir(crate::root());
+    command.args(args).current_dir(folders::root());
     without_our_own(&mut command);
     if colours() {
         command.env("CARGO_TERM_COLOR", "always");
@@ -87,10 +87,10 @@ pub(crate) fn run(
     mut each: impl FnMut(&str),
 ) -> Finished {
     tmp::set(&mut command);
-    let log = crate::log_folder().join(format!("{name}.log"));
+    let log = folders::logs().join(format!("{name}.log"));
     let (status, lines) = (None, Vec::new());
     let mut finished = Finished { status, lines, left_behind: None, hung: None, log };
-    let started = std::fs::create_dir_all(crate::log_folder())
+    let started = std::fs::create_dir_all(folders::logs())
         .and_then(|()| File::create(&finished.log))
         .and_then(|file| Ok((file, io::pipe()?)))
         .and_then(|(file, (reader, writer))| {

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::folders;
+use crate::options::Options;
 use crate::report::Report;
-use crate::steps::Options;
 
 /// A habit: its phrases, and how often it may occur in 1,000 words.
 struct Habit {
@@ -56,10 +57,10 @@ const MESSAGE: usize = 20;
 /// The step.
 pub(crate) fn step(_: &Options) -> Report {
     let mut count = Count::default();
-    let listed = Command::new("git").arg("ls-files").current_dir(crate::root()).output();
+    let listed = Command::new("git").arg("ls-files").current_dir(folders::root()).output();
     let Ok(listed) = listed else { return Report::failed("git can't list the files") };
     for name in String::from_utf8_lossy(&listed.stdout).lines().filter(|name| is_read(name)) {
-        match fs::read_to_string(crate::root().join(name)) {
+        match fs::read_to_string(folders::root().join(name)) {
             Ok(text) => count.file(name, &text),
             // A file that was removed and not committed yet.
             Err(_) => continue,

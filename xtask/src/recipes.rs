@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
 
-use crate::process;
+use crate::{folders, process};
 
 pub(crate) struct Place {
     source: PathBuf,
@@ -14,7 +14,7 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn of(sources: &Path, folder: &str) -> io::Result<Self> {
         // Absolute, because the programs start in any folder.
-        let target = std::path::absolute(crate::target_folder())?.join("peers").join(folder);
+        let target = std::path::absolute(folders::target())?.join("peers").join(folder);
         fs::create_dir_all(&target)?;
         Ok(Self { source: sources.join(folder), target })
     }

@@ -3,32 +3,16 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::binaries::Binary;
 use crate::examples::Example;
 use crate::libtest::Reader;
-use crate::parallel::Gate;
+use crate::options::Options;
 use crate::process::{self, Finished, cargo, cargo_in_background, clear_progress, plain, quietly};
 use crate::report::{Outcome, Report};
+use crate::run_tests::run_tests;
 use crate::{
-    binaries, chaos, config, cost, examples, interop, pages, parallel, prose, servers, table,
-    versions,
+    binaries, chaos, config, cost, examples, folders, interop, pages, parallel, prose, servers,
+    table, versions,
 };
-
-#[derive(Debug)]
-pub(crate) struct Options {
-    pub(crate) quick: bool,
-    /// The number of parallel test binaries.
-    pub(crate) at_a_time: usize,
-    /// Opened when the tests are built. Then the build steps start next to them.
-    pub(crate) tests_are_built: Gate,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        // Tests mostly wait. With more than two binaries, the run would end hardly sooner.
-        Self { quick: false, at_a_time: 2, tests_are_built: Gate::default() }
-    }
-}
 
 pub(crate) struct Step {
     pub(crate) name: &'static str,
@@ -105,7 +89,7 @@ fn fmt(_: &Options) -> Report {
 }
 
 fn links(_: &Options) -> Report {
-    match pages::check(&crate::root()) {
+    match pages::check(&folders::root()) {
         Ok(problems) if problems.is_empty() => Report::of(true),
         Ok(problems) => Report::failed(&problems.join("\n")),
         Err(error) => Report::failed(&format!("the pages can't be read: {error}")),
@@ -132,7 +116,7 @@ fn doc(_: &Options) -> Report {
 
 /// Checks the facade with no feature, and with each feature alone.
 fn features(options: &Options) -> Report {
-    let names = match pages::features_with_code(&crate::root().join("Cargo.toml")) {
+    let names = match pages::features_with_code(&folders::root().join("Cargo.toml")) {
         Ok(names) => names,
         Err(error) => return Report::failed(&format!("Cargo.toml can't be read: {error}")),
     };
@@ -182,7 +166,7 @@ fn test(options: &Options) -> Report {
         return Report::failed(&format!("target/conformance can't be written: {error}"));
     }
     let mut args = words("--workspace --all-features --tests --exclude");
-    args.push(interop::CRATE);
+    args.push(config::INTEROP);
     run_tests("test", &args, options)
 }
 
@@ -194,42 +178,6 @@ fn cases(options: &Options) -> Report {
         Ok(()) => Report::of(true),
         Err(problem) => Report::failed(&problem),
     }
-}
-
-/// Builds test binaries and runs them; with `--quick`, only tests without servers.
-fn run_tests(step: &str, args: &[&str], options: &Options) -> Report {
-    run_tests_of(step, args, options, |_| true)
-}
-
-/// Like [`run_tests`], with only some of the binaries.
-pub(crate) fn run_tests_of(
-    step: &str,
-    args: &[&str],
-    options: &Options,
-    wanted: impl Fn(&Binary) -> bool,
-) -> Report {
-    let built = binaries::build(step, args);
-    options.tests_are_built.open();
-    let mut binaries = match built {
-        Ok(binaries) => binaries,
-        Err(report) => return report,
-    };
-    binaries.retain(wanted);
-    let (mut skips, mut left_out) = (Vec::new(), Vec::new());
-    if options.quick {
-        let servers = binaries.extract_if(.., |binary| config::starts_servers(binary));
-        left_out.extend(servers.map(|binary| format!("{step}: {}", binary.title)));
-        skips.extend(config::paths().flat_map(|path| ["--skip".to_owned(), path]));
-    }
-    let mut report = binaries::run(step, binaries, &skips, options.at_a_time, process::RUNNING);
-    report.left_out.extend(left_out);
-    if report.tests.filtered > 0 {
-        let number = report.tests.filtered;
-        report
-            .left_out
-            .push(format!("{step}: {number} tests of other binaries that start servers"));
-    }
-    report
 }
 
 fn doctest(options: &Options) -> Report {
@@ -365,7 +313,7 @@ fn names(crates: &BTreeSet<String>) -> impl Iterator<Item = &str> {
 /// Runs each bench once with the tests' profile, to check that it runs.
 fn benches(_: &Options) -> Report {
     let mut names = Vec::new();
-    if let Ok(entries) = fs::read_dir(crate::root().join("benches")) {
+    if let Ok(entries) = fs::read_dir(folders::root().join("benches")) {
         for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
             if let Some(name) = path.file_stem().and_then(|name| name.to_str())
                 && path.extension().is_some_and(|extension| extension == "rs")

@@ -8,7 +8,7 @@ use std::{fs, io};
 
 use crate::libtest::{MARK, SERVER, Suite};
 use crate::process::plain;
-use crate::versions;
+use crate::{folders, newer_servers};
 
 const PAGE: &str = "docs/src/conformance.md";
 
@@ -193,7 +193,7 @@ impl Table {
 /// Returns whether a column belongs to a newer server.
 fn is_on_newer(label: &str) -> bool {
     let (_, server) = label.split_once(" on ").unwrap_or_default();
-    versions::SERVERS.iter().any(|known| known.title == server)
+    newer_servers::SERVERS.iter().any(|known| known.title == server)
 }
 
 /// Parses a line such as `test [not promised] loss::a_case ... ignored`.
@@ -213,7 +213,7 @@ fn verdict(line: &str) -> Option<(String, Verdict)> {
 }
 
 fn folder() -> PathBuf {
-    crate::root().join("target/conformance")
+    folders::root().join("target/conformance")
 }
 
 pub(crate) fn begin() -> io::Result<()> {
@@ -260,7 +260,7 @@ pub(crate) fn check() -> Result<(), String> {
     if table.columns.is_empty() {
         return Err("no conformance suite has run".to_owned());
     }
-    let page = crate::root().join(PAGE);
+    let page = folders::root().join(PAGE);
     table.keep_newer(&fs::read_to_string(&page).unwrap_or_default());
     print!("{}", table.plain());
     if table.failed() > 0 {

@@ -4,9 +4,11 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::options::Options;
 use crate::report::{Counts, Outcome, Report};
-use crate::steps::{self, Options, Step};
+use crate::steps::{self, Step};
 use crate::tmp::TmpFolder;
+use crate::usage;
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
     let mut options = Options::default();
@@ -19,15 +21,15 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
             let number = args.next().map_or("", String::as_str);
             options.at_a_time = match number.parse() {
                 Ok(number @ 1..) => number,
-                _ => return crate::usage_error(&format!("`--at-a-time` of `{number}` binaries")),
+                _ => return usage::error(&format!("`--at-a-time` of `{number}` binaries")),
             };
         } else if matches!(arg.as_str(), "help" | "-h" | "--help") {
-            print!("{}", crate::help());
+            print!("{}", usage::help());
             return ExitCode::SUCCESS;
         } else if let Some(step) = steps::ALL.iter().find(|step| step.name == arg) {
             chosen.push(step);
         } else {
-            return crate::usage_error(&format!("`test` has no step or option `{arg}`"));
+            return usage::error(&format!("`test` has no step or option `{arg}`"));
         }
     }
     let all = chosen.is_empty();

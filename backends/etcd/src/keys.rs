@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn key_contains_the_mode() {
         let keys = keys(false);
-        let mut claim = lockwright_conformance::kit::claim("a.r/b");
+        let mut claim = lockwright_conformance::test_helpers::claim("a.r/b");
         for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 2, of: 3 }] {
             claim.mode = mode;
             let key = keys.own(&claim, 0x7587_8f2a);

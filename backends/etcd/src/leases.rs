@@ -332,7 +332,7 @@ mod tests {
     fn lease_closes_some_time_after_tombstones_or_with_many() {
         let begun = Clock::boot().now();
         let new = || Lease::new(1, Duration::from_secs(30), false, begun);
-        let claim = |at: usize| lockwright_conformance::kit::claim(&format!("name-{at}"));
+        let claim = |at: usize| lockwright_conformance::test_helpers::claim(&format!("name-{at}"));
         let (first, soon) = (claim(0), begun + IDLE_TIMEOUT / 2);
         let lease = new();
         lease.count_tombstone(begun);

@@ -1,6 +1,6 @@
 //! Arbitrary URLs, keys and values cause no panic, and errors are clear.
 
-use lockwright_conformance::kit;
+use lockwright_conformance::test_helpers;
 use lockwright_core::{LockName, Mode};
 use lockwright_properties::{assert_clear, bytes, texts, urls_with_secrets};
 
@@ -83,7 +83,7 @@ fn keys_of_others() {
 fn every_name_has_a_key_that_contains_it() {
     texts(&["orders/42", "a", "a%2Fb", "//", "Zürich 🔒"], |text| {
         let Ok(name) = LockName::new(text) else { return };
-        let mut claim = kit::claim("a");
+        let mut claim = test_helpers::claim("a");
         claim.name = name;
         for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 2, of: 3 }] {
             claim.mode = mode;

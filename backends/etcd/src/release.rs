@@ -194,7 +194,7 @@ async fn by_key(shared: &Shared, token: Token, key: &[u8]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use lockwright_conformance::kit::{self, claim};
+    use lockwright_conformance::test_helpers::{self, claim};
     use lockwright_core::{DistributedLock, Renew, RenewalOutcome};
     use lockwright_testbed as testbed;
 
@@ -209,7 +209,7 @@ mod tests {
         let server = testbed::Etcd::options().members(1).start().unwrap();
         let etcd = Etcd::connect(&server.url()).await.unwrap();
         let claim = claim("x");
-        kit::grant(&etcd, &claim).await;
+        test_helpers::grant(&etcd, &claim).await;
         let shared = &etcd.shared;
         let held = shared.registry.place(&claim).unwrap();
         let gone = Arc::new(Lease::new(1, Duration::from_secs(30), false, shared.clock.now()));

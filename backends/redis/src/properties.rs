@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwright_conformance::kit;
+use lockwright_conformance::test_helpers;
 use lockwright_core::{Identity, LockName};
 use lockwright_properties::{assert_clear, check, text, texts, urls_with_secrets};
 use redis::Value;
@@ -69,7 +69,7 @@ fn answers_about_a_lock() {
         "me: why",
         "18446744073709551615",
     ];
-    let name = kit::name("a");
+    let name = test_helpers::name("a");
     check(
         |input| {
             let mut words = Vec::new();
@@ -165,7 +165,7 @@ fn keys_of_others() {
 #[test]
 fn messages_about_offers() {
     let offers = Offers::default();
-    let claim = kit::claim("a");
+    let claim = test_helpers::claim("a");
     let offer = format!("{} 7 1 15000000 2000", claim.token);
     let behind = format!("behind {} 2000", claim.token);
     let huge = format!("behind {} 18446744073709551615", claim.token);

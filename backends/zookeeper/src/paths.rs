@@ -224,7 +224,7 @@ mod tests {
             (Mode::Shared, "-r-lock-"),
             (Mode::Permits { count: 2, of: 3 }, "-p2of3-lock-"),
         ] {
-            let claim = Claim { token, mode, ..lockwright_conformance::kit::claim("x") };
+            let claim = Claim { token, mode, ..lockwright_conformance::test_helpers::claim("x") };
             assert_eq!(node(&claim), format!("{uuid}{rest}"));
             let found = queue(vec![format!("{}0000000012", node(&claim))]);
             assert!(found[0].is_of(token) && !found[0].is_of(Token::random()));

@@ -98,7 +98,7 @@ pub(crate) fn note(
 
 #[cfg(test)]
 mod tests {
-    use lockwright_conformance::kit::claim;
+    use lockwright_conformance::test_helpers::claim;
     use lockwright_core::Fence;
     use lockwright_testbed as testbed;
 

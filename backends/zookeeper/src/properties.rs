@@ -1,6 +1,6 @@
 //! Arbitrary URLs, node data and node names cause no panic, and errors are clear.
 
-use lockwright_conformance::kit;
+use lockwright_conformance::test_helpers;
 use lockwright_core::{LockName, Mode};
 use lockwright_properties::{assert_clear, bytes, check, text, texts, urls_with_secrets};
 
@@ -112,7 +112,7 @@ fn every_claim_is_found_in_its_queue() {
             ))
         },
         |&(count, of, sequence)| {
-            let mut claim = kit::claim("a");
+            let mut claim = test_helpers::claim("a");
             for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count, of }] {
                 claim.mode = mode;
                 let queue = paths::queue(vec![format!("{}{sequence:010}", paths::node(&claim))]);

@@ -155,7 +155,7 @@ async fn nodes(session: &Arc<Session>, queue_path: &str, token: Token) -> Result
 
 #[cfg(test)]
 mod tests {
-    use lockwright_conformance::kit::{self, claim};
+    use lockwright_conformance::test_helpers::{self, claim};
     use lockwright_core::{DistributedLock, Renew, RenewalOutcome};
     use lockwright_testbed as testbed;
 
@@ -171,7 +171,7 @@ mod tests {
         let claim = claim("x");
         let first = shared.session(&claim).await.unwrap();
         shared.sessions.forget(&first);
-        kit::grant(&zookeeper, &claim).await;
+        test_helpers::grant(&zookeeper, &claim).await;
         let session = shared.registry.place(&claim).unwrap().session;
         assert_ne!(session.id(), first.id());
         let place = Place { session: first, node: None, is_held: false, is_overdue: false };

@@ -92,7 +92,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use lockwright_conformance::kit::{self, claim_for};
+    use lockwright_conformance::test_helpers::{self, claim_for};
     use lockwright_testbed::{self as testbed, Proxy};
 
     use super::*;
@@ -124,9 +124,9 @@ mod tests {
             sessions.push(shared.session(&claim).await.unwrap());
         }
         // The last connection that the server accepts. Earlier checks may still be open.
-        let stranger = kit::eventually(|| async { client(&server).await });
+        let stranger = test_helpers::eventually(|| async { client(&server).await });
         let stranger = stranger.await;
-        kit::eventually(|| async { client(&server).await.is_none().then_some(()) }).await;
+        test_helpers::eventually(|| async { client(&server).await.is_none().then_some(()) }).await;
         let before = proxy.accepted();
         for session in &sessions {
             shared.moved(session, false);
@@ -138,7 +138,7 @@ mod tests {
         assert!((2..=14).contains(&tries), "{tries} tries in 4 s");
         drop(stranger);
         for session in &sessions {
-            assert!(session.timeout_check().wait(kit::LIMIT).await);
+            assert!(session.timeout_check().wait(test_helpers::LIMIT).await);
         }
     }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::rc::Rc;
 use std::time::Duration;
 
-use lockwright_bench_protocol::{Cannot, Contestant, Greeting, Result, serve};
+use lockwright_bench_protocol::{Cannot, Contestant, Handshake, Result, serve};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Contestant for Fake {
 
 fn main() {
     let name = kind().0;
-    serve::<Fake>(&Greeting {
+    serve::<Fake>(&Handshake {
         name,
         library: "none",
         runtime: "",

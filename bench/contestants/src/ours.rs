@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use lockwright::{Guard, Locks};
-use lockwright_bench_protocol::{Contestant, Greeting, Result, serve};
+use lockwright_bench_protocol::{Contestant, Handshake, Result, serve};
 
-const GREETING: Greeting = Greeting {
+const HANDSHAKE: Handshake = Handshake {
     name: "lockwright",
     library: concat!("lockwright ", env!("CARGO_PKG_VERSION")),
     runtime: "tokio, one thread",
@@ -55,5 +55,5 @@ impl Contestant for Ours {
 }
 
 fn main() {
-    serve::<Ours>(&GREETING);
+    serve::<Ours>(&HANDSHAKE);
 }

@@ -166,8 +166,8 @@ function complaint(error) {
 }
 
 // Runs a subject until its input ends.
-async function serve(greeting, library) {
-  console.log(JSON.stringify({ ...greeting, runtime: `Node.js ${process.versions.node}` }));
+async function serve(handshake, library) {
+  console.log(JSON.stringify({ ...handshake, runtime: `Node.js ${process.versions.node}` }));
   const commands = readline.createInterface({ input: process.stdin });
   // Immediately, with locks held or waited for.
   commands.on('close', () => process.exit(0));

@@ -6,7 +6,7 @@ const Redlock = require('redlock');
 const { BACKENDS, connect } = require('./lib/clients');
 const { Lost, serve, versions } = require('./protocol');
 
-const greeting = {
+const handshake = {
   name: 'node-redlock',
   library: versions('redlock', 'ioredis'),
   backends: BACKENDS,
@@ -40,4 +40,4 @@ const library = {
   },
 };
 
-serve(greeting, library);
+serve(handshake, library);

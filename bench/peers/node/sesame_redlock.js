@@ -6,7 +6,7 @@ const { ExecutionError, Redlock } = require('@sesamecare-oss/redlock');
 const { BACKENDS, connect } = require('./lib/clients');
 const { Lost, serve, versions } = require('./protocol');
 
-const greeting = {
+const handshake = {
   name: 'sesame-redlock',
   library: versions('@sesamecare-oss/redlock', 'ioredis'),
   backends: BACKENDS,
@@ -40,4 +40,4 @@ const library = {
   },
 };
 
-serve(greeting, library);
+serve(handshake, library);

@@ -231,14 +231,14 @@ def complaint(error):
 
 def serve(library):
     """Runs a subject until its input ends."""
-    greeting = {
+    handshake = {
         "name": library.name,
         "library": ", ".join(f"{package} {version(package)}" for package in library.packages),
         "runtime": f"Python {platform.python_version()}",
         "backends": library.backends,
         "notes": library.notes,
     }
-    print(json.dumps(greeting), flush=True)
+    print(json.dumps(handshake), flush=True)
     commands = queue.SimpleQueue()
 
     def read():

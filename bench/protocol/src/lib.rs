@@ -21,7 +21,7 @@ pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// A subject's handshake, its first line.
 #[derive(Debug, Clone, Serialize)]
-pub struct Greeting {
+pub struct Handshake {
     /// The name in the tables.
     pub name: &'static str,
     /// The library and its version.

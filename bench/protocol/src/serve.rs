@@ -9,13 +9,13 @@ use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::task::{JoinHandle, JoinSet, LocalSet, spawn_local, yield_now};
 
 use crate::turns::Contest;
-use crate::{Cannot, Contestant, Greeting, Result, now};
+use crate::{Cannot, Contestant, Handshake, Result, now};
 
 const AT_A_TIME: usize = 64;
 
 /// Runs a subject until its input ends.
-pub fn serve<C: Contestant>(greeting: &Greeting) {
-    println!("{}", serde_json::to_string(greeting).expect("it is all texts"));
+pub fn serve<C: Contestant>(handshake: &Handshake) {
+    println!("{}", serde_json::to_string(handshake).expect("it is all texts"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime can be built");
     LocalSet::new().block_on(&runtime, async {

@@ -5,14 +5,11 @@ use std::time::Duration;
 use super::pace::Pace;
 use super::player::{Failure, Program};
 use super::progress::Progress;
+use super::subject::{Contest, Subject, Used};
 use super::table::{Key, Round, Table};
-use super::team::{Contest, Team, Used};
 use super::turns::{Turns, quantile};
 use crate::results::{Exclusion, Regime};
 use crate::servers::Watched;
-
-/// The seconds per measurement for overhead: moving to cores, reading counts, transmitting turns.
-pub(super) const BESIDE: f64 = 0.3;
 
 /// A backend and its subjects.
 #[derive(Debug)]
@@ -20,7 +17,7 @@ pub(super) struct Field<'a> {
     pub(super) backend: &'a str,
     pub(super) servers: &'a Watched,
     pub(super) pace: &'a Pace,
-    pub(super) teams: Vec<Team<'a>>,
+    pub(super) subjects: Vec<Subject<'a>>,
     pub(super) table: Table,
     pub(super) progress: &'a Progress,
     only: &'a [String],
@@ -38,15 +35,15 @@ impl<'a> Field<'a> {
     ) -> Self {
         let can = programs
             .iter()
-            .filter(|program| program.greeting.backends.iter().any(|known| known == backend));
-        let teams =
-            can.map(|program| Team::of(program, backend, servers.servers(), pace)).collect();
-        Self { backend, servers, pace, teams, table: Table::default(), progress, only }
+            .filter(|program| program.handshake.backends.iter().any(|known| known == backend));
+        let subjects =
+            can.map(|program| Subject::of(program, backend, servers.servers(), pace)).collect();
+        Self { backend, servers, pace, subjects, table: Table::default(), progress, only }
     }
 
     /// Ends all processes, whose background work would disturb other subjects.
     pub(super) fn dismiss_all(&mut self) {
-        self.teams.iter_mut().for_each(Team::dismiss);
+        self.subjects.iter_mut().for_each(Subject::dismiss);
     }
 
     pub(super) fn wants(&self, workload: &str) -> bool {
@@ -63,12 +60,12 @@ impl<'a> Field<'a> {
         let mut seen = Vec::new();
         let alone = self.is_in_one_process();
         let (processes, tasks) = if alone { (1, 8) } else { (self.pace.processes.min(4), 2) };
-        for mut team in std::mem::take(&mut self.teams) {
-            let name = team.program.greeting.name.clone();
+        for mut subject in std::mem::take(&mut self.subjects) {
+            let name = subject.program.handshake.name.clone();
             self.progress.say(&format!("{}: checking mutual exclusion of {name}", self.backend));
             let lock = format!("bench/{}/{name}/exclusion", self.backend);
             let outcome = self.check(
-                &mut team,
+                &mut subject,
                 &lock,
                 Contest {
                     processes,
@@ -95,7 +92,7 @@ impl<'a> Field<'a> {
                 },
             };
             if exclusion.error.is_none() && exclusion.overlaps == 0 {
-                self.teams.push(team);
+                self.subjects.push(subject);
             } else {
                 self.progress.tell(&format!("{}: not timed: {exclusion:?}", self.backend));
             }
@@ -104,21 +101,21 @@ impl<'a> Field<'a> {
         seen
     }
 
-    /// Lets a team contend, for longer if there were few hand-overs, as programs may start late.
+    /// Lets a subject contend, for longer if there were few hand-overs, as programs may start late.
     fn check(
         &self,
-        team: &mut Team<'_>,
+        subject: &mut Subject<'_>,
         lock: &str,
         contest: Contest,
     ) -> Result<Used<Turns>, Failure> {
-        let mut outcome = team.contest(self.servers, Regime::TwoCores, lock, &contest);
+        let mut outcome = subject.contest(self.servers, Regime::TwoCores, lock, &contest);
         for longer in [4, 16] {
             let enough = self.pace.hand_overs_seen;
             if !outcome.as_ref().is_ok_and(|used| used.of.hand_overs() < enough) {
                 break;
             }
             let contest = Contest { time: contest.time * longer, ..contest };
-            outcome = team.contest(self.servers, Regime::TwoCores, lock, &contest);
+            outcome = subject.contest(self.servers, Regime::TwoCores, lock, &contest);
         }
         outcome
     }
@@ -127,16 +124,17 @@ impl<'a> Field<'a> {
     pub(super) fn warm_up(&mut self) {
         let (time, processes) = (self.pace.warming, self.pace.processes);
         let processes = if self.is_in_one_process() { 1 } else { processes };
-        for team in &mut self.teams {
-            let name = &team.program.greeting.name;
+        for subject in &mut self.subjects {
+            let name = &subject.program.handshake.name;
             self.progress.say(&format!("{}: {name} warms up", self.backend));
             let lock = format!("bench/{}/{name}/warm-up", self.backend);
             let contest = Contest { processes, tasks: 1, time, section: Duration::ZERO };
             // A failure here repeats in the measurement, which reports it.
-            let alone = team.pairs(self.servers, Regime::TwoCores, &format!("{lock}/pairs"), time);
-            let together = team.contest(self.servers, Regime::TwoCores, &lock, &contest);
+            let alone =
+                subject.pairs(self.servers, Regime::TwoCores, &format!("{lock}/pairs"), time);
+            let together = subject.contest(self.servers, Regime::TwoCores, &lock, &contest);
             if alone.is_err() || together.is_err() {
-                team.dismiss();
+                subject.dismiss();
             }
         }
     }
@@ -193,8 +191,8 @@ impl<'a> Field<'a> {
     }
 
     fn pairs(&mut self, regime: Regime, round: usize) {
-        self.each("pairs", regime, round, 0, |team, servers, pace, name| {
-            let used = team.pairs(servers, regime, name, pace.pairs)?;
+        self.each("pairs", regime, round, 0, |subject, servers, pace, name| {
+            let used = subject.pairs(servers, regime, name, pace.pairs)?;
             Ok(of_pairs(used))
         });
     }
@@ -207,8 +205,8 @@ impl<'a> Field<'a> {
         at: u64,
         contest: Contest,
     ) {
-        self.each(workload, regime, round, at, |team, servers, _, name| {
-            let used = team.contest(servers, regime, name, &contest)?;
+        self.each(workload, regime, round, at, |subject, servers, _, name| {
+            let used = subject.contest(servers, regime, name, &contest)?;
             let Contest { processes, tasks, .. } = contest;
             match used.of.overlaps() {
                 0 => Ok(of_contest(used, if processes == 1 { tasks } else { processes })),
@@ -220,25 +218,25 @@ impl<'a> Field<'a> {
         });
     }
 
-    /// Runs `act` for each team that hasn't failed. The first team changes each round.
+    /// Runs `act` for each subject that hasn't failed. The first subject changes each round.
     fn each(
         &mut self,
         workload: &'static str,
         regime: Regime,
         round: usize,
         at: u64,
-        mut act: impl FnMut(&mut Team<'a>, &Watched, &Pace, &str) -> Result<Round, Failure>,
+        mut act: impl FnMut(&mut Subject<'a>, &Watched, &Pace, &str) -> Result<Round, Failure>,
     ) {
         if !self.wants(workload) {
             return;
         }
-        let count = self.teams.len();
+        let count = self.subjects.len();
         for index in 0..count {
-            let team = &mut self.teams[(index + round) % count];
-            if !self.pace.is_for(team.program.kind, workload, at, regime) {
+            let subject = &mut self.subjects[(index + round) % count];
+            if !self.pace.is_for(subject.program.kind, workload, at, regime) {
                 continue;
             }
-            let contestant = team.program.greeting.name.clone();
+            let contestant = subject.program.handshake.name.clone();
             self.progress.say(&format!(
                 "{}, {workload}, {}: {contestant}, round {}",
                 self.backend,
@@ -252,10 +250,10 @@ impl<'a> Field<'a> {
             );
             let key = Key { workload, at, regime, contestant };
             if !self.table.is_over(&key) {
-                let outcome = act(team, self.servers, self.pace, &name);
+                let outcome = act(subject, self.servers, self.pace, &name);
                 if let Err(Failure::Failed(_)) = outcome {
                     // Its processes are in an unknown state.
-                    team.dismiss();
+                    subject.dismiss();
                 }
                 self.table.add(key, outcome);
             }

@@ -6,8 +6,8 @@ use super::cores;
 use super::field::{Field, of_pairs};
 use super::pace::Pace;
 use super::player::Failure;
+use super::subject::{Subject, Used};
 use super::table::{Key, Round};
-use super::team::{Team, Used};
 use crate::results::Regime;
 use crate::servers::Watched;
 
@@ -23,23 +23,23 @@ impl Field<'_> {
             return;
         }
         self.dismiss_all();
-        for team in &mut self.teams {
-            if !self.pace.is_for(team.program.kind, "waiting", 0, REGIME) {
+        for subject in &mut self.subjects {
+            if !self.pace.is_for(subject.program.kind, "waiting", 0, REGIME) {
                 continue;
             }
-            let contestant = team.program.greeting.name.clone();
+            let contestant = subject.program.handshake.name.clone();
             self.progress.say(&format!("{}, waiting: {contestant}", self.backend));
             let lock = format!("bench/{}/{contestant}/waiting", self.backend);
             let key = Key { workload: "waiting", at: 0, regime: REGIME, contestant };
-            match wait(team, self.servers, &lock, self.pace) {
+            match wait(subject, self.servers, &lock, self.pace) {
                 Ok(()) => {
                     let processes = WAITING_PROCESSES + 1;
-                    let round = watch(team, self.servers, processes, self.pace.waiting);
+                    let round = watch(subject, self.servers, processes, self.pace.waiting);
                     self.table.add(key, round);
                 }
                 Err(failure) => self.table.add(key, Err(failure)),
             }
-            team.dismiss();
+            subject.dismiss();
             self.progress.done(self.pace.seconds_of_one("waiting"));
         }
     }
@@ -52,16 +52,16 @@ impl Field<'_> {
         self.dismiss_all();
         let holds: Vec<u64> = [1].into_iter().chain(self.pace.holds.clone()).collect();
         for (round, count) in holds.into_iter().enumerate() {
-            for at in 0..self.teams.len() {
-                // The first team changes each round, because a server's memory may be reused by the
-                // next team.
-                let team = (at + round) % self.teams.len();
-                let kind = self.teams[team].program.kind;
+            for at in 0..self.subjects.len() {
+                // The first subject changes each round, because a server's memory may be reused by
+                // the next subject.
+                let subject = (at + round) % self.subjects.len();
+                let kind = self.subjects[subject].program.kind;
                 if !self.pace.is_for(kind, "renewal", count, REGIME) {
                     continue;
                 }
-                self.measure_hold(team, count);
-                self.teams[team].dismiss();
+                self.measure_hold(subject, count);
+                self.subjects[subject].dismiss();
                 if count > 1 {
                     self.progress.done(self.pace.seconds_of_one("renewal"));
                 }
@@ -69,8 +69,8 @@ impl Field<'_> {
         }
     }
 
-    fn measure_hold(&mut self, team: usize, count: u64) {
-        let contestant = self.teams[team].program.greeting.name.clone();
+    fn measure_hold(&mut self, subject: usize, count: u64) {
+        let contestant = self.subjects[subject].program.handshake.name.clone();
         self.progress.say(&format!("{}, {count} holds: {contestant}", self.backend));
         let key =
             |workload, at| Key { workload, at, regime: REGIME, contestant: contestant.clone() };
@@ -79,7 +79,7 @@ impl Field<'_> {
             let why = "it couldn't have fewer".to_owned();
             return self.table.add(key("renewal", count), Err(Failure::Cannot(why)));
         }
-        let renewal = self.held(team, count);
+        let renewal = self.held(subject, count);
         if let Ok((held, _)) = &renewal
             && *held < count
         {
@@ -95,26 +95,26 @@ impl Field<'_> {
     }
 
     /// Measures holds and their effect on others, and checks that they were held until the end.
-    fn held(&mut self, team: usize, count: u64) -> Result<(u64, Round), Failure> {
+    fn held(&mut self, subject: usize, count: u64) -> Result<(u64, Round), Failure> {
         let (pace, servers) = (self.pace, self.servers);
-        let contestant = self.teams[team].program.greeting.name.clone();
+        let contestant = self.subjects[subject].program.handshake.name.clone();
         let prefix = format!("bench/{}/{contestant}/holds/{count}", self.backend);
-        let (held, mut round) = hold(&mut self.teams[team], servers, &prefix, count, pace)?;
+        let (held, mut round) = hold(&mut self.subjects[subject], servers, &prefix, count, pace)?;
         if count > 1 && held == count && self.wants("renewal") {
             std::thread::sleep(pace.before_renewal);
-            round.append(watch(&mut self.teams[team], servers, 1, pace.renewal)?);
+            round.append(watch(&mut self.subjects[subject], servers, 1, pace.renewal)?);
         }
         if held == count && self.wants("held") {
             for at in 0..pace.rounds {
                 let lock = format!("{prefix}/beside/{at}");
-                let pairs = self.teams[team].pairs(servers, REGIME, &lock, pace.pairs)?;
+                let pairs = self.subjects[subject].pairs(servers, REGIME, &lock, pace.pairs)?;
                 let contestant = contestant.clone();
                 let key = Key { workload: "held", at: count, regime: REGIME, contestant };
                 self.table.add(key, Ok(of_pairs(pairs)));
             }
         }
         // A library that missed its renewals costs nothing, but its release reports the loss.
-        let players = self.teams[team].muster(1)?;
+        let players = self.subjects[subject].muster(1)?;
         players[0].send("drop");
         players[0].answer("dropped", pace.holding)?;
         Ok((held, round))
@@ -122,11 +122,16 @@ impl Field<'_> {
 }
 
 /// Lets waiters wait for a held name, in new processes.
-fn wait(team: &mut Team<'_>, servers: &Watched, lock: &str, pace: &Pace) -> Result<(), Failure> {
+fn wait(
+    subject: &mut Subject<'_>,
+    servers: &Watched,
+    lock: &str,
+    pace: &Pace,
+) -> Result<(), Failure> {
     // New processes: the old ones may have threads left.
-    team.dismiss();
-    let ttl = team.ttl().as_millis();
-    team.used(servers, REGIME, WAITING_PROCESSES + 1, |players| {
+    subject.dismiss();
+    let ttl = subject.ttl().as_millis();
+    subject.used(servers, REGIME, WAITING_PROCESSES + 1, |players| {
         let (holder, waiting) = players.split_first_mut().expect("there are five");
         holder.send(&format!("hold {lock} 0 1 {ttl} 10000"));
         holder.answer("held", Duration::ZERO)?;
@@ -143,15 +148,15 @@ fn wait(team: &mut Team<'_>, servers: &Watched, lock: &str, pace: &Pace) -> Resu
 
 /// Acquires `count` holds. Returns their number and their memory.
 fn hold(
-    team: &mut Team<'_>,
+    subject: &mut Subject<'_>,
     servers: &Watched,
     prefix: &str,
     count: u64,
     pace: &Pace,
 ) -> Result<(u64, Round), Failure> {
-    team.dismiss();
+    subject.dismiss();
     let mut round = Round::default();
-    let used = team.used(servers, REGIME, 1, |players| {
+    let used = subject.used(servers, REGIME, 1, |players| {
         let memory = |of: &[u32]| cores::memory(of) as f64;
         let ours = [players[0].pid()];
         let before = (memory(&servers.processes()), memory(&ours));
@@ -170,13 +175,13 @@ fn hold(
 }
 
 fn watch(
-    team: &mut Team<'_>,
+    subject: &mut Subject<'_>,
     servers: &Watched,
     processes: usize,
     time: Duration,
 ) -> Result<Round, Failure> {
     let Used { served, servers_us, contestant_us, .. } =
-        team.used(servers, REGIME, processes, |_| {
+        subject.used(servers, REGIME, processes, |_| {
             std::thread::sleep(time);
             Ok(())
         })?;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `pace` | durations and numbers |
 //! | `player` | a subject's program, and a running process of it |
-//! | `team` | the processes of one subject on one backend |
+//! | `subject` | the processes of one subject on one backend |
 //! | `cores` | assignment to cores, and use of time and memory |
 //! | `turns` | analysis of a contest's turns |
 //! | `field` | measurements on one backend: rounds, exclusion, growth |
@@ -20,8 +20,8 @@ mod pace;
 mod player;
 mod profile;
 mod progress;
+mod subject;
 mod table;
-mod team;
 mod turns;
 
 use std::collections::BTreeMap;
@@ -105,13 +105,13 @@ pub fn run(
         |workload: &str| plan.only.is_empty() || plan.only.iter().any(|only| only == workload);
     let backends = plan.wanted_backends();
     let takes_part = |program: &&Program, backend: &str| {
-        program.greeting.backends.iter().any(|known| known == backend)
+        program.handshake.backends.iter().any(|known| known == backend)
     };
     let seconds = |program: &Program| pace.seconds(program.kind, wants) + pace.beforehand();
-    let teams = backends
+    let subjects = backends
         .iter()
         .flat_map(|backend| programs.iter().filter(|program| takes_part(program, backend)));
-    let progress = Progress::of(teams.map(seconds).sum());
+    let progress = Progress::of(subjects.map(seconds).sum());
     let run = Run { plan, pace: &pace, programs: &programs, progress: &progress };
     // Measurements need an otherwise idle machine. A smoke run doesn't.
     let lanes = if plan.smoke { SMOKE_LANES } else { 1 };
@@ -248,7 +248,7 @@ fn meet(plan: &Plan, missing: &mut Vec<Missing>, logs: &Path) -> servers::Result
                 if kind == Kind::Before {
                     // Its handshake has our name. Names become parts of locks' names, so they
                     // contain no space.
-                    program.greeting.name += "-before";
+                    program.handshake.name += "-before";
                 }
                 programs.push(program);
             }
@@ -263,12 +263,12 @@ fn meet(plan: &Plan, missing: &mut Vec<Missing>, logs: &Path) -> servers::Result
 }
 
 fn presented(program: &Program) -> Contestant {
-    let greeting = program.greeting.clone();
+    let handshake = program.handshake.clone();
     Contestant {
-        name: greeting.name,
+        name: handshake.name,
         kind: program.kind,
-        library: greeting.library,
-        runtime: greeting.runtime,
-        notes: greeting.notes,
+        library: handshake.library,
+        runtime: handshake.runtime,
+        notes: handshake.notes,
     }
 }

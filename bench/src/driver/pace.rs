@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use super::field::BESIDE;
 use crate::WORKLOADS;
 use crate::results::{Kind, Regime};
+
+/// The seconds per measurement for overhead: moving to cores, reading counts, transmitting turns.
+const BESIDE: f64 = 0.3;
 
 #[derive(Debug, Clone)]
 pub(super) struct Pace {

@@ -14,7 +14,7 @@ use crate::results::Kind;
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Greeting {
+pub(super) struct Handshake {
     /// The name in the tables.
     pub(super) name: String,
     /// The library and its version.
@@ -32,7 +32,7 @@ pub(super) struct Greeting {
 pub(super) struct Program {
     command: Vec<String>,
     log: PathBuf,
-    pub(super) greeting: Greeting,
+    pub(super) handshake: Handshake,
     pub(super) kind: Kind,
 }
 
@@ -61,15 +61,15 @@ impl Program {
     ) -> Result<Self, Failure> {
         let called = command.last().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
         let log = logs.join(format!("{called}.log"));
-        let nobody = Greeting {
+        let nobody = Handshake {
             name: called.to_owned(),
             library: String::new(),
             runtime: String::new(),
             backends: Vec::new(),
             notes: Vec::new(),
         };
-        let mut program = Self { command, log, greeting: nobody, kind };
-        program.greeting = program.start()?.1;
+        let mut program = Self { command, log, handshake: nobody, kind };
+        program.handshake = program.start()?.1;
         Ok(program)
     }
 
@@ -77,7 +77,7 @@ impl Program {
         Ok(self.start()?.0)
     }
 
-    fn start(&self) -> Result<(Player, Greeting), Failure> {
+    fn start(&self) -> Result<(Player, Handshake), Failure> {
         let failed =
             |error: &dyn std::fmt::Display| Failure::Failed(format!("{:?}: {error}", self.command));
         let log = File::options()
@@ -98,10 +98,10 @@ impl Program {
             lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
         let mut player = Player { process, commands, answers, log: self.log.clone() };
-        let greeting = player.answer_within(LIMIT)?;
-        let greeting = serde_json::from_str(&greeting)
-            .map_err(|error| failed(&format!("{greeting:?}: {error}")))?;
-        Ok((player, greeting))
+        let handshake = player.answer_within(LIMIT)?;
+        let handshake = serde_json::from_str(&handshake)
+            .map_err(|error| failed(&format!("{handshake:?}: {error}")))?;
+        Ok((player, handshake))
     }
 }
 

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::field::Field;
 use super::player::Failure;
-use super::team::Contest;
+use super::subject::Contest;
 use crate::results::{Kind, Profile, Regime};
 
 /// With both sides on one core, their shares add up.
@@ -32,27 +32,28 @@ impl Field<'_> {
             if !self.wants(workload) || (workload == "hand-over" && self.is_in_one_process()) {
                 continue;
             }
-            let Some(team) = self.teams.iter_mut().find(|team| team.program.kind == Kind::Ours)
+            let Some(subject) =
+                self.subjects.iter_mut().find(|subject| subject.program.kind == Kind::Ours)
             else {
                 continue;
             };
             self.progress.say(&format!("{}, {workload}: a profile", self.backend));
             let processes = if workload == "pairs" { 1 } else { self.pace.processes };
-            team.muster(processes)?;
+            subject.muster(processes)?;
             let sampler = Sampler::start(folder.join("perf.data"))?;
             let (name, time) =
                 (format!("bench/{}/profile/{workload}", self.backend), self.pace.contest * 2);
             if workload == "pairs" {
-                team.pairs(self.servers, REGIME, &name, time)?;
+                subject.pairs(self.servers, REGIME, &name, time)?;
             } else {
                 let contest = Contest { processes, tasks: 1, time, section: Duration::ZERO };
-                team.contest(self.servers, REGIME, &name, &contest)?;
+                subject.contest(self.servers, REGIME, &name, &contest)?;
             }
             profiles.push(Profile {
                 backend: self.backend.to_owned(),
                 workload: workload.to_owned(),
                 regime: REGIME,
-                contestant: team.program.greeting.name.clone(),
+                contestant: subject.program.handshake.name.clone(),
                 by: format!("perf, {FREQUENCY} samples a second of their core"),
                 shares: sampler.end()?,
             });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockwright_testbed::etcd::Member;
 use lockwright_testbed::{Etcd, http};
 
-use super::{Result, Servers};
+use super::interface::{Result, Servers};
 
 const LIMIT: Duration = Duration::from_secs(10);
 

@@ -4,44 +4,14 @@
 //! connections are tuned.
 
 mod etcd;
+mod interface;
 mod redis;
 mod sql;
 mod watched;
 mod zookeeper;
 
-use std::fmt::Debug;
-
+pub use interface::{Result, Servers};
 pub use watched::Watched;
-
-/// The result of an operation. Its error is for a reader.
-pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
-
-/// The servers of one backend. Dropping them stops them.
-pub trait Servers: Debug + Send {
-    /// Returns Lockwright's URL, which the baseline also accepts.
-    fn url(&self) -> String;
-
-    /// Returns the peers' addresses.
-    fn addresses(&self) -> Vec<String>;
-
-    /// Returns the number of executed commands, statements or requests, also in scripts, or `None`
-    /// without a counter.
-    ///
-    /// # Errors
-    /// If they don't answer.
-    fn served(&self) -> Result<Option<u64>>;
-
-    /// Returns whether the locks exist only within one process.
-    fn are_in_one_process(&self) -> bool {
-        false
-    }
-
-    /// Returns their name and version.
-    ///
-    /// # Errors
-    /// If they don't answer.
-    fn version(&self) -> Result<(String, String)>;
-}
 
 type Start = fn() -> Result<Box<dyn Servers>>;
 

@@ -2,7 +2,7 @@
 
 use lockwright_testbed::{Cluster, Fleet, Redis, Sentinels};
 
-use super::{Result, Servers};
+use super::interface::{Result, Servers};
 
 pub(super) fn one() -> Result<Box<dyn Servers>> {
     Ok(Box::new(One(Redis::start()?)))

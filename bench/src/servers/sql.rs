@@ -3,7 +3,7 @@
 use lockwright_testbed::{MariaDb, Postgres};
 use tempfile::TempDir;
 
-use super::{Result, Servers};
+use super::interface::{Result, Servers};
 
 /// Enough for a connection for each of a thousand waiters.
 const CONNECTIONS: &str = "1200";

@@ -2,7 +2,8 @@
 
 use lockwright_testbed::descendants;
 
-use super::{Result, Servers, start};
+use super::interface::{Result, Servers};
+use super::start;
 
 /// Running servers and their processes. Dropping it stops them.
 #[derive(Debug)]

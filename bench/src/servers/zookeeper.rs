@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockwright_testbed::ZooKeeper;
 
-use super::{Result, Servers};
+use super::interface::{Result, Servers};
 
 /// ZooKeeper's default. The tests have a shorter tick.
 const TICK: Duration = Duration::from_secs(2);

@@ -9,8 +9,9 @@ use lockwright_core::{
     RenewalOutcome, Wait,
 };
 
-use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
+use crate::case::{Case, case};
 use crate::context::{Context, refused, release, renew, take};
+use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::Op;
 
 pub(super) const CASES: &[Case] = &[

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use lockwright_core::Locks;
 
 use crate::cancel::after_polls;
-use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
+use crate::case::{Case, case};
 use crate::context::{Context, release};
+use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Faulty, Op};
 
 pub(super) const CASES: &[Case] = &[

@@ -7,8 +7,9 @@ use lockwright_core::{
     Reason,
 };
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, case};
 use crate::context::Context;
+use crate::failure::{Failure, Verdict, ensure};
 
 pub(super) const CASES: &[Case] = &[
     case!(

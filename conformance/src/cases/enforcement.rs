@@ -8,8 +8,9 @@ use lockwright_core::fencing::Fenced;
 use lockwright_core::{Clock, Error, ErrorKind, Locks, Reason};
 use tokio::task::JoinSet;
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, case};
 use crate::context::Context;
+use crate::failure::{Failure, Verdict, ensure};
 use crate::faults::{Fate, Op};
 use crate::protected::Protected;
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use lockwright_core::{AcquireOutcome, Fencing, Locks, Mode};
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, case};
 use crate::context::{Context, refused, release, take};
+use crate::failure::{Failure, Verdict, ensure};
 use crate::history::{History, Hold};
 use crate::register::Register;
 

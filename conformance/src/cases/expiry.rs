@@ -6,8 +6,9 @@ use std::time::Duration;
 use lockwright_core::{Claim, DistributedLock, HoldState, Reason, RenewalMode};
 
 use crate::cancel::after_polls;
-use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
+use crate::case::{Case, case};
 use crate::context::{Context, refused, release, soon, take};
+use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Fate, Faulty, Op};
 
 pub(super) const CASES: &[Case] = &[

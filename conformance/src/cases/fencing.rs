@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use lockwright_core::{BreakMode, BreakTarget, Fence, Mode};
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, case};
 use crate::context::{Context, release, take};
+use crate::failure::{Failure, Verdict, ensure};
 use crate::history::{History, Hold};
 
 pub(super) const CASES: &[Case] = &[

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockwright_core::{ErrorKind, HoldState, Reason, ReleaseMode, ReleaseOutcome};
 
-use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
+use crate::case::{Case, case};
 use crate::context::{Context, refused, release};
+use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Fate, Faulty, Op};
 
 pub(super) const CASES: &[Case] = &[

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use lockwright_core::{BreakMode, BreakTarget, ErrorKind, Locks, Reason, Step};
 
-use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
+use crate::case::{Case, case};
 use crate::context::{Context, soon, take};
+use crate::failure::{Failure, Verdict, ensure, in_time};
 
 pub(super) const CASES: &[Case] = &[
     case!(

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use lockwright_core::{ErrorKind, LockName, Profile};
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, case};
 use crate::context::{Context, release, take};
+use crate::failure::{Failure, Verdict, ensure};
 
 pub(super) const CASES: &[Case] = &[
     case!(Names, a_prefix_is_another_name, [], "a, a/b, a/ and ab never block each other"),

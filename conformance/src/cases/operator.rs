@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::case::{Case, Verdict, case, ensure};
+use crate::case::{Case, case};
 use crate::context::{Context, release, take};
+use crate::failure::{Verdict, ensure};
 
 pub(super) const CASES: &[Case] = &[
     case!(

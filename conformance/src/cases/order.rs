@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use lockwright_core::{AcquireOutcome, BootInstant, Claim, DistributedLock, Wait};
 
-use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
+use crate::case::{Case, case};
 use crate::child::{Child, Said, What, job};
 use crate::context::{Context, refused, release, take};
+use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::register::Register;
 
 pub(super) const CASES: &[Case] = &[

@@ -9,8 +9,9 @@ use lockwright_core::{
 };
 use tokio::task::JoinSet;
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, case};
 use crate::context::{Context, refused, release, renew, soon, take};
+use crate::failure::{Failure, Verdict, ensure};
 
 const OF: u32 = 3;
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fencing, Mode};
 
-use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
+use crate::case::{Case, case};
 use crate::child::{Child, Said, What, contend, holds_of, job, writes};
 use crate::context::Context;
+use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::history::{History, Hold};
 use crate::register::{Counter, Register};
 

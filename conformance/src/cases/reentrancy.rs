@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use lockwright_core::{ErrorKind, Fencing, Owner};
 
-use crate::case::{Case, Verdict, case, ensure};
+use crate::case::{Case, case};
 use crate::context::{Context, refused, release, take};
+use crate::failure::{Verdict, ensure};
 use crate::faults::{Fate, Op};
 
 pub(super) const CASES: &[Case] = &[

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use lockwright_core::{Claim, Renew, RenewalOutcome};
 
-use crate::case::{Case, Verdict, case, ensure, in_time};
+use crate::case::{Case, case};
 use crate::context::{Context, refused, release, renew, take};
+use crate::failure::{Verdict, ensure, in_time};
 use crate::faults::{Fate, Op};
 
 pub(super) const CASES: &[Case] = &[

@@ -7,8 +7,9 @@ use lockwright_core::{
     AcquireOutcome, BootInstant, DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome, Wait,
 };
 
-use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
+use crate::case::{Case, case};
 use crate::context::{Context, Entry, refused, release, take};
+use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Fate, Op};
 
 pub(super) const CASES: &[Case] = &[

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use lockwright_core::{HoldState, Locks};
 
-use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
+use crate::case::{Case, case};
 use crate::context::{Context, refused, release, take};
 use crate::factory::{Connect, Fragile, Harm, Step};
+use crate::failure::{Failure, Verdict, ensure, in_time};
 
 pub(super) const CASES: &[Case] = &[
     case!(

@@ -7,8 +7,9 @@ use lockwright_core::{
     ReleaseMode, ReleaseOutcome, RenewalOutcome, Wait,
 };
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, case};
 use crate::context::{Context, refused, release, renew, soon, take};
+use crate::failure::{Failure, Verdict, ensure};
 
 pub(super) const CASES: &[Case] = &[
     case!(

@@ -8,8 +8,9 @@ use lockwright_core::{
     Reason, ReleaseMode, ReleaseOutcome, RenewalOutcome, Token,
 };
 
-use crate::case::{Case, Failure, Verdict, case, ensure};
+use crate::case::{Case, case};
 use crate::context::{Context, refused, release, renew, take};
+use crate::failure::{Failure, Verdict, ensure};
 use crate::faults::{Fate, Op};
 
 pub(super) const CASES: &[Case] = &[

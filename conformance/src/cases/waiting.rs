@@ -8,8 +8,9 @@ use lockwright_core::{
     Wait,
 };
 
-use crate::case::{Case, Failure, Verdict, case, ensure, in_time};
+use crate::case::{Case, case};
 use crate::context::{Context, refused, release, take};
+use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Faulty, Op};
 
 pub(super) const CASES: &[Case] = &[

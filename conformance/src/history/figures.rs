@@ -7,8 +7,8 @@ use std::time::Duration;
 use lockwright_core::{BootInstant, Mode};
 use serde::{Deserialize, Serialize};
 
-use super::Rules;
 use super::rivals::Timed;
+use super::rules::Rules;
 use super::run::{End, Request, Run, Tracked};
 use super::waiting::gaps;
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Mode};
 
-use super::Rules;
 use super::hold::Hold;
+use super::rules::Rules;
 use super::run::{End, Run, Tracked};
 use super::violation::{LateLoss, Violation};
 

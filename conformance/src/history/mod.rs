@@ -14,6 +14,7 @@ mod losses;
 mod overlap;
 mod process;
 mod rivals;
+mod rules;
 mod run;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -26,9 +27,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lockwright_core::BootInstant;
 
-pub use check::{Checked, Rules, check};
+pub use check::{Checked, check};
 pub use figures::Figures;
 pub use hold::Hold;
+pub use rules::Rules;
 pub use timeline::timeline;
 pub use violation::{Kind, LateLoss, Missing, Use, Used, Violation, Write};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Mode};
 
-use crate::case::Failure;
+use crate::failure::Failure;
 use crate::history::journal::Event;
 
 use super::held::{Held, Holding};

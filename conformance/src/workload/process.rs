@@ -9,11 +9,12 @@ use std::time::Duration;
 use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Locks, Mode, Result};
 use tokio::sync::Notify;
 
-use crate::case::Failure;
+use crate::failure::Failure;
 use crate::history::journal::{Event, Journal};
 
 use super::held::{Held, Holding};
-use super::{Plan, Store};
+use super::plan::Plan;
+use super::store::Store;
 
 /// A client of the process, with a flag for a finished `close()`.
 #[derive(Clone)]

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BreakMode, BreakTarget, Broken, Error, ErrorKind, Fault, Guard, Handle, Locks, Mode, Owner,
-    Request, Result, Ticket,
+    BreakMode, BreakTarget, Broken, Error, ErrorKind, Fault, Guard, Locks, Mode, Owner, Request,
+    Result, Ticket,
 };
 
-use crate::case::Failure;
+use crate::failure::Failure;
 use crate::history::journal::Event;
 
-use super::Work;
 use super::held::Held;
 use super::holding::{End, time};
+use super::plan::Work;
 use super::process::{Asked, Client, Entered, Process};
 use super::random::Random;
 
@@ -60,7 +60,7 @@ impl Choices {
         Asked { name: &self.name, mode, waits: self.wait.is_some(), owner: None }
     }
 
-    async fn send<H: Handle>(
+    async fn send<H: lockwright_core::Held>(
         &self,
         mut request: Request<H>,
         held: impl FnOnce(H) -> Held,

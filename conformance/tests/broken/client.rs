@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use lockwright_conformance::context::{Belief, Believer};
+use lockwright_conformance::client::{Belief, Believer};
 use lockwright_core::{
     AcquireOutcome, BootInstant, Claim, Clock, DistributedLock, Error, Identity, LockName, Mode,
     ReleaseMode, Renew, RenewalMode, RenewalOutcome, Result, Token, Wait, async_trait,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use lockwright_conformance::context::Believer;
+use lockwright_conformance::client::Believer;
 use lockwright_conformance::report::run_case;
 use lockwright_conformance::{
     Connect, Factory, Group, Outcome, Protect, Runtime, cases, connector,
@@ -22,8 +22,8 @@ use lockwright_core::{Clock, DistributedLock, Result, async_trait};
 
 use client::SmallClient;
 use fenced_store::fenced_store;
-use fixtures::{Flaw, Hall, HallFlaw, MajorityFlaw, Shop, majority_of};
-use flaws::{BACKENDS, CLIENTS, ClientFlaw, FENCED_STORES, FencedStoreFlaw, HALLS};
+use fixtures::{Flaw, MajorityFlaw, MutexBackend, QueueBackend, QueueFlaw, majority_of};
+use flaws::{BACKENDS, CLIENTS, ClientFlaw, FENCED_STORES, FencedStoreFlaw, QUEUE_BACKENDS};
 
 /// A backend with one flaw, and the real client or a small one with one flaw.
 struct Broken {
@@ -34,10 +34,10 @@ struct Broken {
 #[async_trait]
 impl Factory for Broken {
     async fn open(&self, clock: &Clock) -> Result<Connect> {
-        let shop = Shop::new(self.flaw, clock.clone());
+        let backend = MutexBackend::new(self.flaw, clock.clone());
         Ok(connector(move || {
-            let shop = shop.clone();
-            async move { Ok(shop) }
+            let backend = backend.clone();
+            async move { Ok(backend) }
         }))
     }
 
@@ -62,19 +62,19 @@ impl Factory for Broken {
     }
 }
 
-/// The groups that `Hall` supports.
+/// The groups that `QueueBackend` supports.
 const HALLS_GROUPS: [Group; 6] =
     [Group::Order, Group::Shared, Group::Permits, Group::Multi, Group::Election, Group::Tickets];
 
-struct BrokenHall(HallFlaw);
+struct BrokenQueueBackend(QueueFlaw);
 
 #[async_trait]
-impl Factory for BrokenHall {
+impl Factory for BrokenQueueBackend {
     async fn open(&self, clock: &Clock) -> Result<Connect> {
-        let hall = Hall::new(self.0, clock.clone());
+        let backend = QueueBackend::new(self.0, clock.clone());
         Ok(connector(move || {
-            let hall = hall.clone();
-            async move { Ok(hall) }
+            let backend = backend.clone();
+            async move { Ok(backend) }
         }))
     }
 
@@ -180,16 +180,16 @@ fn main() -> ExitCode {
         }));
     }
     for case in cases::all().filter(|case| HALLS_GROUPS.contains(&case.group)) {
-        trials.push(Trial::test(format!("sound_hall::{}", case.name), || {
-            match run_case(case, Arc::new(BrokenHall(HallFlaw::None))) {
+        trials.push(Trial::test(format!("sound_queue::{}", case.name), || {
+            match run_case(case, Arc::new(BrokenQueueBackend(QueueFlaw::None))) {
                 Outcome::Failed(why) => Err(why.into()),
                 Outcome::Passed | Outcome::NotPromised(_) => Ok(()),
             }
         }));
     }
-    for &(flaw, case, says) in HALLS {
-        trials.push(Trial::test(format!("hall::{flaw:?}::caught_by::{case}"), move || {
-            is_caught(case, says, BrokenHall(flaw), BrokenHall(HallFlaw::None))
+    for &(flaw, case, says) in QUEUE_BACKENDS {
+        trials.push(Trial::test(format!("queue::{flaw:?}::caught_by::{case}"), move || {
+            is_caught(case, says, BrokenQueueBackend(flaw), BrokenQueueBackend(QueueFlaw::None))
         }));
     }
     for case in cases::all().filter(|case| case.group == Group::Enforcement) {

@@ -9,7 +9,7 @@ use lockwright_core::Clock;
 use lockwright_memory::Memory;
 
 use crate::clients::{ClientFlaw, FlawedClient};
-use crate::fixtures::{Flaw, Hall, HallFlaw, MajorityFlaw, Shop, majority_of};
+use crate::fixtures::{Flaw, MajorityFlaw, MutexBackend, QueueBackend, QueueFlaw, majority_of};
 use crate::sessions::shared_key;
 use crate::{Bug, TTL, shared};
 
@@ -22,28 +22,28 @@ fn memory(clock: &Clock) -> Target {
     Target::new(shared(Memory::with_clock(clock.clone())))
 }
 
-fn shop(flaw: Flaw, clock: &Clock) -> Target {
-    Target::new(shared(Shop::new(flaw, clock.clone())))
+fn mutex(flaw: Flaw, clock: &Clock) -> Target {
+    Target::new(shared(MutexBackend::new(flaw, clock.clone())))
 }
 
-fn sound_shop(clock: &Clock) -> Target {
-    shop(Flaw::None, clock)
+fn sound_mutex(clock: &Clock) -> Target {
+    mutex(Flaw::None, clock)
 }
 
 fn blocking(flaw: Flaw, clock: &Clock) -> Target {
-    Target::new(shared(Shop::that_blocks(flaw, clock.clone())))
+    Target::new(shared(MutexBackend::that_blocks(flaw, clock.clone())))
 }
 
 fn sound_blocking(clock: &Clock) -> Target {
     blocking(Flaw::None, clock)
 }
 
-fn hall(flaw: HallFlaw, clock: &Clock) -> Target {
-    Target::new(shared(Hall::new(flaw, clock.clone()).slow_poll(Duration::from_millis(20))))
+fn queue(flaw: QueueFlaw, clock: &Clock) -> Target {
+    Target::new(shared(QueueBackend::new(flaw, clock.clone()).slow_poll(Duration::from_millis(20))))
 }
 
-fn sound_hall(clock: &Clock) -> Target {
-    hall(HallFlaw::None, clock)
+fn sound_queue(clock: &Clock) -> Target {
+    queue(QueueFlaw::None, clock)
 }
 
 fn nodes(nodes: usize, flaw: MajorityFlaw, clock: &Clock) -> Target {
@@ -61,7 +61,7 @@ fn a_fence_in_a_rolled_back_transaction() {
         "the server rolls back the transaction that counts the fence up, after each fourth grant",
         MUTEX,
     )
-    .is_found(|clock| shop(Flaw::FenceRolledBack, clock), sound_shop);
+    .is_found(|clock| mutex(Flaw::FenceRolledBack, clock), sound_mutex);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_fence_formatted_with_fourteen_digits() {
         "the server formats the fence with 14 digits",
         MUTEX,
     )
-    .is_found(|clock| shop(Flaw::ImpreciseFence, clock), sound_shop);
+    .is_found(|clock| mutex(Flaw::ImpreciseFence, clock), sound_mutex);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_renewal_that_revives() {
         MUTEX,
     );
     Bug { trouble, longest_wait: Some(SOON), ..bug }
-        .is_found(|clock| shop(Flaw::RenewRevives, clock), sound_shop);
+        .is_found(|clock| mutex(Flaw::RenewRevives, clock), sound_mutex);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_lost_wake_up() {
         longest_wait: Some(SOON),
         ..Bug::new("a lost wake-up", "a release wakes no waiter", MUTEX)
     }
-    .is_found(|clock| shop(Flaw::LostWakeUp, clock), sound_shop);
+    .is_found(|clock| mutex(Flaw::LostWakeUp, clock), sound_mutex);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn an_offer_with_the_full_ttl() {
     );
     let trouble = Trouble { kills: true, ..none() };
     Bug { trouble, longest_wait: Some(TTL * 3 / 4), ..bug }
-        .is_found(|clock| hall(HallFlaw::OffersTheFullTtl, clock), sound_hall);
+        .is_found(|clock| queue(QueueFlaw::OffersTheFullTtl, clock), sound_queue);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn an_offer_published_before_it_is_written() {
         "the next waiter is notified of its grant, and each fourth write fails",
         MUTEX,
     )
-    .is_found(|clock| hall(HallFlaw::PublishesBeforeWriting, clock), sound_hall);
+    .is_found(|clock| queue(QueueFlaw::PublishesBeforeWriting, clock), sound_queue);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_blocked_grant_on_an_abandoned_connection() {
         work,
     );
     Bug { longest_wait: Some(SOON), ..bug }
-        .is_found(|clock| hall(HallFlaw::GrantsToTheAbandoned, clock), sound_hall);
+        .is_found(|clock| queue(QueueFlaw::GrantsToTheAbandoned, clock), sound_queue);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_connection_pooled_with_its_lock() {
             MUTEX,
         )
     }
-    .is_found(|clock| shop(Flaw::PooledWithItsLock, clock), sound_shop);
+    .is_found(|clock| mutex(Flaw::PooledWithItsLock, clock), sound_mutex);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_start_later_than_the_grant() {
             MUTEX,
         )
     }
-    .is_found(|clock| shop(Flaw::StartAfterTheGrant, clock), sound_shop);
+    .is_found(|clock| mutex(Flaw::StartAfterTheGrant, clock), sound_mutex);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn a_break_that_forgets_the_block() {
     fn with_blocks(flaw: Flaw, clock: &Clock) -> Target {
         let at_the_client =
             |faulty, clock: &_| FlawedClient::around(ClientFlaw::UsesItsBlock, faulty, clock);
-        Target { at_the_client, ..shop(flaw, clock) }
+        Target { at_the_client, ..mutex(flaw, clock) }
     }
     Bug::new(
         "a reserved block that a break doesn't pass",
@@ -265,14 +265,14 @@ fn a_ticket_that_is_good_twice() {
         "a used ticket takes the hold from the present holder",
         &[Work::Mutex, Work::Ticket],
     )
-    .is_found(|clock| hall(HallFlaw::TicketsAreGoodForever, clock), sound_hall);
+    .is_found(|clock| queue(QueueFlaw::TicketsAreGoodForever, clock), sound_queue);
 }
 
 #[test]
 fn a_break_of_the_next_holder() {
     // Polled, because a client that is notified of the break stops in time.
     fn polled(flaw: Flaw, clock: &Clock) -> Target {
-        Target::new(shared(Shop::that_is_polled(flaw, clock.clone())))
+        Target::new(shared(MutexBackend::that_is_polled(flaw, clock.clone())))
     }
     Bug::new(
         "a break that hits the next holder",
@@ -291,7 +291,7 @@ fn a_late_duplicate_of_an_acquire() {
         MUTEX,
     );
     Bug { trouble, longest_wait: Some(TTL * 9 / 10), ..bug }
-        .is_found(|clock| shop(Flaw::NoTombstones, clock), sound_shop);
+        .is_found(|clock| mutex(Flaw::NoTombstones, clock), sound_mutex);
 }
 
 #[test]
@@ -337,5 +337,5 @@ fn a_semaphore_of_a_majority() {
 fn a_ttl_that_is_rounded_down() {
     let bug = Bug::new("a TTL rounded down", "the server keeps a TTL of 1.5 s for 1 s", MUTEX);
     Bug { ttl: Duration::from_millis(1_500), duration: Duration::from_secs(8), ..bug }
-        .is_found(|clock| shop(Flaw::TtlInSeconds, clock), sound_shop);
+        .is_found(|clock| mutex(Flaw::TtlInSeconds, clock), sound_mutex);
 }

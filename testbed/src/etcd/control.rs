@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use super::Options;
+use super::options::Options;
 use crate::{Error, Program, Result, ensemble};
 
 pub(super) const PACKAGE: &str = "etcd-client";

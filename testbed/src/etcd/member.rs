@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::Options;
 use super::control::Control;
+use super::options::Options;
 use crate::{Error, Process, Program, Result, folder, http, port};
 
 /// The time limit of a request that is retried. The member may be frozen.

@@ -4,8 +4,9 @@ mod control;
 mod member;
 mod options;
 mod snapshot;
+mod version;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,37 +15,13 @@ use tempfile::TempDir;
 pub use member::Member;
 pub use options::Options;
 pub use snapshot::Snapshot;
+pub use version::Version;
 
 use crate::ensemble::{all_at_once, wait_until};
 use crate::network::{Dialler, Network};
-use crate::{Certificates, Error, Program, Result, folder, go, in_url};
+use crate::{Certificates, Error, Result, folder, in_url, port};
 use control::Control;
 use member::{Cluster, Comes, Ports, local};
-
-const PACKAGE: &str = "etcd-server";
-
-/// The Go module that builds a current etcd. Its `go.mod` has the version.
-const CURRENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/etcd-go");
-
-/// The version of etcd.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
-    /// The installed one: Debian 12 has 3.4.23.
-    Debian,
-    /// A current one, 3.6.16. The first use builds it with Go, which takes minutes.
-    Current,
-}
-
-impl Version {
-    fn program(self) -> Result<Program> {
-        match self {
-            Self::Debian => Ok(Program::new("etcd", PACKAGE)),
-            Self::Current => {
-                Ok(Program::new(folder::text(&go::build(Path::new(CURRENT))?)?, PACKAGE))
-            }
-        }
-    }
-}
 
 /// An etcd cluster, of three members by default. Dropping it stops them and removes their data.
 ///
@@ -292,5 +269,18 @@ impl Etcd {
         }
         self.cluster.control.set_has_users(false);
         self.make_users()
+    }
+}
+
+impl Options {
+    /// Starts the cluster and waits until all members answer and agree on a leader.
+    ///
+    /// # Errors
+    /// If `etcd` isn't installed, can't be built, or doesn't answer.
+    pub fn start(mut self) -> Result<Etcd> {
+        if self.tls && self.certificates.is_none() {
+            self.certificates = Some(Arc::new(Certificates::new()?));
+        }
+        port::retried(|| Etcd::start_with(&self))
     }
 }

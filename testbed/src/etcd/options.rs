@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 
-use super::{Etcd, Version};
+use super::version::Version;
 use crate::folder::text;
-use crate::{Certificates, Result, port};
+use crate::{Certificates, Result};
 
 /// The testbed's administrator, for clusters with users.
 const ADMIN: (&str, &str) = ("root", "testbed-of-lockwright");
 
 /// Options for starting an [`Etcd`]. The defaults are etcd's, except that a current version doesn't
 /// sync to disk.
+///
+/// [`Etcd`]: super::Etcd
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(super) version: Version,
     pub(super) members: usize,
     flags: Vec<(String, String)>,
     pub(super) user: Option<User>,
-    tls: bool,
+    pub(super) tls: bool,
     wants_client_certificates: bool,
     is_durable: bool,
     /// The certificates of all members, once created.
@@ -87,6 +89,8 @@ impl Options {
 
     /// Accepts only TLS from clients, with a certificate for `localhost` and `127.0.0.1`. Its CA is
     /// [`Etcd::authority`].
+    ///
+    /// [`Etcd::authority`]: super::Etcd::authority
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
@@ -94,6 +98,8 @@ impl Options {
 
     /// Like [`Options::tls`], and requires a client certificate, such as
     /// [`Etcd::client_certificate`].
+    ///
+    /// [`Etcd::client_certificate`]: super::Etcd::client_certificate
     pub fn tls_with_client_certificates(mut self) -> Self {
         self.wants_client_certificates = true;
         self.tls()
@@ -103,17 +109,6 @@ impl Options {
     pub fn durable(mut self) -> Self {
         self.is_durable = true;
         self
-    }
-
-    /// Starts the cluster and waits until all members answer and agree on a leader.
-    ///
-    /// # Errors
-    /// If `etcd` isn't installed, can't be built, or doesn't answer.
-    pub fn start(mut self) -> Result<Etcd> {
-        if self.tls && self.certificates.is_none() {
-            self.certificates = Some(Arc::new(Certificates::new()?));
-        }
-        port::retried(|| Etcd::start_with(&self))
     }
 
     pub(super) fn scheme(&self) -> &'static str {

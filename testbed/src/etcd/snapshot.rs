@@ -4,8 +4,9 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
+use super::Etcd;
 use super::member::{Comes, Member, initial_cluster, peer_url};
-use super::{CURRENT, Etcd, Version};
+use super::version::{self, CURRENT, Version};
 use crate::ensemble::all_at_once;
 use crate::{Program, Result, folder, go};
 
@@ -58,7 +59,7 @@ impl Member {
             // The current version's own tool: the old one can't read its snapshots.
             Version::Current => {
                 let program = folder::text(&go::build(Path::new(CURRENT))?)?;
-                Program::new(program, super::PACKAGE).arg("utl")
+                Program::new(program, version::PACKAGE).arg("utl")
             }
         };
         tool.args(["snapshot", "restore", snapshot])

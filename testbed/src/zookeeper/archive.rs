@@ -6,8 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::member::{self, Ports};
 use super::options::Options;
+use super::ports::Ports;
+use super::server;
 use crate::{Error, Program, Result, folder};
 
 /// Returns the JVM's option that uses the archive, or nothing if this JVM can't write one: Java
@@ -36,8 +37,8 @@ fn provide() -> Result<PathBuf> {
 /// Returns a hash that changes with the JVM and the jars. The JVM ignores an archive of others.
 fn versions() -> Result<u64> {
     let mut hasher = DefaultHasher::new();
-    let java = Program::new("java", member::JAVA_PACKAGE).locate()?;
-    for path in member::class_path()?.split(':').map(Path::new).chain([java.as_path()]) {
+    let java = Program::new("java", server::JAVA_PACKAGE).locate()?;
+    for path in server::class_path()?.split(':').map(Path::new).chain([java.as_path()]) {
         let failed = |error| Error::new(format!("{}: {error}", path.display()));
         let path = path.canonicalize().map_err(failed)?;
         let modified = path.metadata().and_then(|file| file.modified()).map_err(failed)?;
@@ -53,10 +54,10 @@ fn write(place: &Path, archive: &Path) -> Result<()> {
     let members =
         format!("standaloneEnabled=false\nserver.1=127.0.0.1:{quorum}:{election}:participant\n");
     let options = Options::default();
-    member::prepare(place, 1, &options, ports, &members, "127.0.0.1 localhost\n")?;
+    server::prepare(place, 1, &options, ports, &members, "127.0.0.1 localhost\n")?;
     let option = format!("-XX:ArchiveClassesAtExit={}", folder::text(archive)?);
-    let mut process = member::start_with(place, &options, Some(option))?;
-    process.wait_until_ready(|| member::ask(ports.clients, "ruok", member::SOON).ok())?;
+    let mut process = server::start_with(place, &options, Some(option))?;
+    process.wait_until_ready(|| server::ask(ports.clients, "ruok", server::SOON).ok())?;
     process.stop();
     Ok(())
 }

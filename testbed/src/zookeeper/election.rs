@@ -7,10 +7,13 @@
 use std::io::{self, Read};
 use std::net::TcpStream;
 
-use super::name;
-
 /// Longer than any message.
 const LONGEST: usize = 1024;
+
+/// Returns the host name of a member, by its index.
+pub(super) fn name(member: usize) -> String {
+    format!("member-{member}")
+}
 
 /// Replaces nothing, for other connections.
 pub(super) fn nothing(_: &mut TcpStream, _: usize) -> io::Result<Vec<u8>> {

@@ -4,6 +4,8 @@ mod archive;
 mod election;
 mod member;
 mod options;
+mod ports;
+mod server;
 mod snapshot;
 
 use std::fmt::Write;
@@ -17,8 +19,9 @@ pub use snapshot::Snapshot;
 
 use crate::ensemble::{all_at_once, wait_until};
 use crate::network::{Dialler, Greeting, Network};
-use crate::{Certificates, Error, Result, folder};
-use member::{Ports, local};
+use crate::{Certificates, Error, Result, folder, port};
+use election::name;
+use ports::{Ports, local};
 
 /// A ZooKeeper ensemble, of three members by default. Dropping it stops them and removes their
 /// data.
@@ -59,7 +62,7 @@ impl ZooKeeper {
                 lines += "peerType=observer\n";
             }
             let hosts = hosts(&network, index, &all)?;
-            member::prepare(folder.path(), index + 1, &options, *ports, &lines, &hosts)?;
+            server::prepare(folder.path(), index + 1, &options, *ports, &lines, &hosts)?;
             let process = member::start(folder.path(), &options)?;
             let (ports, options) = (*ports, Arc::clone(&options));
             Ok(Member { process, ports, options, is_observer, folder })
@@ -185,6 +188,19 @@ impl ZooKeeper {
     }
 }
 
+impl Options {
+    /// Starts the ensemble and waits until all members answer and follow a leader.
+    ///
+    /// # Errors
+    /// If Java or ZooKeeper isn't installed or doesn't answer.
+    pub fn start(mut self) -> Result<ZooKeeper> {
+        if self.has_tls() && self.certificates.is_none() {
+            self.certificates = Some(Arc::new(Certificates::new()?));
+        }
+        port::retried(|| ZooKeeper::start_with(&self))
+    }
+}
+
 /// Returns the lines that list the members. A standalone server has none.
 fn listed(all: &[Ports], voters: usize) -> String {
     let mut lines = String::new();
@@ -194,10 +210,6 @@ fn listed(all: &[Ports], voters: usize) -> String {
         let _ = writeln!(lines, "server.{number}={}:{quorum}:{election}:{kind}", name(index));
     }
     lines
-}
-
-fn name(member: usize) -> String {
-    format!("member-{member}")
 }
 
 /// Returns the addresses for `from`: its own listening address, and a separate proxy for each other

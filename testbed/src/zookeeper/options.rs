@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ZooKeeper;
-use super::member::Ports;
-use crate::{Certificates, Error, Result, folder, port};
+use super::ports::Ports;
+use crate::{Certificates, Error, Result, folder};
 
 /// The superuser, for tests that read other users' nodes.
 pub(super) const SUPERUSER: (&str, &str) = ("super", "testbed-of-lockwright");
@@ -20,6 +19,8 @@ const TRUST_STORE: &str = "trust-store.pem";
 
 /// Options for a [`ZooKeeper`]. The defaults are ZooKeeper's, but with a short tick and without
 /// syncs to disk.
+///
+/// [`ZooKeeper`]: super::ZooKeeper
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(super) voters: usize,
@@ -61,6 +62,8 @@ impl Options {
 
     /// Sets the number of observers; none by default. They are at the end of
     /// [`ZooKeeper::members`].
+    ///
+    /// [`ZooKeeper::members`]: super::ZooKeeper::members
     pub fn observers(mut self, count: usize) -> Self {
         self.observers = count;
         self
@@ -98,6 +101,9 @@ impl Options {
 
     /// Accepts TLS on a separate port, which [`ZooKeeper::url`] has, with a certificate for
     /// `localhost` and `127.0.0.1`. Its CA is [`ZooKeeper::authority`].
+    ///
+    /// [`ZooKeeper::url`]: super::ZooKeeper::url
+    /// [`ZooKeeper::authority`]: super::ZooKeeper::authority
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
@@ -105,6 +111,8 @@ impl Options {
 
     /// Like [`Options::tls`], and requires a client certificate, such as
     /// [`ZooKeeper::client_certificate`].
+    ///
+    /// [`ZooKeeper::client_certificate`]: super::ZooKeeper::client_certificate
     pub fn tls_with_client_certificates(mut self) -> Self {
         self.wants_client_certificates = true;
         self.tls()
@@ -121,17 +129,6 @@ impl Options {
     pub fn full_size(mut self) -> Self {
         self.is_full_size = true;
         self
-    }
-
-    /// Starts the ensemble and waits until all members answer and follow a leader.
-    ///
-    /// # Errors
-    /// If Java or ZooKeeper isn't installed or doesn't answer.
-    pub fn start(mut self) -> Result<ZooKeeper> {
-        if self.tls && self.certificates.is_none() {
-            self.certificates = Some(Arc::new(Certificates::new()?));
-        }
-        port::retried(|| ZooKeeper::start_with(&self))
     }
 
     /// Returns the content of `zoo.cfg`, without the list of members.

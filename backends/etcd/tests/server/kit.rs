@@ -1,4 +1,4 @@
-pub(crate) use lockwright_conformance::kit::{
+pub(crate) use lockwright_conformance::test_helpers::{
     LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
 };
 use lockwright_etcd::{Config, Etcd};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_conformance::crowds::{self, claim_as};
+use lockwright_conformance::queue_tests::{self, claim_as};
 use lockwright_core::{BootInstant, DistributedLock, ErrorKind, Locks, Mode, ReleaseMode, Wait};
 
 use crate::kit::{busy, connect, grant, member_and_client};
@@ -17,28 +17,29 @@ const PERMIT: Mode = Mode::Permits { count: 1, of: 3 };
 async fn readers_that_waited_share_a_fence() {
     let (cluster, etcd) = member_and_client().await;
     let other = connect(&cluster.url()).await;
-    crowds::readers_that_waited_share_a_fence(&etcd, &other).await;
+    queue_tests::readers_that_waited_share_a_fence(&etcd, &other).await;
     assert!(queue(&cluster, "x").await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_gives_up_leaves_readers_their_fence() {
     let (_cluster, etcd) = member_and_client().await;
-    crowds::a_writer_that_gives_up_leaves_readers_their_fence(&etcd).await;
+    queue_tests::a_writer_that_gives_up_leaves_readers_their_fence(&etcd).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_claim_leaves_nothing() {
     let (cluster, etcd) = member_and_client().await;
-    crowds::what_is_refused_leaves_nothing(&etcd, async || queue(&cluster, "x").await.len()).await;
+    queue_tests::what_is_refused_leaves_nothing(&etcd, async || queue(&cluster, "x").await.len())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_is_kept_in_order() {
+async fn many_waiters_are_kept_in_order() {
     let (cluster, etcd) = member_and_client().await;
     let locks = |etcd| Locks::builder(Arc::new(etcd)).ttl(Duration::from_secs(20)).build().unwrap();
     let clients = [locks(etcd), locks(connect(&cluster.url()).await)];
-    crowds::a_crowd_is_kept_in_order(&clients).await;
+    queue_tests::many_waiters_are_kept_in_order(&clients).await;
     for name in ["rw", "permits"] {
         assert!(queue(&cluster, name).await.is_empty());
     }
@@ -80,7 +81,7 @@ async fn a_name_that_becomes_another_programs_lock_is_left() {
 async fn concurrent_claims_get_at_most_all_permits() {
     let (cluster, etcd) = member_and_client().await;
     let other = Arc::new(connect(&cluster.url()).await);
-    crowds::those_who_ask_at_once_get_no_more_than_there_are([Arc::new(etcd), other]).await;
+    queue_tests::those_who_ask_at_once_get_no_more_than_there_are([Arc::new(etcd), other]).await;
     assert!(queue(&cluster, "x").await.is_empty());
 }
 

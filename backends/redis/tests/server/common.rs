@@ -1,6 +1,6 @@
 //! Shared fixtures.
 
-pub(crate) use lockwright_conformance::kit::{
+pub(crate) use lockwright_conformance::test_helpers::{
     LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
 };
 use lockwright_core::{Event, Granted, Token};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_conformance::kit::{LIMIT, busy, claim, claim_for, grant};
+use lockwright_conformance::test_helpers::{LIMIT, busy, claim, claim_for, grant};
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Mode, Reason,
     ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Wait,

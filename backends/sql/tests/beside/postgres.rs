@@ -1,6 +1,6 @@
 //! On a PostgreSQL server.
 
-use lockwright_conformance::kit::LIMIT;
+use lockwright_conformance::test_helpers::LIMIT;
 use lockwright_core::DistributedLock;
 use lockwright_sql::Postgres;
 use lockwright_sql::postgres::Config;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lockwright_conformance::kit::{LIMIT, busy, claim, claim_for, events, grant, next};
+use lockwright_conformance::test_helpers::{LIMIT, busy, claim, claim_for, events, grant, next};
 use lockwright_core::{
     AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock,
     ErrorKind, Event, Mode, Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome,
@@ -379,7 +379,7 @@ pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     }
     let writer = claim("read");
     busy(one, &writer, soon()).await;
-    lockwright_conformance::kit::eventually(|| async {
+    lockwright_conformance::test_helpers::eventually(|| async {
         match one.try_acquire(&writer).await.unwrap() {
             AcquireOutcome::Granted(_) => Some(()),
             AcquireOutcome::Busy(_) => None,

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_conformance::kit::LIMIT;
+use lockwright_conformance::test_helpers::LIMIT;
 use lockwright_core::{DistributedLock, Locks, async_trait};
 
 #[async_trait]

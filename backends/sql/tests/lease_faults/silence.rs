@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockwright_conformance::kit::{LIMIT, eventually};
+use lockwright_conformance::test_helpers::{LIMIT, eventually};
 use lockwright_core::Locks;
 use lockwright_testbed::{Postgres, Proxy};
 use tokio::time::timeout;

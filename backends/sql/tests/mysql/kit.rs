@@ -1,4 +1,6 @@
-pub(crate) use lockwright_conformance::kit::{LIMIT, claim, claim_for, eventually, grant, name};
+pub(crate) use lockwright_conformance::test_helpers::{
+    LIMIT, claim, claim_for, eventually, grant, name,
+};
 use lockwright_sql::Mysql;
 use lockwright_sql::mysql::Config;
 use lockwright_testbed as testbed;

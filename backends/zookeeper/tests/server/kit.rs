@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-pub(crate) use lockwright_conformance::kit::{
+pub(crate) use lockwright_conformance::test_helpers::{
     LIMIT, busy, claim_for, events, eventually, grant, name, next,
 };
 use lockwright_core::{Claim, DistributedLock, Renew, RenewalOutcome};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_conformance::crowds::{self, claim_as};
+use lockwright_conformance::queue_tests::{self, claim_as};
 use lockwright_core::{BootInstant, DistributedLock, ErrorKind, Locks, Mode, ReleaseMode, Wait};
 use zookeeper_client as zk;
 
@@ -23,38 +23,39 @@ async fn queue(raw: &zk::Client) -> Vec<String> {
 async fn readers_that_waited_share_a_fence() {
     let (ensemble, zookeeper) = ensemble_and_client().await;
     let other = connect(&ensemble.url()).await;
-    crowds::readers_that_waited_share_a_fence(&zookeeper, &other).await;
+    queue_tests::readers_that_waited_share_a_fence(&zookeeper, &other).await;
     assert!(queue(&raw(&ensemble.url()).await).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_gives_up_leaves_readers_their_fence() {
     let (_server, zookeeper) = server_and_client().await;
-    crowds::a_writer_that_gives_up_leaves_readers_their_fence(&zookeeper).await;
+    queue_tests::a_writer_that_gives_up_leaves_readers_their_fence(&zookeeper).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_claim_leaves_nothing() {
     let (server, zookeeper) = server_and_client().await;
     let raw = raw(&server.url()).await;
-    crowds::what_is_refused_leaves_nothing(&zookeeper, async || queue(&raw).await.len()).await;
+    queue_tests::what_is_refused_leaves_nothing(&zookeeper, async || queue(&raw).await.len()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_is_kept_in_order() {
+async fn many_waiters_are_kept_in_order() {
     let (ensemble, zookeeper) = ensemble_and_client().await;
     let locks = |zookeeper| {
         Locks::builder(Arc::new(zookeeper)).ttl(Duration::from_secs(20)).build().unwrap()
     };
     let clients = [locks(zookeeper), locks(connect(&ensemble.url()).await)];
-    crowds::a_crowd_is_kept_in_order(&clients).await;
+    queue_tests::many_waiters_are_kept_in_order(&clients).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_claims_get_at_most_all_permits() {
     let (ensemble, zookeeper) = ensemble_and_client().await;
     let other = Arc::new(connect(&ensemble.url()).await);
-    crowds::those_who_ask_at_once_get_no_more_than_there_are([Arc::new(zookeeper), other]).await;
+    queue_tests::those_who_ask_at_once_get_no_more_than_there_are([Arc::new(zookeeper), other])
+        .await;
     assert!(queue(&raw(&ensemble.url()).await).await.is_empty());
 }
 

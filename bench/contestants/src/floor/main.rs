@@ -20,7 +20,7 @@ mod zookeeper;
 use std::future::pending;
 use std::time::Duration;
 
-use lockwright_bench_protocol::{Contestant, Greeting, Result, serve};
+use lockwright_bench_protocol::{Contestant, Handshake, Result, serve};
 
 use self::etcd::Etcd;
 use self::memory::Memory;
@@ -177,7 +177,7 @@ fn lost(name: &str) -> Box<dyn std::error::Error> {
 }
 
 fn main() {
-    serve::<Any>(&Greeting {
+    serve::<Any>(&Handshake {
         name: "floor",
         library: versions::libraries(),
         runtime: "tokio, one thread",

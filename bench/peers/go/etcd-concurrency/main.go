@@ -16,7 +16,7 @@ import (
 const limit = 10 * time.Second
 
 func main() {
-	protocol.Serve(protocol.Greeting{
+	protocol.Serve(protocol.Handshake{
 		Name:     "etcd-concurrency",
 		Backends: []string{"etcd"},
 		Notes: []string{

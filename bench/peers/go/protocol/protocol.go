@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Greeting is a subject's handshake, its first line.
-type Greeting struct {
+// Handshake is a subject's handshake, its first line.
+type Handshake struct {
 	Name     string   `json:"name"`
 	Library  string   `json:"library"`
 	Runtime  string   `json:"runtime"`
@@ -63,10 +63,10 @@ type Servers struct {
 }
 
 // Serve runs a subject until its input ends. The library's version is that of the linked module.
-func Serve(greeting Greeting, module string, library Library) {
-	greeting.Library = module + " " + version(module)
-	greeting.Runtime = runtime.Version()
-	line, err := json.Marshal(greeting)
+func Serve(handshake Handshake, module string, library Library) {
+	handshake.Library = module + " " + version(module)
+	handshake.Runtime = runtime.Version()
+	line, err := json.Marshal(handshake)
 	if err != nil {
 		panic(err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	protocol.Serve(protocol.Greeting{
+	protocol.Serve(protocol.Handshake{
 		Name:     "redsync",
 		Backends: []string{"redis", "redlock-5", "redis-sentinel", "redis-cluster"},
 		Notes: []string{

@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	protocol.Serve(protocol.Greeting{
+	protocol.Serve(protocol.Handshake{
 		Name:     "rueidislock",
 		Backends: []string{"redis"},
 		Notes: []string{

@@ -7,7 +7,7 @@ use std::time::Duration;
 use distributed_lock_core::traits::{DistributedLock, LockHandle, LockProvider};
 use distributed_lock_mysql::{MySqlLockHandle, MySqlLockProvider};
 use lockwright_bench_peers::library;
-use lockwright_bench_protocol::{Cannot, Contestant, Greeting, Result, serve};
+use lockwright_bench_protocol::{Cannot, Contestant, Handshake, Result, serve};
 use sqlx::mysql::MySqlPoolOptions;
 
 const CONNECTIONS: u32 = 32;
@@ -51,7 +51,7 @@ impl Contestant for Dlock {
 }
 
 fn main() {
-    serve::<Dlock>(&Greeting {
+    serve::<Dlock>(&Handshake {
         name: "dlock-mysql",
         library: library("distributed-lock-mysql"),
         runtime: "tokio, one thread",

@@ -8,7 +8,7 @@ use distributed_lock_core::traits::{DistributedLock, LockHandle, LockProvider};
 use distributed_lock_postgres::PostgresLockProvider;
 use distributed_lock_postgres::handle::PostgresLockHandle;
 use lockwright_bench_peers::library;
-use lockwright_bench_protocol::{Cannot, Contestant, Greeting, Result, serve};
+use lockwright_bench_protocol::{Cannot, Contestant, Handshake, Result, serve};
 use sqlx::postgres::PgPoolOptions;
 
 const CONNECTIONS: u32 = 32;
@@ -49,7 +49,7 @@ impl Contestant for Dlock {
 }
 
 fn main() {
-    serve::<Dlock>(&Greeting {
+    serve::<Dlock>(&Handshake {
         name: "dlock-postgres",
         library: library("distributed-lock-postgres"),
         runtime: "tokio, one thread",

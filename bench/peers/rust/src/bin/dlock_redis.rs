@@ -11,7 +11,7 @@ use distributed_lock_core::traits::{DistributedLock, LockHandle, LockProvider};
 use distributed_lock_redis::{RedisLockHandle, RedisLockProvider};
 use fred::prelude::{ClientLike, RedisClient, RedisConfig};
 use lockwright_bench_peers::library;
-use lockwright_bench_protocol::{Cannot, Contestant, Greeting, Result, serve};
+use lockwright_bench_protocol::{Cannot, Contestant, Handshake, Result, serve};
 
 struct Dlock {
     clients: Vec<RedisClient>,
@@ -70,7 +70,7 @@ impl Contestant for Dlock {
 }
 
 fn main() {
-    serve::<Dlock>(&Greeting {
+    serve::<Dlock>(&Handshake {
         name: "dlock-redis",
         library: library("distributed-lock-redis"),
         runtime: "tokio, one thread",

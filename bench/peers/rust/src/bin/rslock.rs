@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use lockwright_bench_peers::library;
-use lockwright_bench_protocol::{Contestant, Greeting, Result, serve};
+use lockwright_bench_protocol::{Contestant, Handshake, Result, serve};
 use rslock::{LockGuard, LockManager};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -49,7 +49,7 @@ impl Contestant for Rslock {
 }
 
 fn main() {
-    serve::<Rslock>(&Greeting {
+    serve::<Rslock>(&Handshake {
         name: "rslock",
         library: library("rslock"),
         runtime: "tokio, one thread",

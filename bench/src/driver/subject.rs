@@ -13,9 +13,9 @@ use rustix::time::{ClockId, clock_gettime};
 /// The delay before a contest, in which all processes receive the command.
 const HEAD_START: Duration = Duration::from_millis(100);
 
-/// A subject's processes that are connected to one backend.
+/// A subject, with its processes that are connected to one backend.
 #[derive(Debug)]
-pub(super) struct Team<'a> {
+pub(super) struct Subject<'a> {
     pub(super) program: &'a Program,
     words: String,
     ttl: Duration,
@@ -44,8 +44,8 @@ pub(super) struct Contest {
     pub(super) section: Duration,
 }
 
-impl<'a> Team<'a> {
-    /// Creates a team without processes, which start on demand.
+impl<'a> Subject<'a> {
+    /// Creates a subject without processes, which start on demand.
     pub(super) fn of(
         program: &'a Program,
         backend: &str,
@@ -116,7 +116,7 @@ impl<'a> Team<'a> {
     }
 
     /// Lets the processes contend for a name. After an error the others may still run: dismiss the
-    /// team.
+    /// subject.
     pub(super) fn contest(
         &mut self,
         servers: &Watched,

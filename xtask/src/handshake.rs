@@ -5,7 +5,7 @@ use std::str::Chars;
 
 /// The part of the handshake that the build shows.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Greeting {
+pub(crate) struct Handshake {
     pub(crate) name: String,
     pub(crate) library: String,
     pub(crate) runtime: String,
@@ -13,8 +13,8 @@ pub(crate) struct Greeting {
 }
 
 /// Parses a JSON object whose values are texts or lists of texts.
-pub(crate) fn read(line: &str) -> Result<Greeting, String> {
-    let mut greeting = Greeting::default();
+pub(crate) fn read(line: &str) -> Result<Handshake, String> {
+    let mut handshake = Handshake::default();
     let mut text = Text(line.trim().chars().peekable());
     text.expect('{')?;
     loop {
@@ -22,10 +22,10 @@ pub(crate) fn read(line: &str) -> Result<Greeting, String> {
         text.expect(':')?;
         let mut values = text.strings()?;
         match key.as_str() {
-            "name" => greeting.name = values.pop().unwrap_or_default(),
-            "library" => greeting.library = values.pop().unwrap_or_default(),
-            "runtime" => greeting.runtime = values.pop().unwrap_or_default(),
-            "backends" => greeting.backends = values,
+            "name" => handshake.name = values.pop().unwrap_or_default(),
+            "library" => handshake.library = values.pop().unwrap_or_default(),
+            "runtime" => handshake.runtime = values.pop().unwrap_or_default(),
+            "backends" => handshake.backends = values,
             _ => {}
         }
         match text.next() {
@@ -34,10 +34,10 @@ pub(crate) fn read(line: &str) -> Result<Greeting, String> {
             other => return Err(format!("{other:?} where `,` or `}}` was expected")),
         }
     }
-    if greeting.name.is_empty() || greeting.backends.is_empty() {
+    if handshake.name.is_empty() || handshake.backends.is_empty() {
         return Err("there is no name in it, or no backend".to_owned());
     }
-    Ok(greeting)
+    Ok(handshake)
 }
 
 struct Text<'a>(Peekable<Chars<'a>>);
@@ -103,16 +103,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_greeting_is_read() {
+    fn a_handshake_is_read() {
         let line = r#"{"name": "a\u0062", "library":"x \"1\"", "runtime": "go",
             "backends": ["redis", "etcd"], "notes": []}"#;
-        let greeting = Greeting {
+        let handshake = Handshake {
             name: "ab".to_owned(),
             library: "x \"1\"".to_owned(),
             runtime: "go".to_owned(),
             backends: vec!["redis".to_owned(), "etcd".to_owned()],
         };
-        assert_eq!(read(line), Ok(greeting));
+        assert_eq!(read(line), Ok(handshake));
     }
 
     #[test]

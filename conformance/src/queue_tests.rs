@@ -10,7 +10,7 @@ use lockwright_core::{
     ReleaseMode, ReleaseOutcome, Wait,
 };
 
-use crate::kit::{busy, claim, grant};
+use crate::test_helpers::{busy, claim, grant};
 
 const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -175,7 +175,7 @@ struct Inside {
 }
 
 /// Tests that many tasks keep the rules: exclusive writers, one fence for concurrent readers, and limited permits.
-pub async fn a_crowd_is_kept_in_order(clients: &[Locks]) {
+pub async fn many_waiters_are_kept_in_order(clients: &[Locks]) {
     const OF: u32 = 5;
     let inside = Arc::new(Inside::default());
     let mut tasks = tokio::task::JoinSet::new();

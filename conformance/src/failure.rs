@@ -1,0 +1,92 @@
+//! The failure of a case.
+
+use std::fmt;
+use std::panic::Location;
+
+use lockwright_core::{Error, ErrorKind, Reason};
+
+/// The result of a case's body.
+pub type Verdict<T = ()> = Result<T, Failure>;
+
+/// The failure of a case, with its source line.
+pub struct Failure {
+    message: String,
+    is_late: bool,
+    at: &'static Location<'static>,
+}
+
+impl Failure {
+    /// Returns a failure at the caller's line.
+    #[track_caller]
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), is_late: false, at: Location::caller() }
+    }
+
+    /// Returns a failure of timing, shown with the prefix `late: `. On a machine that stalls for seconds, it says
+    /// nothing about the backend.
+    #[track_caller]
+    pub fn late(message: impl Into<String>) -> Self {
+        Self { is_late: true, ..Self::new(message) }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.at.file().rsplit('/').next().unwrap_or_default();
+        let late = if self.is_late { "late: " } else { "" };
+        write!(f, "{late}{} ({file}:{})", self.message, self.at.line())
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<Error> for Failure {
+    #[track_caller]
+    fn from(error: Error) -> Self {
+        let is_late = matches!(
+            error.kind(),
+            ErrorKind::Unavailable
+                | ErrorKind::Indeterminate
+                | ErrorKind::TimedOut(_)
+                | ErrorKind::Lost(Reason::Expired | Reason::Unreachable | Reason::SessionEnded)
+        );
+        Self { is_late, ..Self::new(format!("{error:?}")) }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    #[track_caller]
+    fn from(error: std::io::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl From<tokio::task::JoinError> for Failure {
+    #[track_caller]
+    fn from(error: tokio::task::JoinError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::failure::Failure::new(format!($($message)+)));
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// As [`ensure!`], for a condition that depends on timing.
+macro_rules! in_time {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::failure::Failure::late(format!($($message)+)));
+        }
+    };
+}
+pub(crate) use in_time;

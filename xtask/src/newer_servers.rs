@@ -1,0 +1,144 @@
+//! Newer versions of the servers than the installed ones, and the test suites to run on them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::servers::{self, Version};
+
+/// A server, and the test suites to run on it.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Server {
+    /// The folder in `target/servers/`.
+    pub(crate) folder: &'static str,
+    /// The title in the conformance table.
+    pub(crate) title: &'static str,
+    pub(crate) packages: &'static [&'static str],
+    /// The path of its program in the folder of packages. A `*` matches a number.
+    binary: &'static str,
+    probe: &'static [&'static str],
+    /// Text in that output, which identifies the server.
+    says: &'static str,
+    least: Version,
+    pub(crate) suites: &'static [Suite],
+}
+
+/// A test binary, by package and name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Suite {
+    pub(crate) package: &'static str,
+    pub(crate) test: &'static str,
+    /// A filter for the tests' names.
+    pub(crate) only: Option<&'static str>,
+}
+
+impl Suite {
+    const fn of(package: &'static str, test: &'static str) -> Self {
+        Self { package, test, only: None }
+    }
+}
+
+const SQL: &str = "lockwright-sql";
+const MARIADB: &[Suite] =
+    &[Suite::of(SQL, "mysql_lease"), Suite::of(SQL, "mysql_session"), Suite::of(SQL, "mysql_row")];
+const MYSQL: &[Suite] = &[
+    Suite::of(SQL, "mysql_lease"),
+    Suite::of(SQL, "mysql_session"),
+    Suite::of(SQL, "mysql_row"),
+    Suite { package: SQL, test: "lease_faults", only: Some("mariadb::") },
+    Suite { package: SQL, test: "held", only: Some("mysql::") },
+];
+const REDIS: &[Suite] = &[Suite::of("lockwright-redis", "conformance")];
+
+/// The slowest servers come first.
+pub(crate) const SERVERS: &[Server] = &[
+    Server {
+        folder: "postgresql",
+        title: "PostgreSQL 17+",
+        packages: &["postgresql"],
+        binary: "usr/lib/postgresql/*/bin/postgres",
+        probe: &["--version"],
+        says: "PostgreSQL",
+        least: (17, 0),
+        suites: &[
+            Suite::of(SQL, "postgres_session"),
+            Suite::of(SQL, "postgres_row"),
+            Suite::of(SQL, "postgres_lease"),
+        ],
+    },
+    Server {
+        folder: "mysql",
+        title: "MySQL 8.4+",
+        packages: &["mysql-server-core"],
+        binary: "usr/sbin/mysqld",
+        probe: &["--no-defaults", "--version"],
+        says: "Ver",
+        least: (8, 4),
+        suites: MYSQL,
+    },
+    Server {
+        folder: "mariadb",
+        title: "MariaDB 11+",
+        packages: &["mariadb-server-core", "mariadb-client-core"],
+        binary: "usr/sbin/mariadbd",
+        probe: &["--no-defaults", "--version"],
+        says: "MariaDB",
+        least: (11, 0),
+        suites: MARIADB,
+    },
+    Server {
+        folder: "redis",
+        title: "Redis 8+",
+        packages: &["redis-server"],
+        binary: "usr/bin/redis-server",
+        probe: &["--version"],
+        says: "Redis server",
+        least: (8, 0),
+        suites: REDIS,
+    },
+    Server {
+        folder: "valkey",
+        title: "Valkey",
+        packages: &["valkey-server"],
+        binary: "usr/bin/valkey-server",
+        probe: &["--version"],
+        says: "Valkey server",
+        least: (7, 2),
+        suites: REDIS,
+    },
+];
+
+impl Server {
+    /// Returns the server's name without the version.
+    pub(crate) fn product(&self) -> &'static str {
+        self.title.split(' ').next().unwrap_or(self.title)
+    }
+
+    /// Returns the version of the server in a folder of packages, if it is new enough.
+    pub(crate) fn version(&self, root: &Path) -> Result<String, String> {
+        let binary = servers::newest(&root.join(self.binary))
+            .ok_or_else(|| format!("the packages have no {}", self.binary))?;
+        let output = Command::new(&binary).args(self.probe).output();
+        let output = output.map_err(|error| format!("{}: {error}", binary.display()))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let said = said.replace(&*binary.to_string_lossy(), "");
+        let version = servers::version(&said).filter(|_| said.contains(self.says));
+        let Some((major, minor)) = version else {
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("{} says {:?}", binary.display(), said + &complaint));
+        };
+        if (major, minor) < self.least {
+            let (major_wanted, minor_wanted) = self.least;
+            return Err(format!(
+                "the version is {major}.{minor}, but at least {major_wanted}.{minor_wanted} is needed"
+            ));
+        }
+        Ok(format!("{major}.{minor}"))
+    }
+}
+
+/// A folder of unpacked packages, and the server in it, such as `MySQL 9.7`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Root {
+    pub(crate) folder: PathBuf,
+    pub(crate) server: String,
+}

@@ -1,0 +1,43 @@
+//! Builds and runs the tests of a step.
+
+use crate::binaries::{self, Binary};
+use crate::options::Options;
+use crate::report::Report;
+use crate::{config, process};
+
+/// Builds test binaries and runs them; with `--quick`, only tests without servers.
+pub(crate) fn run_tests(step: &str, args: &[&str], options: &Options) -> Report {
+    run_tests_of(step, args, options, |_| true)
+}
+
+/// Like [`run_tests`], with only some of the binaries.
+pub(crate) fn run_tests_of(
+    step: &str,
+    args: &[&str],
+    options: &Options,
+    wanted: impl Fn(&Binary) -> bool,
+) -> Report {
+    let built = binaries::build(step, args);
+    options.tests_are_built.open();
+    let mut binaries = match built {
+        Ok(binaries) => binaries,
+        Err(report) => return report,
+    };
+    binaries.retain(wanted);
+    let (mut skips, mut left_out) = (Vec::new(), Vec::new());
+    if options.quick {
+        let servers =
+            binaries.extract_if(.., |binary| config::starts_servers(&binary.package, &binary.name));
+        left_out.extend(servers.map(|binary| format!("{step}: {}", binary.title)));
+        skips.extend(config::paths().flat_map(|path| ["--skip".to_owned(), path]));
+    }
+    let mut report = binaries::run(step, binaries, &skips, options.at_a_time, process::RUNNING);
+    report.left_out.extend(left_out);
+    if report.tests.filtered > 0 {
+        let number = report.tests.filtered;
+        report
+            .left_out
+            .push(format!("{step}: {number} tests of other binaries that start servers"));
+    }
+    report
+}

@@ -358,11 +358,7 @@ impl<D: Dialect> LeaseBackend<D> {
     /// Doubles the reduced size of batches after a complete renewal.
     fn grow_batch(&self, size: usize) {
         let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((halved, _)) = &mut *batch
-            && *halved == size
-        {
-            *halved *= 2;
-        }
+        *batch = batch.map(|(halved, since)| (grown(halved, size), since));
     }
 
     /// Renews in parallel batches of at most `size`. A failed batch is halved. Returns an error
@@ -479,6 +475,12 @@ impl<D: Dialect> LeaseBackend<D> {
     fn sound<T>(&self, read: Result<T, BadRow>) -> Result<T> {
         read.map_err(|bad| bad_row(bad, self.profile.backend))
     }
+}
+
+/// Returns the next limit of a batch after a complete renewal by batches of `size`. It may grow for
+/// any number of renewals.
+fn grown(limit: usize, size: usize) -> usize {
+    if limit == size { limit.saturating_mul(2) } else { limit }
 }
 
 fn keep_locked(holds: &mut Vec<(usize, &Renew<'_>)>, renewals: &Renewals) {
@@ -622,5 +624,20 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
 
     async fn doctor(&self) -> Result<Vec<Finding>> {
         self.pool.dialect().examine(&self.pool).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_grow_without_overflow() {
+        assert_eq!([grown(8, 8), grown(8, 1_000)], [16, 8]);
+        let mut limit = 1;
+        for _ in 0..200 {
+            limit = grown(limit, limit);
+        }
+        assert_eq!(limit, usize::MAX);
     }
 }

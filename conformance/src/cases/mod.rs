@@ -50,7 +50,7 @@ const GROUPS: &[&[Case]] = &[
     servers::CASES,
 ];
 
-/// Returns all cases, group by group.
+/// Returns all cases.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     GROUPS.iter().copied().flatten()
 }

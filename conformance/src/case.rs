@@ -11,16 +11,16 @@ use crate::context::Context;
 use crate::factory::{Factory, Harm, Runtime};
 use crate::failure::Verdict;
 
-/// The subject of a case. Each file of cases is a group.
+/// The subject of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Group {
-    /// Exclusion across tasks, clients and processes.
+    /// Exclusion.
     Exclusion,
     /// Holds that aren't renewed expire, neither early nor late.
     Expiry,
-    /// One owner, several guards, one hold.
+    /// Reentrancy by owner.
     Reentrancy,
     /// A release ends only its own hold.
     Misdelete,
@@ -48,15 +48,15 @@ pub enum Group {
     Renewal,
     /// Loss of a hold, reported in time.
     Loss,
-    /// Futures dropped at each of their await points.
+    /// Dropped futures.
     Cancellation,
-    /// Requests that arrive twice, late, or without an answer.
+    /// Repeated, late and unanswered requests.
     Repeats,
     /// Names and limits.
     Names,
     /// Views and actions of operators.
     Operator,
-    /// Servers that freeze, restart, lose their data, or are cut off.
+    /// Failing servers.
     Servers,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for Group {
     }
 }
 
-/// A requirement of a case on the profile or the factory.
+/// A requirement on the profile or the factory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Need {
@@ -98,11 +98,11 @@ pub enum Need {
     Breakable,
     /// Tombstones, which reject late duplicates.
     Tombstones,
-    /// No tombstones: a late duplicate takes effect, for a bounded time.
+    /// No tombstones: late duplicates take effect, for a bounded time.
     Ghosts,
     /// Wake-ups by notification.
     Push,
-    /// First come, first served, among clients.
+    /// Order of arrival among clients.
     Fifo,
     /// Other processes on the same store.
     Processes,
@@ -112,26 +112,25 @@ pub enum Need {
     Shared,
     /// Semaphores.
     Permits,
-    /// Holds that can move to another process.
+    /// Transferable holds.
     Tickets,
-    /// Holds that can't move to another process.
+    /// No transferable holds.
     NoTickets,
     /// A mode that the backend lacks.
     MissingMode,
     /// A server that can be frozen.
     Freeze,
-    /// A server that keeps every write through a restart.
+    /// A server that keeps every write across a restart.
     Restart,
     /// A server that can lose its data, and fences that still grow.
     Forget,
-    /// A connection to the server that can be cut.
+    /// A connection that can be cut.
     Cut,
-    /// A protected store that rejects late writes by their fence.
+    /// A protected store that rejects late writes.
     Enforcement,
 }
 
 impl Need {
-    /// Returns why this backend doesn't meet the requirement, if it doesn't.
     pub(crate) fn missing(self, profile: &Profile, factory: &dyn Factory) -> Option<&'static str> {
         let can = |harm| factory.harms().contains(&harm);
         let (there, otherwise) = match self {
@@ -176,11 +175,11 @@ pub(crate) type Body = fn(Arc<Context>) -> Pin<Box<dyn Future<Output = Verdict> 
 /// One case.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// The group.
+    /// Its group.
     pub group: Group,
-    /// Its name, unique among all groups.
+    /// Its unique name.
     pub name: &'static str,
-    /// The checked property, in a sentence.
+    /// The checked property.
     pub about: &'static str,
     /// Its requirements. If one isn't met, the case isn't promised.
     pub needs: &'static [Need],
@@ -188,7 +187,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Returns `group::name`, the test's name.
+    /// Returns `group::name`.
     pub fn path(&self) -> String {
         format!("{}::{}", self.group, self.name)
     }
@@ -204,11 +203,11 @@ impl fmt::Debug for Case {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome", content = "why")]
 pub enum Outcome {
-    /// The backend keeps the promise.
+    /// Passed.
     Passed,
-    /// The backend breaks the promise. Contains the observation.
+    /// Failed, with the observation.
     Failed(String),
-    /// The profile doesn't promise it. Contains the missing requirement.
+    /// Not promised, with the missing requirement.
     NotPromised(String),
 }
 

@@ -16,14 +16,13 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns a failure at the caller's line.
+    /// Creates a failure at the caller's line.
     #[track_caller]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), is_late: false, at: Location::caller() }
     }
 
-    /// Returns a failure of timing, shown with the prefix `late: `. On a machine that stalls for seconds, it says
-    /// nothing about the backend.
+    /// Creates a failure of timing (`late: …`). On a stalled machine, it says nothing about the backend.
     #[track_caller]
     pub fn late(message: impl Into<String>) -> Self {
         Self { is_late: true, ..Self::new(message) }

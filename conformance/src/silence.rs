@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 const BOUND: Duration = Duration::from_secs(2);
 
-/// A client whose present connections can be silenced.
+/// A client whose connections can be silenced.
 pub struct Client {
     locks: Locks,
     silence_present: Box<dyn Fn() + Send + Sync>,
@@ -26,7 +26,7 @@ impl Client {
         Self { locks, silence_present: Box::new(silence_present) }
     }
 
-    /// Acquires and releases a lock, so that the client has a connection and its statements.
+    /// Opens a connection and prepares its statements.
     async fn warm(&self, name: &str, ttl: Duration) {
         let warm = self.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
         warm.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! Futures dropped at each of their await points.
+//! Dropped futures.
 
 use std::sync::Arc;
 

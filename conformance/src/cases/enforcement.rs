@@ -1,4 +1,4 @@
-//! Late writes, rejected by the protected store.
+//! The protected store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

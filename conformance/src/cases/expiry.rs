@@ -1,4 +1,4 @@
-//! Holds that aren't renewed expire, neither early nor late.
+//! Expiry.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Loss of a hold, reported in time.
+//! Losses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

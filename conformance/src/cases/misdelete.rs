@@ -1,4 +1,4 @@
-//! A release ends only its own hold.
+//! Releases.
 
 use std::sync::Arc;
 

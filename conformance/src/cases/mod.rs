@@ -1,4 +1,4 @@
-//! The table of cases, with a file for each group.
+//! The table of cases.
 
 use crate::case::Case;
 

@@ -1,4 +1,4 @@
-//! First come, first served, among clients.
+//! The order of grants.
 
 use std::sync::Arc;
 use std::time::Duration;

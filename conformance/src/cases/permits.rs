@@ -1,4 +1,4 @@
-//! Semaphores never exceed their permits.
+//! Semaphores.
 
 use std::collections::HashSet;
 use std::sync::Arc;

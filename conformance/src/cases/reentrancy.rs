@@ -1,4 +1,4 @@
-//! One owner, several guards, one hold.
+//! Reentrancy.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Requests that arrive twice, late, or without an answer.
+//! Repeated, late and unanswered requests.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Servers that freeze, restart, lose their data, or are cut off. Each case has its own server.
+//! Failing servers, one for each case.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Concurrent readers, exclusive writers.
+//! Shared locks.
 
 use std::sync::Arc;
 

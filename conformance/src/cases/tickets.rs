@@ -1,4 +1,4 @@
-//! Transfers of holds to another process.
+//! Transfers.
 
 use std::sync::Arc;
 use std::time::Duration;

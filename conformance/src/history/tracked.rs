@@ -12,8 +12,11 @@ pub(crate) struct Tracked {
     pub(crate) deadline: BootInstant,
     pub(crate) end: Option<End>,
     pub(crate) over: Option<BootInstant>,
+    /// When an operator freed it on the server.
     pub(crate) broken: Option<BootInstant>,
+    /// True if another `Tracked` continues this one.
     pub(crate) is_continued: bool,
+    /// True if this one continues another.
     pub(crate) is_part: bool,
     /// The grant or the register's last answer, before the next check.
     pub(super) looked: BootInstant,

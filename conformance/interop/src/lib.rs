@@ -10,15 +10,6 @@
 //! | `queues` | the lock of kazoo, in Python | the same |
 //! | `psql` | PostgreSQL's own command line | an advisory lock, or a row |
 //! | `mariadb` | MariaDB's own command line | a `GET_LOCK`, or a row |
-//!
-//! The tests share these files:
-//!
-//! | file | subject |
-//! |---|---|
-//! | `peer.rs` | a connection to another program |
-//! | `turns.rs` | the program that holds the lock now |
-//! | `python.rs` | downloads of Python libraries |
-//! | `ours.rs` | a Lockwright process that tests kill or stop |
 #![forbid(unsafe_code)]
 
 mod peer;
@@ -30,5 +21,5 @@ use std::time::Duration;
 pub use peer::Peer;
 pub use turns::{Side, Turns};
 
-/// A time limit that is reached only if something is wrong.
+/// A time limit that is reached only on failure.
 pub const LIMIT: Duration = Duration::from_secs(20);

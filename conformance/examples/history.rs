@@ -61,7 +61,6 @@ impl DistributedLock for Careless {
     }
 }
 
-/// The lock protects the register.
 struct Client {
     locks: Locks,
     register: Register,

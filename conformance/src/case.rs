@@ -1,4 +1,4 @@
-//! A case, its requirements, and its outcome.
+//! A case and its outcome.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::failure::Verdict;
 pub enum Group {
     /// Exclusion.
     Exclusion,
-    /// Holds that aren't renewed expire, neither early nor late.
+    /// Holds expire neither early nor late.
     Expiry,
     /// Reentrancy by owner.
     Reentrancy,
@@ -28,25 +28,25 @@ pub enum Group {
     Fencing,
     /// Waiting, waking, limits.
     Waiting,
-    /// First come, first served.
+    /// Order of grants.
     Order,
     /// Concurrent readers, exclusive writers.
     Shared,
     /// Semaphores never exceed their permits.
     Permits,
-    /// Several names in one request.
+    /// Multi-locks.
     Multi,
     /// Leader election.
     Election,
     /// Transfers of holds to another process.
     Tickets,
-    /// Late writes, rejected by the protected store.
+    /// The protected store.
     Enforcement,
     /// Breaking a lock.
     Breaking,
     /// Renewal of holds.
     Renewal,
-    /// Loss of a hold, reported in time.
+    /// Losses, reported in time.
     Loss,
     /// Dropped futures.
     Cancellation,
@@ -54,7 +54,7 @@ pub enum Group {
     Repeats,
     /// Names and limits.
     Names,
-    /// Views and actions of operators.
+    /// Operators' views and actions.
     Operator,
     /// Failing servers.
     Servers,
@@ -98,15 +98,15 @@ pub enum Need {
     Breakable,
     /// Tombstones, which reject late duplicates.
     Tombstones,
-    /// No tombstones: late duplicates take effect, for a bounded time.
+    /// Late duplicates take effect, for a bounded time.
     Ghosts,
     /// Wake-ups by notification.
     Push,
     /// Order of arrival among clients.
     Fifo,
-    /// Other processes on the same store.
+    /// Processes on the same store.
     Processes,
-    /// A clock that the suite moves.
+    /// A movable clock.
     MovedClock,
     /// Shared locks.
     Shared,
@@ -116,9 +116,9 @@ pub enum Need {
     Tickets,
     /// No transferable holds.
     NoTickets,
-    /// A mode that the backend lacks.
+    /// A missing mode.
     MissingMode,
-    /// A server that can be frozen.
+    /// A freezable server.
     Freeze,
     /// A server that keeps every write across a restart.
     Restart,

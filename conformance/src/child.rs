@@ -15,7 +15,7 @@ use crate::register::{Counter, RemoteRegister};
 const JOB: &str = "LOCKWRIGHT_CONFORMANCE_JOB";
 const ADDRESS: &str = "LOCKWRIGHT_CONFORMANCE_ADDRESS";
 
-/// Returns a command that runs this program as a child, whose [`main`] receives `address`.
+/// Returns a command that runs this program with `address` for [`main`].
 pub fn this_program(address: &str) -> Option<Command> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.env(ADDRESS, address);
@@ -133,7 +133,7 @@ where
 {
     let job = std::env::var(JOB).ok()?;
     let address = std::env::var(ADDRESS).unwrap_or_default();
-    // The parent holds the other end of stdin, so the child ends with the parent.
+    // The parent holds stdin's other end, so the child ends with the parent.
     let (cue, mut cues) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for _ in std::io::stdin().lines().map_while(std::result::Result::ok) {

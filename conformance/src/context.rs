@@ -15,9 +15,9 @@ use crate::factory::{Connect, Factory, Runtime};
 use crate::failure::{Failure, Verdict};
 use crate::faults::Faulty;
 
-/// A store, a clock, and unique names for one case.
+/// A case's store, clock and names.
 pub struct Context {
-    /// The case's and its clients' clock.
+    /// The case's clock.
     pub clock: Clock,
     /// The holds' TTL.
     pub ttl: Duration,
@@ -38,7 +38,7 @@ impl Context {
         Ok(Self { clock, ttl, profile, factory, connect, root })
     }
 
-    /// Returns the prefix of the case's names.
+    /// Returns the names' prefix.
     pub fn root(&self) -> &str {
         &self.root
     }
@@ -66,7 +66,7 @@ impl Context {
         self.client_on(self.backend().await?)
     }
 
-    /// Returns a client on this backend, with the root as namespace.
+    /// Returns a client on this backend, in the root's namespace.
     pub fn client_on(&self, backend: impl DistributedLock) -> Result<Locks> {
         Locks::builder(backend)
             .ttl(self.ttl)
@@ -111,7 +111,7 @@ impl Context {
         Claim { ttl, ..self.claim(local) }
     }
 
-    /// Returns a [`long_claim`](Self::long_claim) in another mode.
+    /// Returns a [`long_claim`](Self::long_claim) in this mode.
     pub fn claim_as(&self, local: &str, mode: Mode) -> Claim {
         Claim { mode, ..self.long_claim(local) }
     }

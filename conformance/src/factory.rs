@@ -19,7 +19,7 @@ pub trait Factory: Send + Sync + 'static {
     /// Cases run in parallel on one server with different names. An in-memory backend creates a store on `clock`.
     async fn open(&self, clock: &Clock) -> Result<Connect>;
 
-    /// Returns a label that is more specific than the backend's name.
+    /// Returns a label, more specific than the backend's name.
     fn label(&self) -> Option<String> {
         None
     }
@@ -34,23 +34,22 @@ pub trait Factory: Send + Sync + 'static {
         16
     }
 
-    /// Returns the TTL of the cases, long compared with the machine's noise.
+    /// Returns the cases' TTL, long compared with the machine's noise.
     fn ttl(&self) -> Duration {
         Duration::from_secs(1)
     }
 
-    /// Returns a command that runs [`child::main`](crate::child::main) on the same store, or `None` if other
-    /// processes can't reach it.
+    /// Returns a command that runs [`child::main`](crate::child::main) on the same store, if processes can share it.
     fn child(&self) -> Option<Command> {
         None
     }
 
-    /// Returns a protected store that rejects late writes, if there is one.
+    /// Returns a protected store, if there is one.
     fn protected(&self) -> Option<Protect> {
         None
     }
 
-    /// Returns the harms that a [`fragile`](Factory::fragile) server supports.
+    /// Returns the supported harms.
     fn harms(&self) -> &[Harm] {
         &[]
     }
@@ -79,7 +78,7 @@ pub trait Factory: Send + Sync + 'static {
 pub enum Runtime {
     /// Threads and the boot clock.
     Real,
-    /// One thread and tokio's paused clock, for backends without I/O (feature `paused`).
+    /// One thread and tokio's paused clock, without I/O (feature `paused`).
     Paused,
 }
 
@@ -87,13 +86,13 @@ pub enum Runtime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Harm {
-    /// The server stops for more than a TTL, and then processes the requests in between.
+    /// The server stops for more than a TTL, then processes pending requests.
     Freeze,
     /// The server restarts with its data.
     Restart,
     /// The server restarts without its data.
     Forget,
-    /// A client is cut off for more than a TTL.
+    /// A client is cut off, for more than a TTL.
     Cut,
 }
 
@@ -110,7 +109,7 @@ pub enum Step {
 pub struct Fragile {
     /// The server's connector.
     pub connect: Connect,
-    /// The connector that [`Harm::Cut`] affects; `connect` if none.
+    /// The connector that [`Harm::Cut`] affects, or else `connect`.
     pub cut_off: Connect,
     /// Does the harm. May block; called outside of async code.
     pub harm: Arc<dyn Fn(Step) -> Result<()> + Send + Sync>,
@@ -133,7 +132,7 @@ impl fmt::Debug for Fragile {
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> + Send>>;
 
-/// A connector that creates a backend on the same store for each client.
+/// A connector that creates backends on one store.
 #[derive(Clone)]
 pub struct Connect(Arc<dyn Fn() -> Connecting + Send + Sync>);
 
@@ -181,7 +180,7 @@ impl Live {
         self
     }
 
-    /// Sets a command that calls [`child::main`](crate::child::main) first, with a `connect` to the same store.
+    /// Sets a command that first calls [`child::main`](crate::child::main) on the same store.
     pub fn child(mut self, command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
         self.child = Some(Box::new(command));
         self

@@ -8,7 +8,7 @@ use lockwright_core::{Error, ErrorKind, Reason};
 /// The result of a case's body.
 pub type Verdict<T = ()> = Result<T, Failure>;
 
-/// The failure of a case, with its source line.
+/// A failure with its source line.
 pub struct Failure {
     message: String,
     is_late: bool,

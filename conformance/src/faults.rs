@@ -139,7 +139,7 @@ impl Faulty {
         self.0.drop_wakes.store(drop, Ordering::SeqCst);
     }
 
-    /// Sets whether each call yields before its request and before its answer.
+    /// Sets whether calls yield before the request and before the answer.
     pub fn yields(&self, yields: bool) {
         self.0.yields.store(yields, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! The cases as tests, in a test binary with `harness = false`.
+//! The cases as tests (`harness = false`).
 
 use std::process::ExitCode;
 use std::sync::Arc;

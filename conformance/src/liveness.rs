@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::test_helpers::{LIMIT, eventually};
 
-/// A client whose runtime is stopped between calls, and killed by its shutdown.
+/// Stopped between calls, and killed by its runtime's shutdown.
 #[derive(Debug)]
 struct Process {
     runtime: Runtime,
@@ -46,7 +46,7 @@ pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     held.check().expect("it is held");
     let begun = Instant::now();
     if are_killed {
-        // A killed process runs no destructors, so guards and requests outlive the runtime.
+        // A killed process runs no destructors.
         waiters.into_iter().for_each(|waiter| waiter.runtime.shutdown_background());
         holder.runtime.shutdown_background();
     }

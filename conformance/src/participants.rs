@@ -32,7 +32,7 @@ pub struct Holder {
 }
 
 impl Participants {
-    /// Returns participants whose tolerance for elections and a busy machine is `slack`.
+    /// Creates participants. `slack` is the tolerance for elections and a busy machine.
     pub fn new(name: &str, ttl: Duration, slack: Duration) -> Self {
         let limit = (ttl + slack) * 3;
         Self { name: name.to_owned(), ttl, slack, limit, history: History::default() }
@@ -72,7 +72,7 @@ impl Participants {
         waiter
     }
 
-    /// Asserts that the hold is renewed, and the waiter granted only after its release.
+    /// Asserts a renewal, and the waiter's grant after the release only.
     pub async fn survives(&self, holder: Holder, waiter: JoinHandle<Holder>) {
         holder.goes_on().await;
         assert!(!waiter.is_finished(), "the waiter was granted while the lock was held");
@@ -105,7 +105,7 @@ impl Participants {
         next
     }
 
-    /// Asserts that this client can acquire the lock after `before`.
+    /// Asserts that this client can acquire the lock again.
     pub async fn comes_back(&self, locks: &Locks, before: Holder) {
         let fence = before.guard.fence();
         before.release().await;
@@ -115,7 +115,7 @@ impl Participants {
         self.check();
     }
 
-    /// Asserts that holds never overlapped and that fences grew.
+    /// Asserts exclusion and growing fences.
     pub fn check(&self) {
         assert!(self.history.contended() > 0, "inconclusive: no client waited");
         assert_eq!(self.history.check(true), [], "{:#?}", self.history.holds());
@@ -158,7 +158,7 @@ impl Holder {
         noticed
     }
 
-    /// Waits for a renewal sent after this call, and for the end of the earlier TTL.
+    /// Waits for a renewal sent after this call, and past the earlier TTL.
     pub async fn goes_on(&self) {
         let (from, ttl) = (now(), self.all.ttl);
         // A deadline is the send time plus the TTL, less the drift allowance.

@@ -30,7 +30,7 @@ async fn granted(backend: &dyn DistributedLock, claim: &Claim) -> Fence {
     panic!("the claim is still not granted");
 }
 
-/// Tests that readers from the queue share a fence, in any order of polls and releases.
+/// Tests that readers from the queue share a fence, in any order.
 pub async fn readers_that_waited_share_a_fence(
     one: &dyn DistributedLock,
     other: &dyn DistributedLock,
@@ -168,12 +168,12 @@ struct Inside {
     readers: AtomicU32,
     writers: AtomicU32,
     permits: AtomicU32,
-    /// The current readers' fences, and a count of concurrent readers.
+    /// The readers' fences, and a count of concurrent readers.
     fences: Mutex<(Vec<Fence>, usize)>,
     ids: Mutex<HashSet<u64>>,
 }
 
-/// Tests exclusive writers, the readers' fence, and the number of permits with many tasks.
+/// Tests exclusive writers, shared fences and permits with many tasks.
 pub async fn many_waiters_are_kept_in_order(clients: &[Locks]) {
     const OF: u32 = 5;
     let inside = Arc::new(Inside::default());

@@ -10,9 +10,8 @@ use std::thread;
 use lockwright_core::Fence;
 use serde::{Deserialize, Serialize};
 
-/// A register per name that rejects a fence below the highest accepted one, and a queue of tickets. Clones share it.
-///
-/// Source: Kleppmann, "How to do distributed locking", 2016.
+/// A register per name that rejects a fence below the highest accepted one (Kleppmann, "How to do distributed
+/// locking", 2016), and a queue of tickets. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Register(Arc<Mutex<State>>);
 
@@ -49,7 +48,7 @@ impl Register {
         self.write_to(ONLY, fence)
     }
 
-    /// Writes to the register of `name`, and returns whether it accepted the fence.
+    /// Writes to the register of `name`. Returns as [`write`](Self::write).
     pub fn write_to(&self, name: &str, fence: Fence) -> bool {
         let mut state = self.state();
         if !state.writes.contains_key(name) {

@@ -45,10 +45,9 @@ pub struct Row {
     pub seconds: f64,
 }
 
-/// Runs the cases whose `group::name` contains `filter`, some in parallel. Blocks, so async code needs
-/// `spawn_blocking`.
+/// Runs the cases whose `group::name` contains `filter`, some in parallel. Blocks the thread.
 ///
-/// Names have a random prefix. Only the backend's permanent data (fences) is left.
+/// Names have a random prefix. Only permanent data (fences) is left.
 ///
 /// # Errors
 /// If the backend can't be reached.

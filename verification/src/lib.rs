@@ -137,8 +137,8 @@ fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>)
 
 const NOBODY: usize = u32::MAX as usize;
 
-/// The visited states in the order of discovery, with their predecessors, and an open-addressing hash table. Without
-/// optimisation, it is several times as fast as `HashMap`.
+/// States in the order of discovery with their predecessors, and an open-addressing table. Without optimisation, it
+/// is several times as fast as `HashMap`.
 struct Visited<'p, P: Protocol> {
     protocol: &'p P,
     states: Vec<P::State>,

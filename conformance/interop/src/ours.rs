@@ -26,7 +26,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Runtime::new()?;
     let backend = runtime.block_on(lockwright::backend::open(url))?;
     let (sender, commands) = mpsc::unbounded_channel();
-    // Answers in the background.
     let locks = Locks::builder(backend).ttl(ttl).runtime(runtime.handle().clone()).build()?;
     runtime.spawn(answer_all(locks, commands));
     for line in std::io::stdin().lock().lines() {

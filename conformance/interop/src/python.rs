@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns a command for `script` of `python/`, with this version of the library `name` in `folder`.
+/// Returns a command for `script` of `python/` with this library in `folder`.
 pub fn program(script: &str, (name, version): (&str, &str), folder: &Path) -> Command {
     let mut command = Command::new("python3");
     command.arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/python")).join(script));
@@ -34,7 +34,7 @@ fn library(name: &str, version: &str, folder: &Path) -> PathBuf {
                 &format!("{name}=={version}"),
             ],
         );
-        // The rename is atomic, and a concurrent test's copy is as good.
+        // The rename is atomic.
         let renamed = std::fs::rename(&fetched, &place);
         assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
     }

@@ -194,7 +194,6 @@ async fn a_break_says_who_and_why(context: Arc<Context>) -> Verdict {
     backend.break_lock(&claim.name, seen, how, "ada@example:1", "stuck \"job\" 7").await?;
     let holders = backend.inspect(&claim.name).await?.holders;
     let note = holders.first().and_then(|holder| holder.broken.clone());
-    // All backends show the same note.
     ensure!(note.as_deref() == Some("ada@example:1: stuck \"job\" 7"), "the note is {note:?}");
     release(&*backend, &claim).await?;
     let next = context.claim("x");
@@ -327,7 +326,7 @@ async fn a_freed_client_is_told(context: Arc<Context>) -> Verdict {
     let Broken::Freed(overlap) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
-    // This acquire needn't wait for the previous holder's notification.
+    // This acquire waits for no notification.
     let next = operator.mutex("x").try_acquire().await?;
     let Some(next) = next else { return Err(Failure::new("the freed name is still held")) };
     let ended = end(&context, &guard).await?;

@@ -177,7 +177,6 @@ async fn of_those_who_write_at_once_the_latest_stays(context: Arc<Context>) -> V
     for _ in 0..WRITERS {
         all.push(open(&context, "x").await?);
     }
-    // Any writer may be the slowest.
     for order in [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [3, 5, 0, 4, 1, 2], [5, 0, 4, 1, 3, 2]] {
         let fences = holds(&locks, "x", WRITERS).await?;
         let mut writing = JoinSet::new();

@@ -57,7 +57,7 @@ async fn a_second_claim_is_refused(context: Arc<Context>) -> Verdict {
     let (first, second) = (context.long_claim("x"), context.long_claim("x"));
     take(&context, &*one, &first).await?;
     refused(&*two, &second).await?;
-    // Only the token counts, not the connection.
+    // Only the token counts.
     refused(&*one, &second).await?;
     release(&*one, &first).await
 }

@@ -1,4 +1,4 @@
-//! Exclusion across processes, some of which die or are stopped.
+//! Processes that die or stop.
 
 use std::sync::Arc;
 use std::time::Duration;

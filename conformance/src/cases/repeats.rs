@@ -1,4 +1,4 @@
-//! Repeated, late and unanswered requests.
+//! Repeats.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -158,7 +158,6 @@ async fn a_grant_lasts_from_its_start(context: Arc<Context>) -> Verdict {
     let start = entry.granted.start.unwrap_or(entry.sent);
     ensure!(start <= entry.answered, "the grant reports a start in the future");
     kept_until(&context, &*other, "x", promised(&entry, claim.ttl)).await?;
-    // Granted after waiting.
     let (holder, waiter) = (context.claim("y"), context.claim("y"));
     take(&context, &*other, &holder).await?;
     let limit = context.clock.now() + context.patience();
@@ -329,7 +328,6 @@ async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
                 break;
             }
         }
-        // Released long before the TTL ends.
         in_time!(
             soonest < bound,
             "{fate:?}: the next grant took {soonest:?} of a TTL of {:?}",

@@ -78,7 +78,7 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
         }
     }
     if rules.strict_order_of_fences && rules.exclusion {
-        // A holder that uses a hold after its end on the server also breaks exclusion.
+        // A use after the end on the server also breaks exclusion.
         let whole = run.holds.iter().filter(|tracked| !tracked.is_part);
         for holds in by_name(whole.map(Tracked::exclusive_part)).values() {
             fences::check_order_of_grants(holds, violations);
@@ -119,8 +119,7 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
     })
 }
 
-/// No other hold can have had a higher fence while this one was valid from its check to the answer. A conflicting
-/// grant in this time is an overlap.
+/// While this hold was valid, no other can have had a higher fence. A conflicting grant is an overlap.
 fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
     let (hold, write) = (run.holds[of.hold].exclusive_part(), &of.write);
     let is_valid = hold.is_valid_at(of.checked?) && hold.is_valid_at(write.answered);

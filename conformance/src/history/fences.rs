@@ -20,8 +20,7 @@ pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// No hold has a smaller fence than a hold granted before its request. The holds have one name, in the order of their
-/// grants.
+/// No hold has a smaller fence than one granted before its request. Holds of one name, in the order of grants.
 pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     let has_fence = |hold: &&Hold| hold.permits().is_none();
     let mut by_request: Vec<&Hold> = holds.iter().filter(has_fence).collect();
@@ -40,8 +39,8 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// No exclusive hold that was valid when its grant returned has a smaller fence than one that had ended before: the
-/// ended hold's term on the server precedes it. The holds have one name and end with a break.
+/// No exclusive hold that was valid when its grant returned has a smaller fence than a hold that had ended before:
+/// the ended hold's term on the server precedes it. The holds have one name and end with a break.
 pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut exclusive: Vec<&Hold> =
         holds.iter().filter(|hold| hold.mode == Mode::Exclusive).collect();
@@ -68,8 +67,8 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
     }
 }
 
-/// The register accepts no write sent after it accepted a higher fence. The writes have one name, in the order of
-/// their answers.
+/// The register accepts no write sent after it had accepted a higher fence. Writes of one name, in the order of
+/// answers.
 pub(crate) fn check_register(writes: &[&Write], violations: &mut Vec<Violation>) {
     let mut by_sending: Vec<&Write> =
         writes.iter().copied().filter(|write| write.accepted).collect();

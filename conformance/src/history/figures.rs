@@ -34,9 +34,9 @@ pub struct Figures {
     pub faults_with_effect: u64,
     /// Reported losses.
     pub losses: u64,
-    /// Holds that passed their deadline in a running process without a report.
+    /// Holds whose deadline passed in a running process without a report.
     pub unreported_losses: u64,
-    /// Exclusive holds whose process was stopped at the deadline, and continued.
+    /// Exclusive holds whose process was stopped at the deadline.
     pub paused_past_the_deadline: u64,
     /// Holds of [`paused_past_the_deadline`](Self::paused_past_the_deadline) with a refused write after the pause.
     pub paused_and_refused: u64,
@@ -44,7 +44,7 @@ pub struct Figures {
     pub writes: u64,
     /// Refused writes.
     pub writes_refused: u64,
-    /// Writes after the holder noticed the end of its hold.
+    /// Writes after the holder noticed its hold's end.
     pub late_writes: u64,
     /// Refused late writes.
     pub late_writes_refused: u64,

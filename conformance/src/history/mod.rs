@@ -49,7 +49,7 @@ impl History {
         holds
     }
 
-    /// Returns how many holds were requested while another was valid. With none, the run shows nothing.
+    /// Returns how many holds were requested while another was valid. Zero shows nothing.
     pub fn contended(&self) -> usize {
         let mut contended = 0;
         for holds in check::by_name(self.holds().into_iter()).values() {

@@ -12,7 +12,7 @@ pub struct Rules {
     /// Only readers share a fence.
     pub fences: bool,
     /// No hold has a smaller fence than one granted before its request. With `exclusion`, no exclusive hold has a
-    /// smaller fence than one that ended before its grant.
+    /// smaller fence than a hold that ended before its grant.
     pub strict_order_of_fences: bool,
     /// The longest wait without a holder.
     pub longest_wait: Option<Duration>,
@@ -24,7 +24,7 @@ pub struct Rules {
     /// Without a next grant, the report must only exist. `None` for clients that notice a loss at their next check.
     pub loss_allowance: Option<Duration>,
     /// True if a run must show contention, a hand-over, and each fault's effect. `strict_order_of_fences` adds a
-    /// refused late write of each process that was paused beyond its deadline.
+    /// refused late write of each process paused beyond its deadline.
     pub must_show: bool,
 }
 

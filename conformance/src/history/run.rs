@@ -53,7 +53,6 @@ pub(crate) struct Request {
 pub(crate) struct WriteOf {
     pub(crate) hold: usize,
     pub(crate) write: Write,
-    /// The check that found the hold valid.
     pub(crate) checked: Option<BootInstant>,
 }
 
@@ -255,7 +254,7 @@ impl Run {
         let Some(index) = self.find(entry, token) else { return };
         let tracked = &self.holds[index];
         if tracked.end.is_some() {
-            // Two tasks of the process wrote in reverse order.
+            // Two tasks wrote in reverse order.
             return;
         }
         if entry.at <= tracked.deadline {
@@ -322,7 +321,7 @@ impl Run {
         self.writes.push(WriteOf { hold: index, write, checked });
     }
 
-    /// A break of a name frees the holds requested before it.
+    /// Frees holds requested before the break of their name.
     fn mark_broken(&mut self) {
         for Break { at, name, token, .. } in &self.breaks {
             for tracked in self.holds.iter_mut().filter(|tracked| tracked.hold.name == *name) {

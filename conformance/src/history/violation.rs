@@ -51,7 +51,7 @@ pub enum Violation {
     },
     /// The run lacks evidence.
     ShowedNothing(Missing),
-    /// An entry contradicts earlier entries.
+    /// A contradiction between entries.
     BadJournal {
         /// The process.
         who: String,
@@ -80,7 +80,7 @@ pub struct Used {
 pub struct LateLoss {
     /// The lost hold.
     pub hold: Hold,
-    /// The time of the report.
+    /// When its process noticed the end.
     pub reported: Option<BootInstant>,
     /// The grant before the report.
     pub next: Option<Hold>,
@@ -190,7 +190,6 @@ impl Violation {
 }
 
 impl fmt::Display for Violation {
-    /// Times are in seconds from its first event.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let zero = match self {
             Self::Overlap(first, _) | Self::SameFence(first, _) | Self::FenceFell(first, _) => {

@@ -1,4 +1,4 @@
-//! The state shared by a process's tasks.
+//! A process's shared state.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,7 +29,7 @@ pub(super) struct Process {
     pub(super) store: Arc<dyn Store>,
     pub(super) until: BootInstant,
     pub(super) reopen: Notify,
-    /// False for a faulty client that reports no loss by itself.
+    /// False for a faulty client.
     watches: bool,
     client: Mutex<Client>,
     requests: AtomicU64,

@@ -46,7 +46,6 @@ impl Choices {
             end: End::any(random),
         };
         if choices.fixed && random.one_in(2) {
-            // Long enough to run out.
             choices.time = ttl * 2;
         }
         if work == Work::DroppedFutures {
@@ -154,7 +153,7 @@ impl Process {
         }
     }
 
-    /// The wait is short: the journal contains the first hold only after the second grant.
+    /// The wait is short: the journal contains no hold before the last grant.
     async fn several(
         &self,
         client: &Client,
@@ -238,7 +237,6 @@ impl Process {
         Ok(())
     }
 
-    /// Sometimes leaves the ticket for another process.
     async fn take_over(
         &self,
         client: &Client,
@@ -266,7 +264,6 @@ impl Process {
         Ok(())
     }
 
-    /// The hold may end in the pause.
     async fn break_one(
         &self,
         locks: &Locks,

@@ -1,4 +1,4 @@
-//! Runs of the workload on a simulated clock, with faults from the seed.
+//! Simulated runs of the workload, with faults from the seed.
 //!
 //! Each simulated process has its own client, connection and tasks. The backend may use only the given [`Clock`].
 
@@ -15,7 +15,6 @@ use crate::history::journal::{Entry, Event, Journal, Signal};
 
 use super::{MemoryStore, Plan, Random, Work, run_with};
 
-/// A task that takes longer is stuck.
 const LIMIT: Duration = Duration::from_secs(3_600);
 
 /// The settings of a run.
@@ -301,7 +300,7 @@ impl World {
         process.task.abort();
     }
 
-    /// The clock advances, but no timer fires.
+    /// No timer fires.
     fn suspend(&self, time: Duration) {
         let names: Vec<String> =
             self.lock(&self.processes).iter().map(|process| process.name.clone()).collect();

@@ -61,7 +61,7 @@ impl RemoteStore {
         RemoteRegister::connect(address).map(|register| Self(Mutex::new(register)))
     }
 
-    /// Other tasks of the runtime's thread run elsewhere, such as one that waits for a loss.
+    /// Other tasks run elsewhere, such as a watch for losses.
     fn call<T>(
         &self,
         call: impl FnOnce(MutexGuard<'_, RemoteRegister>) -> io::Result<T>,

@@ -13,7 +13,7 @@ pub(super) const RED: &str = "#d0021b";
 pub(super) const FAULT: &str = "#b7791f";
 
 pub(super) const COLOURS: usize = 6;
-/// Colours for names and their text, distinguishable by colour-blind readers (Okabe and Ito, 2008).
+/// Distinguishable by colour-blind readers (Okabe and Ito, 2008).
 const NAMES: [(&str, &str); COLOURS] = [
     ("#0072b2", "#ffffff"),
     ("#009e73", "#ffffff"),
@@ -27,7 +27,7 @@ pub(super) fn colour(number: usize) -> (&'static str, &'static str) {
     NAMES[number % NAMES.len()]
 }
 
-/// Rounds to a tenth of a pixel, for the same text on all machines.
+/// A tenth of a pixel, for the same text on all machines.
 pub(super) fn place(pixels: f64) -> f64 {
     (pixels * 10.0).round() / 10.0
 }
@@ -68,7 +68,6 @@ pub(super) fn line((x1, y1): (f64, f64), (x2, y2): (f64, f64), colour: &str, wid
         .set("stroke-width", width)
 }
 
-/// A reported loss.
 pub(super) fn triangle(x: f64, y: f64) -> Polygon {
     let points = format!(
         "{},{} {},{} {},{}",

@@ -1,4 +1,4 @@
-//! A panel with a row for each process above a time axis.
+//! A panel of the picture.
 
 use svg::node::element::Group;
 
@@ -30,7 +30,6 @@ struct Row {
     items: Vec<(usize, usize)>,
 }
 
-/// Returns the panel with its bottom.
 pub(super) fn panel(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
     let (faults, rows_top) = faults(shown, scale, top);
     let (badges, rows_top) = badges(shown, scale, rows_top);
@@ -243,7 +242,6 @@ fn bar(shown: &Shown<'_>, item: &Item, scale: Scale, row: &Row, lane: usize) -> 
     group
 }
 
-/// Half the size, smaller if writes are close.
 fn size_of_writes(item: &Item, scale: Scale) -> f64 {
     let shown = item.writes.iter().filter(|(at, _)| scale.shows(*at, *at));
     let places: Vec<f64> = shown.map(|(at, _)| scale.x(*at)).collect();
@@ -251,7 +249,6 @@ fn size_of_writes(item: &Item, scale: Scale) -> f64 {
     if closest < 8.0 { 1.5 } else { 3.0 }
 }
 
-/// The length before the bar's first write.
 fn clear_of_writes(item: &Item, scale: Scale, x: f64, wide: f64) -> f64 {
     let shown = item.writes.iter().filter(|(at, _)| scale.shows(*at, *at));
     let writes = shown.map(|(at, _)| scale.x(*at) - x - 5.0);

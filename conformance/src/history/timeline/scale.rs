@@ -51,7 +51,6 @@ fn step(least: f64) -> f64 {
     steps.into_iter().find(|step| *step >= least * 0.999).unwrap_or(10.0 * power)
 }
 
-/// The occupied ends of a row's lanes.
 #[derive(Debug, Default)]
 pub(super) struct Lanes(Vec<f64>);
 

@@ -32,6 +32,7 @@ pub(crate) struct Job {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum What {
+    /// Increments the counter in each round.
     Contend { rounds: u32, counter: PathBuf },
     /// Also writes to the register after its loss.
     Hold,

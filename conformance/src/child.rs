@@ -36,6 +36,7 @@ pub(crate) enum What {
     Contend { rounds: u32, counter: PathBuf },
     /// Also writes to the register after its loss.
     Hold,
+    /// Waits for the lock once for each cue.
     Wait,
 }
 

@@ -1,4 +1,4 @@
-//! Futures that are dropped at a chosen await point.
+//! Futures dropped at a chosen await point.
 
 use std::pin::pin;
 use std::task::Poll;

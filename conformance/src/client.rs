@@ -17,7 +17,7 @@ pub trait Believer: Send + Sync {
 /// A hold of a client under test.
 #[async_trait]
 pub trait Belief: Send + Sync {
-    /// Returns whether the client considers the hold valid.
+    /// Returns whether the client considers it valid.
     fn believes(&self) -> bool;
 
     /// Waits for the hold's end.

@@ -1,4 +1,4 @@
-//! Tests for backends with one queue for readers, writers and permits.
+//! Tests for backends with one queue for all modes.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -82,7 +82,7 @@ pub async fn readers_that_waited_share_a_fence(
     }
 }
 
-/// Tests that readers share the present fence after the writer ahead of them gives up.
+/// Tests that readers get the present fence when the writer ahead gives up.
 pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn DistributedLock) {
     let (first, writer) = (claim_as(Mode::Shared), claim_as(Mode::Exclusive));
     let (second, third) = (claim_as(Mode::Shared), claim_as(Mode::Shared));

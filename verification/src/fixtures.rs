@@ -75,7 +75,7 @@ fn a_bound_that_is_too_large_is_noticed() {
 
 #[test]
 fn a_trace_is_told_under_the_names_of_the_beginning() {
-    // Canonically [2, 1], but the trace uses the initial names.
+    // The trace uses the initial names.
     let grid = Grid { top: 9, swaps: true, forbidden: Some([2, 1]) };
     let (promise, trace) = explore(&grid, usize::MAX, |_| true).broken.unwrap();
     assert_eq!(promise, "forbidden");

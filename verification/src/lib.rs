@@ -1,6 +1,4 @@
-//! An explorer of all states that a protocol can reach, and the [`Page`] with its results.
-//!
-//! It searches breadth first, so the first violation has the fewest steps.
+//! An explorer of all states of a protocol, breadth first, so the first violation has the fewest steps.
 
 #[cfg(test)]
 mod fixtures;
@@ -28,7 +26,7 @@ pub trait Protocol {
     /// Returns the promise that `state` breaks. `last` is true if no step leads on.
     fn judge(&self, state: &Self::State, last: bool) -> Option<Self::Promise>;
 
-    /// Returns the representative of all states that differ only in names.
+    /// Returns the representative of states that differ only in names.
     fn canonical(&self, state: &Self::State) -> Self::State {
         *state
     }

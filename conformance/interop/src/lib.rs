@@ -2,14 +2,14 @@
 //!
 //! | test | the other program | the shared lock |
 //! |---|---|---|
-//! | `keys` | the lock of redis-py, the Python client | a key of Redis |
-//! | `keys` | redsync, in Go | a key, on one Redis or on most of five |
+//! | `keys` | redis-py, in Python | a key of Redis |
+//! | `keys` | redsync, in Go | a key, on one Redis or most of five |
 //! | `queues` | `etcdctl lock` | a queue of keys in etcd |
-//! | `queues` | the mutex of etcd's own Go client | the same |
-//! | `queues` | Curator's `InterProcessMutex`, in Java | a queue of nodes in ZooKeeper |
-//! | `queues` | the lock of kazoo, in Python | the same |
-//! | `psql` | PostgreSQL's own command line | an advisory lock, or a row |
-//! | `mariadb` | MariaDB's own command line | a `GET_LOCK`, or a row |
+//! | `queues` | etcd's Go client | the same |
+//! | `queues` | Curator, in Java | a queue of nodes in ZooKeeper |
+//! | `queues` | kazoo, in Python | the same |
+//! | `psql` | `psql` | an advisory lock, or a row |
+//! | `mariadb` | `mariadb` | a `GET_LOCK`, or a row |
 #![forbid(unsafe_code)]
 
 mod peer;

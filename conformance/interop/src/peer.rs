@@ -90,7 +90,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         drop(self.commands.take());
-        // A statement that waits for a lock would keep the program running.
+        // A statement that waits would keep the program running.
         self.kill();
     }
 }

@@ -221,7 +221,7 @@ async fn a_waiting_writer_stops_new_readers(context: Arc<Context>) -> Verdict {
     let first = reader(&context);
     take(&context, &*backend, &first).await?;
     let waiting = tokio::spawn(async move { locks.write("x").acquire().await });
-    // A queued writer is visible only because readers are refused.
+    // A queued writer shows only in refused readers.
     let give_up = context.clock.now() + context.patience();
     loop {
         let next = reader(&context);

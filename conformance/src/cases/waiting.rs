@@ -1,4 +1,4 @@
-//! Waiting, waking, limits.
+//! Waiting.
 
 use std::sync::Arc;
 use std::time::Duration;

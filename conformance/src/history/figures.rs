@@ -1,4 +1,4 @@
-//! The figures of a run.
+//! A run's figures.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// (exclusive).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    /// The holder: a task, a client or a process.
+    /// A task, a client or a process.
     pub who: String,
     /// The lock's name.
     pub name: String,
@@ -49,7 +49,7 @@ impl Hold {
         }
     }
 
-    /// Returns whether the hold is valid at `instant`.
+    /// Returns whether it is valid at `instant`.
     pub fn is_valid_at(&self, instant: BootInstant) -> bool {
         self.granted <= instant && instant < self.until
     }

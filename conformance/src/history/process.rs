@@ -1,4 +1,4 @@
-//! The times at which a process was stopped or killed, and its end.
+//! A process's stops and its end.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl Process {
         Self::without(&self.stops, from, to)
     }
 
-    /// The pauses are in the order of their beginnings.
+    /// The pauses must be in order.
     fn without(
         pauses: &[(BootInstant, Option<BootInstant>)],
         from: BootInstant,

@@ -24,7 +24,6 @@ pub(crate) struct Tracked {
     pub(super) writing: Option<(BootInstant, BootInstant)>,
 }
 
-/// Without a recorded end, a hold ends at its deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Releasing,

@@ -130,8 +130,7 @@ impl Process {
         Ok(())
     }
 
-    /// Returns whether the write was accepted. Only exclusive holders write: readers share fences, and permits have
-    /// none.
+    /// Returns whether it was accepted. Only exclusive holders write: readers share fences, and permits have none.
     fn write(&self, held: &Held, looked: BootInstant, late: bool) -> Result<bool, Failure> {
         if held.mode() != Mode::Exclusive {
             return Ok(false);

@@ -31,10 +31,10 @@ pub use store::{MemoryStore, RemoteStore, Store};
 
 const TASKS: u64 = 3;
 
-/// Runs `plan` with clients that `open` connects, and returns after the end of all holds.
+/// Runs `plan` with clients that `open` connects, and returns after all holds have ended.
 ///
-/// Retries `open` until the plan's time is over. Failed requests are only written to the journal, because faults
-/// cause them.
+/// Retries `open` until the plan's time is over. Other failed requests only go to the journal, because faults cause
+/// them.
 ///
 /// # Errors
 /// - The backend rejected a request as unsupported or invalid.

@@ -63,7 +63,7 @@ impl Work {
         Self::Close,
     ];
 
-    /// Returns the kinds that the backend supports, the mutex three times.
+    /// Returns the supported kinds, the mutex three times.
     pub fn all_for(profile: &Profile) -> Vec<Self> {
         let has = |work: &Self| match work {
             Self::Readers => profile.modes.shared,

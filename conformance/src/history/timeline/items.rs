@@ -103,7 +103,7 @@ fn fill(tracked: &Tracked, item: &mut Item) {
 
 #[derive(Debug, Default)]
 pub(super) struct Place {
-    /// Empty for all rows.
+    /// Empty for all.
     pub(super) who: Vec<String>,
     pub(super) from: Option<BootInstant>,
     pub(super) to: Option<BootInstant>,

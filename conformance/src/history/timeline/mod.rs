@@ -24,7 +24,7 @@ use super::violation::{Described, Violation};
 const MOST: usize = 12;
 
 /// Draws a run as an SVG of 1,200 pixels width: rows for processes, bands for faults, and numbered red bands with
-/// captions for violations. A long run's first violation is enlarged. The entries must be sorted by timestamp.
+/// captions for violations. A long run's first violation is enlarged. Entries must be sorted by timestamp.
 pub fn timeline(entries: &[Entry], violations: &[Violation]) -> String {
     let run = Run::of(entries);
     let (names, processes) = (names(&run), processes(&run));

@@ -1,4 +1,4 @@
-//! A backend with a well-known mistake. The history checker finds it and draws a picture.
+//! A backend with a well-known mistake, which the history checker finds and draws.
 //!
 //! `cargo run -p lockwright-conformance --features paused --example history > run.svg`
 
@@ -17,7 +17,7 @@ use lockwright_memory::Memory;
 const NAME: &str = "orders/42";
 const TTL: Duration = Duration::from_secs(2);
 
-/// A backend whose release deletes any hold of the name, like `DEL` on Redis without comparing the token.
+/// Its release deletes any hold of the name, like `DEL` on Redis without comparing the token.
 #[derive(Debug, Clone)]
 struct Careless(Memory);
 
@@ -61,7 +61,6 @@ impl DistributedLock for Careless {
     }
 }
 
-/// A client that writes a journal. The lock protects the register.
 struct Client {
     locks: Locks,
     register: Register,
@@ -112,7 +111,7 @@ fn tokens(client: u8) -> TokenSource {
     })
 }
 
-/// Runs three clients. The network delays the first client's release until the second one holds the lock.
+/// The network delays the first client's release until the second one holds the lock.
 async fn run() -> Vec<Entry> {
     let clock = Clock::tokio();
     let journal = Journal::in_memory("runner", clock.clone());
@@ -121,7 +120,7 @@ async fn run() -> Vec<Entry> {
     let open = |who: &str, seed: u8| {
         let network = Faulty::new(Arc::new(server.clone()), clock.clone());
         let builder = Locks::builder(network.clone()).ttl(TTL).clock(clock.clone());
-        // Without randomness, so that the picture is always the same.
+        // Without randomness, the picture is always the same.
         let builder = builder.jitter_seed(seed.into()).tokens(tokens(seed));
         let locks = builder.build().expect("the settings are valid");
         let (register, journal, clock) = (register.clone(), journal.of(who), clock.clone());
@@ -155,7 +154,6 @@ async fn run() -> Vec<Entry> {
     journal.entries()
 }
 
-/// Checks the run and returns its picture.
 pub(crate) fn picture() -> String {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,10 +1,9 @@
-//! Futures that are dropped at a chosen await point.
+//! Futures dropped at a chosen await point.
 
 use std::pin::pin;
 use std::task::Poll;
 
-/// Polls `future` at most `polls` times, each after a wake-up, and then drops it and returns `None`. With 0, it is
-/// never polled.
+/// Polls `future` at most `polls` times, each after a wake-up, then drops it and returns `None`.
 pub async fn after_polls<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;

@@ -1,4 +1,4 @@
-//! A case, its requirements, and its outcome.
+//! A case and its outcome.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,16 +11,16 @@ use crate::context::Context;
 use crate::factory::{Factory, Harm, Runtime};
 use crate::failure::Verdict;
 
-/// The subject of a case. Each file of cases is a group.
+/// The subject of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Group {
-    /// Exclusion across tasks, clients and processes.
+    /// Exclusion.
     Exclusion,
-    /// Holds that aren't renewed expire, neither early nor late.
+    /// Holds expire neither early nor late.
     Expiry,
-    /// One owner, several guards, one hold.
+    /// Reentrancy by owner.
     Reentrancy,
     /// A release ends only its own hold.
     Misdelete,
@@ -28,35 +28,35 @@ pub enum Group {
     Fencing,
     /// Waiting, waking, limits.
     Waiting,
-    /// First come, first served.
+    /// Order of grants.
     Order,
     /// Concurrent readers, exclusive writers.
     Shared,
     /// Semaphores never exceed their permits.
     Permits,
-    /// Several names in one request.
+    /// Multi-locks.
     Multi,
     /// Leader election.
     Election,
     /// Transfers of holds to another process.
     Tickets,
-    /// Late writes, rejected by the protected store.
+    /// The protected store.
     Enforcement,
     /// Breaking a lock.
     Breaking,
     /// Renewal of holds.
     Renewal,
-    /// Loss of a hold, reported in time.
+    /// Losses, reported in time.
     Loss,
-    /// Futures dropped at each of their await points.
+    /// Dropped futures.
     Cancellation,
-    /// Requests that arrive twice, late, or without an answer.
+    /// Repeated, late and unanswered requests.
     Repeats,
     /// Names and limits.
     Names,
-    /// Views and actions of operators.
+    /// Operators' views and actions.
     Operator,
-    /// Servers that freeze, restart, lose their data, or are cut off.
+    /// Failing servers.
     Servers,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for Group {
     }
 }
 
-/// A requirement of a case on the profile or the factory.
+/// A requirement on the profile or the factory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Need {
@@ -98,40 +98,39 @@ pub enum Need {
     Breakable,
     /// Tombstones, which reject late duplicates.
     Tombstones,
-    /// No tombstones: a late duplicate takes effect, for a bounded time.
+    /// Late duplicates take effect, for a bounded time.
     Ghosts,
     /// Wake-ups by notification.
     Push,
-    /// First come, first served, among clients.
+    /// Order of arrival among clients.
     Fifo,
-    /// Other processes on the same store.
+    /// Processes on the same store.
     Processes,
-    /// A clock that the suite moves.
+    /// A movable clock.
     MovedClock,
     /// Shared locks.
     Shared,
     /// Semaphores.
     Permits,
-    /// Holds that can move to another process.
+    /// Transferable holds.
     Tickets,
-    /// Holds that can't move to another process.
+    /// No transferable holds.
     NoTickets,
-    /// A mode that the backend lacks.
+    /// A missing mode.
     MissingMode,
-    /// A server that can be frozen.
+    /// A freezable server.
     Freeze,
-    /// A server that keeps every write through a restart.
+    /// A server that keeps every write across a restart.
     Restart,
     /// A server that can lose its data, and fences that still grow.
     Forget,
-    /// A connection to the server that can be cut.
+    /// A connection that can be cut.
     Cut,
-    /// A protected store that rejects late writes by their fence.
+    /// A protected store that rejects late writes.
     Enforcement,
 }
 
 impl Need {
-    /// Returns why this backend doesn't meet the requirement, if it doesn't.
     pub(crate) fn missing(self, profile: &Profile, factory: &dyn Factory) -> Option<&'static str> {
         let can = |harm| factory.harms().contains(&harm);
         let (there, otherwise) = match self {
@@ -176,11 +175,11 @@ pub(crate) type Body = fn(Arc<Context>) -> Pin<Box<dyn Future<Output = Verdict> 
 /// One case.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// The group.
+    /// Its group.
     pub group: Group,
-    /// Its name, unique among all groups.
+    /// Its unique name.
     pub name: &'static str,
-    /// The checked property, in a sentence.
+    /// The checked property.
     pub about: &'static str,
     /// Its requirements. If one isn't met, the case isn't promised.
     pub needs: &'static [Need],
@@ -188,7 +187,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Returns `group::name`, the test's name.
+    /// Returns `group::name`.
     pub fn path(&self) -> String {
         format!("{}::{}", self.group, self.name)
     }
@@ -204,11 +203,11 @@ impl fmt::Debug for Case {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome", content = "why")]
 pub enum Outcome {
-    /// The backend keeps the promise.
+    /// Passed.
     Passed,
-    /// The backend breaks the promise. Contains the observation.
+    /// Failed, with the observation.
     Failed(String),
-    /// The profile doesn't promise it. Contains the missing requirement.
+    /// Not promised, with the missing requirement.
     NotPromised(String),
 }
 

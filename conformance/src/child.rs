@@ -1,7 +1,4 @@
-//! The child processes of the cases.
-//!
-//! A child is the same program. Its environment contains the store's address and its job. It prints one line per
-//! event.
+//! Child processes of the cases: the same program, with the store's address and the job in its environment.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -18,8 +15,7 @@ use crate::register::{Counter, RemoteRegister};
 const JOB: &str = "LOCKWRIGHT_CONFORMANCE_JOB";
 const ADDRESS: &str = "LOCKWRIGHT_CONFORMANCE_ADDRESS";
 
-/// Returns a command for this program as a child whose [`main`] receives `address`, for
-/// [`Factory::child`](crate::Factory::child).
+/// Returns a command that runs this program with `address` for [`main`].
 pub fn this_program(address: &str) -> Option<Command> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.env(ADDRESS, address);
@@ -36,11 +32,11 @@ pub(crate) struct Job {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Acquires the lock `rounds` times, and increments the counter each time.
+    /// Increments the counter in each round.
     Contend { rounds: u32, counter: PathBuf },
-    /// Holds the lock, and writes to the register even after its loss.
+    /// Also writes to the register after its loss.
     Hold,
-    /// On each cue, starts a client that waits for the lock and then releases it.
+    /// Waits for the lock once for each cue.
     Wait,
 }
 
@@ -83,13 +79,10 @@ pub(crate) enum Said {
         invoked: BootInstant,
         granted: BootInstant,
     },
-    /// The hold is valid until then, unless a later line ends it earlier.
+    /// Unless a later line ends the hold earlier.
     Deadline(BootInstant),
-    /// The end of the hold by a release.
     Released(BootInstant),
-    /// The end of the hold by a loss.
     Lost(BootInstant),
-    /// True if the register accepted the last write.
     Written(bool),
     Done,
 }
@@ -131,10 +124,10 @@ impl Said {
     }
 }
 
-/// Performs the job of a child, or returns `None` in other processes. Call it first in `main`, outside of a
-/// runtime.
+/// Performs the job of a child, or returns `None` in other processes.
 ///
-/// It calls `connect` for each client, with the address from [`this_program`] or an empty one.
+/// Call it first in `main`, outside of a runtime. It calls `connect` for each client, with the address from
+/// [`this_program`] or an empty one.
 pub fn main<F, B>(connect: impl Fn(String) -> F) -> Option<ExitCode>
 where
     F: Future<Output = Result<B>>,
@@ -142,7 +135,7 @@ where
 {
     let job = std::env::var(JOB).ok()?;
     let address = std::env::var(ADDRESS).unwrap_or_default();
-    // The parent holds the other end of stdin, so the child ends with the parent.
+    // The parent holds stdin's other end, so the child ends with the parent.
     let (cue, mut cues) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for _ in std::io::stdin().lines().map_while(std::result::Result::ok) {
@@ -227,7 +220,6 @@ async fn do_job(job: &Job, locks: &Locks) -> Verdict {
     Ok(())
 }
 
-/// Waits for the lock, and releases it after a moment.
 async fn wait_once(locks: Locks, name: String) -> Verdict {
     let clock = Clock::boot();
     say(&Said::Asking)?;
@@ -275,7 +267,6 @@ impl Child {
         to.flush()
     }
 
-    /// Returns the next line. Fails without one in this time.
     pub(crate) async fn next(&mut self, within: Duration) -> Verdict<Said> {
         match tokio::time::timeout(within, self.said.recv()).await {
             Ok(Some(said)) => Ok(said),
@@ -284,7 +275,6 @@ impl Child {
         }
     }
 
-    /// Returns all lines until the child is done or has ended.
     pub(crate) async fn rest(&mut self, within: Duration) -> Verdict<Vec<Said>> {
         let mut rest = Vec::new();
         loop {

@@ -10,17 +10,17 @@ use lockwright_core::{
 /// A client under test.
 #[async_trait]
 pub trait Believer: Send + Sync {
-    /// Sends one request for a renewed or a fixed hold.
+    /// Sends one request.
     async fn try_acquire(&self, name: &LockName, fixed: bool) -> Result<Option<Box<dyn Belief>>>;
 }
 
 /// A hold of a client under test.
 #[async_trait]
 pub trait Belief: Send + Sync {
-    /// Returns whether the client considers the hold valid now.
+    /// Returns whether the client considers it valid.
     fn believes(&self) -> bool;
 
-    /// Waits for the notification that the hold has ended.
+    /// Waits for the hold's end.
     async fn ended(&self);
 
     /// Releases the hold.

@@ -15,11 +15,11 @@ use crate::factory::{Connect, Factory, Runtime};
 use crate::failure::{Failure, Verdict};
 use crate::faults::Faulty;
 
-/// The environment of a case: a store, a clock, and unique names.
+/// A case's store, clock and names.
 pub struct Context {
-    /// The clock of the case and of its clients.
+    /// The case's clock.
     pub clock: Clock,
-    /// The TTL of its holds.
+    /// The holds' TTL.
     pub ttl: Duration,
     /// The backend's profile.
     pub profile: Profile,
@@ -38,7 +38,7 @@ impl Context {
         Ok(Self { clock, ttl, profile, factory, connect, root })
     }
 
-    /// Returns the prefix of all names of this case.
+    /// Returns the names' prefix.
     pub fn root(&self) -> &str {
         &self.root
     }
@@ -51,7 +51,7 @@ impl Context {
         }
     }
 
-    /// Returns how long a name may stay held after its last use, until it is reconciled or expires.
+    /// Returns how long an unused name may stay held.
     pub fn patience(&self) -> Duration {
         self.ttl * 3 + self.profile.slow_poll * 2 + self.moment()
     }
@@ -61,12 +61,12 @@ impl Context {
         self.connect.connect().await
     }
 
-    /// Returns a client with a new backend.
+    /// Returns a client with its own backend.
     pub async fn client(&self) -> Result<Locks> {
         self.client_on(self.backend().await?)
     }
 
-    /// Returns a client on this backend, whose namespace is the case's root.
+    /// Returns a client on this backend, in the root's namespace.
     pub fn client_on(&self, backend: impl DistributedLock) -> Result<Locks> {
         Locks::builder(backend)
             .ttl(self.ttl)
@@ -76,7 +76,7 @@ impl Context {
             .build()
     }
 
-    /// Returns a client whose requests can be lost, delayed or repeated.
+    /// Returns a client with injectable faults.
     pub async fn faulty_client(&self) -> Result<(Locks, Faulty)> {
         let faulty = Faulty::new(self.backend().await?, self.clock.clone());
         Ok((self.client_on(faulty.clone())?, faulty))
@@ -87,7 +87,7 @@ impl Context {
         self.factory.believer(backend, &self.clock, self.ttl)
     }
 
-    /// Returns a name under the case's root.
+    /// Returns a name under the root.
     pub fn name(&self, local: &str) -> LockName {
         LockName::new(format!("{}{local}", self.root)).expect("the case's names are valid")
     }
@@ -105,18 +105,18 @@ impl Context {
         }
     }
 
-    /// Returns a claim with a TTL that outlasts the case, even on a busy machine.
+    /// Returns a claim whose TTL outlasts the case.
     pub fn long_claim(&self, local: &str) -> Claim {
         let ttl = (self.ttl * 30).min(*self.profile.ttl.end());
         Claim { ttl, ..self.claim(local) }
     }
 
-    /// Returns a [`long_claim`](Self::long_claim) in another mode.
+    /// Returns a [`long_claim`](Self::long_claim) in this mode.
     pub fn claim_as(&self, local: &str, mode: Mode) -> Claim {
         Claim { mode, ..self.long_claim(local) }
     }
 
-    /// Repeats the request until `claim` is granted.
+    /// Retries until `claim` is granted.
     pub async fn granted_within(
         &self,
         backend: &dyn DistributedLock,
@@ -139,7 +139,7 @@ impl Context {
         }
     }
 
-    /// Waits until nothing is held under the root.
+    /// Waits until no name under the root is held.
     pub async fn nothing_left(&self) -> Verdict {
         let backend = self.backend().await?;
         let give_up = self.clock.now() + self.patience();
@@ -178,19 +178,18 @@ impl fmt::Debug for Context {
     }
 }
 
-/// A grant, with the times of its request.
+/// A grant with its request's times.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     /// The grant.
     pub granted: Granted,
-    /// The instant just before the request was sent.
+    /// Just before the request.
     pub sent: BootInstant,
-    /// The instant just after the answer arrived.
+    /// Just after the answer.
     pub answered: BootInstant,
 }
 
-/// Tries `attempt` up to three times, each with its own name. A busy machine is sometimes late, but a missing
-/// notification fails every try.
+/// Tries `attempt` up to three times with new names: a busy machine is sometimes late, a missing notification always.
 pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -> F) -> Verdict {
     for number in 0..2 {
         if attempt(format!("x{number}")).await.is_ok() {
@@ -219,7 +218,7 @@ pub fn take<'a>(
     }
 }
 
-/// Requests a held lock. Fails the case if the request is granted.
+/// Requests a held lock, which must not be granted.
 #[track_caller]
 pub fn refused<'a>(
     backend: &'a dyn DistributedLock,

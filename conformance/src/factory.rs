@@ -1,4 +1,4 @@
-//! The interface that a backend's author implements.
+//! The interface for a backend's author.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,48 +16,45 @@ use crate::protected::Protect;
 pub trait Factory: Send + Sync + 'static {
     /// Opens one store for the clients of one case, in the case's runtime.
     ///
-    /// Cases run in parallel on one server with different names. An in-memory backend creates a new store here, on
-    /// `clock`.
+    /// Cases run in parallel on one server with different names. An in-memory backend creates a store on `clock`.
     async fn open(&self, clock: &Clock) -> Result<Connect>;
 
-    /// Returns a label for tables, if the backend's name isn't enough.
+    /// Returns a label, more specific than the backend's name.
     fn label(&self) -> Option<String> {
         None
     }
 
-    /// Returns the kind of runtime for the cases.
+    /// Returns the runtime of the cases.
     fn runtime(&self) -> Runtime {
         Runtime::Real
     }
 
-    /// Returns the default number of parallel cases. They mostly wait. Choose fewer if each request needs several
-    /// servers on this machine.
+    /// Returns the default number of parallel cases. Choose fewer if each request needs several local servers.
     fn at_a_time(&self) -> usize {
         16
     }
 
-    /// Returns the TTL of the cases, long compared with the machine's noise. Some cases take several TTLs.
+    /// Returns the cases' TTL, long compared with the machine's noise.
     fn ttl(&self) -> Duration {
         Duration::from_secs(1)
     }
 
-    /// Returns a command that runs [`child::main`](crate::child::main) on the same store, such as
-    /// [`child::this_program`](crate::child::this_program). `None` if other processes can't reach the store.
+    /// Returns a command that runs [`child::main`](crate::child::main) on the same store, if processes can share it.
     fn child(&self) -> Option<Command> {
         None
     }
 
-    /// Returns the access to a protected store that rejects late writes, if there is one.
+    /// Returns a protected store, if there is one.
     fn protected(&self) -> Option<Protect> {
         None
     }
 
-    /// Returns the supported harms to a [`fragile`](Factory::fragile) server.
+    /// Returns the supported harms.
     fn harms(&self) -> &[Harm] {
         &[]
     }
 
-    /// Starts a server for one case that may do the [`harms`](Factory::harms) to it.
+    /// Starts a server for one case, which may do the [`harms`](Factory::harms) to it.
     ///
     /// # Errors
     /// By default: the factory has no such server.
@@ -81,7 +78,7 @@ pub trait Factory: Send + Sync + 'static {
 pub enum Runtime {
     /// Threads and the boot clock.
     Real,
-    /// One thread and tokio's paused clock, for backends without I/O. Needs the feature `paused`.
+    /// One thread and tokio's paused clock, without I/O (feature `paused`).
     Paused,
 }
 
@@ -89,30 +86,30 @@ pub enum Runtime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Harm {
-    /// The server stops for more than a TTL, and then processes the requests sent in between.
+    /// The server stops for more than a TTL, then processes pending requests.
     Freeze,
-    /// The server is restarted with its data.
+    /// The server restarts with its data.
     Restart,
-    /// The server is restarted without its data.
+    /// The server restarts without its data.
     Forget,
-    /// A client is cut off from the server for more than a TTL.
+    /// A client is cut off, for more than a TTL.
     Cut,
 }
 
 /// A step of a harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// The harm begins. A restart is complete when this step returns.
+    /// The harm begins; a restart is complete on return.
     Begin(Harm),
     /// The harm ends.
     End(Harm),
 }
 
-/// A server to which a case may do harm.
+/// A server that a case may harm.
 pub struct Fragile {
-    /// The connector to it.
+    /// The server's connector.
     pub connect: Connect,
-    /// The connector that [`Harm::Cut`] affects, or `connect` if nothing can be cut.
+    /// The connector that [`Harm::Cut`] affects, or else `connect`.
     pub cut_off: Connect,
     /// Does the harm. May block; called outside of async code.
     pub harm: Arc<dyn Fn(Step) -> Result<()> + Send + Sync>,
@@ -135,11 +132,11 @@ impl fmt::Debug for Fragile {
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> + Send>>;
 
-/// A connector that creates a new backend on the same store for each client.
+/// A connector that creates backends on one store.
 #[derive(Clone)]
 pub struct Connect(Arc<dyn Fn() -> Connecting + Send + Sync>);
 
-/// Returns a connector: `connector(move || connect(url.clone()))`.
+/// Creates a connector: `connector(move || connect(url.clone()))`.
 pub fn connector<F, B>(connect: impl Fn() -> F + Send + Sync + 'static) -> Connect
 where
     F: Future<Output = Result<B>> + Send + 'static,
@@ -164,7 +161,7 @@ impl fmt::Debug for Connect {
     }
 }
 
-/// A live server, for `lockwright conformance --url …`.
+/// A live server.
 pub struct Live {
     connect: Connect,
     ttl: Duration,
@@ -172,20 +169,18 @@ pub struct Live {
 }
 
 impl Live {
-    /// Returns the server that `connect` reaches. Each call must create a new backend.
+    /// Returns the server of `connect`, which must create a backend for each call.
     pub fn new(connect: Connect) -> Self {
         Self { connect, ttl: Duration::from_secs(1), child: None }
     }
 
-    /// Sets the TTL of the cases, 1 s by default. A distant server may need more.
+    /// Sets the TTL of the cases, 1 s by default.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets the command of a process that first calls [`child::main`](crate::child::main) with a `connect` to the
-    /// same store. It may be this program with a hidden subcommand. Not for stores that other processes can't
-    /// reach.
+    /// Sets a command that first calls [`child::main`](crate::child::main) on the same store.
     pub fn child(mut self, command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
         self.child = Some(Box::new(command));
         self

@@ -8,7 +8,7 @@ use lockwright_core::{Error, ErrorKind, Reason};
 /// The result of a case's body.
 pub type Verdict<T = ()> = Result<T, Failure>;
 
-/// The failure of a case, with its source line.
+/// A failure with its source line.
 pub struct Failure {
     message: String,
     is_late: bool,
@@ -16,14 +16,13 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns a failure at the caller's line.
+    /// Creates a failure at the caller's line.
     #[track_caller]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), is_late: false, at: Location::caller() }
     }
 
-    /// Returns a failure of timing, shown with the prefix `late: `. On a machine that stalls for seconds, it says
-    /// nothing about the backend.
+    /// Creates a failure of timing (`late: …`), which a stalled machine can cause.
     #[track_caller]
     pub fn late(message: impl Into<String>) -> Self {
         Self { is_late: true, ..Self::new(message) }

@@ -13,7 +13,7 @@ use lockwright_core::{
 };
 use tokio::sync::Notify;
 
-/// A kind of request whose fate can be chosen.
+/// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// [`DistributedLock::acquire`].
@@ -31,17 +31,17 @@ pub enum Op {
 pub enum Fate {
     /// The server processes and answers it.
     Pass,
-    /// The server rejects it without processing it.
+    /// The server rejects it unprocessed.
     Refuse,
-    /// It is lost. The outcome is unknown to the client.
+    /// It is lost, and its outcome indeterminate.
     LoseRequest,
-    /// The server processes it, but the answer is lost.
+    /// The server processes it. The answer is lost.
     LoseAnswer,
-    /// It fails as indeterminate, and arrives and is processed after this time.
+    /// It fails as indeterminate, and is processed after this time.
     DelayRequest(Duration),
-    /// The server processes it at once. The answer arrives after this time.
+    /// The server processes it at once, and answers after this time.
     DelayAnswer(Duration),
-    /// The server processes and answers it, and processes it again later.
+    /// The server answers it, and processes it again after this time.
     Duplicate(Duration),
     /// It is lost, and the call never returns.
     Hang,
@@ -49,7 +49,7 @@ pub enum Fate {
     Panic,
 }
 
-/// A wrapper of a backend that injects faults. Clones share the configuration.
+/// A backend with injected faults. Clones share them.
 #[derive(Clone)]
 pub struct Faulty(Arc<Inner>);
 
@@ -90,7 +90,7 @@ impl Plan {
 }
 
 impl Faulty {
-    /// Wraps `backend`, initially without faults.
+    /// Wraps `backend`, without faults.
     pub fn new(backend: Arc<dyn DistributedLock>, clock: Clock) -> Self {
         Self(Arc::new(Inner {
             backend,
@@ -107,7 +107,7 @@ impl Faulty {
         }))
     }
 
-    /// Sets the fates of the next requests of this kind.
+    /// Sets the next requests' fates.
     pub fn next(&self, op: Op, fates: impl IntoIterator<Item = Fate>) {
         let mut plan = self.plan();
         match plan.next.iter_mut().find(|(of, _)| *of == op) {
@@ -116,7 +116,7 @@ impl Faulty {
         }
     }
 
-    /// Sets the fate of all further requests of this kind.
+    /// Sets the fate of all further requests.
     pub fn always(&self, op: Op, fate: Fate) {
         let mut plan = self.plan();
         plan.always.retain(|(of, _)| *of != op);
@@ -129,7 +129,7 @@ impl Faulty {
         self.0.drop_wakes.store(false, Ordering::SeqCst);
     }
 
-    /// Sets a function that chooses all other fates.
+    /// Sets the function that chooses all other fates.
     pub fn decide(&self, decide: impl FnMut(Op) -> Fate + Send + 'static) {
         self.plan().decide = Some(Box::new(decide));
     }
@@ -139,17 +139,17 @@ impl Faulty {
         self.0.drop_wakes.store(drop, Ordering::SeqCst);
     }
 
-    /// Sets whether each call yields before its request and before its answer, as await points for a drop.
+    /// Sets whether calls yield before the request and before the answer.
     pub fn yields(&self, yields: bool) {
         self.0.yields.store(yields, Ordering::SeqCst);
     }
 
-    /// Returns the number of requests of this kind.
+    /// Returns the number of requests.
     pub fn calls(&self, op: Op) -> usize {
         self.counter(op).load(Ordering::SeqCst)
     }
 
-    /// Waits until the number of requests of this kind reaches `calls`.
+    /// Waits for this number of requests.
     pub async fn called(&self, op: Op, calls: usize) {
         loop {
             let mut called = std::pin::pin!(self.0.called.notified());
@@ -161,7 +161,7 @@ impl Faulty {
         }
     }
 
-    /// Returns whether delayed or repeated requests haven't arrived yet.
+    /// Returns whether requests are still delayed.
     pub fn is_under_way(&self) -> bool {
         self.0.under_way.load(Ordering::SeqCst) > 0
     }
@@ -185,7 +185,7 @@ impl Faulty {
         }
     }
 
-    /// Sends `request` according to its fate. `again` is the same request for a later arrival.
+    /// `again` is the same request for a later arrival.
     async fn send<T, F>(
         &self,
         op: Op,
@@ -223,7 +223,7 @@ impl Faulty {
                 request.await
             }
             Fate::Hang => std::future::pending().await,
-            // `resume_unwind` doesn't call the panic hook, so nothing is printed.
+            // `resume_unwind` doesn't call the panic hook.
             Fate::Panic => std::panic::resume_unwind(Box::new("an injected panic")),
         };
         self.give_way().await;
@@ -254,7 +254,7 @@ impl DistributedLock for Faulty {
     }
 
     fn attach(&self, events: Events) {
-        // A strong reference would be a cycle and keep the backend alive.
+        // A strong reference would be a cycle.
         let this = Arc::downgrade(&self.0);
         self.0.backend.attach(Events::to(move |event| {
             let Some(this) = this.upgrade() else { return false };

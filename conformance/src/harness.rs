@@ -1,4 +1,4 @@
-//! The cases as tests, in a test binary with `harness = false`.
+//! The cases as tests (`harness = false`).
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::cases;
 use crate::factory::{Factory, Runtime};
 use crate::report::{in_runtime, run_case};
 
-/// Runs the cases with the arguments of `cargo test` (filters, `--list`, `--exact`, `--test-threads`). A case that
-/// isn't promised is ignored. It fails if it is run anyway, because it shows nothing.
+/// Runs the cases with the arguments of `cargo test`.
 ///
-/// A binary whose cases start it as a child must call [`child::main`](crate::child::main) first.
+/// A case that isn't promised is ignored, and fails if it is run anyway. Call [`child::main`](crate::child::main)
+/// first if cases start this program as a child.
 pub fn main(factory: impl Factory) -> ExitCode {
     let mut arguments = Arguments::from_args();
     if factory.runtime() == Runtime::Real && arguments.test_threads.is_none() {
@@ -36,7 +36,6 @@ pub fn main(factory: impl Factory) -> ExitCode {
         }
     };
     if !arguments.list {
-        // Names the suite in output that contains several.
         println!("suite: {}", factory.label().unwrap_or_else(|| profile.backend.to_owned()));
     }
     let trials = cases::all()

@@ -1,4 +1,4 @@
-//! Waiting while clients die, stop or close, for the backends' own tests.
+//! Tests of waiters behind dead, stopped or closed clients.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::test_helpers::{LIMIT, eventually};
 
-/// A client with its own runtime. It is stopped between two calls, and killed by its shutdown.
+/// Stopped between calls, and killed by its runtime's shutdown.
 #[derive(Debug)]
 struct Process {
     runtime: Runtime,
@@ -24,7 +24,7 @@ impl Process {
     }
 }
 
-/// Kills or stops the holder and the waiters ahead of a live waiter. Returns the live waiter's waiting time.
+/// Kills or stops the clients ahead of a live waiter, and returns its waiting time.
 pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     ttl: Duration,
@@ -40,13 +40,13 @@ pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     for (waiter, wait) in waiters.iter().zip(&mut waits) {
         let queued = async { timeout(ttl / 8, wait).await.map(drop) };
         waiter.runtime.block_on(queued).expect_err("it is held");
-        // Time for the holder's client to renew.
+        // Time for a renewal.
         holder.runtime.block_on(async { sleep(ttl / 8).await });
     }
     held.check().expect("it is held");
     let begun = Instant::now();
     if are_killed {
-        // The guards and requests outlive the runtime: a killed process runs no destructors.
+        // A killed process runs no destructors.
         waiters.into_iter().for_each(|waiter| waiter.runtime.shutdown_background());
         holder.runtime.shutdown_background();
     }
@@ -62,7 +62,7 @@ pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     took
 }
 
-/// Tests that a guard without its runtime is lost before another client holds the lock.
+/// Tests that a guard whose runtime is gone is lost before the next grant.
 pub fn guard_without_a_runtime_is_lost<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     ttl: Duration,
@@ -84,8 +84,7 @@ pub fn guard_without_a_runtime_is_lost<F: Future<Output = Locks>>(
     }
 }
 
-/// Tests that a queued client that is closed leaves the queue and is granted nothing. Calls `break_connection`
-/// just before the close.
+/// Tests that a closed client leaves the queue. Calls `break_connection` just before the close.
 pub async fn closed_client_is_granted_nothing<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     other: &Locks,

@@ -1,7 +1,4 @@
-//! Holders and waiters for fault tests of clusters.
-//!
-//! Each participant is a separate client and records when it considered its hold valid, by one boot clock. A
-//! broken promise panics.
+//! Holders and waiters for fault tests of clusters. A broken promise panics.
 
 use std::time::Duration;
 
@@ -13,7 +10,7 @@ use crate::history::{History, Hold};
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// All participants for one lock, with one TTL.
+/// The clients of one lock, with one boot clock.
 #[derive(Debug, Clone)]
 pub struct Participants {
     name: String,
@@ -23,10 +20,10 @@ pub struct Participants {
     history: History,
 }
 
-/// A participant that holds the lock.
+/// A client that holds the lock.
 #[derive(Debug)]
 pub struct Holder {
-    /// The hold.
+    /// Its guard.
     pub guard: Guard,
     who: &'static str,
     invoked: BootInstant,
@@ -35,13 +32,13 @@ pub struct Holder {
 }
 
 impl Participants {
-    /// Returns participants for the lock `name`. `slack` is the tolerance for elections and a busy machine.
+    /// Creates participants. `slack` is the tolerance for elections and a busy machine.
     pub fn new(name: &str, ttl: Duration, slack: Duration) -> Self {
         let limit = (ttl + slack) * 3;
         Self { name: name.to_owned(), ttl, slack, limit, history: History::default() }
     }
 
-    /// Acquires the lock. Retries while no server is available, as during an election.
+    /// Acquires the lock, and retries while no server is available.
     ///
     /// # Panics
     /// If the request fails for another reason, or isn't granted for long.
@@ -56,13 +53,13 @@ impl Participants {
                     return Holder { guard, who, invoked, granted: now(), all: self.clone() };
                 }
                 Err(error) if is_passing(&error) && now() < end => sleep(LOOK).await,
-                // `Debug` includes the cause. A timeout alone says little.
+                // `Debug` includes the cause.
                 Err(error) => panic!("{who}: {error:?}"),
             }
         }
     }
 
-    /// Waits in the background. The waiter is in the queue when this returns.
+    /// Waits in the background, and returns once the waiter is queued.
     pub async fn wait(&self, who: &'static str, locks: &Locks) -> JoinHandle<Holder> {
         let (all, waiting) = (self.clone(), locks.clone());
         let waiter = tokio::spawn(async move { all.hold(who, &waiting).await });
@@ -75,7 +72,7 @@ impl Participants {
         waiter
     }
 
-    /// Asserts that the hold is renewed, and that the waiter is granted the lock after the release only.
+    /// Asserts a renewal, and the waiter's grant after the release only.
     pub async fn survives(&self, holder: Holder, waiter: JoinHandle<Holder>) {
         holder.goes_on().await;
         assert!(!waiter.is_finished(), "the waiter was granted while the lock was held");
@@ -87,8 +84,7 @@ impl Participants {
         self.check();
     }
 
-    /// Asserts that the cut-off holder notices its loss before the waiter's grant, which must come within `bound`
-    /// plus the slack. Returns the new holder.
+    /// Asserts that the holder notices its loss before the waiter's grant, within `bound` plus the slack.
     pub async fn is_lost(
         &self,
         holder: &Holder,
@@ -109,7 +105,7 @@ impl Participants {
         next
     }
 
-    /// Asserts that the client that lost its hold can acquire the lock after `before` is released.
+    /// Asserts that this client can acquire the lock again.
     pub async fn comes_back(&self, locks: &Locks, before: Holder) {
         let fence = before.guard.fence();
         before.release().await;
@@ -119,13 +115,13 @@ impl Participants {
         self.check();
     }
 
-    /// Asserts that holds never overlapped and that fences grew.
+    /// Asserts exclusion and growing fences.
     pub fn check(&self) {
         assert!(self.history.contended() > 0, "inconclusive: no client waited");
         assert_eq!(self.history.check(true), [], "{:#?}", self.history.holds());
     }
 
-    /// Waits until the waiter is granted the lock.
+    /// Returns the waiter's hold.
     pub async fn turn_of(&self, waiter: JoinHandle<Holder>) -> Holder {
         timeout(self.limit, waiter)
             .await
@@ -138,7 +134,7 @@ impl Holder {
     /// Releases the lock, in the background if no server is available.
     ///
     /// # Panics
-    /// If the lock isn't held any more.
+    /// If the lock isn't held.
     pub async fn release(self) {
         self.note_end(now());
         match self.guard.release().await {
@@ -147,7 +143,7 @@ impl Holder {
         }
     }
 
-    /// Waits for the notification of the loss. Returns its instant.
+    /// Returns the instant of the reported loss.
     pub async fn until_lost(&self) -> BootInstant {
         let ended = timeout(self.all.limit, self.guard.signal().ended()).await;
         let noticed = now();
@@ -162,10 +158,10 @@ impl Holder {
         noticed
     }
 
-    /// Waits until a renewal sent after this call is confirmed and the earlier TTL has passed.
+    /// Waits for a renewal sent after this call, and past the earlier TTL.
     pub async fn goes_on(&self) {
         let (from, ttl) = (now(), self.all.ttl);
-        // A deadline is the send time plus the TTL, less the allowance for drift.
+        // A deadline is the send time plus the TTL, less the drift allowance.
         let is_confirmed = || self.guard.deadline() > from + ttl && now() > from + ttl;
         while !is_confirmed() {
             let state = self.guard.signal().state();
@@ -198,7 +194,7 @@ fn is_passing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate)
 }
 
-/// Returns the current instant of the shared clock.
+/// Returns the shared clock's time.
 pub fn now() -> BootInstant {
     Clock::boot().now()
 }

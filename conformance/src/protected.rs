@@ -1,7 +1,4 @@
-//! A protected store of a backend that rejects late writes by their fence.
-//!
-//! The value is in a table, a key or a node, and all writes use the backend's helper. A factory provides it with
-//! [`Factory::protected`].
+//! A backend's protected store, which rejects late writes by their fence ([`Factory::protected`]).
 //!
 //! [`Factory::protected`]: crate::Factory::protected
 
@@ -12,27 +9,27 @@ use std::sync::Arc;
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{LockName, Result, async_trait};
 
-/// A writer of the value that one lock protects.
+/// A writer of one lock's protected value.
 #[async_trait]
 pub trait Protected: Send + Sync + 'static {
-    /// Writes the value, unless a later holder has written before.
+    /// Writes the value.
     ///
     /// # Errors
-    /// [`Lost`](lockwright_core::ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded), which
-    /// contains the later fence. Then the value is unchanged.
+    /// [`Lost`](lockwright_core::ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded) and the
+    /// later fence, if a later holder has written. The value is unchanged.
     async fn write(&self, fenced: &Fenced, value: u64) -> Result<()>;
 
-    /// Returns the last written value, if there is one.
+    /// Returns the last value.
     async fn read(&self) -> Result<Option<u64>>;
 }
 
 type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Protected>>> + Send>>;
 
-/// A function that opens a new writer of the value of a lock.
+/// A function that opens a writer of a lock's value.
 #[derive(Clone)]
 pub struct Protect(Arc<dyn Fn(LockName) -> Opening + Send + Sync>);
 
-/// Returns a `Protect`: `protect(move |name| open(url.clone(), name))`. All writers of one name share one value.
+/// Creates a `Protect`: `protect(move |name| open(url.clone(), name))`. The writers of one name share one value.
 pub fn protect<F, P>(open: impl Fn(LockName) -> F + Send + Sync + 'static) -> Protect
 where
     F: Future<Output = Result<P>> + Send + 'static,
@@ -45,7 +42,7 @@ where
 }
 
 impl Protect {
-    /// Opens a new writer.
+    /// Opens a writer.
     ///
     /// # Errors
     /// If the store can't be reached.

@@ -1,4 +1,4 @@
-//! Tests for backends that keep readers, writers and permits in one queue.
+//! Tests for backends with one queue for all modes.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +14,7 @@ use crate::test_helpers::{busy, claim, grant};
 
 const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
-/// Returns a claim of `x` in this mode.
+/// Returns a claim of `x`.
 pub fn claim_as(mode: Mode) -> Claim {
     Claim { mode, ..claim("x") }
 }
@@ -30,7 +30,7 @@ async fn granted(backend: &dyn DistributedLock, claim: &Claim) -> Fence {
     panic!("the claim is still not granted");
 }
 
-/// Tests that readers that waited share a fence, in any order of polls and releases.
+/// Tests that readers from the queue share a fence, in any order.
 pub async fn readers_that_waited_share_a_fence(
     one: &dyn DistributedLock,
     other: &dyn DistributedLock,
@@ -49,7 +49,7 @@ pub async fn readers_that_waited_share_a_fence(
         let first = if last_first { &rest[2] } else { &rest[0] };
         let shared = granted(other, first).await;
         assert!(shared > fence, "{shared} after {fence}");
-        // The first reader, which determines the fence, leaves without having polled.
+        // The first reader determines the fence, and leaves without a poll.
         assert_eq!(
             other.release(gone, ReleaseMode::Plain).await.unwrap(),
             ReleaseOutcome::Released
@@ -57,7 +57,7 @@ pub async fn readers_that_waited_share_a_fence(
         for reader in rest {
             assert_eq!(granted(other, reader).await, shared);
         }
-        // `rest[0]` is now first. It took its fence from another reader.
+        // `rest[0]` is now first, with a fence from another reader.
         other.release(&rest[0], ReleaseMode::Plain).await.unwrap();
         let late = claim_as(Mode::Shared);
         assert_eq!(grant(one, &late).await.fence, shared);
@@ -69,7 +69,7 @@ pub async fn readers_that_waited_share_a_fence(
         }
         let shown = one.inspect(&late.name).await.unwrap();
         assert_eq!(shown.holders.iter().map(|one| one.fence).collect::<Vec<_>>(), [Some(shared)]);
-        // Its fence comes from readers that have all been released.
+        // Its fence comes from released readers.
         let later = claim_as(Mode::Shared);
         assert_eq!(grant(other, &later).await.fence, shared);
         one.release(&late, ReleaseMode::Plain).await.unwrap();
@@ -82,7 +82,7 @@ pub async fn readers_that_waited_share_a_fence(
     }
 }
 
-/// Tests that readers are granted the present readers' fence when a writer ahead of them gives up.
+/// Tests that readers get the present fence when the writer ahead gives up.
 pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn DistributedLock) {
     let (first, writer) = (claim_as(Mode::Shared), claim_as(Mode::Exclusive));
     let (second, third) = (claim_as(Mode::Shared), claim_as(Mode::Shared));
@@ -104,8 +104,7 @@ pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn Dis
     }
 }
 
-/// Tests that a rejected claim leaves no entry under the name `x`. `count` returns the number of entries, holders
-/// included.
+/// Tests that a rejected claim leaves no entry. `count` includes holders.
 pub async fn what_is_refused_leaves_nothing(
     backend: &dyn DistributedLock,
     count: impl AsyncFn() -> usize,
@@ -138,7 +137,7 @@ pub async fn what_is_refused_leaves_nothing(
     }
 }
 
-/// Tests that simultaneous requests get no more permits than there are.
+/// Tests that simultaneous requests get no excess permits.
 pub async fn those_who_ask_at_once_get_no_more_than_there_are(
     backends: [Arc<dyn DistributedLock>; 2],
 ) {
@@ -169,12 +168,12 @@ struct Inside {
     readers: AtomicU32,
     writers: AtomicU32,
     permits: AtomicU32,
-    /// The fences of the current readers, and a count of concurrent readers.
+    /// The readers' fences, and a count of concurrent readers.
     fences: Mutex<(Vec<Fence>, usize)>,
     ids: Mutex<HashSet<u64>>,
 }
 
-/// Tests that many tasks keep the rules: exclusive writers, one fence for concurrent readers, and limited permits.
+/// Tests exclusive writers, shared fences and permits with many tasks.
 pub async fn many_waiters_are_kept_in_order(clients: &[Locks]) {
     const OF: u32 = 5;
     let inside = Arc::new(Inside::default());

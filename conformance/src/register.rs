@@ -1,7 +1,4 @@
 //! The resource that the locks protect.
-//!
-//! The [`Register`] rejects a write whose fence is below the highest accepted one (Kleppmann, "How to do
-//! distributed locking", 2016). The [`Counter`] ignores fences, and loses an update if two clients write at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +10,8 @@ use std::thread;
 use lockwright_core::Fence;
 use serde::{Deserialize, Serialize};
 
-/// A register per name that rejects stale fences, and a queue of tickets. Clones share it.
+/// A register per name that rejects a fence below the highest accepted one (Kleppmann, "How to do distributed
+/// locking", 2016), and a queue of tickets. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Register(Arc<Mutex<State>>);
 
@@ -28,16 +26,14 @@ struct State {
 pub struct Writes {
     /// The highest accepted fence.
     pub highest: u64,
-    /// The number of accepted writes.
+    /// Accepted writes.
     pub accepted: usize,
-    /// The number of rejected writes.
+    /// Rejected writes.
     pub refused: usize,
 }
 
-/// The register of a test that needs no names.
 const ONLY: &str = "";
 
-/// A request to a register in another process, as a line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Request {
@@ -47,12 +43,12 @@ enum Request {
 }
 
 impl Register {
-    /// Writes to the only register. Returns whether the fence was accepted.
+    /// Writes to the only register, and returns whether it accepted the fence.
     pub fn write(&self, fence: Fence) -> bool {
         self.write_to(ONLY, fence)
     }
 
-    /// Writes to the register of `name`. Returns whether the fence was accepted.
+    /// Writes to the register of `name`. Returns as [`write`](Self::write).
     pub fn write_to(&self, name: &str, fence: Fence) -> bool {
         let mut state = self.state();
         if !state.writes.contains_key(name) {
@@ -74,17 +70,17 @@ impl Register {
         self.state().tickets.push_back(ticket.to_owned());
     }
 
-    /// Removes and returns the oldest ticket.
+    /// Removes the oldest ticket.
     pub fn pick(&self) -> Option<String> {
         self.state().tickets.pop_front()
     }
 
-    /// Returns the writes to the only register.
+    /// Returns the only register's writes.
     pub fn writes(&self) -> Writes {
         self.writes_to(ONLY)
     }
 
-    /// Returns the writes to the register of `name`.
+    /// Returns the writes for `name`.
     pub fn writes_to(&self, name: &str) -> Writes {
         self.state().writes.get(name).copied().unwrap_or_default()
     }
@@ -93,7 +89,7 @@ impl Register {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves the register on a loopback port until this process ends.
+    /// Serves the register on a loopback port.
     pub fn serve(&self) -> std::io::Result<SocketAddr> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -111,10 +107,10 @@ impl Register {
         let mut answers = client.try_clone().ok()?;
         let mut requests = BufReader::new(client);
         let mut line = String::new();
-        // A killed process may leave a line without its end.
+        // A killed process may leave an incomplete line.
         while requests.read_line(&mut line).ok()? > 0 && line.ends_with('\n') {
             let answer = self.answer(&serde_json::from_str(&line).ok()?);
-            // One packet: a second one would wait for the acknowledgement of the first, for 40 ms.
+            // A second packet would wait 40 ms for the acknowledgement of the first.
             answers.write_all(format!("{answer}\n").as_bytes()).ok()?;
             line.clear();
         }
@@ -134,7 +130,7 @@ impl Register {
     }
 }
 
-/// A client of a register in another process.
+/// A client of a served register.
 #[derive(Debug)]
 pub struct RemoteRegister {
     requests: TcpStream,
@@ -149,22 +145,22 @@ impl RemoteRegister {
         Ok(Self { answers: BufReader::new(requests.try_clone()?), requests })
     }
 
-    /// Writes to the only register. Returns whether the fence was accepted.
+    /// As [`Register::write`].
     pub fn write(&mut self, fence: Fence) -> std::io::Result<bool> {
         self.write_to(ONLY, fence)
     }
 
-    /// Writes to the register of `name`. Returns whether the fence was accepted.
+    /// As [`Register::write_to`].
     pub fn write_to(&mut self, name: &str, fence: Fence) -> std::io::Result<bool> {
         Ok(self.ask(&Request::Write(name.to_owned(), fence))? == "accepted")
     }
 
-    /// Stores a ticket, which must be a single line.
+    /// Stores a ticket of one line.
     pub fn leave(&mut self, ticket: &str) -> std::io::Result<()> {
         self.ask(&Request::Leave(ticket.to_owned())).map(drop)
     }
 
-    /// Removes and returns the oldest ticket.
+    /// Removes the oldest ticket.
     pub fn pick(&mut self) -> std::io::Result<Option<String>> {
         let ticket = self.ask(&Request::Pick)?;
         Ok(Some(ticket).filter(|ticket| !ticket.is_empty()))
@@ -182,19 +178,19 @@ impl RemoteRegister {
     }
 }
 
-/// A number in a file. Each increment reads and then writes it, without a lock.
+/// A number in a file, whose concurrent increments lose updates.
 #[derive(Debug)]
 pub struct Counter(PathBuf);
 
 impl Counter {
-    /// Creates a temporary file, which is removed by the drop.
+    /// Creates a temporary file, which the drop removes.
     pub fn create(name: &str) -> std::io::Result<Self> {
         let path = std::env::temp_dir().join(name.replace('/', "-"));
         std::fs::write(&path, "0")?;
         Ok(Self(path))
     }
 
-    /// Returns the path of the file.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -205,7 +201,7 @@ impl Counter {
         text.parse().map_err(|_| std::io::Error::other(format!("torn counter: {text:?}")))
     }
 
-    /// Increments the number in two steps, which is safe for one process at a time only.
+    /// Increments the number in two steps, without a lock.
     pub fn add_one(path: &Path) -> std::io::Result<()> {
         let number = Self::read(path)?;
         thread::yield_now();

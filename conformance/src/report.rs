@@ -1,4 +1,4 @@
-//! The runner of the cases, and the table of their outcomes.
+//! The runner of the cases, and its report.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,21 +16,20 @@ use crate::factory::{Factory, Runtime};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The number of parallel cases against a live server. They mostly wait.
 const AT_ONCE: usize = 8;
 
 /// The outcomes of all cases.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// The backend's name, from its profile.
+    /// The backend's name.
     pub backend: String,
     /// The backend's profile.
     pub profile: Profile,
-    /// One row for each case, in the table's order.
+    /// One row per case, in order.
     pub rows: Vec<Row>,
 }
 
-/// The outcome of one case.
+/// One case's outcome.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// Its group.
@@ -46,9 +45,9 @@ pub struct Row {
     pub seconds: f64,
 }
 
-/// Runs the cases whose `group::name` contains `filter`, some in parallel. Blocks until they are done, so use
-/// `spawn_blocking` in async code. All names have a random prefix. Only the backend's permanent data (fences) is
-/// left.
+/// Runs the cases whose `group::name` contains `filter`, some in parallel. Blocks the thread.
+///
+/// Names have a random prefix. Only permanent data (fences) is left.
 ///
 /// # Errors
 /// If the backend can't be reached.
@@ -56,7 +55,7 @@ pub fn run(factory: Arc<dyn Factory>, filter: &str) -> lockwright_core::Result<R
     run_telling(factory, filter, |_| {})
 }
 
-/// As [`run`], and calls `on_row` with each row, in the order of completion.
+/// As [`run`], and calls `on_row` with each row on completion.
 ///
 /// # Errors
 /// As [`run`].
@@ -97,7 +96,7 @@ pub fn run_telling(
     Ok(Report { backend: profile.backend.to_owned(), profile, rows })
 }
 
-/// Runs one case on a new thread and runtime.
+/// Runs one case on a new thread.
 pub fn run_case(case: &'static Case, factory: Arc<dyn Factory>) -> Outcome {
     let (sender, outcome) = mpsc::channel();
     let running = std::thread::Builder::new().name(case.path()).spawn(move || {
@@ -196,17 +195,17 @@ impl Report {
         self.failed() == 0
     }
 
-    /// Returns the number of cases that passed.
+    /// Returns the number of passed cases.
     pub fn passed(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::Passed))
     }
 
-    /// Returns the number of cases that failed.
+    /// Returns the number of failed cases.
     pub fn failed(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::Failed(_)))
     }
 
-    /// Returns the number of cases that the profile doesn't promise.
+    /// Returns the number of cases that aren't promised.
     pub fn not_promised(&self) -> usize {
         self.count(|outcome| matches!(outcome, Outcome::NotPromised(_)))
     }
@@ -216,7 +215,6 @@ impl Report {
     }
 }
 
-/// Writes a row for each case, and the totals.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.rows.iter().map(|row| row.case.len()).max().unwrap_or_default();

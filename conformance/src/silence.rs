@@ -1,4 +1,4 @@
-//! Tests of connections that go silent while new ones work.
+//! Tests of silent connections.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 const BOUND: Duration = Duration::from_secs(2);
 
-/// A client whose present connections can be silenced.
+/// A client whose connections can be silenced.
 pub struct Client {
     locks: Locks,
     silence_present: Box<dyn Fn() + Send + Sync>,
@@ -21,12 +21,12 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Returns a client. `silence_present` makes its present connections lose all data, but not new ones.
+    /// Returns a client whose present connections lose all data after `silence_present`, but not new ones.
     pub fn new(locks: Locks, silence_present: impl Fn() + Send + Sync + 'static) -> Self {
         Self { locks, silence_present: Box::new(silence_present) }
     }
 
-    /// Acquires and releases a lock, so that the client has a connection and its statements.
+    /// Opens a connection and prepares its statements.
     async fn warm(&self, name: &str, ttl: Duration) {
         let warm = self.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
         warm.release().await.unwrap();
@@ -48,7 +48,7 @@ pub async fn free_lock_is_acquired(client: &Client, ttl: Duration, waits: bool) 
     guard.release().await.unwrap();
 }
 
-/// Tests that a hold survives a silence that begins `after` its grant. `label` makes the name unique.
+/// Tests that a hold survives a silence `after` its grant. `label` makes the name unique.
 pub async fn hold_survives(client: &Client, label: &str, ttl: Duration, after: Duration) {
     let name = format!("held-{label}-{ttl:?}-{after:?}");
     let guard = client.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
@@ -65,7 +65,7 @@ pub async fn hold_survives(client: &Client, label: &str, ttl: Duration, after: D
     guard.release().await.unwrap();
 }
 
-/// Tests that the connection is replaced although the caller's limits are shorter than the backend's.
+/// Tests the connection's replacement if the caller's limits are shorter than the backend's.
 pub async fn dropped_requests_have_the_connection_replaced(client: &Client, limit: Duration) {
     const TTL: Duration = Duration::from_secs(30);
     client.warm("warm", TTL).await;

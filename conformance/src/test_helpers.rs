@@ -9,7 +9,7 @@ use lockwright_core::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// A time limit that is reached only if something is wrong.
+/// A time limit that is reached only on failure.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// Returns a lock name.
@@ -17,12 +17,12 @@ pub fn name(name: &str) -> LockName {
     LockName::new(name).expect("the test's name is valid")
 }
 
-/// Returns an exclusive claim with a fresh token, whose TTL outlasts a test.
+/// Returns a claim whose TTL outlasts a test.
 pub fn claim(locked: &str) -> Claim {
     claim_for(locked, Duration::from_secs(30))
 }
 
-/// Returns an exclusive claim with a fresh token.
+/// Returns an exclusive claim.
 pub fn claim_for(locked: &str, ttl: Duration) -> Claim {
     Claim {
         name: name(locked),
@@ -50,7 +50,7 @@ pub fn grant<'a>(
     }
 }
 
-/// Requests a held lock, and checks that it isn't granted.
+/// Requests a held lock, which must not be granted.
 #[track_caller]
 pub fn busy<'a>(
     backend: &'a dyn DistributedLock,
@@ -66,7 +66,7 @@ pub fn busy<'a>(
     }
 }
 
-/// Returns a receiver of the events that `backend` sends from now on.
+/// Returns a receiver of the backend's further events.
 pub fn events(backend: &dyn DistributedLock) -> UnboundedReceiver<Event> {
     let (sender, receiver) = unbounded_channel();
     backend.attach(Events::to(move |event| sender.send(event).is_ok()));

@@ -1,10 +1,10 @@
-//! Tests of the explorer with protocols that can be counted by hand.
+//! Tests of the explorer with protocols counted by hand.
 
 use std::fmt::Write;
 
 use super::{Protocol, Step, explore, mix};
 
-/// Two numbers that count from 0 to `top`. With `swaps`, their order doesn't matter.
+/// Two numbers that count from 0 to `top`, in any order with `swaps`.
 struct Grid {
     top: u64,
     swaps: bool,
@@ -75,7 +75,7 @@ fn a_bound_that_is_too_large_is_noticed() {
 
 #[test]
 fn a_trace_is_told_under_the_names_of_the_beginning() {
-    // Canonically [2, 1]. The trace uses the initial names and ends in [1, 2].
+    // The trace uses the initial names.
     let grid = Grid { top: 9, swaps: true, forbidden: Some([2, 1]) };
     let (promise, trace) = explore(&grid, usize::MAX, |_| true).broken.unwrap();
     assert_eq!(promise, "forbidden");
@@ -89,7 +89,7 @@ struct Flag {
     takes: bool,
 }
 
-/// The two programs and the flag. A program is 0 outside, 1 after the check, 2 inside, 3 gone.
+/// The programs and the flag. A program is 0 outside, 1 after the check, 2 inside, 3 gone.
 impl Protocol for Flag {
     type State = [u8; 3];
     type Action = (usize, &'static str);

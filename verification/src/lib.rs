@@ -1,7 +1,4 @@
-//! An explorer of all states that a protocol can reach.
-//!
-//! It searches breadth first, so the first violation has the fewest steps. Tests compare the results with a
-//! [`Page`] of the documentation.
+//! An explorer of all states of a protocol, breadth first, so the first violation has the fewest steps.
 
 #[cfg(test)]
 mod fixtures;
@@ -11,11 +8,11 @@ use std::fmt::{self, Write};
 
 pub use page::Page;
 
-/// A protocol to explore: states and the steps between them.
+/// A protocol to explore.
 pub trait Protocol {
-    /// A state. It determines the possible steps.
+    /// A state, which determines the possible steps.
     type State: Copy + Eq;
-    /// The action of a step.
+    /// A step's action.
     type Action: Copy;
     /// A property that can be violated.
     type Promise: Copy + Eq + fmt::Debug;
@@ -23,31 +20,31 @@ pub trait Protocol {
     /// Returns the initial state.
     fn initial(&self) -> Self::State;
 
-    /// Adds all steps that are possible in `state`.
+    /// Adds all steps from `state`.
     fn steps(&self, state: &Self::State, steps: &mut Vec<Step<Self>>);
 
-    /// Returns the promise that `state` breaks. `last` is true if no step leads out of it.
+    /// Returns the promise that `state` breaks. `last` is true if no step leads on.
     fn judge(&self, state: &Self::State, last: bool) -> Option<Self::Promise>;
 
-    /// Returns the representative of all states that differ only in names.
+    /// Returns the representative of states that differ only in names.
     fn canonical(&self, state: &Self::State) -> Self::State {
         *state
     }
 
-    /// Returns a hash for the table of visited states.
+    /// Returns a hash of the state.
     fn digest(&self, state: &Self::State) -> u64;
 
     /// Writes a step as text.
     fn tell(&self, before: &Self::State, step: &Step<Self>, text: &mut String);
 }
 
-/// A step of a protocol.
+/// A step.
 pub struct Step<P: Protocol + ?Sized> {
-    /// The action.
+    /// Its action.
     pub action: P::Action,
-    /// The state after it.
+    /// The next state.
     pub next: P::State,
-    /// The promise that the step breaks, if any.
+    /// The broken promise.
     pub broken: Option<P::Promise>,
 }
 
@@ -57,16 +54,16 @@ impl<P: Protocol + ?Sized> fmt::Debug for Step<P> {
     }
 }
 
-/// The result of an exploration.
+/// The result.
 #[derive(Debug)]
 pub struct Explored<Promise> {
-    /// The number of states, without those that differ only in names.
+    /// States, without those that differ only in names.
     pub states: usize,
-    /// The number of steps between them.
+    /// Steps between them.
     pub steps: usize,
-    /// The length of the longest shortest path to a state.
+    /// The longest shortest path to a state.
     pub depth: usize,
-    /// The first broken promise, and a shortest path to it.
+    /// The first broken promise, with a shortest path.
     pub broken: Option<(Promise, String)>,
 }
 
@@ -117,8 +114,7 @@ pub fn explore<P: Protocol>(
     explored
 }
 
-/// Returns the steps through `states`. It walks the path again, because each state was visited under canonical
-/// names.
+/// Walks the path again, because each state was visited under canonical names.
 fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>) -> String {
     let mut text = String::new();
     let mut steps = Vec::new();
@@ -139,8 +135,8 @@ fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>)
 
 const NOBODY: usize = u32::MAX as usize;
 
-/// The visited states in the order of discovery, with their predecessors, and an open-addressing hash table.
-/// Without optimisation, it is several times as fast as `HashMap`.
+/// States in the order of discovery with their predecessors, and an open-addressing table. Without optimisation, it
+/// is several times as fast as `HashMap`.
 struct Visited<'p, P: Protocol> {
     protocol: &'p P,
     states: Vec<P::State>,

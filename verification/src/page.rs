@@ -1,4 +1,4 @@
-//! The page that shows the results of a model.
+//! The page with a model's results.
 
 use std::fmt::{Debug, Write};
 use std::fs;
@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use crate::Explored;
 
-/// A page of the documentation that contains a model's results word for word.
+/// A page that contains a model's results word for word.
 #[derive(Debug)]
 pub struct Page {
     file: PathBuf,
 }
 
 impl Page {
-    /// Returns the page in this file.
+    /// Returns the page in `file`.
     pub fn new(file: impl Into<PathBuf>) -> Self {
         Self { file: file.into() }
     }
@@ -23,7 +23,7 @@ impl Page {
         fs::read_to_string(&self.file).unwrap_or_else(|error| panic!("{file}: {error}"))
     }
 
-    /// Checks that the page contains `expected`, word for word.
+    /// Checks that the page contains `expected`.
     pub fn has(&self, expected: &str) {
         assert!(
             self.text().contains(expected),
@@ -41,13 +41,13 @@ impl Page {
         block.split("```").next().expect("a split has a first part").to_owned()
     }
 
-    /// Returns a row of the table of explorations: states, steps, depth.
+    /// Returns a table row: states, steps, depth.
     pub fn row<Promise: Debug>(title: &str, explored: &Explored<Promise>) -> String {
         let Explored { states, steps, depth, .. } = *explored;
         format!("| {title} | {} | {} | {depth} |", thousands(states), thousands(steps))
     }
 
-    /// Returns the section of a refutation: heading, broken promise, trace.
+    /// Returns a section: heading, broken promise, trace.
     pub fn refutation(title: &str, broken: &str, trace: &str) -> String {
         let mut text = format!("### {title}\n\n{broken}\n\n```text\n");
         for line in trace.lines() {

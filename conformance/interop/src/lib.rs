@@ -2,23 +2,14 @@
 //!
 //! | test | the other program | the shared lock |
 //! |---|---|---|
-//! | `keys` | the lock of redis-py, the Python client | a key of Redis |
-//! | `keys` | redsync, in Go | a key, on one Redis or on most of five |
+//! | `keys` | redis-py, in Python | a key of Redis |
+//! | `keys` | redsync, in Go | a key, on one Redis or most of five |
 //! | `queues` | `etcdctl lock` | a queue of keys in etcd |
-//! | `queues` | the mutex of etcd's own Go client | the same |
-//! | `queues` | Curator's `InterProcessMutex`, in Java | a queue of nodes in ZooKeeper |
-//! | `queues` | the lock of kazoo, in Python | the same |
-//! | `psql` | PostgreSQL's own command line | an advisory lock, or a row |
-//! | `mariadb` | MariaDB's own command line | a `GET_LOCK`, or a row |
-//!
-//! The tests share these files:
-//!
-//! | file | subject |
-//! |---|---|
-//! | `peer.rs` | a connection to another program |
-//! | `turns.rs` | the program that holds the lock now |
-//! | `python.rs` | downloads of Python libraries |
-//! | `ours.rs` | a Lockwright process that tests kill or stop |
+//! | `queues` | etcd's Go client | the same |
+//! | `queues` | Curator, in Java | a queue of nodes in ZooKeeper |
+//! | `queues` | kazoo, in Python | the same |
+//! | `psql` | `psql` | an advisory lock, or a row |
+//! | `mariadb` | `mariadb` | a `GET_LOCK`, or a row |
 #![forbid(unsafe_code)]
 
 mod peer;
@@ -30,5 +21,5 @@ use std::time::Duration;
 pub use peer::Peer;
 pub use turns::{Side, Turns};
 
-/// A time limit that is reached only if something is wrong.
+/// A time limit that is reached only on failure.
 pub const LIMIT: Duration = Duration::from_secs(20);

@@ -1,5 +1,6 @@
-//! Lockwright's locks in a separate process, for tests that kill or stop it: `interop-ours URL TTL`, with the TTL
-//! in milliseconds. Reads commands, and answers each with one line:
+//! Lockwright's locks in a separate process: `interop-ours URL TTL`, with the TTL in milliseconds.
+//!
+//! Reads commands until its input ends, and answers each with one line, or with "failed: " and the reason:
 //!
 //! ```text
 //! try NAME                     one attempt: "yes" or "no"
@@ -7,8 +8,7 @@
 //! release NAME                 "released", or "not ours" when the hold was lost before
 //! ```
 //!
-//! Holds are renewed until they are released. Other failures are answered with "failed: " and the reason. Ends
-//! with its input.
+//! Holds are renewed until they are released.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -26,7 +26,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Runtime::new()?;
     let backend = runtime.block_on(lockwright::backend::open(url))?;
     let (sender, commands) = mpsc::unbounded_channel();
-    // Answers in the background, while this thread reads.
     let locks = Locks::builder(backend).ttl(ttl).runtime(runtime.handle().clone()).build()?;
     runtime.spawn(answer_all(locks, commands));
     for line in std::io::stdin().lock().lines() {

@@ -1,4 +1,4 @@
-//! Another program, with its input and output.
+//! Another program.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::LIMIT;
 
-/// A program that reads commands and answers with lines. It ends with its input.
+/// A program that answers commands with lines, and ends with its input.
 #[derive(Debug)]
 pub struct Peer {
     process: Child,
@@ -21,7 +21,7 @@ pub struct Peer {
 impl Peer {
     /// Starts the program.
     pub fn start(mut command: Command) -> Self {
-        // In its own process group, so that a signal also reaches its children.
+        // A signal to the process group reaches its children.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let started = command.spawn();
         let mut process = started.unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -40,13 +40,13 @@ impl Peer {
         writeln!(commands, "{command}").expect("the process reads commands");
     }
 
-    /// Returns the next answer, within [`LIMIT`].
+    /// Returns the next answer within [`LIMIT`].
     pub fn answer(&mut self) -> String {
         let answer = self.answers.recv_timeout(LIMIT);
         answer.expect("the process answers").trim().to_owned()
     }
 
-    /// Returns true if there is no answer for this long. Panics otherwise.
+    /// Returns true if there is no answer for this long, or panics.
     pub fn is_silent_for(&mut self, time: Duration) -> bool {
         match self.answers.recv_timeout(time) {
             Err(RecvTimeoutError::Timeout) => true,
@@ -55,7 +55,7 @@ impl Peer {
         }
     }
 
-    /// Sends a command and returns its answer.
+    /// Sends a command, and returns its answer.
     pub fn ask(&mut self, command: &str) -> String {
         self.send(command);
         self.answer()
@@ -70,7 +70,7 @@ impl Peer {
         }
     }
 
-    /// Stops the program. Its connections stay open.
+    /// Stops the program, with open connections.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
@@ -90,7 +90,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         drop(self.commands.take());
-        // A statement that waits for a lock would keep the program running.
+        // A statement that waits would keep the program running.
         self.kill();
     }
 }

@@ -1,10 +1,9 @@
-//! Python libraries, downloaded once by pip and kept next to the build.
+//! Python libraries, downloaded once by pip.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns a command for `script` of `python/` with this version of the library `name`, downloaded to `folder`
-/// once.
+/// Returns a command for `script` of `python/` with this library in `folder`.
 pub fn program(script: &str, (name, version): (&str, &str), folder: &Path) -> Command {
     let mut command = Command::new("python3");
     command.arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/python")).join(script));
@@ -13,14 +12,14 @@ pub fn program(script: &str, (name, version): (&str, &str), folder: &Path) -> Co
 }
 
 fn library(name: &str, version: &str, folder: &Path) -> PathBuf {
-    // The library's dependencies depend on the version of Python.
+    // The dependencies depend on Python's version.
     let python_version =
         python("python3", &["-c", "import platform; print(platform.python_version())"]);
     let place = folder.join(format!("{name}-{version}-python-{}", python_version.trim()));
     if !place.is_dir() {
         let folder = tempfile::tempdir_in(folder).unwrap();
         let (environment, fetched) = (folder.path().join("venv"), folder.path().join("library"));
-        // Debian has no global pip, so a virtual environment provides it.
+        // Debian has no global pip.
         python("python3", &["-m", "venv", path(&environment)]);
         python(
             path(&environment.join("bin/python")),
@@ -35,7 +34,7 @@ fn library(name: &str, version: &str, folder: &Path) -> PathBuf {
                 &format!("{name}=={version}"),
             ],
         );
-        // An atomic step. The copy of a concurrent test is as good.
+        // The rename is atomic.
         let renamed = std::fs::rename(&fetched, &place);
         assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
     }

@@ -1,4 +1,4 @@
-//! Turns of two programs that hold one lock.
+//! Turns of two programs.
 
 /// A program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum Side {
     Theirs,
 }
 
-/// The present holder, and the number of changes between the programs.
+/// The present holder, and the number of turns.
 #[derive(Debug, Default)]
 pub struct Turns {
     inside: Option<Side>,
@@ -20,7 +20,7 @@ pub struct Turns {
 impl Turns {
     const ENOUGH: usize = 10;
 
-    /// Returns whether the lock changed sides often enough.
+    /// Returns whether the holder changed often enough.
     pub fn are_enough(&self) -> bool {
         self.changes >= Self::ENOUGH
     }

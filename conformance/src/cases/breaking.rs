@@ -143,7 +143,7 @@ async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
     let Broken::RunsOut(left) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
-    // Servers that count in steps may keep the hold longer, at most for the shortest TTL.
+    // A server's unit may prolong the hold, by at most the shortest TTL.
     let spare = *context.profile.ttl.start() + Duration::from_secs(1);
     ensure!(left <= context.ttl + spare, "the break reports {left:?} as the remaining time");
     let outcome = renew(&*backend, &claim).await?;
@@ -194,10 +194,8 @@ async fn a_break_says_who_and_why(context: Arc<Context>) -> Verdict {
     backend.break_lock(&claim.name, seen, how, "ada@example:1", "stuck \"job\" 7").await?;
     let holders = backend.inspect(&claim.name).await?.holders;
     let note = holders.first().and_then(|holder| holder.broken.clone());
-    // The note is the same on every backend.
     ensure!(note.as_deref() == Some("ada@example:1: stuck \"job\" 7"), "the note is {note:?}");
     release(&*backend, &claim).await?;
-    // The next hold has no note.
     let next = context.claim("x");
     take(&context, &*backend, &next).await?;
     let holders = backend.inspect(&claim.name).await?.holders;
@@ -218,7 +216,7 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
     let passed = context.clock.now().saturating_since(entry.sent);
-    // The holder's deadline precedes the server's expiry by the allowance for drift.
+    // The holder's deadline is earlier by the drift allowance.
     let least = Rules::default().validity(context.ttl).saturating_sub(passed);
     ensure!(
         overlap >= least,
@@ -283,26 +281,24 @@ async fn a_break_is_refused_if_unsupported(context: Arc<Context>) -> Verdict {
     }
 }
 
-/// Checks that a break by this token finds nothing.
 async fn spared(context: &Context, operator: &Locks, by: BreakTarget, guard: &Guard) -> Verdict {
     for how in [BreakMode::RunOut, BreakMode::Now] {
         let broken = operator.break_lock("x", by, how, "to see").await?;
         ensure!(broken == Broken::NotHeld, "an old token broke the hold: {broken:?}");
     }
-    // Longer than a run-out or a notification takes.
+    // Longer than a run-out or a notification.
     context.clock.sleep(context.ttl * 2).await;
     guard.check()?;
     ensure!(guard.verify().await?, "the hold was broken by an old token");
     Ok(())
 }
 
-/// Waits for the end of the hold. Fails after three TTLs.
+/// Fails after three TTLs.
 async fn end(context: &Context, guard: &Guard) -> Verdict<HoldState> {
     let ended = tokio::time::timeout(context.ttl * 3, guard.signal().ended()).await;
     ended.map_err(|_| Failure::new("the break was never signalled to the holder"))
 }
 
-/// Checks that the guard is lost soon after this break.
 async fn ends_in_time(
     context: &Context,
     operator: &Locks,
@@ -330,7 +326,7 @@ async fn a_freed_client_is_told(context: Arc<Context>) -> Verdict {
     let Broken::Freed(overlap) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
-    // The next acquire needn't wait for the notification of the previous holder.
+    // This acquire waits for no notification.
     let next = operator.mutex("x").try_acquire().await?;
     let Some(next) = next else { return Err(Failure::new("the freed name is still held")) };
     let ended = end(&context, &guard).await?;
@@ -369,7 +365,7 @@ async fn a_break_can_be_hastened(context: Arc<Context>) -> Verdict {
     let Broken::Freed(overlap) = second else {
         return Err(Failure::new(format!("the second was answered {second:?}")));
     };
-    // The holder isn't notified, and considers its hold valid until its deadline.
+    // Without a notification, the hold stays valid until its deadline.
     let passed = context.clock.now().saturating_since(entry.sent);
     let granted = entry.granted.valid.unwrap_or(claim.ttl).min(claim.ttl);
     let least = Rules::default().validity(granted).saturating_sub(passed);
@@ -397,7 +393,7 @@ async fn a_break_names_whom_it_was_passed_on_to(context: Arc<Context>) -> Verdic
         let two = two.clone();
         tokio::spawn(async move { two.mutex("x").no_limit().acquire().await })
     };
-    // The second request queues with an address for notifications.
+    // The second request queues with a notification address.
     faulty.called(Op::Acquire, 2).await;
     first.release().await?;
     let second = waiter.await??;

@@ -1,4 +1,4 @@
-//! Futures dropped at each of their await points.
+//! Dropped futures.
 
 use std::sync::Arc;
 
@@ -61,18 +61,16 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// More polls than any request without waiting takes.
 const MOST_POLLS: usize = 60;
 
-/// Returns a client that has await points even on a backend that answers at once.
+/// Adds await points even if the backend answers at once.
 async fn yielding_client(context: &Context) -> Verdict<(Locks, Faulty)> {
     let (locks, faulty) = context.faulty_client().await?;
     faulty.yields(true);
     Ok((locks, faulty))
 }
 
-/// Checks that another client, and then this one, can acquire the name. The dropped request must be reconciled
-/// long before it expires.
+/// The dropped request must be reconciled long before it expires.
 async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
     let (backend, next) = (context.backend().await?, context.claim(name));
     let bound = context.ttl * 4 / 5;
@@ -125,7 +123,6 @@ async fn a_waiting_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Ver
         let guard = holding.mutex("x").acquire().await?;
         let waiting = after_polls(polls, locks.mutex("x").no_limit().acquire());
         let letting_go = async {
-            // While it waits, or directly after the drop.
             tokio::select! {
                 () = faulty.called(Op::Acquire, 2) => {}
                 () = context.clock.sleep(context.ttl / 20) => {}
@@ -150,7 +147,7 @@ async fn a_dropped_waiter_lets_the_next_one_in(context: Arc<Context>) -> Verdict
         let (locks, _faulty) = yielding_client(&context).await?;
         let holding = context.client().await?;
         let guard = holding.mutex("x").acquire().await?;
-        // The first request is sent and dropped. The second queues behind it locally.
+        // The second request queues behind the first locally.
         let mut first = Box::pin(locks.mutex("x").no_limit().acquire());
         let granted = after_polls(1, first.as_mut()).await;
         ensure!(granted.is_none(), "the lock was granted while it was held");
@@ -179,7 +176,7 @@ async fn a_release_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
         let begun = context.clock.now();
         after(polls, all_clear(&context, &locks, "x").await)?;
         let took = context.clock.now().saturating_since(begun);
-        // Otherwise the hold expired instead of being released.
+        // A longer time means that the hold expired.
         in_time!(
             took < context.ttl * 4 / 5,
             "dropped after {polls} polls: the next grant took {took:?}"
@@ -203,7 +200,6 @@ async fn a_renewal_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
         after(polls, all_clear(&context, &locks, "x").await)?;
         locks.close().await;
         if done.is_some() {
-            // A hold whose `renew()` was dropped is still renewed.
             let guard = locks_again(&context).await?;
             let _ = after_polls(1, guard.renew()).await;
             context.clock.sleep(context.ttl * 2).await;

@@ -1,4 +1,4 @@
-//! Late writes, rejected by the protected store.
+//! The protected store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +59,6 @@ async fn open(context: &Context, local: &str) -> Verdict<Arc<dyn Protected>> {
     Ok(protect.open(context.name(local)).await?)
 }
 
-/// Checks that the write is rejected because of the fence of `after`.
 async fn late(to: &dyn Protected, by: &Fenced, value: u64, after: &Fenced) -> Verdict {
     let Err(error) = to.write(by, value).await else {
         let message =
@@ -92,14 +91,14 @@ async fn holds(locks: &Locks, name: &str, count: usize) -> Verdict<Vec<Fenced>> 
 
 async fn a_paused_holders_late_write_is_refused(context: Arc<Context>) -> Verdict {
     let (paused, faulty) = context.faulty_client().await?;
-    // This client uses the full name and gets the same lock.
+    // The full name is the same lock.
     let (backend, name) = (context.backend().await?, context.name("x"));
     let other = Locks::builder(backend).ttl(context.ttl).clock(context.clock.clone()).build()?;
     let (one, two) = (open(&context, "x").await?, open(&context, "x").await?);
     let first = paused.mutex("x").acquire().await?;
     let fenced = first.fenced();
     one.write(&fenced, 1).await?;
-    // The client is paused: nothing is renewed, and it doesn't check the clock.
+    // Simulates a paused client.
     faulty.always(Op::Renew, Fate::Hang);
     let second = other.mutex(&name).wait_for(context.patience()).acquire().await?;
     two.write(&second.fenced(), 2).await?;
@@ -140,7 +139,6 @@ async fn what_is_refused_stays_refused(context: Arc<Context>) -> Verdict {
     let fences = holds(&locks, "x", 3).await?;
     let (latest, earlier) = (&fences[2], &fences[..2]);
     open(&context, "x").await?.write(latest, 1).await?;
-    // The store keeps the fence, not the writer.
     let to = open(&context, "x").await?;
     for _ in 0..3 {
         for one in earlier {
@@ -162,7 +160,6 @@ async fn a_refused_write_changes_nothing(context: Arc<Context>) -> Verdict {
     to.write(&fences[1], 1).await?;
     late(&*to, &fences[0], 2, &fences[1]).await?;
     stands(&*to, 1).await?;
-    // The rejection doesn't affect valid writers.
     to.write(&fences[1], 3).await?;
     stands(&*to, 3).await?;
     to.write(&fences[2], 4).await?;
@@ -180,7 +177,6 @@ async fn of_those_who_write_at_once_the_latest_stays(context: Arc<Context>) -> V
     for _ in 0..WRITERS {
         all.push(open(&context, "x").await?);
     }
-    // Ascending, descending and mixed: any writer may be the slowest.
     for order in [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [3, 5, 0, 4, 1, 2], [5, 0, 4, 1, 3, 2]] {
         let fences = holds(&locks, "x", WRITERS).await?;
         let mut writing = JoinSet::new();
@@ -216,7 +212,7 @@ async fn of_those_who_write_at_once_the_latest_stays(context: Arc<Context>) -> V
     Ok(())
 }
 
-/// Writes the fence itself. Retries after a conflict, which changed nothing.
+/// Retries after a conflict, which changed nothing.
 async fn written(to: &dyn Protected, fenced: &Fenced, clock: &Clock) -> Result<(), Error> {
     let mut tries = 0;
     loop {
@@ -230,7 +226,6 @@ async fn written(to: &dyn Protected, fenced: &Fenced, clock: &Clock) -> Result<(
     }
 }
 
-/// Checks that the value only grows, until `done`.
 async fn watched(context: &Context, reading: &dyn Protected, done: &AtomicBool) -> Verdict {
     let mut last = None;
     while !done.load(Ordering::SeqCst) {
@@ -245,7 +240,7 @@ async fn watched(context: &Context, reading: &dyn Protected, done: &AtomicBool) 
 async fn each_name_has_a_fence_of_its_own(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let early = holds(&locks, "x", 1).await?;
-    // As many holds as it takes if fences are counted per name.
+    // Enough holds even if fences are counted per name.
     let later = holds(&locks, "y", 3).await?;
     let (x, y) = (open(&context, "x").await?, open(&context, "y").await?);
     y.write(&later[2], 2).await?;

@@ -57,7 +57,7 @@ async fn a_second_claim_is_refused(context: Arc<Context>) -> Verdict {
     let (first, second) = (context.long_claim("x"), context.long_claim("x"));
     take(&context, &*one, &first).await?;
     refused(&*two, &second).await?;
-    // The holder's connection is refused too: only the token counts.
+    // Only the token counts.
     refused(&*one, &second).await?;
     release(&*one, &first).await
 }
@@ -120,7 +120,7 @@ async fn a_busy_answer_tells_the_truth(context: Arc<Context>) -> Verdict {
     let busy = refused(&*backend, &context.claim("x")).await?;
     ensure!(!busy.queued, "a claim without a wait was queued");
     if let Some(left) = busy.retry_after {
-        // Rounded up to the server's unit, which is at most a second.
+        // Rounded up to the server's unit, at most a second.
         let most = context.ttl + Duration::from_secs(1);
         ensure!(
             left <= most,
@@ -150,7 +150,6 @@ async fn clients_never_overlap(context: Arc<Context>) -> Verdict {
     contend(&context, clients, 2, 8).await
 }
 
-/// Runs tasks that acquire one name, increment a counter in two steps, and write to a register.
 async fn contend(
     context: &Arc<Context>,
     clients: Vec<Locks>,

@@ -1,4 +1,4 @@
-//! Holds that aren't renewed expire, neither early nor late.
+//! Expiry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,6 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// Polls every `step`. The claim must be granted by `until`, plus noise.
 async fn free_by(
     context: &Context,
     backend: &dyn DistributedLock,
@@ -92,7 +91,7 @@ async fn free_by(
     Ok(entry.answered.saturating_since(begun))
 }
 
-/// Returns the tolerance for a late expiry: a unit of a second, and noise.
+/// The server's unit, at most a second, plus noise.
 fn late(context: &Context) -> Duration {
     Duration::from_secs(1) + context.ttl / 10 + context.moment()
 }
@@ -105,13 +104,11 @@ async fn a_hold_is_free_after_its_ttl(context: Arc<Context>) -> Verdict {
     release(&*two, &second).await
 }
 
-/// Fails if another client is granted `name` before the end of `claim`'s hold.
 async fn lasts(context: &Context, backend: &dyn DistributedLock, claim: &Claim) -> Verdict {
     let entry = take(context, backend, claim).await?;
     let until = entry.sent + claim.ttl;
     let mut next = claim.clone();
     next.token = lockwright_core::Token::random();
-    // Approach the end in large steps, and pass it in small ones.
     context.clock.sleep_until(until - claim.ttl / 3).await;
     refused(backend, &next).await?;
     context.clock.sleep_until(until - Duration::from_millis(8)).await;
@@ -128,7 +125,7 @@ async fn lasts(context: &Context, backend: &dyn DistributedLock, claim: &Claim) 
 
 async fn a_hold_is_not_free_before_its_ttl(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // Fractions of a millisecond and of a second, which servers round.
+    // Servers round fractions of a millisecond and of a second.
     let ttls = [
         context.ttl + Duration::from_micros(900),
         context.ttl + Duration::from_millis(499),
@@ -157,7 +154,7 @@ async fn each_hold_has_its_own_ttl(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &short).await?;
     let next = context.claim("short");
     free_by(&context, &*backend, &next, context.ttl + late(&context)).await?;
-    // On a very slow machine, the long hold may have expired too.
+    // On a slow machine, the long hold may have expired too.
     if context.clock.now() < begun + long.ttl {
         refused(&*backend, &context.claim("long")).await?;
     }
@@ -212,7 +209,7 @@ async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Arc<Context>)
 
 async fn the_shortest_ttl_works(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // The limit of a request follows from the TTL. A first request on a connection takes longer.
+    // A request's limit follows from its TTL, and a connection's first request is slower.
     let first = context.long_claim("first");
     take(&context, &*backend, &first).await?;
     release(&*backend, &first).await?;
@@ -246,14 +243,12 @@ async fn the_longest_ttl_works(context: Arc<Context>) -> Verdict {
     release(&*backend, &claim).await
 }
 
-/// Runs a client with a delayed answer against a client that acquires the name as soon as possible.
 async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
     let faulty = Faulty::new(context.backend().await?, context.clock.clone());
     let believer = context.believer(Arc::new(faulty.clone()))?;
     faulty.next(Op::Acquire, [Fate::DelayAnswer(delay)]);
     let (watching, next) = (context.backend().await?, context.claim("x"));
     let racing = async {
-        // As soon as the name is free after the first request.
         faulty.called(Op::Acquire, 1).await;
         context.clock.sleep(context.ttl / 10).await;
         let within = context.ttl + delay + late(context);
@@ -266,7 +261,6 @@ async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
     let ((belief, answered), entry) = tokio::join!(
         async {
             let (belief, answered) = believing.await;
-            // Watched until the second client has been granted the lock.
             let mut last = None;
             if let Ok(Some(belief)) = &belief {
                 while belief.believes() {

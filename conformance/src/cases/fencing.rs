@@ -1,4 +1,4 @@
-//! Later holds have larger fences.
+//! Fences.
 
 use std::sync::Arc;
 use std::time::Duration;

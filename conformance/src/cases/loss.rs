@@ -1,4 +1,4 @@
-//! Loss of a hold, reported in time.
+//! Losses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,7 +80,6 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// Runs a client whose renewals fail against a client that acquires the name as soon as it is free.
 async fn renewing_in_vain(context: &Context, fate: Fate) -> Verdict {
     let faulty = Faulty::new(context.backend().await?, context.clock.clone());
     faulty.always(Op::Renew, fate);
@@ -100,7 +99,7 @@ async fn renewing_in_vain(context: &Context, fate: Fate) -> Verdict {
         Ok::<_, Failure>((entry, belief.believes(), signalled.load(Ordering::SeqCst)))
     };
     let both = async { tokio::join!(signalling, taking) };
-    // On a busy machine the notified task may run a little late.
+    // A busy machine delays the notified task.
     let (signalled_at, taken) = match tokio::time::timeout(context.patience() * 2, both).await {
         Ok(both) => both,
         Err(_) => return Err(Failure::new("the loss was never signalled")),
@@ -167,7 +166,7 @@ async fn what_the_server_no_longer_has_is_lost(context: Arc<Context>) -> Verdict
 async fn a_loss_is_for_ever(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     let guard = locks.mutex("x").acquire().await?;
-    // The renewal takes effect, but its answer arrives after the client has given up the hold.
+    // The answer arrives after the client has given up the hold.
     faulty.always(Op::Renew, Fate::DelayAnswer(context.ttl * 11 / 10));
     let signal = guard.signal();
     let ended = signal.ended().await;
@@ -205,7 +204,6 @@ async fn a_risk_is_told_and_taken_back(context: Arc<Context>) -> Verdict {
 }
 
 async fn work_is_stopped_at_a_loss(context: Arc<Context>) -> Verdict {
-    /// Records the instant of its drop.
     struct Working<'a>(&'a Context, &'a std::sync::Mutex<Option<lockwright_core::BootInstant>>);
     impl Drop for Working<'_> {
         fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! A release ends only its own hold.
+//! Releases.
 
 use std::sync::Arc;
 
@@ -148,8 +148,7 @@ async fn a_release_ends_one_name_only(context: Arc<Context>) -> Verdict {
 
 async fn a_release_that_comes_late_ends_no_later_hold(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
-    // The machine is suspended before the answer arrives. The client then releases the expired grant, and the
-    // release arrives late.
+    // The client releases the grant after it expired, and the release arrives late.
     faulty.next(Op::Acquire, [Fate::DelayAnswer(context.ttl / 10)]);
     faulty.next(Op::Release, [Fate::DelayRequest(context.ttl / 5)]);
     let suspending = async {

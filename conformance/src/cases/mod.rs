@@ -1,4 +1,4 @@
-//! The table of cases, with a file for each group.
+//! The table of cases.
 
 use crate::case::Case;
 
@@ -50,7 +50,7 @@ const GROUPS: &[&[Case]] = &[
     servers::CASES,
 ];
 
-/// Returns all cases, group by group.
+/// Returns all cases.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     GROUPS.iter().copied().flatten()
 }

@@ -1,4 +1,4 @@
-//! Several names in one request.
+//! Multi-locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

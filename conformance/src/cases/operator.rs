@@ -1,4 +1,4 @@
-//! Views and actions of operators.
+//! Operators.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! First come, first served, among clients.
+//! The order of grants.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,9 +44,8 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// The longest time that an offer to an unresponsive waiter may last.
+/// The longest offer to an unresponsive waiter.
 const OFFER: Duration = Duration::from_secs(2);
-/// The longest time without output of a process.
 const SILENCE: Duration = Duration::from_secs(60);
 const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -59,7 +58,6 @@ async fn queue(backend: &dyn DistributedLock, claim: &Claim) -> Verdict {
     }
 }
 
-/// Waits until the backend reports `count` waiters.
 async fn waiting(context: &Context, backend: &dyn DistributedLock, count: u64) -> Verdict {
     waiting_within(context, backend, count, SILENCE).await
 }
@@ -122,7 +120,7 @@ async fn a_withdrawn_waiter_is_passed_over(context: Arc<Context>) -> Verdict {
     for gone in [0, 2] {
         tasks[gone].abort();
     }
-    // At the release, not when unresponsive waiters are removed.
+    // The aborts remove the waiters, not the queue's patience.
     waiting_within(&context, &*backend, 2, context.moment() * 2).await?;
     release(&*backend, &holder).await?;
     let mut served = Vec::new();
@@ -141,7 +139,7 @@ async fn a_withdrawn_waiter_is_passed_over(context: Arc<Context>) -> Verdict {
 async fn silent_waiters_are_passed_over(context: Arc<Context>) -> Verdict {
     const SILENT: u32 = 3;
     let (backend, silent) = (context.backend().await?, context.backend().await?);
-    // Some backends keep unresponsive waiters for as long as a TTL, but all of them at once.
+    // Some backends keep unresponsive waiters for up to one TTL in total.
     let patience = context.profile.slow_poll * 10;
     let ttl = patience.max(OFFER * 10).min(*context.profile.ttl.end());
     let long = || Claim { ttl, ..context.claim("x") };
@@ -213,7 +211,7 @@ async fn dead_processes_are_passed_over(_: Arc<Context>) -> Verdict {
 async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     const STOPPED: u32 = 3;
     let (backend, register) = (context.backend().await?, Register::default());
-    // Distinguishes a TTL per stopped waiter from an offer per stopped waiter.
+    // Distinguishes a TTL from an offer per stopped waiter.
     let ttl = (OFFER * 3).clamp(*context.profile.ttl.start(), *context.profile.ttl.end());
     let holder = Claim { ttl: SILENCE, ..context.claim("x") };
     let holder = Claim { ttl: holder.ttl.min(*context.profile.ttl.end()), ..holder };
@@ -240,7 +238,6 @@ async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     let took = granted.saturating_since(released);
     let bound = ttl + OFFER * STOPPED + context.moment();
     in_time!(took <= bound, "the next waiter was granted after {took:?}; the bound is {bound:?}");
-    // The continued children ignore expired offers, and are granted the lock in turn.
     for child in &mut children[1..] {
         child.thaw()?;
     }

@@ -1,4 +1,4 @@
-//! Semaphores never exceed their permits.
+//! Semaphores.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -240,7 +240,6 @@ async fn a_repeat_takes_no_second_permit(context: Arc<Context>) -> Verdict {
     release(&*backend, &rest).await
 }
 
-/// Checks that a request for another lock type fails with the actual type.
 async fn conflicts(backend: &dyn DistributedLock, claim: &Claim, says: &str) -> Verdict {
     match backend.acquire(claim, Wait::No).await {
         Err(error) if error.kind() == ErrorKind::Conflict => {

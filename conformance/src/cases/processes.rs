@@ -1,4 +1,4 @@
-//! Exclusion across processes, some of which die or are stopped.
+//! Processes that die or stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// The longest time without output of a child, including its start.
+/// Includes a child's start.
 const SILENCE: Duration = Duration::from_secs(30);
 
 fn child(context: &Context, what: What, register: &Register) -> Verdict<Child> {
@@ -50,7 +50,7 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
     let counter = Counter::create(context.root())?;
     let (register, history) = (Register::default(), History::default());
     let locks = context.client().await?;
-    // Held until all children have started, so that they certainly compete.
+    // Held until all children compete.
     let invoked = context.clock.now();
     let gate = locks.mutex("x").acquire().await?;
     let granted = context.clock.now();
@@ -97,7 +97,6 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-/// Waits until the child holds the lock. Returns its deadline.
 async fn holds(child: &mut Child) -> Verdict<BootInstant> {
     loop {
         if let Said::Deadline(deadline) = child.next(SILENCE).await? {

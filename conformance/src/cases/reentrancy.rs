@@ -1,4 +1,4 @@
-//! One owner, several guards, one hold.
+//! Reentrancy.
 
 use std::sync::Arc;
 
@@ -119,7 +119,6 @@ async fn others_stay_out(context: Arc<Context>) -> Verdict {
     ensure!(elsewhere.token() != guard.token(), "two names share one hold");
     elsewhere.release().await?;
     guard.release().await?;
-    // A hold without an owner can't be entered again.
     let guard = locks.mutex("x").acquire().await?;
     ensure!(
         locks.mutex("x").try_acquire().await?.is_none(),

@@ -96,7 +96,6 @@ async fn a_renewal_is_for_a_full_ttl(context: Arc<Context>) -> Verdict {
     release(&*backend, &next).await
 }
 
-/// Waits until the hold has expired, without acquiring it.
 async fn run_out(context: &Context, claim: &Claim) -> Verdict {
     let backend = context.backend().await?;
     let give_up = context.clock.now() + context.patience();
@@ -137,7 +136,6 @@ async fn a_foreign_renewal_finds_nothing(context: Arc<Context>) -> Verdict {
     context.clock.sleep(context.ttl / 2).await;
     let outcome = renew(&*backend, &foreign).await?;
     ensure!(is_not_held(&outcome), "a foreign token was renewed: {outcome:?}");
-    // The renewal didn't extend the hold either.
     let within = context.ttl + std::time::Duration::from_secs(1) + context.moment();
     let next = context.claim("x");
     let end = context.granted_within(&*backend, &next, within, context.ttl / 100).await?;
@@ -226,7 +224,6 @@ async fn one_failed_renewal_is_no_loss(context: Arc<Context>) -> Verdict {
         let before = faulty.calls(Op::Renew);
         faulty.next(Op::Renew, [fate, fate]);
         faulty.called(Op::Renew, before + 3).await;
-        // Until the third renewal is answered.
         faulty.called(Op::Renew, before + 4).await;
         guard.check()?;
     }

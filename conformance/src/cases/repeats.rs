@@ -1,4 +1,4 @@
-//! Requests that arrive twice, late, or without an answer.
+//! Repeats.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,13 +120,12 @@ async fn a_repeat_has_the_first_fence(context: Arc<Context>) -> Verdict {
     release(&*backend, &claim).await
 }
 
-/// Returns the instant until which the server must keep a hold.
 fn promised(entry: &Entry, ttl: Duration) -> BootInstant {
     entry.granted.start.unwrap_or(entry.sent).min(entry.answered)
         + entry.granted.valid.map_or(ttl, |valid| valid.min(ttl))
 }
 
-/// Acquires the name as soon as it is free. Fails if that is before `until`.
+/// Fails if that is before `until`.
 async fn kept_until(
     context: &Context,
     backend: &dyn DistributedLock,
@@ -159,7 +158,6 @@ async fn a_grant_lasts_from_its_start(context: Arc<Context>) -> Verdict {
     let start = entry.granted.start.unwrap_or(entry.sent);
     ensure!(start <= entry.answered, "the grant reports a start in the future");
     kept_until(&context, &*other, "x", promised(&entry, claim.ttl)).await?;
-    // A grant after waiting, by whatever means the backend waits.
     let (holder, waiter) = (context.claim("y"), context.claim("y"));
     take(&context, &*other, &holder).await?;
     let limit = context.clock.now() + context.patience();
@@ -188,7 +186,7 @@ async fn a_grant_lasts_from_its_start(context: Arc<Context>) -> Verdict {
 
 async fn a_late_duplicate_is_kept_out(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // A granted request, and a request that is reconciled before it arrives.
+    // The lost request is reconciled before it arrives.
     let (granted, lost) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &granted).await?;
     backend.release(&granted, ReleaseMode::Reconcile).await?;
@@ -219,8 +217,7 @@ async fn a_ghost_lives_for_one_ttl(context: Arc<Context>) -> Verdict {
     release(&*backend, &next).await
 }
 
-/// Checks that the name is free within the bound for reconciled requests. With tombstones, it is shorter than a
-/// TTL. Without them, a late duplicate may have to expire.
+/// Without tombstones, a late duplicate may have to expire.
 async fn is_free_soon(context: &Context) -> Verdict {
     let (backend, next) = (context.backend().await?, context.claim("x"));
     let bound = if context.profile.tombstones { context.ttl * 4 / 5 } else { context.patience() };
@@ -295,7 +292,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
     while faulty.is_under_way() {
         context.clock.sleep(context.ttl / 50).await;
     }
-    // It was answered, so nothing was reconciled. Its duplicate may have to expire.
+    // Nothing was reconciled, so the duplicate may have to expire.
     let (backend, next) = (context.backend().await?, context.claim("x"));
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
     release(&*backend, &next).await?;
@@ -306,7 +303,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
 async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
     let bound = context.ttl * 9 / 10;
     for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::Hang, Fate::Panic] {
-        // The shortest of a few: a busy machine is sometimes late, but an expiry always is.
+        // A busy machine is sometimes late, an expiry always.
         let mut soonest = Duration::MAX;
         for _ in 0..3 {
             let (locks, faulty) = context.faulty_client().await?;
@@ -331,7 +328,6 @@ async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
                 break;
             }
         }
-        // Long before the TTL ends: it was released.
         in_time!(
             soonest < bound,
             "{fate:?}: the next grant took {soonest:?} of a TTL of {:?}",

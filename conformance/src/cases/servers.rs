@@ -1,4 +1,4 @@
-//! Servers that freeze, restart, lose their data, or are cut off. Each case has its own server.
+//! Failing servers, one for each case.
 
 use std::sync::Arc;
 
@@ -52,7 +52,6 @@ async fn client(context: &Context, connect: &Connect) -> Verdict<Locks> {
     Ok(context.client_on(connect.connect().await?)?)
 }
 
-/// Checks that the name can be acquired, and that nothing is held afterwards.
 async fn all_clear(context: &Context, server: &Fragile) -> Verdict {
     let (backend, next) = (server.connect.connect().await?, context.claim("x"));
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
@@ -120,14 +119,13 @@ async fn late_work_of_a_frozen_server_is_reconciled(context: Arc<Context>) -> Ve
 async fn a_restart_ends_no_hold(context: Arc<Context>) -> Verdict {
     let server = context.factory.fragile().await?;
     let locks = client(&context, &server.connect).await?;
-    // Long enough for a restart on a busy machine.
+    // Outlasts a restart on a busy machine.
     let guard = locks.mutex("x").ttl(context.ttl * 10).acquire().await?;
     server.step(Step::Begin(Harm::Restart)).await?;
     server.step(Step::End(Harm::Restart)).await?;
     guard.check()?;
     let other = server.connect.connect().await?;
     refused(&*other, &context.claim("x")).await?;
-    // The client reconnects by itself.
     let give_up = context.clock.now() + context.patience() * 3;
     while guard.renew().await.is_err() {
         guard.check()?;
@@ -163,7 +161,7 @@ async fn a_waiter_outlives_a_restart(context: Arc<Context>) -> Verdict {
         return Err(Failure::new(format!("the waiter ended while the lock was held: {ended:?}")));
     }
     let fence = guard.fence();
-    // The answer may be lost, but the release happens.
+    // The answer may be lost.
     let _ = guard.release().await;
     let granted = waiter.await??;
     ensure!(granted.fence() > fence, "the waiter's fence is {}", granted.fence());

@@ -1,4 +1,4 @@
-//! Concurrent readers, exclusive writers.
+//! Shared locks.
 
 use std::sync::Arc;
 
@@ -168,7 +168,7 @@ async fn each_reader_expires_alone(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (stays, writer) = (reader(&context), writer(&context));
     let goes = Claim { ttl: context.ttl, ..reader(&context) };
-    // In both orders, because a backend may store the first reader elsewhere.
+    // A backend may store the first reader elsewhere.
     take(&context, &*backend, &goes).await?;
     take(&context, &*backend, &stays).await?;
     let goes_too = Claim { ttl: context.ttl, ..reader(&context) };
@@ -221,7 +221,7 @@ async fn a_waiting_writer_stops_new_readers(context: Arc<Context>) -> Verdict {
     let first = reader(&context);
     take(&context, &*backend, &first).await?;
     let waiting = tokio::spawn(async move { locks.write("x").acquire().await });
-    // The writer's queueing isn't observable, but then readers are refused.
+    // A queued writer shows only in refused readers.
     let give_up = context.clock.now() + context.patience();
     loop {
         let next = reader(&context);
@@ -333,7 +333,6 @@ async fn a_broken_reader_leaves_the_others(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-/// Returns the time limit for a waiter that was woken.
 fn at_once(context: &Context) -> std::time::Duration {
     context.profile.slow_poll / 2
 }

@@ -1,4 +1,4 @@
-//! Transfers of holds to another process.
+//! Transfers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,6 @@ async fn a_hold_moves_to_another_client(context: Arc<Context>) -> Verdict {
     ensure!(now > fence, "the hold had the fence {fence}, and has {now} after it moved");
     ensure!(resumed.token() != token, "the hold has the same token after it moved");
     ensure!(resumed.name() == "x", "the hold's name is {} after it moved", resumed.name());
-    // The resumed hold is renewed like any other.
     context.clock.sleep(context.ttl * 2).await;
     resumed.check()?;
     let other = one.mutex("x").try_acquire().await?;
@@ -102,7 +101,6 @@ async fn a_hold_moves_to_another_client(context: Arc<Context>) -> Verdict {
     an_unanswered_one_moves_too(&context, &two).await
 }
 
-/// Checks that a hold whose acquire needed a repeat can be transferred.
 async fn an_unanswered_one_moves_too(context: &Context, two: &Locks) -> Verdict {
     let (one, faulty) = context.faulty_client().await?;
     let mut requests = vec![one.mutex("y")];
@@ -203,7 +201,6 @@ async fn a_repeated_swap_is_the_same_hold(context: Arc<Context>) -> Verdict {
     release(&*backend, &second).await?;
     let third = next(&context);
     take(&context, &*backend, &third).await?;
-    // Another client holds the name now.
     let answer = backend.swap(first.token, &next(&context)).await;
     ensure!(
         !matches!(answer, Ok(AcquireOutcome::Granted(_))),

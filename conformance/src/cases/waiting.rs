@@ -1,4 +1,4 @@
-//! Waiting, waking, limits.
+//! Waiting.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,7 +134,7 @@ async fn a_waiter_that_vanished_is_passed_over(context: Arc<Context>) -> Verdict
     );
     drop(other);
     release(&*backend, &holder).await?;
-    // It may have been granted, or be first in a queue: at most a TTL plus the queue's patience.
+    // It may have been granted or be first: at most a TTL plus the queue's patience.
     let bound = context.ttl * 2 + context.profile.slow_poll * 10 + context.moment();
     context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
     release(&*backend, &next).await
@@ -144,7 +144,7 @@ async fn a_limit_is_kept(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
     let guard = one.mutex("x").acquire().await?;
     for (locks, step) in [(&two, Step::Holder), (&one, Step::LocalTurn)] {
-        // On a busy machine the server may not have answered by then, which the error reports.
+        // The error reports whether the server had answered in time.
         let mut unanswered = 0;
         loop {
             let begun = context.clock.now();
@@ -222,12 +222,11 @@ enum Going {
     Broken,
 }
 
-/// Checks that a waiter is granted the lock before its next poll.
 async fn woken(context: &Context, going: Going) -> Verdict {
     let slow = context.profile.slow_poll;
     let backend = context.backend().await?;
     let (locks, faulty) = context.faulty_client().await?;
-    // Its next poll is at least three quarters of the slow poll after the last.
+    // The next poll follows after at least three quarters of the slow poll.
     let soon = slow * 6 / 10;
     let (mut in_time, mut late) = (0, Vec::new());
     // A busy machine is sometimes late, a waiter without notification always.
@@ -247,7 +246,6 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     Ok(())
 }
 
-/// Returns the time from the end of the hold to the waiter's grant.
 async fn let_in_after(
     context: &Context,
     backend: &dyn DistributedLock,
@@ -267,7 +265,7 @@ async fn let_in_after(
             (guard, clock.now())
         })
     };
-    // The second request queues with an address for notifications.
+    // The second request queues with a notification address.
     faulty.called(Op::Acquire, asked + 2).await;
     context.clock.sleep((slow / 10).min(Duration::from_millis(200))).await;
     let gone = context.clock.now();
@@ -345,7 +343,7 @@ async fn clients_are_served_in_order(context: Arc<Context>) -> Verdict {
             locks.close().await;
             Ok::<(), Failure>(())
         });
-        // It is in the queue after its second request is answered.
+        // Queued once the second request is answered.
         faulty.called(Op::Acquire, 2).await;
         context.clock.sleep(context.ttl / 50).await;
     }
@@ -369,7 +367,6 @@ async fn tasks_are_served_in_order(context: Arc<Context>) -> Verdict {
     let mut waiting = Vec::new();
     for number in 0..5 {
         let mut acquiring = Box::pin(locks.mutex("x").no_limit().acquire());
-        // One poll puts it into the local queue.
         let polled = crate::cancel::after_polls(1, acquiring.as_mut()).await;
         ensure!(polled.is_none(), "the lock was granted while it was held");
         let sender = sender.clone();

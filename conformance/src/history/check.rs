@@ -1,4 +1,4 @@
-//! The check of a run, and the evidence that a run must contain.
+//! The check of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,9 +16,9 @@ use super::{fences, figures, losses, overlap, waiting};
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
-    /// The broken promises. The run passes if there are none.
+    /// Broken promises; the run passes without any.
     pub violations: Vec<Violation>,
-    /// The figures of the run.
+    /// The run's figures.
     pub figures: Figures,
 }
 
@@ -40,7 +40,6 @@ pub fn check(entries: &[Entry], rules: &Rules) -> Checked {
     Checked { violations, figures }
 }
 
-/// Checks ended holds. `fences` is true if the backend has fences.
 pub(crate) fn check_holds(holds: &[Hold], fences: bool) -> Vec<Violation> {
     let mut violations = Vec::new();
     for holds in by_name(holds.iter().cloned()).values() {
@@ -79,7 +78,7 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
         }
     }
     if rules.strict_order_of_fences && rules.exclusion {
-        // A holder that relies on a hold which the server has ended also breaks exclusion.
+        // A use after the end on the server also breaks exclusion.
         let whole = run.holds.iter().filter(|tracked| !tracked.is_part);
         for holds in by_name(whole.map(Tracked::exclusive_part)).values() {
             fences::check_order_of_grants(holds, violations);
@@ -107,22 +106,20 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
     }
 }
 
-/// Returns a violation if this use shows that the holder treated the ended hold as valid.
 fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
     let hold = &used.as_recorded;
     let next = run.holds.iter().map(|tracked| &tracked.hold).find(|next| {
         let is_next = next.name == hold.name && next.token != hold.token;
         is_next && next.excludes(hold) && hold.granted < next.granted && next.granted <= used.at
     });
-    // A check alone is evidence. A renewal may have been written late.
+    // A check is evidence. A renewal may have been written late.
     (used.by == Use::Checked || next.is_some()).then(|| {
         let (hold, next) = (hold.clone(), next.cloned());
         Violation::UsedAfterItsEnd(Box::new(Used { hold, at: used.at, by: used.by, next }))
     })
 }
 
-/// Returns a violation if the register refused a write whose hold was valid from its check to the answer. Then no
-/// other hold can have had a higher fence. A conflicting grant in this time is an overlap.
+/// While this hold was valid, no other can have had a higher fence. A conflicting grant is an overlap.
 fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
     let (hold, write) = (run.holds[of.hold].exclusive_part(), &of.write);
     let is_valid = hold.is_valid_at(of.checked?) && hold.is_valid_at(write.answered);

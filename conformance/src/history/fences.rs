@@ -7,7 +7,6 @@ use lockwright_core::{Fence, Mode};
 use super::hold::Hold;
 use super::violation::{Violation, Write};
 
-/// Finds holds of one name with the same fence, except readers.
 pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut by_fence: HashMap<Fence, Vec<&Hold>> = HashMap::new();
     for hold in holds {
@@ -21,8 +20,7 @@ pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Finds holds with a smaller fence than a hold granted before their request. The holds have one name and are in
-/// the order of their grants. The ids of permits aren't in order.
+/// No hold has a smaller fence than one granted before its request. Holds of one name, in the order of grants.
 pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     let has_fence = |hold: &&Hold| hold.permits().is_none();
     let mut by_request: Vec<&Hold> = holds.iter().filter(has_fence).collect();
@@ -41,9 +39,8 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// Finds exclusive holds that were valid when their grant returned, with a smaller fence than an exclusive hold that
-/// was granted and had ended before. The first hold's term on the server began before the second's, and lasted
-/// beyond it. The holds have one name and end with a break.
+/// No exclusive hold that was valid when its grant returned has a smaller fence than a hold that had ended before:
+/// the ended hold's term on the server precedes it. The holds have one name and end with a break.
 pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut exclusive: Vec<&Hold> =
         holds.iter().filter(|hold| hold.mode == Mode::Exclusive).collect();
@@ -61,7 +58,7 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
             }
         }
         let is_valid = hold.granted < hold.until;
-        // A request that was sent after the first grant is found by the other rule.
+        // The other rule covers requests sent after the first grant.
         let is_lower =
             |highest: &&Hold| hold.fence < highest.fence && hold.asked <= highest.granted;
         if let Some(highest) = highest.filter(is_lower).filter(|_| is_valid) {
@@ -70,8 +67,8 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
     }
 }
 
-/// Finds accepted writes that were sent after the register had accepted a higher fence. The writes have one name
-/// and are in the order of their answers.
+/// The register accepts no write sent after it had accepted a higher fence. Writes of one name, in the order of
+/// answers.
 pub(crate) fn check_register(writes: &[&Write], violations: &mut Vec<Violation>) {
     let mut by_sending: Vec<&Write> =
         writes.iter().copied().filter(|write| write.accepted).collect();

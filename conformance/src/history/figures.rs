@@ -1,4 +1,4 @@
-//! The figures of a run.
+//! A run's figures.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,52 +12,51 @@ use super::rules::Rules;
 use super::run::{End, Request, Run, Tracked};
 use super::waiting::gaps;
 
-/// The figures of one or [several](Figures::add) runs.
+/// Figures of one or [several](Figures::add) runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// The number of runs.
+    /// Runs.
     pub runs: u64,
     /// Requests, renewals, releases, writes and breaks.
     pub operations: u64,
-    /// Requests for a lock.
+    /// Requests.
     pub requests: u64,
-    /// Requests that were granted.
+    /// Granted requests.
     pub grants: u64,
-    /// Requests for a lock that another process held.
+    /// Requests while another process held the lock.
     pub contended: u64,
     /// Grants to waiters after another process's hold had ended.
     pub hand_overs: u64,
-    /// Faults that began.
+    /// Faults.
     pub faults: u64,
     /// Faults with an observed effect.
     pub faults_with_effect: u64,
-    /// Losses that were reported.
+    /// Reported losses.
     pub losses: u64,
-    /// Holds that passed their deadline without a report of the loss in a running process.
+    /// Holds whose deadline passed in a running process without a report.
     pub unreported_losses: u64,
-    /// Exclusive holds whose process was stopped at the deadline, and then continued.
+    /// Exclusive holds whose process was stopped at the deadline.
     pub paused_past_the_deadline: u64,
-    /// Holds of [`paused_past_the_deadline`](Self::paused_past_the_deadline) with a write after the pause that the
-    /// register refused.
+    /// Holds of [`paused_past_the_deadline`](Self::paused_past_the_deadline) with a refused write after the pause.
     pub paused_and_refused: u64,
-    /// Writes to the register.
+    /// Writes.
     pub writes: u64,
-    /// Writes that the register refused.
+    /// Refused writes.
     pub writes_refused: u64,
-    /// Writes after the holder had noticed the end of its hold.
+    /// Writes after the holder noticed its hold's end.
     pub late_writes: u64,
-    /// Late writes that the register refused.
+    /// Refused late writes.
     pub late_writes_refused: u64,
-    /// The longest time without a holder while a client waited.
+    /// The longest wait without a holder.
     pub longest_without_a_holder: Duration,
-    /// The largest delay of a report of a loss after the deadline minus [`loss_margin`](Rules::loss_margin),
-    /// without time in which the process was stopped or delayed.
+    /// The largest delay of a reported loss after the deadline minus [`loss_margin`](Rules::loss_margin), without
+    /// pauses of the process.
     pub largest_lag_of_a_loss: Duration,
 }
 
 impl Figures {
-    /// Adds the figures of other runs.
+    /// Adds other runs.
     pub fn add(&mut self, other: &Self) {
         self.runs += other.runs;
         self.operations += other.operations;
@@ -131,7 +130,6 @@ fn count<T>(items: &[T], is: impl Fn(&T) -> bool) -> u64 {
     items.iter().filter(|item| is(item)).count() as u64
 }
 
-/// Returns whether the hold passed its deadline without a recorded end.
 fn expired(run: &Run, tracked: &Tracked) -> bool {
     let is_open = matches!(tracked.end, None | Some(End::ProcessEnded));
     is_open && !tracked.is_continued && tracked.deadline < run.end
@@ -142,7 +140,6 @@ fn is_unreported(run: &Run, tracked: &Tracked) -> bool {
     expired(run, tracked) && !process.awake(tracked.deadline, run.end).is_zero()
 }
 
-/// Returns the indices of the paused holds with a refused write that was sent after the pause.
 fn refused_after_a_pause(run: &Run) -> BTreeSet<usize> {
     let refused = run.writes.iter().filter(|of| {
         let continued = paused_until(run, &run.holds[of.hold]);
@@ -151,8 +148,6 @@ fn refused_after_a_pause(run: &Run) -> BTreeSet<usize> {
     refused.map(|of| of.hold).collect()
 }
 
-/// Returns the processes with a hold that was paused past its deadline, and without a refused write of such a hold
-/// after the pause.
 pub(crate) fn paused_and_never_refused(run: &Run) -> BTreeSet<&String> {
     let paused = run.holds.iter().filter(|hold| paused_until(run, hold).is_some());
     let mut processes: BTreeSet<&String> = paused.map(|tracked| &tracked.hold.who).collect();
@@ -162,7 +157,6 @@ pub(crate) fn paused_and_never_refused(run: &Run) -> BTreeSet<&String> {
     processes
 }
 
-/// Returns the end of the pause, for an exclusive hold whose deadline passed in a stopped process.
 fn paused_until(run: &Run, tracked: &Tracked) -> Option<BootInstant> {
     let process = run.process(&tracked.hold.who);
     let continued = process.runs_from(tracked.deadline);
@@ -173,7 +167,6 @@ fn paused_until(run: &Run, tracked: &Tracked) -> Option<BootInstant> {
     is_meant.then_some(continued)
 }
 
-/// Returns how long the process ran from the deadline minus `margin` until the report.
 fn lag(run: &Run, tracked: &Tracked, margin: Duration) -> Option<Duration> {
     let process = run.process(&tracked.hold.who);
     let due: BootInstant = tracked.deadline - margin;

@@ -3,45 +3,45 @@ use std::fmt;
 use lockwright_core::{BootInstant, Fence, Mode, Token};
 use serde::{Deserialize, Serialize};
 
-/// A hold from the holder's view, valid from [`granted`](Self::granted) (inclusive) to [`until`](Self::until)
+/// A holder's view of its hold, valid from [`granted`](Self::granted) (inclusive) to [`until`](Self::until)
 /// (exclusive).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    /// The holder: a task, a client or a process.
+    /// A task, a client or a process.
     pub who: String,
-    /// The name of the lock.
+    /// The lock's name.
     pub name: String,
-    /// The mode of the hold.
+    /// Its mode.
     pub mode: Mode,
-    /// The token.
+    /// Its token.
     pub token: Token,
-    /// The fence.
+    /// Its fence.
     pub fence: Fence,
-    /// The instant just before the request was sent.
+    /// Just before the request.
     pub asked: BootInstant,
-    /// The instant just after the grant returned.
+    /// Just after the grant returned.
     pub granted: BootInstant,
-    /// The start of the release, the report of the loss, or the last recorded deadline, whichever is first.
+    /// The first of the release's start, the loss report, and the last recorded deadline.
     pub until: BootInstant,
 }
 
 impl Hold {
-    /// Returns whether both are the same hold: the same token and holder, from one request.
+    /// Returns whether both have one token, holder and request.
     pub fn is_one_with(&self, other: &Self) -> bool {
         self.token == other.token && self.who == other.who && self.asked == other.asked
     }
 
-    /// Returns whether the modes exclude each other. Permits don't: they are counted.
+    /// Returns whether the modes exclude each other, which permits don't.
     pub fn excludes(&self, other: &Self) -> bool {
         excludes(self.mode, other.mode)
     }
 
-    /// Returns whether a request in `mode` may have to wait for this hold.
+    /// Returns whether a request in `mode` may wait for this hold.
     pub fn competes_with(&self, mode: Mode) -> bool {
         excludes(self.mode, mode) || self.permits().is_some()
     }
 
-    /// Returns the hold's number of permits, and the semaphore's.
+    /// Returns its permits, and the semaphore's.
     pub fn permits(&self) -> Option<(u32, u32)> {
         match self.mode {
             Mode::Permits { count, of } => Some((count, of)),
@@ -49,7 +49,7 @@ impl Hold {
         }
     }
 
-    /// Returns whether the hold is valid at `instant`.
+    /// Returns whether it is valid at `instant`.
     pub fn is_valid_at(&self, instant: BootInstant) -> bool {
         self.granted <= instant && instant < self.until
     }

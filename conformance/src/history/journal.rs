@@ -1,7 +1,7 @@
-//! The journal of a run: the events of each process, one line each.
+//! The journal of a run: one line per event, on the machine's boot clock.
 //!
-//! A process appends each line with one `write(2)` before it acts on the event. So the line survives `kill -9`,
-//! and processes can share a file. All instants are of the machine's boot clock.
+//! A process appends each line with one `write(2)` before it acts on the event. So the line survives `kill -9`, and
+//! processes can share a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -11,83 +11,82 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lockwright_core::{BootInstant, Clock, Fence, Mode, Reason, Token};
 use serde::{Deserialize, Serialize};
 
-/// One line of a journal.
+/// A line of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The instant of writing.
+    /// The time of writing.
     pub at: BootInstant,
-    /// The name of the process, or `runner`.
+    /// The process's name, or `runner`.
     pub process: String,
     /// The event.
     #[serde(flatten)]
     pub event: Event,
 }
 
-/// An event of a run.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A request is about to be sent. Each name of a multi-lock, and each resumption of a ticket, is a separate
-    /// request.
+    /// A request is about to be sent. Each name of a multi-lock, and each resumption, is a separate request.
     Asked {
-        /// The request's number, unique in its process.
+        /// Its number, unique in its process.
         request: u64,
-        /// The name of the lock.
+        /// The lock.
         name: String,
-        /// The mode of the request.
+        /// Its mode.
         mode: Mode,
-        /// True if the request waits. The later names of a multi-lock wait only after the earlier ones are held.
+        /// True if it waits. A multi-lock's later names wait only after the earlier grants.
         waits: bool,
-        /// The reentrancy key of the request, unique in its process.
+        /// Its reentrancy key, unique in its process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<u64>,
     },
-    /// A granted request has returned. A second grant of a token to one owner is another guard (reentrancy).
+    /// A grant has returned. A token's second grant to one owner is another guard.
     Granted {
-        /// The request's number.
+        /// The request.
         request: u64,
         /// The hold.
         token: Token,
         /// Its fence.
         fence: Fence,
-        /// The end of the hold unless it is renewed.
+        /// Its deadline without renewals.
         deadline: BootInstant,
     },
-    /// A request ended without a hold, or its future was dropped.
+    /// A request ended without a hold, or was dropped.
     Failed {
-        /// The request's number.
+        /// The request.
         request: u64,
-        /// The error, as text.
+        /// The error.
         error: String,
     },
-    /// A hold was renewed. Written before the process uses the new deadline.
+    /// A hold was renewed. Written before the new deadline is used.
     Renewed {
         /// The hold.
         token: Token,
         /// Its new deadline.
         deadline: BootInstant,
     },
-    /// The holder is about to release the hold or to turn it into a ticket. With several guards: the last one.
+    /// The last guard is about to release the hold or make it a ticket.
     Releasing {
         /// The hold.
         token: Token,
     },
-    /// The holder noticed that its hold was lost.
+    /// The holder noticed the loss of its hold.
     Lost {
         /// The hold.
         token: Token,
-        /// The reason for the loss.
+        /// The reason.
         reason: Reason,
     },
     /// The holder is about to write to the register. Without this optional event, the checker assumes the earliest
     /// possible instant: right after the grant or the register's previous answer.
     ///
-    /// The client must take the instant `looked`, call `check()`, write a new deadline as
-    /// [`Renewed`](Self::Renewed), and then write this event.
+    /// The client must take `looked`, call `check()`, write a new deadline as [`Renewed`](Self::Renewed), and then
+    /// write this event.
     Writing {
         /// The hold.
         token: Token,
-        /// The instant just before the check of the hold.
+        /// Just before the check.
         looked: BootInstant,
         /// True if the hold had ended.
         late: bool,
@@ -98,50 +97,49 @@ pub enum Event {
         token: Token,
         /// Its fence.
         fence: Fence,
-        /// True if the register accepted it.
+        /// True if it was accepted.
         accepted: bool,
-        /// True if the writer had noticed, and recorded, the end of its hold.
+        /// True if the writer had recorded the hold's end.
         late: bool,
     },
     /// An operator is about to break a hold.
     Broke {
-        /// The break's number, unique in its process.
+        /// Its number, unique in its process.
         #[serde(default)]
         number: u64,
-        /// The name of the lock.
+        /// The lock.
         name: String,
-        /// The token, or `None` for all holds of the name.
+        /// The token; `None` for all holds.
         token: Option<Token>,
-        /// True if the hold is freed at once and doesn't run out.
+        /// True if the hold is freed without a run-out.
         at_once: bool,
     },
-    /// A break was answered. Without this entry, it may have freed the hold: its process was killed, or the answer
-    /// says nothing.
+    /// A break was answered. Without this entry, it may have freed the hold.
     BreakAnswered {
-        /// The break's number.
+        /// The break.
         number: u64,
         /// False if nothing was changed.
         broke: bool,
     },
-    /// The process ran no task since this instant, because the machine was busy. Written afterwards.
+    /// The process ran no task since this instant, on a busy machine. Written afterwards.
     Delayed {
-        /// The last instant at which it ran tasks on time.
+        /// The last instant with tasks on time.
         since: BootInstant,
     },
-    /// The process has ended its work and holds nothing.
+    /// The process has ended and holds nothing.
     Ended,
-    /// The runner began or ended a fault.
+    /// A fault began or ended.
     Fault {
-        /// The fault's name, as in `--faults`.
+        /// Its name, as in `--faults`.
         fault: String,
         /// The affected process, server or request.
         target: String,
-        /// True if the fault begins, false if it ends.
+        /// True if it begins.
         begins: bool,
-        /// The observed effect, if any, such as refused requests.
+        /// The effect, such as refused requests.
         effect: Option<String>,
     },
-    /// The runner stopped, continued or killed a process.
+    /// The runner signalled a process.
     Signalled {
         /// The process.
         target: String,
@@ -150,19 +148,19 @@ pub enum Event {
     },
 }
 
-/// A signal to a process.
+/// A signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
-    /// SIGSTOP. Written after the process has stopped.
+    /// SIGSTOP, written after the process has stopped.
     Stopped,
-    /// SIGCONT. Written before the signal is sent.
+    /// SIGCONT, written before the signal.
     Continued,
-    /// SIGKILL. Written after the process has ended.
+    /// SIGKILL, written after the process has ended.
     Killed,
 }
 
-/// A writer of a journal. Clones write to the same journal.
+/// A writer of a journal. Clones share the journal.
 #[derive(Debug, Clone)]
 pub struct Journal {
     process: String,
@@ -177,16 +175,16 @@ enum Target {
 }
 
 impl Journal {
-    /// Opens a journal in a file, and creates it if needed.
+    /// Opens or creates a journal in a file.
     ///
     /// # Errors
-    /// If the file can't be opened for appending.
+    /// If the file can't be opened.
     pub fn append_to(path: &Path, process: &str) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Self::new(process, Clock::boot(), Target::File(file)))
     }
 
-    /// Creates a journal in memory, for clients in one process.
+    /// Creates a journal in memory.
     pub fn in_memory(process: &str, clock: Clock) -> Self {
         Self::new(process, clock, Target::Memory(Vec::new()))
     }
@@ -195,12 +193,12 @@ impl Journal {
         Self { process: process.to_owned(), clock, to: Arc::new(Mutex::new(to)) }
     }
 
-    /// Returns a writer of the same journal for another process.
+    /// Returns a writer for another process.
     pub fn of(&self, process: &str) -> Self {
         Self { process: process.to_owned(), ..self.clone() }
     }
 
-    /// Writes one line.
+    /// Writes a line.
     ///
     /// # Panics
     /// If the file can't be written.
@@ -216,7 +214,7 @@ impl Journal {
         }
     }
 
-    /// Returns the entries of a journal in memory, or none for a file.
+    /// Returns the entries; none for a file.
     pub fn entries(&self) -> Vec<Entry> {
         match &*self.to.lock().unwrap_or_else(PoisonError::into_inner) {
             Target::File(_) => Vec::new(),
@@ -225,7 +223,7 @@ impl Journal {
     }
 }
 
-/// Reads a journal and sorts it by timestamp. Skips a last line that `kill -9` cut off.
+/// Reads a journal, sorted by timestamp. Skips a last line that `kill -9` cut off.
 ///
 /// # Errors
 /// If the file can't be read, or another line isn't an entry.

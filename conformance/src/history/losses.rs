@@ -1,4 +1,4 @@
-//! The rule for losses: a running process reports a loss before the next grant returns.
+//! The rule for losses.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::rules::Rules;
 use super::run::{End, Run, Tracked};
 use super::violation::{LateLoss, Violation};
 
-/// Finds exclusive holds whose end is unknown to their holder when the next grant returns, and holds that stay
-/// open after their deadline. A process that ran for at most `allowance` since the report was due is excused.
+/// A running process reports an exclusive hold's loss before the next grant returns, and leaves no hold open after
+/// its deadline. A process that ran for at most `allowance` since the report was due is excused.
 pub(crate) fn check(
     run: &Run,
     rules: &Rules,
@@ -40,7 +40,7 @@ pub(crate) fn check(
     }
 }
 
-/// Returns the first grant to another process after the deadline. An earlier one is an overlap, or follows a break.
+/// An earlier grant is an overlap or follows a break.
 fn next_of<'a>(run: &'a Run, tracked: &Tracked) -> Option<&'a Hold> {
     let hold = &tracked.hold;
     let since: BootInstant = tracked.deadline.max(hold.granted);

@@ -1,9 +1,7 @@
 //! The history checker: finds violations in the journals of several processes.
 //!
-//! [`check`] derives [`Hold`]s from [`journal`]s and applies [`Rules`] for exclusion, fences, the register, losses
-//! and waiting. [`timeline`] draws the run. Recorded histories are an idea of Jepsen.
-//!
-//! A test without a journal adds its holds to a [`History`], which checks exclusion and fences.
+//! [`check`] derives [`Hold`]s from [`journal`]s and applies [`Rules`]. [`timeline`] draws the run. Recorded
+//! histories are an idea of Jepsen. A test without a journal adds its holds to a [`History`].
 
 mod check;
 mod fences;
@@ -34,7 +32,7 @@ pub use rules::Rules;
 pub use timeline::timeline;
 pub use violation::{Kind, LateLoss, Missing, Use, Used, Violation, Write};
 
-/// A collection of ended holds. Clones share it.
+/// Ended holds. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct History(Arc<Mutex<Vec<Hold>>>);
 
@@ -44,7 +42,7 @@ impl History {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(hold);
     }
 
-    /// Returns all holds in the order of the grants.
+    /// Returns all holds in the order of their grants.
     pub fn holds(&self) -> Vec<Hold> {
         let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         holds.sort_by_key(|hold| (hold.granted, hold.until));
@@ -64,7 +62,7 @@ impl History {
         contended
     }
 
-    /// Returns the violations. `fences` is true if the backend has fences.
+    /// Returns the violations of exclusion and, with `fences`, of fences.
     pub fn check(&self, fences: bool) -> Vec<Violation> {
         check::check_holds(&self.holds(), fences)
     }

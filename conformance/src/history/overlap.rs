@@ -3,7 +3,6 @@
 use super::hold::Hold;
 use super::violation::Violation;
 
-/// Finds overlaps of one name's holds, in the order of their grants.
 pub(crate) fn check(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut valid: Vec<&Hold> = Vec::new();
     for hold in holds.iter().filter(|hold| hold.until > hold.granted) {

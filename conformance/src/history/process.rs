@@ -1,4 +1,4 @@
-//! The times at which a process was stopped, killed, and ended.
+//! A process's stops and its end.
 
 use std::time::Duration;
 
@@ -8,13 +8,12 @@ use super::journal::Signal;
 
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    /// The stops. The last may have no end.
+    /// The last may have no end.
     pub(crate) stops: Vec<(BootInstant, Option<BootInstant>)>,
-    /// Times in which the process ran no task. They may overlap stops and each other.
+    /// Times without tasks, which may overlap stops and each other.
     pub(crate) delays: Vec<(BootInstant, Option<BootInstant>)>,
     pub(crate) killed: Option<BootInstant>,
     pub(crate) ended: Option<BootInstant>,
-    /// The last entry that the process wrote.
     pub(crate) last: Option<BootInstant>,
 }
 
@@ -29,13 +28,11 @@ impl Process {
         }
     }
 
-    /// Returns the first instant from `at` on at which the process isn't stopped.
     pub(crate) fn runs_from(&self, at: BootInstant) -> BootInstant {
         let stop = self.stops.iter().find(|(from, to)| *from <= at && to.is_none_or(|to| at < to));
         stop.map_or(at, |(_, to)| to.unwrap_or(BootInstant::FAR_FUTURE))
     }
 
-    /// Returns whether the process has ended, was killed, or never continued.
     pub(crate) fn is_over(&self) -> bool {
         let is_stopped = self.stops.last().is_some_and(|(_, to)| to.is_none());
         is_stopped || self.killed.is_some() || self.ended.is_some()
@@ -49,7 +46,7 @@ impl Process {
         Self::without(&self.stops, from, to)
     }
 
-    /// Returns the parts of an interval outside the pauses, which are in the order of their beginnings.
+    /// The pauses must be in order.
     fn without(
         pauses: &[(BootInstant, Option<BootInstant>)],
         from: BootInstant,
@@ -66,8 +63,7 @@ impl Process {
         times
     }
 
-    /// Returns how long the process ran tasks between `from` and `to`. A killed process is only known to have run
-    /// until its last entry.
+    /// A killed process counts as running until its last entry.
     pub(crate) fn awake(&self, from: BootInstant, to: BootInstant) -> Duration {
         let last = self.killed.and(self.last);
         let over = self.killed.into_iter().chain(self.ended).chain(last).fold(to, BootInstant::min);

@@ -1,4 +1,4 @@
-//! The holds that a request had to wait for.
+//! The holds that delayed a request.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::run::{Request, Run};
 #[derive(Debug, Default)]
 pub(crate) struct Timed<'a> {
     holds: Vec<&'a Hold>,
-    /// For each hold, the latest end of all holds up to it.
+    /// For each hold, the latest end up to it.
     latest_end: Vec<BootInstant>,
 }
 
@@ -32,14 +32,13 @@ impl<'a> Timed<'a> {
         names
     }
 
-    /// Returns candidates for holds that were valid in this interval. Some may have ended before it.
+    /// Some may have ended before the interval.
     fn within(&self, from: BootInstant, to: BootInstant) -> impl Iterator<Item = &'a Hold> {
         let begun = self.holds.partition_point(|hold| hold.granted <= to);
         let holds = self.holds[..begun].iter().zip(&self.latest_end).rev();
         holds.take_while(move |(_, end)| from < **end).map(|(hold, _)| *hold)
     }
 
-    /// Returns the candidates of other processes that compete with the request.
     fn rivals(&self, request: &Request, to: BootInstant) -> impl Iterator<Item = &'a Hold> {
         self.within(request.asked, to)
             .filter(|hold| hold.who != request.who && hold.competes_with(request.mode))
@@ -49,7 +48,7 @@ impl<'a> Timed<'a> {
         self.rivals(request, request.asked).any(|rival| rival.is_valid_at(request.asked))
     }
 
-    /// Returns whether the request was granted after another process's hold had ended during its wait.
+    /// Returns whether another process's hold ended during the granted request's wait.
     pub(crate) fn is_hand_over(&self, request: &Request) -> bool {
         let (Some(granted), Some(_), true) = (request.ended, request.hold, request.waits) else {
             return false;

@@ -4,28 +4,27 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The rules for a run. The default has all of them, and no limits for waiting and for reports of losses.
+/// The rules for a run. The default has all of them, without limits for waiting and reports of losses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Conflicting holds are never valid at once, and permits never exceed the semaphore's number.
+    /// Conflicting holds never overlap, and permits never exceed the semaphore's number.
     pub exclusion: bool,
-    /// No two holds of a name share a fence, except those of readers.
+    /// Only readers share a fence.
     pub fences: bool,
-    /// No hold has a smaller fence than a hold granted before its request. With `exclusion`, no exclusive hold has
-    /// a smaller fence than one that ended before its grant.
+    /// No hold has a smaller fence than one granted before its request. With `exclusion`, no exclusive hold has a
+    /// smaller fence than a hold that ended before its grant.
     pub strict_order_of_fences: bool,
-    /// The longest time without a holder while a client waits.
+    /// The longest wait without a holder.
     pub longest_wait: Option<Duration>,
-    /// The faults that prevent grants. Their time doesn't count as waiting.
+    /// Faults that prevent grants. Their time doesn't count as waiting.
     pub excusing_faults: Vec<String>,
-    /// The time before a deadline at which the loss is reported.
+    /// The time before a deadline at which a loss is reported.
     pub loss_margin: Duration,
-    /// If set, a process that ran for longer since a report was due must have reported the loss of an exclusive
-    /// hold when the next grant returns. Without a next grant, the report must only exist. `None` for clients that
-    /// notice a loss at their next check.
+    /// How long a process may run after a report of an exclusive hold's loss is due, before the next grant returns.
+    /// Without a next grant, the report must only exist. `None` for clients that notice a loss at their next check.
     pub loss_allowance: Option<Duration>,
-    /// True if a run must show contention, a hand-over, and an effect of each fault. With
-    /// `strict_order_of_fences`, it also needs a refused late write of each process that was paused beyond its deadline.
+    /// True if a run must show contention, a hand-over, and each fault's effect. `strict_order_of_fences` adds a
+    /// refused late write of each process paused beyond its deadline.
     pub must_show: bool,
 }
 

@@ -10,7 +10,7 @@ use super::process::Process;
 pub(crate) use super::tracked::{End, Tracked};
 use super::violation::{Use, Violation, Write};
 
-/// A run. All lists are in the order of the journal.
+/// All lists are in the order of the journal.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) start: BootInstant,
@@ -25,7 +25,7 @@ pub(crate) struct Run {
     pub(crate) problems: Vec<Violation>,
     by_token: HashMap<(String, Token), usize>,
     by_request: HashMap<(String, u64), usize>,
-    /// Breaks that may have freed one hold, or all of a name, at once.
+    /// Breaks that may have freed one hold or all of a name.
     pub(crate) breaks: Vec<Break>,
 }
 
@@ -53,7 +53,6 @@ pub(crate) struct Request {
 pub(crate) struct WriteOf {
     pub(crate) hold: usize,
     pub(crate) write: Write,
-    /// The recorded check that found the hold valid.
     pub(crate) checked: Option<BootInstant>,
 }
 
@@ -75,7 +74,7 @@ pub(crate) struct FaultSpan {
 }
 
 impl Run {
-    /// Reconstructs a run from its journal, in the order of the timestamps.
+    /// The entries are in the order of their timestamps.
     pub(crate) fn of(entries: &[Entry]) -> Self {
         let at = |entry: Option<&Entry>| entry.map_or(BootInstant::from_nanos(0), |entry| entry.at);
         let mut run = Self {
@@ -104,7 +103,7 @@ impl Run {
         &self.processes[who]
     }
 
-    /// Returns the end of a request's wait: its answer, its process, or the journal.
+    /// The request's answer, or the end of its process or of the journal.
     pub(crate) fn wait_end(&self, request: &Request) -> BootInstant {
         let process = self.process(&request.who);
         let ends = [request.ended, process.killed, process.ended];
@@ -184,7 +183,6 @@ impl Run {
         });
     }
 
-    /// Ends a request. Returns its index, or `None` if it is unknown.
     fn end_request(&mut self, entry: &Entry, number: u64) -> Option<usize> {
         let key = (entry.process.clone(), number);
         let found = self.by_request.get(&key).copied();
@@ -228,7 +226,7 @@ impl Run {
             mode: request.mode,
             token: *token,
             fence: *fence,
-            // A grant that is written after the end of its owner's hold is still of that hold.
+            // A grant written after the end of its owner's hold still belongs to that hold.
             asked: known.map_or(request.asked, |known| self.holds[known].hold.asked),
             granted: entry.at,
             until: *deadline,
@@ -237,14 +235,13 @@ impl Run {
         self.holds.push(Tracked { owner, ..Tracked::granted(hold) });
     }
 
-    /// Extends a hold. An earlier deadline, which another task may write later, changes nothing.
+    /// Ignores an earlier deadline, which another task may write later.
     fn extend(&mut self, index: usize, deadline: BootInstant) {
         let tracked = &mut self.holds[index];
         tracked.deadline = tracked.deadline.max(deadline);
         tracked.hold.until = tracked.deadline;
     }
 
-    /// Returns the index of the hold with `token` in the entry's process.
     fn find(&mut self, entry: &Entry, token: Token) -> Option<usize> {
         let found = self.by_token.get(&(entry.process.clone(), token)).copied();
         if found.is_none() {
@@ -257,7 +254,7 @@ impl Run {
         let Some(index) = self.find(entry, token) else { return };
         let tracked = &self.holds[index];
         if tracked.end.is_some() {
-            // Two tasks of the process wrote in reverse order.
+            // Two tasks wrote in reverse order.
             return;
         }
         if entry.at <= tracked.deadline {
@@ -289,7 +286,6 @@ impl Run {
         }
     }
 
-    /// Records that the holder found its hold valid after `looked`.
     fn found_valid(&mut self, index: usize, looked: BootInstant) {
         let tracked = &self.holds[index];
         let may_be_over = matches!(tracked.end, None | Some(End::Lost(..)));
@@ -308,7 +304,7 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // A late writer sent its write after the end of its hold, while it ran.
+        // A late writer sent its write after its hold's end, while it ran.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;
@@ -325,7 +321,7 @@ impl Run {
         self.writes.push(WriteOf { hold: index, write, checked });
     }
 
-    /// Marks the holds that an operator freed. A break of a name frees the holds that were requested before it.
+    /// Frees holds requested before the break of their name.
     fn mark_broken(&mut self) {
         for Break { at, name, token, .. } in &self.breaks {
             for tracked in self.holds.iter_mut().filter(|tracked| tracked.hold.name == *name) {

@@ -8,25 +8,22 @@ use super::hold::Hold;
 #[derive(Debug)]
 pub(crate) struct Tracked {
     pub(crate) hold: Hold,
-    /// The reentrancy key of its first request.
     pub(super) owner: Option<u64>,
     pub(crate) deadline: BootInstant,
     pub(crate) end: Option<End>,
-    /// The instant of the recorded end.
     pub(crate) over: Option<BootInstant>,
-    /// The instant at which an operator freed it on the server.
+    /// When an operator freed it on the server.
     pub(crate) broken: Option<BootInstant>,
     /// True if another `Tracked` continues this one.
     pub(crate) is_continued: bool,
-    /// True if this is such a continuation.
+    /// True if this one continues another.
     pub(crate) is_part: bool,
-    /// The grant or the register's last answer. The next check is later.
+    /// The grant or the register's last answer, before the next check.
     pub(super) looked: BootInstant,
-    /// The start of a write that the register hasn't answered yet, and the check before it.
+    /// An unanswered write, and the check before it.
     pub(super) writing: Option<(BootInstant, BootInstant)>,
 }
 
-/// The recorded end of a hold. Without one, it ends at its deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Releasing,
@@ -50,7 +47,7 @@ impl Tracked {
         }
     }
 
-    /// Returns the hold for the overlap check, which a break ends.
+    /// The hold until a break, for the overlap check.
     pub(crate) fn exclusive_part(&self) -> Hold {
         let mut hold = self.hold.clone();
         if let Some(broken) = self.broken {

@@ -1,4 +1,4 @@
-//! The violations that the checker finds in a run.
+//! Violations in a run.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,49 +13,49 @@ use super::hold::{Hold, seconds};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Violation {
-    /// Two holds that exclude each other were valid at once.
+    /// Two conflicting holds were valid at once.
     Overlap(Box<Hold>, Box<Hold>),
-    /// More permits were valid at once than the semaphore has.
+    /// More permits were valid than the semaphore has.
     TooManyPermits(Vec<Hold>),
     /// Two holds had the same fence.
     SameFence(Box<Hold>, Box<Hold>),
-    /// The second hold was requested after the first's grant, or granted after its end, but has a smaller fence.
+    /// The second hold has a smaller fence, but was requested after the first's grant, or granted after its end.
     FenceFell(Box<Hold>, Box<Hold>),
     /// A holder treated its hold as valid after its end.
     UsedAfterItsEnd(Box<Used>),
-    /// A process hadn't reported the loss of its hold when the next grant returned, or never did.
+    /// A process reported the loss of its hold after the next grant's return, or never.
     LateLoss(Box<LateLoss>),
-    /// The register accepted a write after it had accepted a higher fence.
+    /// The register accepted a lower fence after a higher one.
     StaleWrite(Box<Write>, Box<Write>),
-    /// The register refused a write of a valid exclusive hold, which no later grant followed.
+    /// The register refused a valid exclusive hold's write, although no later grant followed.
     RefusedWrite(Box<Hold>, Box<Write>),
-    /// A request didn't end, although its process was running.
+    /// A request never ended in a running process.
     Stuck {
-        /// The process that sent the request.
+        /// The process.
         who: String,
         /// The lock.
         name: String,
-        /// The instant of the request.
+        /// The request's time.
         asked: BootInstant,
     },
-    /// A client waited while no hold was valid, for longer than allowed.
+    /// A client waited without any valid hold for longer than allowed.
     NoHolder {
         /// The lock.
         name: String,
-        /// The beginning of the wait without a holder.
+        /// Its beginning.
         from: BootInstant,
-        /// The end of that wait.
+        /// Its end.
         to: BootInstant,
-        /// The longest allowed time.
+        /// The limit.
         limit: Duration,
     },
-    /// The run lacks evidence that it must contain.
+    /// The run lacks evidence.
     ShowedNothing(Missing),
-    /// An entry that contradicts earlier entries.
+    /// A contradiction between entries.
     BadJournal {
-        /// The process that wrote the entry.
+        /// The process.
         who: String,
-        /// The instant of the entry.
+        /// The entry's time.
         at: BootInstant,
         /// The contradiction.
         problem: String,
@@ -65,38 +65,38 @@ pub enum Violation {
 /// A use of a hold after its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
-    /// The hold, with its recorded end before the use.
+    /// The hold as recorded before the use.
     pub hold: Hold,
-    /// The instant of the use.
+    /// Its time.
     pub at: BootInstant,
-    /// The kind of the use.
+    /// Its kind.
     pub by: Use,
-    /// A conflicting hold that was granted before the use, if any.
+    /// A conflicting hold granted before the use.
     pub next: Option<Hold>,
 }
 
-/// A loss that was reported late or never.
+/// A late or missing report of a loss.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateLoss {
     /// The lost hold.
     pub hold: Hold,
-    /// The instant at which its process knew of the end, if ever.
+    /// When its process noticed the end.
     pub reported: Option<BootInstant>,
-    /// The grant that returned before the report, if any.
+    /// The grant before the report.
     pub next: Option<Hold>,
 }
 
-/// The kind of use of a hold.
+/// The kind of use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Use {
-    /// `check()` reported the hold as valid: the holder wrote and hadn't noticed the end.
+    /// `check()` found the hold valid.
     Checked,
-    /// A renewal extended the deadline.
+    /// A renewal.
     Renewed,
 }
 
-/// A write that the register answered.
+/// An answered write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
     /// The process.
@@ -105,52 +105,52 @@ pub struct Write {
     pub name: String,
     /// The fence.
     pub fence: Fence,
-    /// The earliest possible instant of sending.
+    /// The earliest possible time of sending.
     pub sent: BootInstant,
-    /// The instant of the recorded answer.
+    /// The answer's time.
     pub answered: BootInstant,
-    /// True if the register accepted it.
+    /// True if it was accepted.
     pub accepted: bool,
-    /// True if the writer had noticed the end of its hold.
+    /// True if the writer had noticed its hold's end.
     pub late: bool,
 }
 
-/// Evidence that a run lacks.
+/// Missing evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
-    /// No client requested a lock that another process held.
+    /// No request for a lock of another process.
     Contention,
-    /// No waiter was granted a lock that another process had held.
+    /// No grant after another process's hold.
     HandOvers,
-    /// A fault had no recorded effect.
+    /// A fault without an effect.
     Effect {
         /// The fault.
         fault: String,
-        /// The affected server, process or request.
+        /// Its target.
         target: String,
     },
-    /// A process was paused beyond its deadline, and the register refused none of its writes after the pause.
+    /// A process paused beyond its deadline, without a refused write after the pause.
     LateWrite {
         /// The process.
         process: String,
     },
 }
 
-/// The kind of a violation.
+/// A violation's kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A violation of exclusion, of fences, or by the register.
+    /// Exclusion, fences, or the register.
     Safety,
-    /// A request that never ended, or a lock without a holder.
+    /// A stuck request, or a lock without a holder.
     Liveness,
-    /// The run shows nothing, or its journal is wrong.
+    /// Missing evidence, or a wrong journal.
     Evidence,
 }
 
 impl Violation {
-    /// Returns the kind of the violation.
+    /// Returns its kind.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Stuck { .. } | Self::NoHolder { .. } => Kind::Liveness,
@@ -159,7 +159,7 @@ impl Violation {
         }
     }
 
-    /// Returns a short caption for a picture.
+    /// Returns a caption.
     pub fn title(&self) -> String {
         match self {
             Self::Overlap(..) => "two holds were valid at once".to_owned(),
@@ -190,7 +190,6 @@ impl Violation {
 }
 
 impl fmt::Display for Violation {
-    /// Writes the violation, with times in seconds from its first event.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let zero = match self {
             Self::Overlap(first, _) | Self::SameFence(first, _) | Self::FenceFell(first, _) => {
@@ -208,7 +207,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A violation with its times in seconds from `zero`.
+/// Times are in seconds from `zero`.
 pub(crate) struct Described<'a> {
     pub(crate) violation: &'a Violation,
     pub(crate) zero: BootInstant,

@@ -1,4 +1,4 @@
-//! Liveness: stuck requests, and locks without a holder.
+//! Stuck requests, and locks without a holder.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lockwright_core::BootInstant;
 use super::run::{Request, Run};
 use super::violation::Violation;
 
-/// An interval in which a client waited without a valid hold of the name.
+/// A wait without a valid hold of the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) from: BootInstant,
@@ -29,10 +29,9 @@ pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
     }));
 }
 
-/// Returns the gaps of `name`, without times of faults in `excusing` and times in which all waiting processes were
-/// stopped.
+/// Excludes faults in `excusing`, and times in which all waiting processes were stopped.
 pub(crate) fn gaps(run: &Run, name: &str, excusing: &[String]) -> Vec<Gap> {
-    // Per instant: the changes of the numbers of waiters and excuses.
+    // Changes of the numbers of waiters and excuses.
     let mut changes: Vec<(BootInstant, i64, i64)> = Vec::new();
     for request in run.requests.iter().filter(|request| request.waits && request.name == name) {
         let (from, to) = (request.asked, run.wait_end(request));

@@ -32,7 +32,6 @@ impl Held {
         each!(self, guard => guard.token())
     }
 
-    /// The fence, or the id of permits.
     pub(super) fn fence(&self) -> Fence {
         match self {
             Self::Guard(guard) => guard.fence(),
@@ -70,7 +69,7 @@ impl Held {
     }
 }
 
-/// A hold whose deadlines, loss and end are written to the journal.
+/// A hold with a journal.
 #[derive(Debug)]
 pub(super) struct Holding {
     held: Held,
@@ -79,7 +78,7 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Writes the grant to the journal. With `watches`, also writes a loss as soon as the client reports it.
+    /// With `watches`, a loss is written as soon as the client reports it.
     pub(super) fn granted(held: Held, request: u64, journal: &Journal, watches: bool) -> Self {
         let (token, deadline) = (held.token(), held.deadline());
         journal.write(Event::Granted { request, token, fence: held.fence(), deadline });
@@ -100,7 +99,7 @@ impl Holding {
         &self.held
     }
 
-    /// Returns whether the hold is valid. First writes a new deadline or a loss.
+    /// First writes a new deadline or a loss.
     pub(super) fn is_valid(&self) -> bool {
         match self.held.check() {
             Ok(()) => self.record.renewed(self.held.deadline()),
@@ -109,26 +108,25 @@ impl Holding {
         self.held.check().is_ok()
     }
 
-    /// Writes the end of the hold, and returns the guard.
     pub(super) fn end(self) -> Held {
         self.record.releasing();
         self.watching.abort();
         self.held
     }
 
-    /// Returns the guard without an entry, because another guard has the hold.
+    /// Another guard has the hold, so nothing is written.
     pub(super) fn forget(self) -> Held {
         self.watching.abort();
         self.held
     }
 
-    /// Writes the end of the hold, and returns a future that releases it.
+    /// The end is written before the release.
     pub(super) fn release(self) -> impl Future<Output = Result<()>> {
         self.end().release()
     }
 }
 
-/// The journal entries of a hold, shared by the holder and the watching task.
+/// Shared by the holder and the watching task.
 #[derive(Debug)]
 struct Record {
     token: Token,
@@ -170,7 +168,6 @@ impl Record {
     }
 }
 
-/// Writes each new deadline of a hold, and its loss.
 async fn watch(mut signal: Signal, record: Arc<Record>) {
     loop {
         match signal.changed().await {

@@ -1,4 +1,4 @@
-//! The use of a hold from its grant to its end.
+//! The use of a hold.
 
 use std::time::Duration;
 
@@ -11,14 +11,11 @@ use super::held::{Held, Holding};
 use super::process::{Asked, Process};
 use super::random::Random;
 
-/// The way in which a hold ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// Call `release()` and wait for the answer.
     Release,
-    /// Drop the guard.
     Drop,
-    /// Call `release()` and drop its future after this time.
+    /// The release's future is dropped after this time.
     DroppedRelease(Duration),
 }
 
@@ -31,7 +28,7 @@ impl End {
     }
 }
 
-/// Returns a random duration: usually milliseconds, sometimes long enough for a renewal.
+/// Usually milliseconds, sometimes long enough for a renewal.
 pub(super) fn time(random: &mut Random, ttl: Duration) -> Duration {
     if random.one_in(10) {
         random.time(ttl / 3, ttl * 3 / 2)
@@ -41,8 +38,7 @@ pub(super) fn time(random: &mut Random, ttl: Duration) -> Duration {
 }
 
 impl Process {
-    /// Keeps the holds for `time` or until a loss, and writes to their registers. Makes late writes after a loss.
-    /// Returns whether all are still held.
+    /// Returns whether all are held after `time` or a loss. Writes to their registers, also after a loss.
     pub(super) async fn hold(
         &self,
         holdings: &[Holding],
@@ -68,7 +64,7 @@ impl Process {
         }
     }
 
-    /// Ends holds, some of which may already be lost.
+    /// Some holds may already be lost.
     pub(super) async fn end(&self, holdings: Vec<Holding>, how: End) {
         for holding in holdings {
             match how {
@@ -86,8 +82,7 @@ impl Process {
         }
     }
 
-    /// Makes late writes until the register has refused one, which needs a write of the next holder. If no other
-    /// process acquires the lock, this process does.
+    /// A refusal needs a write of the next holder. If no other process acquires the lock, this process does.
     async fn write_late(&self, holdings: &[Holding], random: &mut Random) -> Result<(), Failure> {
         let ttl = self.plan.ttl;
         self.write_lost(holdings)?;
@@ -105,7 +100,7 @@ impl Process {
         Ok(())
     }
 
-    /// Makes a late write for each lost hold. Returns the holds with accepted writes.
+    /// Returns the lost holds whose late writes were accepted.
     fn write_lost<'a>(
         &self,
         holdings: impl IntoIterator<Item = &'a Holding>,
@@ -120,7 +115,6 @@ impl Process {
         Ok(accepted)
     }
 
-    /// Acquires the lock of a lost hold, writes with the new fence, and releases the lock.
     async fn succeed(&self, lost: &Held) -> Result<(), Failure> {
         let (client, name) = (self.client(), lost.name());
         let request = client.locks.mutex(name).wait_for(self.plan.ttl * 3);
@@ -136,8 +130,7 @@ impl Process {
         Ok(())
     }
 
-    /// Writes to the register after a check. Returns whether it was accepted. Only exclusive holders write:
-    /// readers share fences, and permits have none.
+    /// Returns whether it was accepted. Only exclusive holders write: readers share fences, and permits have none.
     fn write(&self, held: &Held, looked: BootInstant, late: bool) -> Result<bool, Failure> {
         if held.mode() != Mode::Exclusive {
             return Ok(false);

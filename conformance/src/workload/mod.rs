@@ -1,11 +1,8 @@
 //! The workload of one client process in a run with random faults.
 //!
-//! [`run`] makes requests through the public API for the time of its [`Plan`], and writes a
-//! [journal](crate::history::journal). The choices depend only on the plan's seed and process number. The timing
-//! varies.
-//!
-//! Several tasks do random kinds of [`Work`] in parallel. Holders write their fence to a [`Store`], also after a
-//! loss, to test whether it rejects late writes.
+//! [`run`] uses the public API and writes a [journal](crate::history::journal). The choices depend only on the
+//! [`Plan`]'s seed and process number; the timing varies. Holders write their fence to a [`Store`], also after a
+//! loss.
 
 mod held;
 mod holding;
@@ -34,10 +31,10 @@ pub use store::{MemoryStore, RemoteStore, Store};
 
 const TASKS: u64 = 3;
 
-/// Runs `plan` with clients that `open` connects. Returns after the end of all holds.
+/// Runs `plan` with clients that `open` connects, and returns after all holds have ended.
 ///
-/// If `open` fails, it is retried until the plan's time is over. Failed requests are only written to the journal,
-/// because faults cause them.
+/// Retries `open` until the plan's time is over. Other failed requests only go to the journal, because faults cause
+/// them.
 ///
 /// # Errors
 /// - The backend rejected a request as unsupported or invalid.
@@ -45,7 +42,7 @@ const TASKS: u64 = 3;
 /// - A task panicked.
 ///
 /// # Cancel safety
-/// The future may be dropped, which simulates a kill. The holds are then released in the background.
+/// A drop simulates a kill. The holds are then released in the background.
 pub async fn run(
     plan: &Plan,
     open: impl AsyncFn() -> Result<Locks>,
@@ -56,7 +53,7 @@ pub async fn run(
     run_with(plan, open, clock, journal, store, true).await
 }
 
-/// Runs `plan`. Without `watches`, the process notices a loss only at its next check.
+/// Without `watches`, the process notices a loss only at its next check.
 async fn run_with(
     plan: &Plan,
     open: impl AsyncFn() -> Result<Locks>,
@@ -108,7 +105,7 @@ async fn close(process: &Process) -> Result<(), Failure> {
     }
 }
 
-/// Runs the rounds of a task. Each has its own seed, so its choices don't depend on earlier rounds.
+/// Each round has its own seed, so its choices don't depend on earlier rounds.
 async fn rounds_of(process: Arc<Process>, task: u64) -> Result<(), Failure> {
     let seed = Random::of(process.plan.seed, u64::from(process.plan.process) << 8 | task).next();
     for round in 0.. {
@@ -124,7 +121,6 @@ async fn rounds_of(process: Arc<Process>, task: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens a client. Retries until `until`.
 async fn open_until(
     open: &impl AsyncFn() -> Result<Locks>,
     clock: &Clock,

@@ -5,20 +5,20 @@ use std::time::Duration;
 use lockwright_core::Profile;
 use serde::{Deserialize, Serialize};
 
-/// The plan of one process.
+/// One process's plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The seed of the run, which all its processes share.
+    /// The seed of the run.
     pub seed: u64,
-    /// The number of this process in the run. Replacements have new numbers.
+    /// Its number in the run, new for a replacement.
     pub process: u32,
-    /// The names of the locks, and the base of the semaphores' names.
+    /// The locks' names, and the base of the semaphores'.
     pub names: Vec<String>,
-    /// The TTL of the holds.
+    /// The holds' TTL.
     pub ttl: Duration,
-    /// The time in which the process makes requests.
+    /// The time for requests.
     pub duration: Duration,
-    /// The kinds of work to choose from. A kind may be listed several times.
+    /// The kinds of work to choose from, possibly repeated.
     pub work: Vec<Work>,
 }
 
@@ -26,25 +26,25 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// Acquires a mutex, and releases or drops its guard.
+    /// A mutex.
     Mutex,
-    /// Acquires a lock as a reader.
+    /// A reader.
     Readers,
-    /// Acquires permits of a semaphore.
+    /// A semaphore's permits.
     Permits,
-    /// Acquires two names at once.
+    /// Two names at once.
     Multi,
-    /// Campaigns, leads, and resigns.
+    /// A campaign and a term.
     Election,
-    /// Turns a hold into a ticket, or resumes another process's ticket.
+    /// A transfer by ticket.
     Ticket,
-    /// Inspects a hold and breaks it, at once or by letting it run out.
+    /// A break, at once or by a run-out.
     Break,
-    /// Acquires a mutex twice as one owner.
+    /// A mutex, twice by one owner.
     Reentrancy,
-    /// Drops requests and releases at random moments.
+    /// Futures dropped at random moments.
     DroppedFutures,
-    /// Closes the client while other tasks use it, and replaces it.
+    /// A client that is closed in use, and replaced.
     Close,
 }
 
@@ -63,7 +63,7 @@ impl Work {
         Self::Close,
     ];
 
-    /// Returns all kinds that the backend supports, the mutex three times.
+    /// Returns the supported kinds, the mutex three times.
     pub fn all_for(profile: &Profile) -> Vec<Self> {
         let has = |work: &Self| match work {
             Self::Readers => profile.modes.shared,

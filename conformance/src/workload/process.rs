@@ -1,4 +1,4 @@
-//! The state that the tasks of one process share.
+//! A process's shared state.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,6 @@ use super::held::{Held, Holding};
 use super::plan::Plan;
 use super::store::Store;
 
-/// A client of the process, with a flag for a finished `close()`.
 #[derive(Clone)]
 pub(super) struct Client {
     pub(super) locks: Locks,
@@ -30,7 +29,7 @@ pub(super) struct Process {
     pub(super) store: Arc<dyn Store>,
     pub(super) until: BootInstant,
     pub(super) reopen: Notify,
-    /// False for a faulty client that reports no loss by itself.
+    /// False for a faulty client.
     watches: bool,
     client: Mutex<Client>,
     requests: AtomicU64,
@@ -42,7 +41,6 @@ pub(super) struct Asked<'a> {
     pub(super) name: &'a str,
     pub(super) mode: Mode,
     pub(super) waits: bool,
-    /// The reentrancy key.
     pub(super) owner: Option<u64>,
 }
 
@@ -51,13 +49,12 @@ impl Client {
         Self { locks, is_closed: Arc::default() }
     }
 
-    /// Closes the client, which may take long if the server doesn't answer.
     pub(super) async fn close(&self) {
         self.locks.close().await;
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Runs a request. A grant after `close()` is a failure.
+    /// A grant after `close()` is a failure.
     async fn drive<T>(
         &self,
         request: impl Future<Output = Result<Option<T>>>,
@@ -106,7 +103,6 @@ impl Process {
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
     }
 
-    /// Returns a new number of an owner or a break in the journal.
     pub(super) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -130,7 +126,7 @@ impl Process {
         Ok(holdings.and_then(|holdings| holdings.into_iter().next()))
     }
 
-    /// Sends a request for several names, with holds in the order of `asked`.
+    /// The holds are in the order of `asked`.
     pub(super) async fn request_all(
         &self,
         client: &Client,
@@ -159,7 +155,7 @@ impl Process {
         }
     }
 
-    /// Sends a second request for the owner of `first`. If the first was lost, a grant is a new hold.
+    /// If the first was lost, a grant is a new hold.
     pub(super) async fn enter_again(
         &self,
         client: &Client,
@@ -191,7 +187,7 @@ pub(super) enum Entered {
     No,
 }
 
-/// Open requests. A drop writes them to the journal as failed.
+/// A drop writes them to the journal as failed.
 struct OpenRequests<'a> {
     journal: &'a Journal,
     watches: bool,
@@ -218,7 +214,6 @@ impl Drop for OpenRequests<'_> {
     }
 }
 
-/// Returns whether the backend rejected the request as unsupported or invalid.
 fn is_refused(error: &Error) -> bool {
     let kind = error.kind();
     matches!(kind, ErrorKind::Unsupported | ErrorKind::InvalidInput | ErrorKind::InvalidConfig)

@@ -1,18 +1,18 @@
-//! Random numbers from a seed.
+//! Seeded random numbers.
 
 use std::time::Duration;
 
-/// A deterministic random number generator: SplitMix64 (Steele, Lea and Flood, 2014).
+/// A deterministic generator: SplitMix64 (Steele, Lea and Flood, 2014).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Creates the generator of a seed.
+    /// Creates a seed's generator.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Creates the generator of one part of a seed, such as a process.
+    /// Creates the generator of a part of a seed, such as a process.
     pub fn of(seed: u64, part: u64) -> Self {
         let mut seed = Self(seed);
         Self(seed.next() ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93))
@@ -41,7 +41,7 @@ impl Random {
         self.below(cases) == 0
     }
 
-    /// Returns a time between `least` and `most`, both inclusive, in whole microseconds.
+    /// Returns a time from `least` to `most`, both inclusive, in whole microseconds.
     pub fn time(&mut self, least: Duration, most: Duration) -> Duration {
         let range = most.saturating_sub(least).as_micros() as u64;
         least + Duration::from_micros(self.below(range + 1))

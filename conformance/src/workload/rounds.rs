@@ -1,4 +1,4 @@
-//! The rounds of each kind of work.
+//! Rounds by kind of work.
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone)]
 struct Choices {
     name: String,
-    /// The longest wait, or `None` for a request that doesn't wait.
+    /// `None` for a request that doesn't wait.
     wait: Option<Duration>,
     fixed: bool,
     max_hold: Option<Duration>,
-    /// The time after which the request's future is dropped.
+    /// Then the request's future is dropped.
     patience: Option<Duration>,
     time: Duration,
     end: End,
@@ -46,7 +46,6 @@ impl Choices {
             end: End::any(random),
         };
         if choices.fixed && random.one_in(2) {
-            // Long enough to run out.
             choices.time = ttl * 2;
         }
         if work == Work::DroppedFutures {
@@ -154,8 +153,7 @@ impl Process {
         }
     }
 
-    /// Uses holds of two names at once. The wait is short, because the journal contains the first hold only after
-    /// the second is granted.
+    /// The wait is short: the journal contains no hold before the last grant.
     async fn several(
         &self,
         client: &Client,
@@ -209,7 +207,6 @@ impl Process {
         let holdings = vec![first];
         self.hold(&holdings, choices.time, random).await?;
         match second {
-            // One of the two guards ends before the hold does.
             Entered::Again(guard) => drop(guard),
             Entered::Another(holding) => self.end(vec![holding], End::Drop).await,
             Entered::No => {}
@@ -240,7 +237,6 @@ impl Process {
         Ok(())
     }
 
-    /// Resumes a ticket from the store. Sometimes leaves it for another process.
     async fn take_over(
         &self,
         client: &Client,
@@ -268,7 +264,6 @@ impl Process {
         Ok(())
     }
 
-    /// Inspects a hold, and breaks it after a pause in which it may end.
     async fn break_one(
         &self,
         locks: &Locks,
@@ -289,7 +284,7 @@ impl Process {
         let how = if at_once { BreakMode::Now } else { BreakMode::RunOut };
         let answer = locks.break_lock(name, seen, how, "a test breaks locks").await;
         let broke = match &answer {
-            // Concurrent breaks on several servers may each end a part of the hold, and answer `NotHeld`.
+            // Concurrent breaks may each end a part of the hold on several servers, and answer `NotHeld`.
             Ok(Broken::NotHeld) => {
                 let is_sure = !locks.profile().survives.contains(Fault::MinorityLoss);
                 is_sure.then_some(false)
@@ -307,7 +302,6 @@ impl Process {
     }
 }
 
-/// Returns whether a request with this error may have taken effect.
 fn may_have_happened(error: &Error) -> bool {
     let kind = error.kind();
     matches!(kind, ErrorKind::Indeterminate | ErrorKind::TimedOut(_) | ErrorKind::Closed)

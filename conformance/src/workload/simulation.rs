@@ -1,7 +1,6 @@
-//! Runs of the workload on a simulated clock.
+//! Simulated runs of the workload, with faults from the seed.
 //!
-//! Each simulated process has its own client, connection and tasks. The seed determines the faults. A backend can
-//! be simulated if it uses only the given [`Clock`].
+//! Each simulated process has its own client, connection and tasks. The backend may use only the given [`Clock`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,21 +15,20 @@ use crate::history::journal::{Entry, Event, Journal, Signal};
 
 use super::{MemoryStore, Plan, Random, Work, run_with};
 
-/// The longest simulated time, after which a task must be stuck.
 const LIMIT: Duration = Duration::from_secs(3_600);
 
-/// The settings of a simulated run.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct Simulation {
-    /// The seed of all random choices.
+    /// The seed.
     pub seed: u64,
-    /// The number of processes. A killed process is replaced.
+    /// The number of processes. Killed ones are replaced.
     pub processes: u32,
-    /// The number of lock names.
+    /// The number of locks.
     pub names: u32,
-    /// The TTL of the holds.
+    /// The holds' TTL.
     pub ttl: Duration,
-    /// The simulated time in which processes make requests.
+    /// The simulated time for requests.
     pub duration: Duration,
     /// The kinds of work.
     pub work: Vec<Work>,
@@ -38,33 +36,33 @@ pub struct Simulation {
     pub trouble: Trouble,
 }
 
-/// The faults of a simulated run. Numbers are counts per 1,000 requests.
+/// The faults of a run, in counts per 1,000 requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trouble {
-    /// Requests that the server refuses.
+    /// Refused requests.
     pub refused: u64,
-    /// Lost requests, and requests whose answers are lost.
+    /// Lost requests, and lost answers.
     pub lost: u64,
-    /// Requests that arrive late and aren't answered.
+    /// Late, unanswered requests.
     pub late_requests: u64,
-    /// Requests whose answers arrive late.
+    /// Late answers.
     pub late_answers: u64,
     /// Requests that arrive again after their answer.
     pub repeated: u64,
     /// Requests that make the backend panic.
     pub panics: u64,
-    /// The only kind of request with the faults above, or `None` for all.
+    /// The only kind of request with these faults, or `None` for all.
     pub only: Option<Op>,
-    /// True to cut off processes from the server for a while.
+    /// Cuts off processes from the server for a while.
     pub cuts: bool,
-    /// True to kill and replace processes.
+    /// Kills and replaces processes.
     pub kills: bool,
-    /// True to suspend the machine.
+    /// Suspends the machine.
     pub suspends: bool,
 }
 
 impl Trouble {
-    /// All kinds of faults.
+    /// All kinds.
     pub const ALL: Self = Self {
         refused: 10,
         lost: 30,
@@ -107,21 +105,21 @@ impl Trouble {
     }
 }
 
-/// The backend of a run, and its clients' connections to it.
+/// The backend, and its clients' connections.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Opens the connection of a process.
+    /// Opens a process's connection.
     pub connect: Connect,
     /// The clients' clock, if it differs. A suspend doesn't advance it.
     pub clients_clock: Option<Clock>,
-    /// Wraps a client's connection, outside the network faults.
+    /// Wraps a client's connection, outside the faults.
     pub at_the_client: fn(Faulty, &Clock) -> Arc<dyn DistributedLock>,
-    /// True if clients report a loss by themselves, false if they notice it only at their next check.
+    /// True if clients report losses before their next check.
     pub reports_losses: bool,
 }
 
 impl Target {
-    /// Returns a target with correct clients.
+    /// Creates a target with correct clients.
     pub fn new(connect: Connect) -> Self {
         let at_the_client: fn(Faulty, &Clock) -> Arc<dyn DistributedLock> =
             |faulty, _| Arc::new(faulty);
@@ -129,18 +127,18 @@ impl Target {
     }
 }
 
-/// The result of a run.
+/// A run's result.
 #[derive(Debug, Clone)]
 pub struct Simulated {
-    /// The journal of all processes.
+    /// All processes' journal.
     pub entries: Vec<Entry>,
-    /// The names that are still held three TTLs after the run.
+    /// Names still held three TTLs after the run.
     pub left: Vec<String>,
-    /// Failures of the workload, such as a grant after `close()`.
+    /// Failures, such as a grant after `close()`.
     pub failures: Vec<String>,
 }
 
-/// Simulates one run on the backend that `open` creates.
+/// Simulates a run on the backend that `open` creates.
 ///
 /// # Panics
 /// If the run doesn't end, or the backend can't be opened.
@@ -164,7 +162,6 @@ pub fn simulate(simulation: &Simulation, open: impl AsyncFnOnce(&Clock) -> Targe
 
 struct Process {
     name: String,
-    /// True while requests don't arrive and aren't answered.
     is_cut: Arc<AtomicBool>,
     faulty: Faulty,
     is_killed: bool,
@@ -292,7 +289,7 @@ impl World {
         set(false);
     }
 
-    /// Kills a process: its tasks end, and later requests don't arrive.
+    /// Its tasks end, and later requests don't arrive.
     fn kill(&self, at: usize) {
         let mut processes = self.lock(&self.processes);
         let process = &mut processes[at];
@@ -303,7 +300,7 @@ impl World {
         process.task.abort();
     }
 
-    /// Suspends the machine: the clock advances, but no timer fires.
+    /// No timer fires.
     fn suspend(&self, time: Duration) {
         let names: Vec<String> =
             self.lock(&self.processes).iter().map(|process| process.name.clone()).collect();
@@ -317,7 +314,6 @@ impl World {
         signal(Signal::Continued);
     }
 
-    /// Waits until all processes, and their holds on the server, have ended.
     async fn finish(self) -> Simulated {
         let mut working = std::mem::take(&mut *self.lock(&self.working));
         let mut failures = Vec::new();
@@ -334,7 +330,7 @@ impl World {
         Simulated { entries, left: self.left().await, failures }
     }
 
-    /// Removes entries that dropped tasks wrote after the kill.
+    /// Dropped tasks may write after the kill.
     fn without_killed(&self, entries: &mut Vec<Entry>) {
         let mut killed: Vec<String> = Vec::new();
         entries.retain(|entry| {
@@ -345,8 +341,7 @@ impl World {
         });
     }
 
-    /// Waits until nothing is held, at most three TTLs after the last late request. Returns the names that are
-    /// still held.
+    /// Waits for at most three TTLs after the last late request.
     async fn left(&self) -> Vec<String> {
         let faulty: Vec<Faulty> =
             self.lock(&self.processes).iter().map(|process| process.faulty.clone()).collect();

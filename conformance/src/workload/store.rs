@@ -1,4 +1,4 @@
-//! The registers that the locks of a run protect.
+//! The registers of a run.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,9 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::register::{Register, RemoteRegister};
 
-/// The registers that a run protects, and a queue of tickets. Calls may block for an answer from the same machine.
+/// A register per lock, and a queue of tickets. Calls may block.
 pub trait Store: Send + Sync + 'static {
-    /// Writes to the register of `name`. Returns whether the fence was accepted: it isn't lower than an accepted
-    /// one.
+    /// Writes to the register of `name`. Returns whether the fence isn't below an accepted one.
     ///
     /// # Errors
     /// If the store can't be reached.
@@ -23,14 +22,14 @@ pub trait Store: Send + Sync + 'static {
     /// If the store can't be reached.
     fn leave(&self, ticket: &str) -> io::Result<()>;
 
-    /// Takes the oldest ticket, if there is one.
+    /// Removes the oldest ticket.
     ///
     /// # Errors
     /// If the store can't be reached.
     fn pick(&self) -> io::Result<Option<String>>;
 }
 
-/// A store in memory. Clones share it.
+/// A store in memory, shared by its clones.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStore(Register);
 
@@ -49,20 +48,20 @@ impl Store for MemoryStore {
     }
 }
 
-/// A client of a [served](Register::serve) [`Register`] in another process.
+/// A client of a [served](Register::serve) [`Register`].
 #[derive(Debug)]
 pub struct RemoteStore(Mutex<RemoteRegister>);
 
 impl RemoteStore {
-    /// Connects to the store at `address`.
+    /// Connects to a store.
     ///
     /// # Errors
-    /// If the store can't be reached.
+    /// If it can't be reached.
     pub fn connect(address: &str) -> io::Result<Self> {
         RemoteRegister::connect(address).map(|register| Self(Mutex::new(register)))
     }
 
-    /// Runs a blocking call. Other tasks of the runtime's thread run elsewhere, such as one that waits for a loss.
+    /// Other tasks run elsewhere, such as a watch for losses.
     fn call<T>(
         &self,
         call: impl FnOnce(MutexGuard<'_, RemoteRegister>) -> io::Result<T>,

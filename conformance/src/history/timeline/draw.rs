@@ -1,4 +1,4 @@
-//! The colours, text and shapes of the picture.
+//! Colours, text and shapes.
 
 use svg::node::element::{Circle, Group, Line, Polygon, Rectangle, Text, Title};
 
@@ -13,7 +13,7 @@ pub(super) const RED: &str = "#d0021b";
 pub(super) const FAULT: &str = "#b7791f";
 
 pub(super) const COLOURS: usize = 6;
-/// Colours of names and of text on them, distinguishable by colour-blind readers (Okabe and Ito, 2008).
+/// Distinguishable by colour-blind readers (Okabe and Ito, 2008).
 const NAMES: [(&str, &str); COLOURS] = [
     ("#0072b2", "#ffffff"),
     ("#009e73", "#ffffff"),
@@ -27,7 +27,7 @@ pub(super) fn colour(number: usize) -> (&'static str, &'static str) {
     NAMES[number % NAMES.len()]
 }
 
-/// Rounds to a tenth of a pixel, so that all machines draw the same text.
+/// A tenth of a pixel, for the same text on all machines.
 pub(super) fn place(pixels: f64) -> f64 {
     (pixels * 10.0).round() / 10.0
 }
@@ -68,7 +68,6 @@ pub(super) fn line((x1, y1): (f64, f64), (x2, y2): (f64, f64), colour: &str, wid
         .set("stroke-width", width)
 }
 
-/// Returns a triangle that points down: a reported loss.
 pub(super) fn triangle(x: f64, y: f64) -> Polygon {
     let points = format!(
         "{},{} {},{} {},{}",
@@ -82,7 +81,7 @@ pub(super) fn triangle(x: f64, y: f64) -> Polygon {
     Polygon::new().set("points", points).set("fill", INK).set("stroke", "#ffffff")
 }
 
-/// Returns the mark of a write: a dot if it was accepted, a cross if not. `size` is half the dot's width.
+/// A dot for an accepted write, otherwise a cross. `size` is half the dot's width.
 pub(super) fn write(x: f64, y: f64, size: f64, accepted: bool) -> Group {
     if accepted {
         let dot = Circle::new().set("cx", place(x)).set("cy", place(y)).set("r", size);
@@ -104,7 +103,6 @@ pub(super) fn badge(x: f64, y: f64, number: usize) -> Group {
     Group::new().add(circle).add(number.set("text-anchor", "middle"))
 }
 
-/// Returns a text that a browser shows on hover.
 pub(super) fn tooltip(content: &str) -> Title {
     Title::new(content)
 }

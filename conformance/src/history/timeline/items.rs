@@ -8,7 +8,7 @@ use crate::history::hold::Hold;
 use crate::history::run::{End, Run, Tracked, WriteOf};
 use crate::history::violation::{Missing, Violation};
 
-/// A request with its hold. A later part of a hold is a separate item.
+/// A request with its hold, or a later part of a hold.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) who: String,
@@ -69,7 +69,7 @@ pub(super) fn items(run: &Run, names: &[String]) -> Vec<Item> {
         let mut item = Item::new(&request.who, number(&request.name), request.asked);
         item.waits_to = run.wait_end(request);
         item.tooltip = format!("{} asks for {}, {}", request.who, request.name, request.mode);
-        // A second guard has no separate bar.
+        // A second guard has no bar.
         if let Some(hold) = request.hold.filter(|hold| shown.insert(*hold)) {
             fill(&run.holds[hold], &mut item);
             item.writes = std::mem::take(&mut writes[hold]);
@@ -103,7 +103,7 @@ fn fill(tracked: &Tracked, item: &mut Item) {
 
 #[derive(Debug, Default)]
 pub(super) struct Place {
-    /// The rows. Empty for all.
+    /// Empty for all.
     pub(super) who: Vec<String>,
     pub(super) from: Option<BootInstant>,
     pub(super) to: Option<BootInstant>,
@@ -123,7 +123,7 @@ impl Place {
     }
 }
 
-/// Returns the place of a violation. Missing evidence has no place.
+/// Missing evidence has no place.
 pub(super) fn place(run: &Run, violation: &Violation) -> Place {
     match violation {
         Violation::Overlap(a, b) => {

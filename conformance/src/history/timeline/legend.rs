@@ -1,4 +1,4 @@
-//! The meaning of the colours and marks.
+//! The legend.
 
 use svg::node::element::{Group, Rectangle};
 

@@ -21,12 +21,10 @@ use super::journal::Entry;
 use super::run::Run;
 use super::violation::{Described, Violation};
 
-/// The largest number of violations that have a mark and a caption.
 const MOST: usize = 12;
 
-/// Draws a run as an SVG of 1,200 pixels width: rows for processes, bands for faults, and numbered red bands for
-/// violations, with captions. In a long run, the first violation is also enlarged. The entries must be sorted by
-/// timestamp.
+/// Draws a run as an SVG of 1,200 pixels width: rows for processes, bands for faults, and numbered red bands with
+/// captions for violations. A long run's first violation is enlarged. Entries must be sorted by timestamp.
 pub fn timeline(entries: &[Entry], violations: &[Violation]) -> String {
     let run = Run::of(entries);
     let (names, processes) = (names(&run), processes(&run));
@@ -98,7 +96,6 @@ fn heading(run: &Run, processes: &[String], violations: &[Violation]) -> Group {
     ))
 }
 
-/// Returns the whole run and, if it is long, the part around the first violation.
 fn panels(run: &Run, places: &[Place]) -> Vec<(Option<String>, Scale)> {
     let whole = Scale { zero: run.start, from: run.start, to: run.end };
     let mut panels = vec![(None, whole)];

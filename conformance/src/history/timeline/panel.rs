@@ -1,4 +1,4 @@
-//! A panel of the picture, with a row for each process above a time axis.
+//! A panel of the picture.
 
 use svg::node::element::Group;
 
@@ -10,7 +10,7 @@ use super::items::{Item, Place};
 use super::scale::{Lanes, Scale};
 use crate::history::run::Run;
 
-/// The heights of a lane of items, and of a lane of faults or violations.
+/// Lanes of items, and lanes of faults or violations.
 const LANE: f64 = 26.0;
 const BAND: f64 = 20.0;
 const BAR: f64 = 16.0;
@@ -30,7 +30,6 @@ struct Row {
     items: Vec<(usize, usize)>,
 }
 
-/// Draws a panel. Returns it with its bottom.
 pub(super) fn panel(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
     let (faults, rows_top) = faults(shown, scale, top);
     let (badges, rows_top) = badges(shown, scale, rows_top);
@@ -67,7 +66,6 @@ fn axis(scale: Scale, top: f64, bottom: f64) -> Group {
         .add(title.set("text-anchor", "middle"))
 }
 
-/// Draws faults and breaks, in several lanes if needed.
 fn faults(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
     let mut spans: Vec<_> = shown
         .run
@@ -87,7 +85,6 @@ fn faults(shown: &Shown<'_>, scale: Scale, top: f64) -> (Group, f64) {
     for (from, to, label) in &spans {
         let (x, wide) = (scale.x(*from), (scale.x(*to) - scale.x(*from)).max(3.0));
         let label_width = width(label, 11.0);
-        // Inside, right or left of the bar, whichever has room.
         let start = if label_width + 8.0 <= wide {
             x + 4.0
         } else if x + wide + 4.0 + label_width <= RIGHT {
@@ -203,7 +200,6 @@ fn states(run: &Run, who: &str, scale: Scale, row: &Row) -> Group {
     group
 }
 
-/// Returns the first label that has room.
 fn state(labels: &[&str], x: f64, room: f64, top: f64) -> Group {
     match labels.iter().find(|label| width(label, 11.0) + 8.0 <= room) {
         Some(label) => Group::new().add(text(x + 4.0, top + 14.0, 11.0, INK, label)),
@@ -246,7 +242,6 @@ fn bar(shown: &Shown<'_>, item: &Item, scale: Scale, row: &Row, lane: usize) -> 
     group
 }
 
-/// Returns half the size of a write's mark, smaller if writes are close.
 fn size_of_writes(item: &Item, scale: Scale) -> f64 {
     let shown = item.writes.iter().filter(|(at, _)| scale.shows(*at, *at));
     let places: Vec<f64> = shown.map(|(at, _)| scale.x(*at)).collect();
@@ -254,14 +249,13 @@ fn size_of_writes(item: &Item, scale: Scale) -> f64 {
     if closest < 8.0 { 1.5 } else { 3.0 }
 }
 
-/// Returns the length of the bar's beginning that is free of writes.
 fn clear_of_writes(item: &Item, scale: Scale, x: f64, wide: f64) -> f64 {
     let shown = item.writes.iter().filter(|(at, _)| scale.shows(*at, *at));
     let writes = shown.map(|(at, _)| scale.x(*at) - x - 5.0);
     writes.filter(|clear| *clear > -5.0).fold(wide, f64::min)
 }
 
-/// Returns the possible labels of a bar, the longest first.
+/// The longest first.
 fn hold_labels(hold: &crate::history::Hold, name: &str, names: usize) -> Vec<String> {
     let what = match (hold.mode, hold.permits()) {
         (_, Some((count, of))) => format!("{count} of {of} permits"),
@@ -275,7 +269,6 @@ fn hold_labels(hold: &crate::history::Hold, name: &str, names: usize) -> Vec<Str
     labels
 }
 
-/// Draws a red band over the affected rows.
 fn violation_band(
     shown: &Shown<'_>,
     place: &Place,

@@ -1,4 +1,4 @@
-//! The time axis, and the lanes of a row.
+//! The time axis and lanes.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Returns the pixel of an instant, clamped to the panel.
+    /// Clamped to the panel.
     pub(super) fn x(&self, instant: BootInstant) -> f64 {
         let length = self.length().as_nanos().max(1) as f64;
         let since = instant.saturating_since(self.from).as_nanos() as f64;
@@ -44,19 +44,18 @@ impl Scale {
     }
 }
 
-/// Returns the smallest of 1, 2 and 5 times a power of ten that isn't below `least`.
+/// The smallest 1, 2 or 5 times a power of ten that isn't below `least`.
 fn step(least: f64) -> f64 {
     let power = 10_f64.powf(least.max(1e-9).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
     steps.into_iter().find(|step| *step >= least * 0.999).unwrap_or(10.0 * power)
 }
 
-/// The lanes of a row, with their occupied ends.
 #[derive(Debug, Default)]
 pub(super) struct Lanes(Vec<f64>);
 
 impl Lanes {
-    /// Returns the first free lane. Calls must be in the order of the beginnings.
+    /// Calls must be in the order of the beginnings.
     pub(super) fn take(&mut self, from: f64, to: f64) -> usize {
         let free = self.0.iter().position(|end| *end <= from);
         let lane = free.unwrap_or(self.0.len());

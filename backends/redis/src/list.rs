@@ -1,14 +1,11 @@
 //! Listing of held names.
 //!
-//! There is no index: it would cost another write per grant, and would not share the locks' slots in a Cluster. So a
-//! listing walks all keys with `SCAN`, which returns each key that exists throughout at least once.
+//! There is no index: it would cost another write per grant, and a Cluster would keep it in another slot. A listing
+//! walks all keys with `SCAN`, which returns each key that exists throughout at least once. Each page is a whole walk:
+//! the smallest names after the previous page.
 //!
-//! Each page is a whole walk: the smallest names after the previous page. So no name is in two pages, and no state is
-//! kept.
-//!
-//! In a Cluster each master is walked. A key that moves from an unvisited master to a visited one would be missed. So
-//! if a slot was moving or changed its master, all are walked once more, and the results merged. A name held throughout
-//! is listed, unless its slot moves twice.
+//! In a Cluster, a key that moves from an unvisited master to a visited one would be missed. So if a slot was moving or
+//! changed its master, all masters are walked once more. A name held throughout is listed, unless its slot moves twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +19,7 @@ use crate::errors::{Effect, odd_answer};
 use crate::keys::{HOLD_PATTERN, lock_of_hold};
 use crate::servers::Servers;
 
-/// Names per page: many, because each page is a walk.
+/// Many, because each page is a walk.
 const PAGE: usize = 5_000;
 /// `SCAN` blocks the server.
 const SCANNED_AT_ONCE: usize = 1_000;

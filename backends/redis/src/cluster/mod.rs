@@ -1,8 +1,7 @@
 //! A Redis Cluster: each request goes to the node that serves the slot of its keys.
 //!
-//! Routing is implemented here, over one [`Link`] per master in use. The client library's Cluster client resends a
-//! request up to sixteen times whatever its outcome, so an earlier copy may still take effect. It also keeps the
-//! connection to a frozen node, and can't renew in many slots at once with a result each.
+//! The client library's Cluster client isn't used. It resends a request whatever its outcome, so an earlier copy may
+//! still take effect. It keeps the connection to a frozen node, and can't renew in many slots at once.
 //!
 //! | reply | meaning | reaction |
 //! |---|---|---|
@@ -45,10 +44,10 @@ use doctor::{has_slots_on_the_move, own_slots};
 
 pub(crate) use map::{Address, SlotMap};
 
-/// Nodes that disagree could redirect a request endlessly.
+/// Nodes that disagree could redirect endlessly.
 const REDIRECTIONS: u32 = 8;
 
-/// First and longest pause before a retry for a moving slot. A few keys move within the first.
+/// First and longest pause.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
@@ -56,28 +55,27 @@ static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
 pub(crate) struct Cluster {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
-    /// Settings of every node, except the address.
+    /// Except the address.
     server: ConnectionInfo,
     seeds: Vec<Address>,
     current: Arc<Current>,
     links: Mutex<HashMap<Address, Arc<Link>>>,
-    /// Locked during a lookup; has the last failure.
+    /// The last failure.
     looking: tokio::sync::Mutex<Option<Failure>>,
     looked: AtomicU64,
     will_look: AtomicBool,
     runtime: Handle,
 }
 
-/// The current map. A wrong map costs only a redirection: a node rejects requests for other nodes' slots.
+/// A wrong map costs only a redirection: a node rejects requests for other nodes' slots.
 #[derive(Debug)]
 pub(crate) struct Current(Mutex<Arc<SlotMap>>);
 
-/// Each master's view of its own slots; `None` if the user may not ask. Other nodes notice a move late.
+/// Each master's view of its own slots (others notice a move late); `None` if the user may not ask.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placement(BTreeMap<Address, Option<String>>);
 
 impl Placement {
-    /// Returns whether all masters answered without a moving slot.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.0.values().all(|own| own.as_deref().is_some_and(|own| !has_slots_on_the_move(own)))
     }
@@ -87,7 +85,6 @@ struct Request<'r> {
     slot: u16,
     what: What<'r>,
     effect: Effect,
-    /// Sent immediately before it.
     before: Option<&'r Cmd>,
 }
 
@@ -159,7 +156,7 @@ impl Cluster {
         masters.filter_map(|at| Some((at.clone(), self.link(at).ok()?))).collect()
     }
 
-    /// Runs a script on the node of its keys. Retries while their slot moves, within the response time-out.
+    /// Retries while the slot moves, within the response time-out.
     pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
@@ -184,7 +181,7 @@ impl Cluster {
         }
     }
 
-    /// Runs a script, but returns `None` at once if no node has all keys.
+    /// Returns `None` at once if no node has all keys.
     pub(crate) async fn try_run(
         self: &Arc<Self>,
         script: &Script,
@@ -197,7 +194,7 @@ impl Cluster {
         self.route(&Request { slot, what, effect, before: None }).await
     }
 
-    /// Sends a command, immediately after `before`. Returns nil if the slot's move prevents that.
+    /// Sends a command immediately after `before`. Returns nil if the slot's move prevents that.
     pub(crate) async fn command(
         self: &Arc<Self>,
         key: &str,
@@ -324,9 +321,7 @@ impl Cluster {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks up the map in the background, unless a lookup is pending.
     fn look_up_soon(self: &Arc<Self>) {
-        /// Limits lookups after many failures.
         const REST: Duration = Duration::from_millis(50);
 
         if self.will_look.swap(true, Ordering::AcqRel) {

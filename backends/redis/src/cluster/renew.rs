@@ -15,7 +15,7 @@ use crate::renew::Batch;
 use crate::scripts;
 
 impl Cluster {
-    /// Renews holds. A silent node's holds are indeterminate, and no others.
+    /// A silent node's holds are indeterminate, and no others.
     ///
     /// Returns before the callers' limit. Requests continue in tasks, whose time-outs detect a frozen node.
     pub(crate) async fn renew(self: &Arc<Self>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {

@@ -1,7 +1,6 @@
 //! A client's connection, shared by requests and wake-ups, which reconnects by itself.
 //!
-//! It pipelines all requests (none of them blocks in the server) and receives wake-ups as RESP3 pushes. It is replaced
-//! when
+//! It is replaced when
 //!
 //! - it breaks;
 //! - a reply doesn't arrive in time: a frozen server keeps its connections open;
@@ -41,16 +40,14 @@ pub(crate) struct Link {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
     to: Whereabouts,
-    /// A second connection for requests that wait for replicas, without a subscription.
+    /// For requests that wait for replicas; without a subscription.
     waiting: Option<Arc<Link>>,
-    /// Set on that second connection.
     is_waiting: bool,
     current: Mutex<Option<Live>>,
-    /// Locked while connecting; has the last failure.
+    /// The last failure.
     connecting: tokio::sync::Mutex<Failure>,
     failures: AtomicU64,
     opened: AtomicU64,
-    /// Signals the reconnecting task.
     broken: UnboundedSender<()>,
     election: AtomicU64,
     listening: Mutex<JoinSet<()>>,
@@ -63,7 +60,6 @@ pub(crate) struct Live {
     alive: Arc<AtomicBool>,
     probed: Arc<AtomicBool>,
     server: Arc<str>,
-    /// Unique within its link.
     pub(crate) number: u64,
 }
 
@@ -91,7 +87,6 @@ impl Link {
         Ok(link)
     }
 
-    /// Connects in the background, and retries until dropped.
     pub(crate) fn connect_later(
         config: Arc<Config>,
         wakeups: Arc<Wakeups>,
@@ -164,7 +159,6 @@ impl Link {
         &self.runtime
     }
 
-    /// Runs a script, and sends its text if the server lacks it.
     pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
@@ -176,7 +170,7 @@ impl Link {
         self.run_on(&live, script, keys, arguments, effect).await
     }
 
-    /// Runs a script on this connection only.
+    /// On this connection only.
     pub(crate) async fn run_on(
         self: &Arc<Self>,
         live: &Live,
@@ -204,8 +198,7 @@ impl Link {
             && replicas::are_waited_for(script)
         {
             let other = waiting.live().await?;
-            // After a failover one of the two may lead to the old master. A grant by one could then not be released by
-            // the other.
+            // After a failover one of the two may lead to the old master, and couldn't release the other's grant.
             if other.server != live.server {
                 self.mark_broken(&live.alive);
                 waiting.mark_broken(&other.alive);
@@ -224,7 +217,6 @@ impl Link {
         self.ask_script(live, before, script, keys, arguments, effect).await
     }
 
-    /// Runs a script on this connection, and sends its text if the server lacks it.
     pub(crate) async fn ask_script(
         self: &Arc<Self>,
         live: &Live,
@@ -248,13 +240,13 @@ impl Link {
         self.read_on(&live, command).await
     }
 
-    /// Sends a command that changes nothing, on this connection only.
+    /// For reads, on this connection only.
     pub(crate) async fn read_on(self: &Arc<Self>, live: &Live, command: &Cmd) -> Result<Value> {
         let answer = self.ask(live, None, command, Effect::Reads).await?;
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
 
-    /// Sends a command, directly after `before`. The outer error means no reply.
+    /// The outer error means no reply.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         live: &Live,
@@ -272,7 +264,7 @@ impl Link {
         self.within(live, self.config.response_timeout, effect, asking).await
     }
 
-    /// Waits for a reply, and gives up a silent connection.
+    /// Gives up a silent connection.
     pub(crate) async fn within<T>(
         self: &Arc<Self>,
         live: &Live,
@@ -308,7 +300,6 @@ impl Link {
         self.current().as_ref().filter(|live| live.alive.load(Ordering::Acquire)).cloned()
     }
 
-    /// Gives up the connection if it leads to another server.
     pub(crate) fn leave_unless_at(&self, server: &str) {
         if let Some(live) = self.usable().filter(|live| *live.server != *server) {
             tracing::debug!(from = %live.server, to = server, "redis: another master");
@@ -326,7 +317,7 @@ impl Link {
         }
     }
 
-    /// Returns a working connection. An error means that nothing was sent.
+    /// An error means that nothing was sent.
     pub(crate) async fn live(self: &Arc<Self>) -> Result<Live> {
         if let Some(live) = self.usable() {
             return Ok(live);
@@ -338,8 +329,7 @@ impl Link {
         }
         // Callers that waited share the result.
         if self.failures.load(Ordering::Acquire) == failures {
-            // In a task on the client's first runtime, so that the caller's end doesn't take the connection from
-            // others.
+            // In a task, so that the caller's end doesn't take the connection from others.
             let link = Arc::clone(self);
             let opened = self.runtime.spawn(async move { link.open().await }).await;
             *failure = match opened {

@@ -13,7 +13,7 @@ use crate::sentinel;
 use crate::topology::{Topology, Whereabouts};
 use crate::tracking;
 
-/// Requests buffered before the socket. Further callers wait.
+/// Requests buffered before the socket.
 const BUFFERED_REQUESTS: usize = 1_000;
 
 impl Link {
@@ -34,7 +34,7 @@ impl Link {
             },
         };
         *self.current() = Some(live.clone());
-        // Messages since then were lost. In a task: the caller's lock is held, and events are never sent under a lock.
+        // Messages since then were lost. In a task, because the caller's lock is held.
         if !self.is_waiting {
             let link = Arc::clone(self);
             self.runtime.spawn(async move { link.wakeups.audience().wake_all() });

@@ -8,12 +8,12 @@ use tokio::time::timeout;
 
 use super::{Link, Live};
 
-/// Silence after which a connection is replaced. Very short TTLs time out earlier, perhaps only because the machine is
-/// busy; then a probe decides.
+/// Silence after which a connection is replaced. Very short TTLs may time out earlier on a busy machine; then a probe
+/// decides.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// A request in flight. If it is dropped, its connection is probed. Otherwise callers with short limits would never
-/// detect a silent connection.
+/// If it is dropped, its connection is probed. Otherwise callers with short limits would never detect a silent
+/// connection.
 #[must_use]
 pub(super) struct Unanswered<'r> {
     link: &'r Arc<Link>,
@@ -61,7 +61,7 @@ impl Link {
         SILENCE.max(wait).min(longest)
     }
 
-    /// Sends a PING, and replaces the connection if no reply arrives. One at a time.
+    /// One at a time.
     pub(super) fn probe(self: &Arc<Self>, live: &Live, limit: Duration) {
         if !live.alive.load(Ordering::Acquire) || live.probed.swap(true, Ordering::AcqRel) {
             return;

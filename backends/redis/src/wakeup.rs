@@ -3,12 +3,9 @@
 //! Each client subscribes to three channels, on its request connection:
 //!
 //! - *released*: a lock that all its waiters should request again. It was broken, released during a move or by a
-//!   quorum's node, or had more eligible waiters than one script serves. A normal release notifies only the client that
-//!   gets the offer.
+//!   quorum's node, or had more eligible waiters than one script serves.
 //! - *broken*: the token of a hold that an operator broke.
 //! - *offered*, a channel per client: see `offers.rs`.
-//!
-//! For changes by other clients see `tracking.rs`.
 //!
 //! All are hints, lost without a connection. So each new subscription wakes all waiters, and waiters poll.
 
@@ -54,8 +51,8 @@ impl Wakeups {
         }
     }
 
-    /// Counts wake-ups in a Cluster only from the node that serves the lock, because each connection receives each
-    /// message. (With a wrong map none may count. Then the new connection to the right node wakes all waiters.)
+    /// In a Cluster each connection receives each message; only that of the serving node counts. (With a wrong map none
+    /// may count. Then the new connection to the right node wakes all waiters.)
     pub(crate) fn route(&self, slots: Arc<Current>) {
         let _ = self.slots.set(slots);
     }
@@ -66,12 +63,10 @@ impl Wakeups {
         slots.get().owner(slot).is_none_or(|owner| from.is_at(&owner.host, owner.port))
     }
 
-    /// Returns the channel for names of released locks.
     pub(crate) fn released(&self) -> &str {
         &self.released
     }
 
-    /// Returns the channel for tokens of broken holds.
     pub(crate) fn broken(&self) -> &str {
         &self.broken
     }
@@ -120,7 +115,6 @@ impl Wakeups {
     }
 }
 
-/// Wakes a waiter when other waiters' offers have lapsed.
 async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
     loop {
         sleep_until(at).await;

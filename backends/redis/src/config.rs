@@ -1,3 +1,4 @@
+//! Connection settings.
 
 use std::fmt;
 use std::time::Duration;

@@ -35,7 +35,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Returns the number of nodes that may fail.
+    /// The number of nodes that may fail.
     pub(crate) fn spare(&self) -> usize {
         self.nodes.len() - self.quorum
     }
@@ -48,8 +48,8 @@ impl Fleet {
         self.options.clock.now()
     }
 
-    /// Returns a voting node's incarnation. Checks the node if necessary, but sends nothing after `until`. After an
-    /// error, no request that counts was sent.
+    /// Returns a voting node's incarnation. Sends nothing after `until`. After an error, no request that counts was
+    /// sent.
     pub(crate) async fn incarnation(&self, at: usize, until: Instant) -> Result<Incarnation> {
         let membership = &self.memberships[at];
         match membership.next(self.now()) {
@@ -83,7 +83,6 @@ impl Fleet {
         self.on_incarnation(at, looked.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
     }
 
-    /// Lets a node vote whose incarnation was `seen`.
     pub(crate) async fn admit(&self, at: usize, seen: &Incarnation) -> Result<()> {
         let admitted = timeout(LOOK_PATIENCE, self.nodes[at].admit(seen)).await;
         self.on_incarnation(at, admitted.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
@@ -114,13 +113,13 @@ impl Fleet {
         }
     }
 
-    /// Returns how long a new node doesn't vote: until all lost holds are over, even with a slightly slow clock.
+    /// Until all lost holds are over, even with a slightly slow clock.
     fn wait(&self) -> Duration {
         let ttl = self.options.largest_ttl;
         ttl + ttl / 100 + Duration::from_millis(2)
     }
 
-    /// Returns an error that isn't permanent: the operator may correct the setting.
+    /// Not a permanent error: the operator may correct the setting.
     fn why_of_wrong_fleet(&self, incarnation: &Incarnation) -> Option<Error> {
         (incarnation.largest_ttl != self.options.largest_ttl).then(|| {
             error(
@@ -168,7 +167,6 @@ impl Fleet {
         }
     }
 
-    /// Returns the limit on each request of a hold.
     pub(crate) fn longest_wait(ttl: Duration) -> Duration {
         ttl.max(Duration::from_secs(1))
     }
@@ -186,7 +184,7 @@ pub(crate) fn invalid(message: impl Into<String>) -> Error {
     error(ErrorKind::InvalidInput, message)
 }
 
-/// Asks every node, and waits until `is_enough` or `limit`. A missing reply is an error.
+/// Waits until `is_enough` or `limit`. A missing reply is an error.
 pub(crate) async fn ask_all<T, F>(
     fleet: &Arc<Fleet>,
     limit: Duration,

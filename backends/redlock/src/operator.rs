@@ -1,6 +1,4 @@
-//! Inspection and breaks by operators.
-//!
-//! A hold is shown if it has a quorum, or may have one with silent nodes.
+//! Inspection and breaks by operators. A hold is shown if it has a quorum, or may have one with silent nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,7 +17,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// A page of a listing walks all keys of a node.
 const LISTING_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Attempts to break a hold while the holder changes.
 const BREAK_TRIES: usize = 10;
 
 pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspection> {
@@ -64,10 +61,8 @@ fn enough<T>(fleet: &Fleet, answers: Vec<Result<T>>, what: &str) -> Result<Vec<T
     Err(errors.into_error(kind, &what))
 }
 
-/// Replies that show the same holder.
 #[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Votes {
-    /// The highest among them.
     fence: Option<Fence>,
     nodes: usize,
 }
@@ -83,7 +78,7 @@ fn votes(shown: &[&Inspection]) -> HashMap<Option<Token>, Votes> {
 }
 
 /// Returns the token that has a quorum, or may have one. Of several, the highest fence counts: nodes that missed a
-/// release still show an ended hold, perhaps more nodes than show its successor.
+/// release still show an ended hold.
 fn holder(fleet: &Fleet, shown: &[&Inspection]) -> Option<Option<Token>> {
     let silent = fleet.nodes.len() - shown.len();
     let may_hold = votes(shown).into_iter().filter(|(_, it)| it.nodes + silent >= fleet.quorum);
@@ -109,7 +104,7 @@ fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
     merged
 }
 
-/// Lists all names up to the first page end of any node.
+/// Ends at the first page end of any node.
 pub(crate) async fn list(fleet: &Arc<Fleet>, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let limit = LISTING_PATIENCE;
     let prefix = prefix.to_owned();

@@ -1,5 +1,4 @@
-//! Pending releases, retried until the node answers or the possible hold has expired. So failed and cancelled rounds
-//! leave nothing on a node that returns.
+//! Pending releases, retried until the node answers or the possible hold has expired.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use crate::fleet::{Fleet, silent};
 use crate::token_states::TokenState;
 
-/// Maximum per node. Beyond it, the oldest holds expire by themselves.
+/// Per node. Beyond it, the oldest holds expire by themselves.
 const MOST: usize = 10_000;
 
 /// The shortest and the longest pause.
@@ -23,7 +22,6 @@ pub(crate) struct PendingReleases(Vec<Mutex<NodeReleases>>);
 #[derive(Debug, Default)]
 struct NodeReleases {
     releases: HashMap<Token, PendingRelease>,
-    /// Set while a task retries them.
     is_retrying: bool,
 }
 
@@ -70,7 +68,7 @@ impl NodeReleases {
 }
 
 impl Fleet {
-    /// Ends a hold at one node. Without a reply, the release becomes pending.
+    /// Without a reply, the release becomes pending.
     pub(crate) async fn release_at(
         self: &Arc<Self>,
         at: usize,
@@ -130,7 +128,7 @@ impl Fleet {
         }
     }
 
-    /// Extends a pending tombstone when its token is requested again: an earlier request may take effect at any time.
+    /// For a token that is requested again: an earlier request may take effect at any time.
     pub(crate) fn extend_pending_release(&self, at: usize, token: Token) {
         let until = self.now() + self.options.largest_ttl;
         if let Some(pending) = self.pending_releases.of(at).releases.get_mut(&token) {

@@ -29,7 +29,7 @@ impl RedisNode {
     }
 }
 
-/// Returns host and port, which identify a node: a server has one vote, whatever the database.
+/// Host and port: a server has one vote, whatever the database.
 fn short(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     if scheme.contains("unix") {

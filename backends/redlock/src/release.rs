@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::errors::NodeErrors;
 use crate::fleet::Fleet;
 
-/// Limit on a caller's wait. The nodes' tasks continue.
+/// The nodes' tasks continue.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) async fn release(
@@ -20,7 +20,6 @@ pub(crate) async fn release(
 ) -> Result<ReleaseOutcome> {
     let begun = Instant::now();
     let node_timeout = fleet.options.patience(claim.ttl);
-    // Releases aren't urgent.
     let patience = (claim.ttl / 4).min(LONGEST_WAIT).max(node_timeout);
     let claim = Arc::new(claim.clone());
     let token_state = fleet.token_states.known(claim.token);
@@ -73,7 +72,6 @@ impl Count {
         }
     }
 
-    /// Returns whether the result is final.
     fn is_certain(&self, fleet: &Fleet) -> bool {
         let answers = self.released + self.not_held + self.errors.iter().count();
         self.released.max(self.not_held) >= fleet.quorum || answers == fleet.nodes.len()

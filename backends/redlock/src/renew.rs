@@ -89,7 +89,6 @@ impl Count {
         }
     }
 
-    /// Repairs holds on a node, in the background.
     fn repair(&self, at: usize, token_states: &[Option<Arc<TokenState>>]) {
         let holds = token_states.iter().zip(&self.tallies).zip(self.claims.iter());
         for ((token_state, tally), claim) in holds {
@@ -127,7 +126,6 @@ impl Count {
         }
     }
 
-    /// Keeps the token's state of a renewed hold.
     fn renewed(&self, hold: usize) -> Option<Arc<TokenState>> {
         let (fleet, claim) = (&self.fleet, &self.claims[hold]);
         let outcome = self.tallies[hold].outcome(fleet)?;
@@ -181,14 +179,12 @@ impl Tally {
         }
     }
 
-    /// Returns the hold's outcome once it is final.
     fn outcome(&self, fleet: &Fleet) -> Option<RenewalOutcome> {
         if self.renewed.count() >= fleet.quorum {
             return Some(RenewalOutcome::Renewed { valid: self.valid });
         }
         let (broken, gone) = (self.broken.count(), self.gone.count());
         (broken + gone > fleet.spare()).then(|| {
-            // The other nodes may have had it on few more than those that broke it.
             let reason = if broken > 0 { Reason::Broken } else { Reason::Gone };
             RenewalOutcome::NotHeld(reason)
         })
@@ -219,7 +215,7 @@ struct Repair {
     claim: Claim,
     token_state: Arc<TokenState>,
     fence: Fence,
-    /// The end of the renewed hold. Later it would be a new hold.
+    /// Later it would be a new hold.
     until: BootInstant,
 }
 

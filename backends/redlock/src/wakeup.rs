@@ -2,8 +2,7 @@
 //!
 //! - A wake-up is forwarded when a quorum has sent it. Messages can be lost, so a minority's wake-up is forwarded
 //!   later, with jitter, because it may come from a split vote.
-//! - A loss is forwarded when no quorum is left. The first report puts the hold at risk, and its renewal shows the
-//!   rest.
+//! - A loss is forwarded when no quorum is left.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -131,7 +130,6 @@ impl Wakeups {
         }
     }
 
-    /// Forwards a minority's wake-up.
     fn go_on_later(self: &Arc<Self>, name: LockName, number: u64) {
         let pause = self.moment + self.random.below(self.moment * 2);
         let this = Arc::downgrade(self);
@@ -177,7 +175,7 @@ impl Wakeups {
         }
     }
 
-    /// Returns whether the hold has lost its quorum, once.
+    /// Once.
     fn is_lost(&self, token: Token) -> bool {
         let spare = self.nodes - self.quorum;
         let mut told = self.told();

@@ -11,13 +11,13 @@ use crate::errors::{NodeErrors, error};
 use crate::fleet::silent;
 use crate::node::No;
 
-/// Maximum number of rounds over which retries are spread.
+/// Rounds over which retries are spread.
 const MOST_SPREAD: u32 = 32;
 
 /// Clients that started together within this time collide again.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
-/// Poll interval for a foreign holder, which sends no wake-up.
+/// A foreign holder sends no wake-up.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 impl Round<'_> {
@@ -36,7 +36,7 @@ impl Round<'_> {
                      again; use a new request",
                 ));
             }
-            // Without a named holder, the votes came too late: the name may be free.
+            // The votes came too late: the name may be free.
             if no > 0 {
                 return Ok(AcquireOutcome::Busy(self.busy(yes)));
             }
@@ -55,7 +55,6 @@ impl Round<'_> {
         Err(errors.into_error(kind, &what))
     }
 
-    /// Returns whether a node was asked and didn't reply.
     fn is_in_vain(&self, at: usize) -> bool {
         match &self.answers[at] {
             Some(Answer::Failed(_)) => true,
@@ -113,7 +112,7 @@ impl Round<'_> {
         }
     }
 
-    /// Returns the holder that most nodes report, and their number.
+    /// The holder that most nodes report.
     fn holder(&self) -> Option<(&No, usize)> {
         let mut holders: HashMap<Option<Token>, (&No, usize)> = HashMap::new();
         for no in self.no() {

@@ -1,5 +1,4 @@
--- Requests a node's vote: grants it, repeats an earlier grant, or reports the holder. A single node can't grant a
--- quorum, so it has no queue.
+-- Requests a node's vote: grants it, repeats an earlier grant, or reports the holder.
 --
 -- KEYS  lock, fence, hold, tombstone of this token, incarnation
 -- ARGV  token, TTL in ms, fences, identity, '1' if the client will wait, incarnation that its client read, smallest
@@ -39,7 +38,7 @@ elseif value and value ~= token then
   if hold[1] ~= value and (hold[1] or '') .. ':broken' ~= value then
     return { 'busy', left }
   end
-  -- A mark: the release sends a wake-up.
+  -- The release sends a wake-up.
   if ARGV[5] == '1' and not hold[5] then
     redis.call('HSET', KEYS[3], 'waited', '1')
   end

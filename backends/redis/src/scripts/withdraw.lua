@@ -6,7 +6,7 @@
 -- Returns 1 if it was held, else 0.
 
 local token = ARGV[1]
--- First, so that a late duplicate of the acquire is refused even if a later command fails.
+-- First, so that a late duplicate of the acquire is refused.
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[3], 'released', 'PX', ARGV[2])
 end

@@ -6,16 +6,14 @@
 //!         --a quorum can't come about any more, or the nodes' time is up--------> given back
 //! ```
 //!
-//! An acquire has only one round, because its deadline counts from the round's start.
-//!
-//! A failed round ends its claim on every node that said yes or didn't reply; the latter get a tombstone, because the
-//! request may still take effect.
+//! An acquire has only one round, because its deadline counts from the round's start. A failed round leaves tombstones
+//! on nodes without a reply, because the request may still take effect.
 //!
 //! # The fence
 //!
 //! A node replies with `max(its counter + 1, candidate)`. If a quorum has the same number, the next quorum shares a
 //! node with it and gets a larger one. Otherwise nodes with smaller numbers record the highest one, if the token still
-//! holds there, and the fence is valid only when a quorum has it. If a quorum replies that the token held already, its
+//! holds there; the fence is valid only when a quorum has it. If a quorum replies that the token held already, its
 //! number counts.
 
 mod refusal;
@@ -62,7 +60,6 @@ pub(crate) async fn acquire(
     }
 }
 
-/// Returns the silent nodes, unless a quorum needs them.
 fn not_waited_for(fleet: &Fleet) -> Nodes {
     let mut silent = Nodes::default();
     let all = 0..fleet.nodes.len();
@@ -80,7 +77,6 @@ fn exhausted() -> Error {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Votes {
-    /// A quorum has this fence.
     Agree(Fence),
     /// A quorum with different fences.
     Differ,
@@ -105,12 +101,10 @@ struct Round<'f> {
     begun: Instant,
     limit: Duration,
     answers: Vec<Option<Answer>>,
-    /// Errors of nodes that had voted.
     afterwards: NodeErrors,
     /// Nodes that confirmed that nothing is left.
     given_back: Nodes,
     timed_out: bool,
-    /// Not waited for.
     silent: Nodes,
 }
 
@@ -264,7 +258,7 @@ impl<'f> Round<'f> {
         }
     }
 
-    /// Records the highest fence on all nodes that said yes. Returns it once a quorum has it.
+    /// Returns the highest fence once a quorum has it.
     async fn write_back(&mut self) -> Option<Fence> {
         let quorum = self.fleet.quorum;
         let repeated = || self.yes().filter(|(_, yes, _)| yes.repeated);
@@ -303,7 +297,7 @@ impl<'f> Round<'f> {
         self.token_state.fence().is_some()
     }
 
-    /// Waits briefly for confirmation. The nodes' tasks continue.
+    /// The nodes' tasks continue.
     async fn give_back(&mut self) {
         if self.is_a_repeat() {
             self.verdict.send_replace(Verdict::Abandoned);

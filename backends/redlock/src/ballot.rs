@@ -1,4 +1,4 @@
-//! One node's part in a round: a task that carries out the verdict, even if the round is over or was dropped.
+//! One node's part in a round: a task that carries out the verdict, even if the round was dropped.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ pub(crate) enum Verdict {
     /// Nodes with a different fence must record this one.
     Note(Fence),
     Granted(Fence),
-    /// The votes are given back.
     Failed,
     /// The caller has gone. A release or a further acquire decides.
     Abandoned,
@@ -26,7 +25,6 @@ pub(crate) enum Verdict {
 pub(crate) enum Report {
     Answered(Vote),
     Unasked,
-    /// After an indeterminate error there may be a vote.
     Failed(Error),
     /// `false`: the token no longer holds there.
     Noted(Result<bool, Error>),
@@ -45,7 +43,6 @@ pub(crate) struct Ballot {
     pub(crate) until: Instant,
     pub(crate) verdict: watch::Receiver<Verdict>,
     pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
-    /// A request to record a fence has no reply.
     pub(crate) note_is_on_its_way: bool,
 }
 
@@ -156,7 +153,7 @@ impl Ballot {
     }
 
     fn begin(&self) -> Option<EarlierRequest> {
-        // Locks the verdict, because the round decides on releases by the requests sent before it.
+        // Locked, because the round decides on releases by the requests sent before it.
         let verdict = self.verdict.borrow();
         if *verdict != Verdict::Open {
             return None;
@@ -206,7 +203,7 @@ impl Ballot {
         sleep_until(self.until).await;
     }
 
-    /// Returns whether a vote was successfully given back, if it had to be.
+    /// Whether a vote was given back, if it had to be.
     async fn after_yes(&mut self, incarnation: &Incarnation, yes: Yes) -> Option<bool> {
         let mut noted = yes.fence;
         let mut verdict = Verdict::Open;
@@ -245,7 +242,6 @@ impl Ballot {
         noted
     }
 
-    /// Returns whether the node confirmed.
     async fn give_back(&self) -> bool {
         // This or an earlier request may still take effect.
         let in_doubt = self.note_is_on_its_way || self.token_state.in_doubt().contains(self.at);

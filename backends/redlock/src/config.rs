@@ -14,11 +14,11 @@ const FORM: &str = "redlock:redis://HOST:PORT,redis://HOST:PORT,redis://HOST:POR
 
 /// Connection settings of a quorum of Redis servers.
 ///
-/// A URL is `redlock:` and an odd number of nodes' URLs (three, five, …), separated by commas. Parameters after the `?`
-/// of the last one apply to all nodes: [`largest_ttl`](Options::largest_ttl), [`node_timeout`](Options::node_timeout),
-/// and those of [`lockwright_redis::Config`].
+/// A URL is `redlock:` and an odd number of nodes' URLs, separated by commas. Parameters after the last one's `?` apply
+/// to all nodes: [`largest_ttl`](Options::largest_ttl), [`node_timeout`](Options::node_timeout), and those of
+/// [`lockwright_redis::Config`]. User, password and database are set per node.
 ///
-/// User, password and database are set per node. A comma in a password is percent-encoded: `%2C`.
+/// A comma in a password is percent-encoded: `%2C`.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -139,7 +139,6 @@ fn strip_scheme(url: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("redlock").then_some(rest)
 }
 
-/// A Redis URL follows each separating comma.
 fn split(nodes: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = nodes;

@@ -35,7 +35,6 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// The number of nodes that may fail.
     pub(crate) fn spare(&self) -> usize {
         self.nodes.len() - self.quorum
     }
@@ -48,8 +47,7 @@ impl Fleet {
         self.options.clock.now()
     }
 
-    /// Returns a voting node's incarnation. Sends nothing after `until`. After an error, no request that counts was
-    /// sent.
+    /// Sends nothing after `until`. After an error, no request that counts was sent.
     pub(crate) async fn incarnation(&self, at: usize, until: Instant) -> Result<Incarnation> {
         let membership = &self.memberships[at];
         match membership.next(self.now()) {
@@ -119,7 +117,7 @@ impl Fleet {
         ttl + ttl / 100 + Duration::from_millis(2)
     }
 
-    /// Not a permanent error: the operator may correct the setting.
+    /// Not permanent: the operator may correct the setting.
     fn why_of_wrong_fleet(&self, incarnation: &Incarnation) -> Option<Error> {
         (incarnation.largest_ttl != self.options.largest_ttl).then(|| {
             error(
@@ -159,7 +157,6 @@ impl Fleet {
         ))
     }
 
-    /// Rejects a node that never counts.
     pub(crate) fn check_membership(&self, at: usize) -> Result<()> {
         match self.memberships[at].refused() {
             Some(why) => Err(error(ErrorKind::InvalidConfig, why)),
@@ -184,7 +181,7 @@ pub(crate) fn invalid(message: impl Into<String>) -> Error {
     error(ErrorKind::InvalidInput, message)
 }
 
-/// Waits until `is_enough` or `limit`. A missing reply is an error.
+/// A missing reply is an error.
 pub(crate) async fn ask_all<T, F>(
     fleet: &Arc<Fleet>,
     limit: Duration,

@@ -18,15 +18,14 @@
 //! - Mutual exclusion holds while the nodes' clocks run evenly and at most a minority loses data at a time. It survives
 //!   client crashes, partitions, the permanent loss of a minority, and restarts with or without data. A node that may
 //!   have lost holds doesn't vote for one [largest TTL](Options::largest_ttl), until they are over; see [`node`].
-//! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Store them with the
-//!   protected data: only the fence stops a holder that was paused for longer than its TTL.
+//! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Only the fence stops a
+//!   holder that was paused for longer than its TTL.
 //! - Waiters are unordered. A release wakes them, and they poll.
 //!
 //! Not guaranteed:
 //!
 //! - **A clock that jumps.** If a node's clock jumps ahead, a hold with a bare quorum loses it.
-//! - **Failover.** A replica that replaces a node lacks the last writes. Replicas are rejected, and a promoted replica
-//!   is a new node.
+//! - **Failover.** A replica lacks the last writes. Replicas are rejected, and a promoted replica is a new node.
 //! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and no single node can hand over
 //!   a quorum's hold.
 //!
@@ -36,12 +35,11 @@
 //! # The controversy about Redlock
 //!
 //! The algorithm is by Salvatore Sanfilippo: ["Distributed Locks with
-//! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin Kleppmann objected in
-//! ["How to do distributed locking"](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that
-//! it has no fence against paused clients, and depends on clocks. The author replied in ["Is Redlock
-//! safe?"](http://antirez.com/news/101). This implementation adds fences, by a model-checked protocol
-//! (`verification/tests/models`), and enforces the original's delayed restart. The guarantees above list the remaining
-//! dependence on clocks.
+//! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin Kleppmann
+//! [objected](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that it has no fence against
+//! paused clients, and depends on clocks. The author [replied](http://antirez.com/news/101). This implementation adds
+//! model-checked fences (`verification/tests/models`) and enforces the delayed restart. It still depends on clocks, as
+//! listed above.
 //!
 //! # How it works
 //!

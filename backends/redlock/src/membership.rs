@@ -25,15 +25,14 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) struct Membership {
     state: Mutex<Inner>,
     pub(crate) looking: tokio::sync::Mutex<()>,
-    /// A round timed out on it, and it hasn't replied since.
     is_unresponsive: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The latest non-voting incarnation, and when it was first seen. Kept while the node is unreachable: an equal text
-    /// is the same incarnation.
+    /// When the latest non-voting incarnation was first seen. Kept while the node is unreachable: an equal text is the
+    /// same incarnation.
     first_seen: Option<(String, BootInstant)>,
 }
 
@@ -41,7 +40,6 @@ struct Inner {
 enum State {
     #[default]
     Unknown,
-    /// The error won't disappear soon.
     Failed {
         kind: ErrorKind,
         why: String,
@@ -149,7 +147,7 @@ impl Membership {
         }
     }
 
-    /// Returns why the node doesn't vote, if the operator must change that.
+    /// The reason, if the operator must change it.
     pub(crate) fn refused(&self) -> Option<String> {
         match &self.inner().state {
             State::Refused(why) => Some(why.clone()),
@@ -226,7 +224,6 @@ mod tests {
         membership.seen(incarnation("b", false), START + WAIT / 2, WAIT);
         assert!(!matches!(membership.next(START + WAIT), Next::Admit(_)));
         assert!(matches!(membership.next(START + WAIT * 3 / 2), Next::Admit(_)));
-        // Another incarnation may have voted in between.
         membership.seen(incarnation("a", false), START + WAIT, WAIT);
         assert!(!matches!(membership.next(START + WAIT * 3 / 2), Next::Admit(_)));
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockwright_core::{Fence, LockName};
 
-/// Losing this state is safe: a candidate that is too low only costs a write-back.
+/// Losing this state is safe: a low candidate only costs a write-back.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ struct Memory {
 }
 
 impl Names {
-    /// Above all fences seen, and at least the clock, so that unrelated nodes reply with the same number.
+    /// At least the clock, so that unrelated nodes reply with the same number.
     pub(crate) fn candidate(&self, name: &LockName, micros: u64) -> Fence {
         let highest = self.lock().get(name).map_or(0, |memory| memory.highest);
         Fence::new(micros.max(highest.saturating_add(1)))

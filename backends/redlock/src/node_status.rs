@@ -21,7 +21,7 @@ const MOMENT: Duration = Duration::from_millis(200);
 pub enum NodeStatus {
     /// It votes.
     Votes,
-    /// It is new: it votes after this time, or once [admitted](Redlock::admit).
+    /// It votes after this time, or once [admitted](Redlock::admit).
     New(Duration),
     /// It never votes, for this reason.
     Refused(String),
@@ -30,7 +30,7 @@ pub enum NodeStatus {
 }
 
 impl Redlock {
-    /// Connects to the nodes of a URL (see [`Config`](crate::Config)), and checks them. Needs only a quorum.
+    /// Connects to the nodes of a URL (see [`Config`](crate::Config)), and checks them. A quorum suffices.
     ///
     /// # Errors
     /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed; there are too few nodes or an even number;
@@ -70,8 +70,7 @@ impl Redlock {
         self.statuses_after(looked)
     }
 
-    /// Waits until every reachable node votes. Only a client that runs for one largest TTL sees the end of a new node's
-    /// wait.
+    /// Waits until every reachable node votes. The client must run for a new node's whole wait, one largest TTL.
     ///
     /// # Cancel safety
     /// This value keeps the elapsed wait.
@@ -80,7 +79,6 @@ impl Redlock {
         loop {
             for (at, membership) in fleet.memberships.iter().enumerate() {
                 if membership.waits(fleet.now()) == Some(Duration::ZERO) {
-                    // Lets it vote; if that fails, it is still new.
                     let _ = fleet.incarnation(at, Instant::now() + PATIENCE).await;
                 }
             }
@@ -143,7 +141,6 @@ impl Redlock {
     }
 }
 
-/// After `enough` successes, waits only briefly for the others.
 async fn look(fleet: &Arc<Fleet>, enough: usize) -> Vec<Result<()>> {
     let (tells, mut told) = mpsc::unbounded_channel();
     for at in 0..fleet.nodes.len() {

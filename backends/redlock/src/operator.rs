@@ -14,7 +14,7 @@ use crate::fleet::{Fleet, ask_all};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A page of a listing walks all keys of a node.
+/// A page walks all keys of a node.
 const LISTING_PATIENCE: Duration = Duration::from_secs(30);
 
 const BREAK_TRIES: usize = 10;
@@ -77,8 +77,8 @@ fn votes(shown: &[&Inspection]) -> HashMap<Option<Token>, Votes> {
     all
 }
 
-/// Returns the token that has a quorum, or may have one. Of several, the highest fence counts: nodes that missed a
-/// release still show an ended hold.
+/// Of several tokens that may have a quorum, the highest fence counts: nodes that missed a release still show an ended
+/// hold.
 fn holder(fleet: &Fleet, shown: &[&Inspection]) -> Option<Option<Token>> {
     let silent = fleet.nodes.len() - shown.len();
     let may_hold = votes(shown).into_iter().filter(|(_, it)| it.nodes + silent >= fleet.quorum);
@@ -104,7 +104,6 @@ fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
     merged
 }
 
-/// Ends at the first page end of any node.
 pub(crate) async fn list(fleet: &Arc<Fleet>, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let limit = LISTING_PATIENCE;
     let prefix = prefix.to_owned();
@@ -145,7 +144,6 @@ pub(crate) async fn break_lock(
     for _ in 0..BREAK_TRIES {
         let target = match seen {
             BreakTarget::Token(_) => seen,
-            // All nodes must break the same hold.
             BreakTarget::Any => match inspect(fleet, name).await?.holders.first() {
                 None => return Ok(Broken::NotHeld),
                 Some(holder) => holder.token.map_or(BreakTarget::Any, BreakTarget::Token),
@@ -184,7 +182,7 @@ async fn break_one(
     })?;
     let silent = fleet.nodes.len() - answers.len();
     if done + silent < fleet.quorum {
-        // Votes of a failed claim, or of a release in progress.
+        // A failed claim, or a release in progress.
         return Ok(Broken::NotHeld);
     }
     for answer in answers {

@@ -101,7 +101,6 @@ impl Options {
     }
 }
 
-/// Microseconds since 1970.
 #[derive(Clone)]
 pub(crate) struct WallClock(Arc<dyn Fn() -> u64 + Send + Sync>);
 

@@ -10,10 +10,9 @@ use tokio::time::{sleep, timeout};
 use crate::fleet::{Fleet, silent};
 use crate::token_states::TokenState;
 
-/// Per node. Beyond it, the oldest holds expire by themselves.
+/// Per node. The oldest holds expire by themselves.
 const MOST: usize = 10_000;
 
-/// The shortest and the longest pause.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 #[derive(Debug)]
@@ -82,7 +81,7 @@ impl Fleet {
         answer
     }
 
-    /// Ends a claim that may be requested again. A late release could end a newer hold of the token, so a pending one
+    /// For a claim that may be requested again. A late release could end a newer hold of the token, so a pending one
     /// leaves a tombstone.
     pub(crate) async fn give_back_at(
         self: &Arc<Self>,
@@ -128,7 +127,7 @@ impl Fleet {
         }
     }
 
-    /// For a token that is requested again: an earlier request may take effect at any time.
+    /// An earlier request of the token may take effect at any time.
     pub(crate) fn extend_pending_release(&self, at: usize, token: Token) {
         let until = self.now() + self.options.largest_ttl;
         if let Some(pending) = self.pending_releases.of(at).releases.get_mut(&token) {

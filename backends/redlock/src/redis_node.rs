@@ -16,8 +16,7 @@ pub struct RedisNode {
 }
 
 impl RedisNode {
-    /// Creates the node at `config`, in a fleet with this largest TTL. It connects in the background; an unreachable
-    /// node is no error.
+    /// Creates the node at `config`. It connects in the background; an unreachable node is no error.
     ///
     /// # Errors
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the settings are invalid, or there is no tokio

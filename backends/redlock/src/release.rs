@@ -43,7 +43,7 @@ pub(crate) async fn release(
             break;
         }
     }
-    // Other replies are about to arrive, so a process that exits after this leaves nothing on those nodes.
+    // A process that exits after this leaves nothing on nodes whose replies are about to arrive.
     while let Ok(Some((at, answer))) = timeout_at(begun + node_timeout / 4, answers.recv()).await {
         count.add(fleet.address(at), answer);
     }

@@ -1,5 +1,5 @@
-//! Renewals: one request per node for the whole batch. A hold that a quorum renewed is repaired on the other nodes.
-//! Without a quorum, a repair would revive a lost hold.
+//! Renewals: one request per node for the whole batch. Other nodes are repaired only after a quorum's renewal:
+//! otherwise a repair could revive a lost hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) async fn renew(fleet: &Arc<Fleet>, holds: &[Renew<'_>]) -> Result<Vec
     let (tells, answer) = oneshot::channel();
     let limit = fleet.options.patience(shortest).min(Renew::time_to_answer(holds));
     let count = Count::begin(fleet, claims, limit);
-    // Continues after the reply: a late reply may show that a node lacks a hold.
+    // A late reply may show that a node lacks a hold.
     fleet.runtime.spawn(count.run(tells));
     answer
         .await
@@ -79,7 +79,6 @@ impl Count {
         let token_states: Vec<Option<Arc<TokenState>>> =
             (0..self.claims.len()).map(|hold| self.renewed(hold)).collect();
         let _ = tells.send(self.answer());
-        // Each node's task ends, at the latest by its time-out.
         for at in 0..self.fleet.nodes.len() {
             self.repair(at, &token_states);
         }

@@ -1,7 +1,7 @@
 //! State of each token's requests in flight.
 //!
-//! A late release of one round could revoke the next round's vote. So each token has a lock per node ([`NodeLock`]),
-//! which a round holds until it is done with that node.
+//! A late release of one round could revoke the next round's vote. So a round holds a lock per token and node
+//! ([`NodeLock`]) until it is done with that node.
 //!
 //! A request without a reply leaves its node *in doubt*: it may still take effect, so the release has a tombstone.
 
@@ -16,7 +16,7 @@ use tokio::sync::Mutex as AsyncMutex;
 pub(crate) struct Nodes(u64);
 
 impl Nodes {
-    /// The number of nodes in a fleet.
+    /// Maximum number of nodes in a fleet.
     pub(crate) const MOST: usize = 63;
 
     pub(crate) fn add(&mut self, at: usize) {
@@ -50,7 +50,7 @@ pub(crate) struct TokenState {
 struct Requests {
     fence: Option<Fence>,
     in_doubt: Nodes,
-    /// Nodes with a due release of a failed round.
+    /// Nodes with a due release.
     leaving: Nodes,
     ended: bool,
 }
@@ -95,14 +95,13 @@ impl TokenState {
         before
     }
 
-    /// Also if there certainly was no effect.
+    /// For a reply, or if there certainly was no effect.
     pub(crate) fn answered(&self, at: usize, before: EarlierRequest) {
         if before == EarlierRequest::Clear {
             self.requests().in_doubt.remove(at);
         }
     }
 
-    /// Nodes at which a request may still take effect.
     pub(crate) fn in_doubt(&self) -> Nodes {
         self.requests().in_doubt
     }
@@ -115,7 +114,6 @@ impl TokenState {
         self.requests().leaving.add(at);
     }
 
-    /// Nothing to the node is in flight.
     pub(crate) fn may_stay(&self, at: usize) {
         self.requests().leaving.remove(at);
     }
@@ -145,7 +143,6 @@ impl TokenState {
     }
 }
 
-/// The tokens of live holds and of requests in flight.
 #[derive(Debug)]
 pub(crate) struct TokenStates {
     nodes: usize,
@@ -156,7 +153,6 @@ pub(crate) struct TokenStates {
 struct Inner {
     known: HashMap<Token, Weak<TokenState>>,
     held: HashMap<Token, Held>,
-    /// Sizes at which obsolete entries are removed.
     sweep_known_at: usize,
     sweep_held_at: usize,
 }

@@ -1,8 +1,7 @@
 //! Notifications by the nodes, forwarded to the quorum's clients.
 //!
-//! - A wake-up is forwarded when a quorum has sent it. Messages can be lost, so a minority's wake-up is forwarded
-//!   later, with jitter, because it may come from a split vote.
-//! - A loss is forwarded when no quorum is left.
+//! A wake-up needs a quorum. A minority's is forwarded later, because messages can be lost; with jitter, because it may
+//! come from a split vote. A loss is forwarded when no quorum is left.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,7 +18,6 @@ use crate::token_states::Nodes;
 /// Beyond this number, polls and renewals must suffice.
 const MOST: usize = 10_000;
 
-/// Reports about one hold are counted within this time.
 const TOGETHER: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -175,7 +173,7 @@ impl Wakeups {
         }
     }
 
-    /// Once.
+    /// True only once per hold.
     fn is_lost(&self, token: Token) -> bool {
         let spare = self.nodes - self.quorum;
         let mut told = self.told();

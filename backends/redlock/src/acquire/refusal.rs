@@ -11,7 +11,6 @@ use crate::errors::{NodeErrors, error};
 use crate::fleet::silent;
 use crate::node::No;
 
-/// Rounds over which retries are spread.
 const MOST_SPREAD: u32 = 32;
 
 /// Clients that started together within this time collide again.
@@ -87,7 +86,6 @@ impl Round<'_> {
         let holder = self.holder();
         if let Some(holder) = holder.filter(|(_, nodes)| *nodes >= quorum).map(|(no, _)| no) {
             names.decided(&self.claim.name);
-            // The time until enough holds expire.
             let mut left: Vec<Duration> =
                 self.no().map(|no| no.left.unwrap_or(Duration::MAX)).collect();
             left.sort_unstable();
@@ -102,7 +100,7 @@ impl Round<'_> {
                 queued: false,
             };
         }
-        // After a split vote, random pauses prevent another collision.
+        // Random pauses prevent another collision.
         let spread = names.split(&self.claim.name).min(MOST_SPREAD);
         let round = self.begun.elapsed().max(SHORTEST_ROUND);
         Busy {

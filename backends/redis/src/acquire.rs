@@ -72,8 +72,7 @@ fn busy(reply: &Reply) -> Busy {
     Busy { retry_after, holder: Some(Box::new(holder)), queued: false }
 }
 
-/// Polls when the present hold or offer ends. If all waiters before it are dead, this request offers the lock on; live
-/// ones poll earlier.
+/// Polls when the present hold or offer ends. If all waiters before it are dead, this request offers the lock on.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;
     const MOMENT: Duration = Duration::from_millis(1);

@@ -42,12 +42,10 @@ impl Reply {
 #[derive(Debug)]
 pub(crate) enum Found {
     Lock(Inspection),
-    /// Its type.
     Alien(String),
 }
 
 pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
-    /// Fields of the lock, and of each holder.
     const FIELDS: (usize, usize) = (3, 6);
 
     let reply = Reply::of(answer, Effect::Reads)?;

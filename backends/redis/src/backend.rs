@@ -160,7 +160,6 @@ impl Redis {
         }
     }
 
-    /// Makes frequent polls unnecessary.
     async fn listen_for(&self, keys: &Keys, busy: &mut Busy) {
         let Some(holder) = busy.holder.as_ref().filter(|holder| holder.token.is_none()) else {
             return;

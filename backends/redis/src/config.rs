@@ -11,8 +11,7 @@ use crate::url::{self, Problem};
 
 /// Connection settings.
 ///
-/// See [the crate's documentation](crate#connecting) for URLs. Special characters are percent-encoded: `/` is `%2F`,
-/// `#` is `%23`, `&` is `%26`.
+/// See [the crate's documentation](crate#connecting) for URLs. Special characters are percent-encoded: `/` is `%2F`.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -66,8 +65,8 @@ impl Config {
         self
     }
 
-    /// Sets the time limit for a reply; 1 s by default. At most half of the TTL applies (a fifth for renewals), to
-    /// leave time for a second try. A request without a reply is indeterminate, and its connection is replaced.
+    /// Sets the time limit for a reply; 1 s by default. At most half of the TTL applies (a fifth for renewals). A
+    /// request without a reply is indeterminate, and its connection is replaced.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
@@ -91,8 +90,8 @@ impl Config {
     /// Requires `count` replicas to acknowledge a grant or a renewal within `limit`.
     ///
     /// Otherwise an acquire is given back and fails, and a renewal is indeterminate. A failover isn't safe even so: a
-    /// different replica may take over. Such requests run one after the other. Each costs a round trip to the replicas,
-    /// or the whole limit while one is missing.
+    /// different replica may take over. Such requests run one after the other, each for a round trip to the replicas,
+    /// or for the whole limit while one is missing.
     #[must_use]
     pub fn replicas(mut self, count: u32, limit: Duration) -> Self {
         self.replicas = Some(Replicas { count, limit });

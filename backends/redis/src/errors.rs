@@ -10,13 +10,12 @@ use tokio::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
-    /// The reply is useless after this.
     ChangesBy(Instant),
     Reads,
 }
 
 impl Effect {
-    /// Not below 100 ms, which a busy machine may need: with the shortest TTLs the caller's own limit applies.
+    /// Not below 100 ms, which a busy machine may need.
     pub(crate) fn changes_within(limit: Duration) -> Self {
         const SHORTEST: Duration = Duration::from_millis(100);
         Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
@@ -118,7 +117,7 @@ pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     effect.unanswered(message).with_source(cause.to_string())
 }
 
-/// The first line of the server's or system's message, without the library's additions.
+/// The server's or system's own message, without the library's additions.
 pub(crate) fn own_words(cause: &RedisError) -> String {
     let words = if cause.is_io_error() {
         cause.to_string()
@@ -182,7 +181,6 @@ fn find(code: &str) -> Option<(ErrorKind, &'static str)> {
     REFUSALS.iter().find(|(known, ..)| *known == code).map(|(_, kind, message)| (*kind, *message))
 }
 
-/// The server did nothing.
 pub(crate) fn lacks_script(cause: &RedisError) -> bool {
     cause.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
 }

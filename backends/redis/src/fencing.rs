@@ -1,7 +1,7 @@
 //! Rejection of late writes to Redis.
 //!
-//! A holder that was paused for longer than its TTL may overwrite a later holder's data. A [`FencedScript`] runs the
-//! user's script only if no later holder has written.
+//! A [`FencedScript`] rejects the writes of a holder that was paused for longer than its TTL, once a later holder has
+//! written.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -49,8 +49,7 @@ impl FencedScript {
 
     /// Runs the script if no later holder has written, and records the fence under `key`.
     ///
-    /// The same holder may repeat it, as may concurrent shared holders. The fence is recorded first, and effects of a
-    /// script that fails midway remain.
+    /// The same holder may repeat it, as may concurrent shared holders. The fence is recorded first.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has
@@ -60,7 +59,7 @@ impl FencedScript {
     /// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`].
     /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server rejects the request.
     /// - [`Indeterminate`](ErrorKind::Indeterminate): the script may have run, or failed midway (its message is the
-    ///   source). Retry only if it may run twice.
+    ///   source); effects remain. Retry only if it may run twice.
     ///
     /// # Cancel safety
     /// If dropped, the script may have run, or may run later.

@@ -14,7 +14,7 @@
 //! # The hash slot
 //!
 //! A Cluster hashes the text between a key's first `{` and the next `}`, or the whole key if that is empty or missing.
-//! So companion keys begin with a text in braces that hashes to the lock's slot:
+//! A companion key's first braces contain
 //!
 //! - the tag, if the lock's key has one: `a{b}c` → `lockwright:{b}:fence:a{b}c`;
 //! - else the key itself, if it contains no `}`: `a` → `lockwright:{a}:fence`;

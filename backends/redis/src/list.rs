@@ -1,11 +1,8 @@
-//! Listing of held names.
+//! Listing of held names, without an index, which would cost another write per grant.
 //!
-//! There is no index: it would cost another write per grant, and a Cluster would keep it in another slot. A listing
-//! walks all keys with `SCAN`, which returns each key that exists throughout at least once. Each page is a whole walk:
-//! the smallest names after the previous page.
-//!
-//! In a Cluster, a key that moves from an unvisited master to a visited one would be missed. So if a slot was moving or
-//! changed its master, all masters are walked once more. A name held throughout is listed, unless its slot moves twice.
+//! A page is a whole walk with `SCAN`, which returns each key that exists throughout at least once. In a Cluster, a key
+//! that moves from an unvisited master to a visited one would be missed. So if a slot was moving or changed its master,
+//! all masters are walked once more. A name held throughout is listed, unless its slot moves twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,7 +40,7 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
     Ok(page)
 }
 
-/// Returns the `limit` smallest names after `after`, and whether there are no more.
+/// Also returns whether there are no more.
 async fn names(
     servers: &Servers,
     prefix: &str,
@@ -109,7 +106,7 @@ async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Resul
     }
 }
 
-/// Skips keys that aren't text, which can't be locks.
+/// Other keys can't be locks.
 fn scanned(answer: Value) -> Result<(String, Vec<String>)> {
     let (next, keys): (String, Vec<Vec<u8>>) = FromRedisValue::from_redis_value(answer)
         .map_err(|cause| odd_answer(Effect::Reads, cause))?;

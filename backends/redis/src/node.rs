@@ -1,7 +1,7 @@
 //! One of the independent servers of a quorum.
 //!
-//! An acquire carries a candidate, the lower bound of the fence. A request counts only on the [`Incarnation`] that the
-//! client read. Each new connection verifies its run id, so a restart behind an automatic reconnect is detected.
+//! A request counts only on the [`Incarnation`] that the client read. Each new connection verifies its run id, so a
+//! restart behind an automatic reconnect is detected.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -148,7 +148,6 @@ impl Node {
                  permit it: ACL SETUSER … +info",
             ));
         };
-        // A promoted replica's data differ from those it had as a master.
         let run_and_history = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
         // A promoted replica has its former master's history too.
         let was_replica =
@@ -357,7 +356,6 @@ impl Node {
     /// As [`Redis`]'s inspect.
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         let mut inspection = self.redis.inspect(name).await?;
-        // A node has no queue.
         inspection.waiters = None;
         Ok(inspection)
     }
@@ -407,7 +405,6 @@ impl Node {
         incarnation.votes && self.is_known(live, incarnation)
     }
 
-    /// Returns whether the run id was read on this very connection.
     fn is_known(&self, live: &Live, incarnation: &Incarnation) -> bool {
         self.looked()
             .as_ref()

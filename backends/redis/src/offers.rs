@@ -1,8 +1,8 @@
 //! Offers: how a lock is handed to the first waiter in its queue.
 //!
 //! The script that frees a lock makes the first waiter its holder for a short life, and publishes this offer on the
-//! client's own channel. The client confirms it by a renewal. An unconfirmed offer lapses, and the next waiter gets the
-//! lock. The life is short because a server counts a stopped client among a message's receivers.
+//! client's own channel. The client confirms it by a renewal; otherwise the offer lapses. The life is short because a
+//! server counts a stopped client among a message's receivers.
 //!
 //! # The start of an offered hold
 //!
@@ -13,8 +13,7 @@
 //! # Expiry of an offer
 //!
 //! A client whose release made an offer checks the lock when the offer has lapsed. That client may die first. So each
-//! waiter also asks when the hold or offer that it last saw ends, and the next two waiters are sent an offer's
-//! lifetime.
+//! waiter also asks when the hold or offer that it last saw ends, as do the next two waiters when the offer lapses.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -34,7 +33,7 @@ use crate::servers::{Servers, WeakServers};
 /// Timers of client and server are coarse.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// Delay of the waiters behind an offer, after the client that made it.
+/// The client that made the offer asks first.
 const BEHIND: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -43,7 +42,6 @@ pub(crate) struct Offers {
     id: String,
     clock: Clock,
     waiting: Mutex<HashMap<Token, Waiting>>,
-    /// When the latest offers lapse.
     made: Mutex<HashMap<LockName, Instant>>,
 }
 
@@ -53,10 +51,9 @@ struct Waiting {
     queued: Option<(BootInstant, u64)>,
     /// An offer must be confirmed by a new request.
     ask_again: bool,
-    /// The received offer. In a Cluster each connection delivers it.
+    /// In a Cluster each connection delivers the offer.
     told: Option<u64>,
     name: Option<LockName>,
-    /// When it asks because another waiter's offer has lapsed.
     asks_at: Option<Instant>,
 }
 
@@ -104,7 +101,6 @@ impl Offers {
         }
     }
 
-    /// With `ask_again` an offer isn't a hold yet.
     pub(crate) fn waits(&self, claim: &Claim, sent: BootInstant, micros: u64, ask_again: bool) {
         // A fixed hold must begin with its full TTL.
         let ask_again = ask_again || claim.renewal_mode == RenewalMode::Off;
@@ -142,14 +138,14 @@ impl Offers {
                 waiting.remove(&token);
                 (Some(start.min(received)), Some(life))
             }
-            // The start is unknown, or it was queued after the offer, which has lapsed then. Only a new request makes
-            // it a hold.
+            // The start is unknown, or it was queued after the offer, which has lapsed. Only a new request makes it a
+            // hold.
             _ => (Some(received), Some(Duration::ZERO)),
         };
         Some(Event::Handed(token, granted))
     }
 
-    /// Fields: token, and the offer's lifetime in ms. Returns when to wake the waiter, unless that is planned already.
+    /// Fields: token, and the offer's lifetime in ms. Returns when to wake the waiter, unless planned already.
     pub(crate) fn receive_behind(&self, text: &str) -> Option<(Token, Instant)> {
         let (token, life) = text.strip_prefix("behind ")?.split_once(' ')?;
         let (token, life) = (token.parse().ok()?, Duration::from_millis(life.parse().ok()?));
@@ -188,7 +184,7 @@ pub(crate) fn expire_offer(servers: &Servers, name: &LockName, life: Duration) {
         Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
         Entry::Vacant(first) => {
             first.insert(until);
-            // On the backend's first runtime, which outlives the caller's: no other task checks a registered name.
+            // On the backend's first runtime, which outlives the caller's.
             servers.runtime().spawn(expire_offers(servers.downgrade(), name.clone(), until));
         }
     }
@@ -218,7 +214,7 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
     }
 }
 
-/// Returns the offer's lifetime. If this fails, waiters poll.
+/// If this fails, waiters poll.
 async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
     let Keys { lock, fence, hold, queue, holders, meta, .. } = &keys;

@@ -31,8 +31,7 @@ impl Batch {
         self.keys_with(|_, tombstone| tombstone)
     }
 
-    /// Omits the tombstones, which usually don't exist: while a slot moves, all keys of a script must exist. Losses
-    /// then need a separate lookup.
+    /// Omits the tombstones, which usually don't exist: while a slot moves, all keys of a script must exist.
     pub(crate) fn keys_of_a_slot(&self) -> Vec<&str> {
         // A fence never looks like a break.
         self.keys_with(|keys, _| &keys.fence)

@@ -1,10 +1,8 @@
 //! Waiting for replicas: a grant or a renewal counts only once enough replicas have it.
 //!
-//! `WAIT` returns how many replicas acknowledged a connection's writes. It blocks the connection, so these requests
-//! have their own.
-//!
-//! If too few replicas have a grant, it is released. A release without a reply may take effect late, even after a new
-//! grant to the same token. So the client continues with another token.
+//! `WAIT` blocks the connection, so these requests have their own. If too few replicas have a grant, it is released. A
+//! release without a reply may take effect late, even after a new grant to the same token. So the client continues with
+//! another token.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -63,12 +61,10 @@ pub(crate) fn given_back(cause: &Error) -> Error {
 pub(crate) struct GivenUp(Mutex<HashSet<Token>>);
 
 impl GivenUp {
-    /// Before its release is sent.
     pub(crate) fn begin(&self, token: Token) {
         self.tokens().insert(token);
     }
 
-    /// Its release was answered, or it is never used again.
     pub(crate) fn settled(&self, token: Token) {
         self.tokens().remove(&token);
     }
@@ -105,7 +101,6 @@ impl Link {
             Ok(answer) if did_something(&answer) => answer,
             answer => return Ok(answer),
         };
-        // `WAIT` covers its own connection's writes.
         let (wait, limit) = (replicas.wait(), self.config().response_timeout + replicas.limit);
         let mut connection = live.connection();
         let asking = wait.query_async::<u32>(&mut connection);
@@ -119,7 +114,6 @@ impl Link {
                 replicas.count, replicas.limit
             ),
             Ok(Err(cause)) => format!("the server did not wait for its replicas ({cause})"),
-            // The script has run.
             Err(_) if is_acquire => return Err(effect.timed_out(limit)),
             Err(silence) => silence.to_string(),
         };

@@ -1,8 +1,4 @@
-//! Notification of changes by other clients: RESP3 client tracking.
-//!
-//! Foreign clients send no wake-up on release, nor when they delete or overwrite a hold's key. But a server notifies a
-//! connection of changes to keys that it read with tracking: those of foreign clients' locks with waiters, and of
-//! renewed holds.
+//! Notification of changes by other clients: RESP3 client tracking of foreign locks with waiters, and of renewed holds.
 //!
 //! Measured on Redis 7.0.15:
 //!
@@ -10,8 +6,8 @@
 //!   any key tracks all declared keys.
 //! - A write by the same connection silently ends the tracking of its key (with `NOLOOP`). So a plain read follows each
 //!   renewal.
-//! - Each change is reported once. A reported key is read again, because the server also reports keys when its table is
-//!   full, and when only a TTL changes.
+//! - Each change is reported once. A reported key is read again: the server also reports keys when its table is full,
+//!   and when only a TTL changes.
 //! - `FLUSHALL` reports all keys without naming them. An expired key is reported when the server removes it.
 //!
 //! It is a hint, lost with the connection: then holds are read and waiters woken.
@@ -51,17 +47,14 @@ pub(crate) fn turn_on() -> Cmd {
 enum Changed {
     Keys(Vec<String>),
     Flushed,
-    /// Any key may have changed.
     Reconnected,
     Renewed(Vec<String>),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Tracked {
-    /// Tokens by the keys of their locks.
     holds: Mutex<HashMap<String, Token>>,
     works: AtomicBool,
-    /// A node of a quorum has none.
     changed: OnceLock<UnboundedSender<Changed>>,
 }
 
@@ -188,8 +181,7 @@ async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
     }
 }
 
-/// Reports holds that have changed hands. Keys without a reply (moving slot, dead node) are retried a few times; then
-/// the next renewal detects a loss.
+/// Keys without a reply (moving slot, dead node) are retried a few times; then the next renewal detects a loss.
 async fn look_at(servers: WeakServers, keys: Vec<String>) {
     const TRIES: u32 = 8;
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);

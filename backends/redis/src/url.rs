@@ -1,5 +1,4 @@
-//! URL parsing. The client library's parser takes one host, misreads passwords with special characters, and doesn't
-//! locate errors.
+//! URL parsing. The client library's parser takes one host, and misreads passwords with special characters.
 
 use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
@@ -216,7 +215,7 @@ impl<'u> Parts<'u> {
         let (authority, after) = rest.split_at(end);
         let (after, fragment) = after.split_once('#').unwrap_or((after, ""));
         let (path, query) = after.split_once('?').unwrap_or((after, ""));
-        // A parameter may contain an @ too. The password isn't quoted: its end is unclear.
+        // A parameter may contain an @ too. The password's end is unclear.
         let is_astray = |parameter: &str| match parameter.split_once('=') {
             Some((name, _)) => name.contains('@') || !Parameters::ALL.contains(&name),
             None => true,
@@ -352,7 +351,7 @@ fn wrong_part(message: &str) -> String {
     found.map_or("the host or the login can't be read", |(_, problem)| problem).to_owned()
 }
 
-/// Sets RESP3, for wake-ups, and lets the kernel detect dead peers.
+/// RESP3 is for wake-ups. The kernel detects dead peers.
 fn with_our_settings(server: ConnectionInfo) -> ConnectionInfo {
     let tcp = server.tcp_settings().clone().set_nodelay(true);
     #[cfg(target_os = "linux")]

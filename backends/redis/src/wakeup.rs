@@ -1,9 +1,7 @@
-//! Wake-ups and notifications of breaks.
+//! Wake-ups and notifications of breaks, on three channels:
 //!
-//! Each client subscribes to three channels, on its request connection:
-//!
-//! - *released*: a lock that all its waiters should request again. It was broken, released during a move or by a
-//!   quorum's node, or had more eligible waiters than one script serves.
+//! - *released*: a lock that all its waiters should request again: after a break, after a release during a move or by a
+//!   quorum's node, or if more waiters are eligible than one script serves.
 //! - *broken*: the token of a hold that an operator broke.
 //! - *offered*, a channel per client: see `offers.rs`.
 //!
@@ -127,8 +125,8 @@ async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
     }
 }
 
-/// Parses `now TOKEN` (ended) or `run-out TOKEN` (can't be renewed). Both are a loss for the holder. With `run-out` the
-/// name stays held until the holder is done, or the hold expires.
+/// Parses `now TOKEN` (ended) or `run-out TOKEN` (can't be renewed), both a loss. With `run-out` the name stays held
+/// until the holder is done, or the hold expires.
 fn broken_hold(text: &str) -> Option<Event> {
     let (how, token) = text.split_once(' ')?;
     matches!(how, "now" | "run-out").then_some(())?;

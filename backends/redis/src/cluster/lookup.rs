@@ -1,7 +1,5 @@
-//! Lookup of the slot map.
-//!
-//! Nodes learn of changes by gossip, so some have an old view. Several are asked at once; the first view of a majority
-//! counts, otherwise the most frequent one.
+//! Lookup of the slot map. Nodes learn of changes by gossip, so the view of a majority counts, otherwise the most
+//! frequent one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

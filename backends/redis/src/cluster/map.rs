@@ -23,7 +23,7 @@ impl Address {
         }
     }
 
-    /// Parses `host:port` (IPv6 too), or `:port` on the host that was asked.
+    /// `host:port` (IPv6 too), or `:port` on the host that was asked.
     pub(crate) fn redirected(named: &str, asked: &Self) -> Option<Self> {
         let (host, port) = named.rsplit_once(':')?;
         Some(asked.address_of(host, port.parse().ok()?))
@@ -48,7 +48,6 @@ const NO_OWNER: u16 = u16::MAX;
 /// Replicas don't affect equality.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
-    /// Sorted, for equality.
     masters: Vec<Address>,
     /// Index of the slot's master, or [`NO_OWNER`].
     owners: Box<[u16]>,
@@ -65,7 +64,7 @@ impl SlotMap {
         }
     }
 
-    /// Parses `CLUSTER SLOTS`: per range the first and last slot, master, replicas. `None` for a node without slots.
+    /// Parses `CLUSTER SLOTS`: per range the first and last slot, master, replicas.
     pub(crate) fn read(answer: Value, asked: &Address) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
         let mut ranges = Vec::with_capacity(entries.len());

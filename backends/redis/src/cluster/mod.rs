@@ -1,17 +1,15 @@
 //! A Redis Cluster: each request goes to the node that serves the slot of its keys.
 //!
-//! The client library's Cluster client isn't used. It resends a request whatever its outcome, so an earlier copy may
-//! still take effect. It keeps the connection to a frozen node, and can't renew in many slots at once.
+//! The client library's Cluster client resends a request whatever its outcome, so an earlier copy may still take
+//! effect. It also keeps the connection to a frozen node.
 //!
 //! | reply | meaning | reaction |
 //! |---|---|---|
-//! | `MOVED` | another node serves the slot; nothing was done | send it there, look up the map |
-//! | `ASK` | the slot is moving, the keys have left | send it there after `ASKING`, this once |
-//! | `TRYAGAIN` | the slot is moving, a key is missing | see `slot_migration.rs` |
+//! | `MOVED` | nothing was done | send it to the slot's node, look up the map |
+//! | `ASK` | the keys have left | send it there after `ASKING`, this once |
+//! | `TRYAGAIN` | a key is missing | see `slot_migration.rs` |
 //! | `CLUSTERDOWN` | too many nodes are gone | unavailable; look up the map |
 //! | none | unknown | indeterminate, never resent; look up the map |
-//!
-//! If connecting fails, nothing was sent. The request then goes to the slot's new node, if the map has changed.
 
 pub(crate) mod doctor;
 mod lookup;
@@ -47,7 +45,6 @@ pub(crate) use map::{Address, SlotMap};
 /// Nodes that disagree could redirect endlessly.
 const REDIRECTIONS: u32 = 8;
 
-/// First and longest pause.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
@@ -71,7 +68,7 @@ pub(crate) struct Cluster {
 #[derive(Debug)]
 pub(crate) struct Current(Mutex<Arc<SlotMap>>);
 
-/// Each master's view of its own slots (others notice a move late); `None` if the user may not ask.
+/// Each master's own view: others notice a move late. `None` if the user may not ask.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placement(BTreeMap<Address, Option<String>>);
 
@@ -267,7 +264,7 @@ impl Cluster {
             if begun.elapsed() >= self.config.response_timeout {
                 break;
             }
-            // One redirection is normal after a move; more mean that nodes disagree.
+            // One redirection is normal after a move.
             if redirections > 0 {
                 sleep(Duration::from_millis(1 << redirections)).await;
             }

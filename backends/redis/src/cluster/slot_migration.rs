@@ -1,12 +1,9 @@
 //! Operations on holds while their slot moves to another node.
 //!
-//! The slot's keys leave one by one, and a script runs only if all its keys exist on one node. That is rare, because
-//! tombstones usually don't exist. Only renewals name existing keys only. (Redis 7.0 replies `TRYAGAIN` on both nodes;
-//! up to 6.2 the old node redirects all such scripts.) So:
-//!
-//! - nothing is granted or broken: callers wait;
-//! - holds are renewed, released and inspected key by key. Each key is on exactly one node, and the old node redirects.
-//!   So the lock's own key, which alone decides who holds, changes atomically.
+//! The slot's keys leave one by one, and a script runs only if all its keys exist on one node. (Redis 7.0 replies
+//! `TRYAGAIN`; up to 6.2 the old node redirects.) Only renewals name no missing keys. So nothing is granted or broken,
+//! and holds are renewed, released and inspected key by key. Each key is on exactly one node, and the old node
+//! redirects. So the lock's own key, which alone decides who holds, changes atomically.
 
 use std::sync::Arc;
 
@@ -70,7 +67,7 @@ impl Hold<'_> {
         }
     }
 
-    /// Not awaited, because a node may be silent. Waiters also poll, and the record expires with the queue.
+    /// Not awaited, because a node may be silent. Waiters also poll, and the record expires.
     fn wake_waiters(&self, cluster: &Arc<Cluster>, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
         forget.arg(&self.keys.meta).arg(self.token);
@@ -172,7 +169,7 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
     answer::found(name, Value::Array(words))
 }
 
-/// Omits the time left, which would need the server's time.
+/// The time left would need the server's time.
 async fn shared_holders(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
     let odd = |cause| odd_answer(Effect::Reads, cause);
     let mut all = redis::cmd("ZRANGE");

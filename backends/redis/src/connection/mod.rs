@@ -1,13 +1,8 @@
 //! A client's connection, shared by requests and wake-ups, which reconnects by itself.
 //!
-//! It is replaced when
-//!
-//! - it breaks;
-//! - a reply doesn't arrive in time: a frozen server keeps its connections open;
-//! - a caller drops an unanswered request, and the following probe times out (`probe.rs`);
-//! - the server is a replica now.
-//!
-//! Nothing is sent twice: once a connection has a request, only its reply shows the outcome.
+//! It is replaced when it breaks, when a reply is late (a frozen server keeps its connections open), when the probe of
+//! a dropped request times out (`probe.rs`), and when the server is a replica now. Nothing is sent twice: once a
+//! connection has a request, only its reply shows the outcome.
 
 mod open;
 mod probe;
@@ -40,7 +35,7 @@ pub(crate) struct Link {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
     to: Whereabouts,
-    /// For requests that wait for replicas; without a subscription.
+    /// For requests that wait for replicas.
     waiting: Option<Arc<Link>>,
     is_waiting: bool,
     current: Mutex<Option<Live>>,
@@ -183,8 +178,7 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, effect))
     }
 
-    /// Runs a script directly after `before`. The inner error is the server's own, which may redirect the request; the
-    /// outer one means no reply.
+    /// The inner error is the server's own, which may redirect the request; the outer one means no reply.
     pub(crate) async fn try_run_on(
         self: &Arc<Self>,
         live: &Live,
@@ -209,7 +203,6 @@ impl Link {
                 .run_and_wait(&other, replicas, before, script, keys, arguments, effect)
                 .await;
             if answer.is_err() && !other.alive.load(Ordering::Acquire) {
-                // The cause may have silenced this connection too.
                 self.probe(live, Duration::ZERO);
             }
             return answer;
@@ -240,7 +233,6 @@ impl Link {
         self.read_on(&live, command).await
     }
 
-    /// For reads, on this connection only.
     pub(crate) async fn read_on(self: &Arc<Self>, live: &Live, command: &Cmd) -> Result<Value> {
         let answer = self.ask(live, None, command, Effect::Reads).await?;
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
@@ -264,7 +256,6 @@ impl Link {
         self.within(live, self.config.response_timeout, effect, asking).await
     }
 
-    /// Gives up a silent connection.
     pub(crate) async fn within<T>(
         self: &Arc<Self>,
         live: &Live,
@@ -279,7 +270,6 @@ impl Link {
         }
         let unanswered = Unanswered::new(self, live, limit);
         let Ok(answer) = timeout(limit, asking).await else {
-            // Other requests on this connection wait up to their own limits.
             unanswered.timed_out();
             return Err(effect.timed_out(limit));
         };
@@ -347,8 +337,7 @@ impl Link {
     }
 }
 
-/// Sends two commands with none between them. Returns the second reply; that command has no effect if the first was
-/// refused.
+/// Sends two commands with none between them. The second has no effect if the first was refused.
 async fn both(
     connection: &mut MultiplexedConnection,
     first: &Cmd,
@@ -364,7 +353,6 @@ async fn both(
     Ok(answer)
 }
 
-/// Reconnects, so that wake-ups arrive without requests.
 async fn keep_connected(link: Weak<Link>, mut breaks: UnboundedReceiver<()>) {
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -13,12 +13,10 @@ use crate::sentinel;
 use crate::topology::{Topology, Whereabouts};
 use crate::tracking;
 
-/// Requests buffered before the socket.
 const BUFFERED_REQUESTS: usize = 1_000;
 
 impl Link {
     pub(super) async fn open(self: &Arc<Self>) -> Result<Live, Failure> {
-        // Even if connecting takes long.
         drop(self.current().take_if(|live| !live.alive.load(Ordering::Acquire)));
         let live = match &self.to {
             Whereabouts::At(server) => {

@@ -1,7 +1,5 @@
-//! Notification of failovers by the Sentinels.
-//!
-//! A replaced master that was frozen or partitioned keeps its connections, and grants locks until it is demoted. So a
-//! client subscribes to each Sentinel and leaves such a master.
+//! Notification of failovers by the Sentinels. A replaced master that was frozen or partitioned grants locks until it
+//! is demoted.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -65,7 +63,7 @@ async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
     }
 }
 
-/// With a query that its user needs anyway.
+/// A query that its user needs anyway.
 async fn answers(connection: &mut redis::aio::MultiplexedConnection, link: &Weak<Link>) -> bool {
     let mut question = redis::cmd("SENTINEL");
     match link.upgrade().map(|link| link.config().topology.clone()) {

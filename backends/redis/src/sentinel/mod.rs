@@ -1,7 +1,5 @@
-//! Discovery of the master through Sentinels.
-//!
-//! All are asked at once, and the latest election in a majority's replies counts. The client library asks one by one,
-//! and accepts the first reply.
+//! Discovery of the master through Sentinels: the latest election in a majority's replies counts. The client library
+//! asks one by one, and accepts the first reply.
 
 pub(crate) mod doctor;
 pub(crate) mod failover;
@@ -32,7 +30,6 @@ pub(crate) struct Sentinels<'c> {
     name: &'c str,
     server: &'c ConnectionInfo,
     limit: Duration,
-    /// The latest known election.
     latest: &'c AtomicU64,
 }
 
@@ -117,7 +114,6 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    /// Asks for a majority's master, or that of all that answer.
     pub(crate) async fn master(self) -> Result<Master, Failure> {
         let mut asked = self.ask_all();
         let (mut named, mut refusals) = (Vec::new(), Vec::new());

@@ -43,26 +43,25 @@
 //!   crashes and partitions.
 //! - A restart is survived only if the server persists every write: `appendonly yes` with `appendfsync always`, checked
 //!   when connecting. On loading its log, Redis drops writes that the *default* user may not make; if that user is off,
-//!   it needs `user default off ~* &* +@all`. All of this must be in the configuration file. A restart loses settings
-//!   made only by `CONFIG SET`, and with them the locks; no client can detect this.
+//!   it needs `user default off ~* &* +@all`. All of this must be in the configuration file: a restart loses settings
+//!   made only by `CONFIG SET`, and with them the locks. No client can detect this.
 //! - Fences grow, unless the data are lost **and** the server's clock steps back. They grow over a failover, unless the
 //!   new master's clock is behind the old one's by more than the failover took.
 //! - Waiters are served in order of arrival. A failover, or the move of a slot to a server whose clock is far ahead,
 //!   may lose the queue; the waiters then queue again.
-//! - Failovers aren't survived: the new master may lack the last grants.
+//! - Failovers aren't survived: the new master may lack the last grants, and two clients may hold. Only the fence
+//!   distinguishes them. With `replicas=1` too, a replica without the grant may take over.
 //!
 //! # Sentinel
 //!
-//! The latest election in a majority's replies counts. A client leaves a replaced master, even if that still answers.
-//! If a failover loses a lock, the holder's next renewal reports it. With `replicas=1`, a grant that no replica
-//! acknowledged is given back. The lock can still be lost if a different replica takes over.
+//! A client leaves a replaced master, even if that still answers. If a failover loses a lock, the holder's next renewal
+//! reports it.
 //!
 //! # Cluster
 //!
-//! A dead or frozen node blocks only its own slots, until a replica takes over. A failover can lose a lock, and then
-//! two clients consider themselves holders; only the fence distinguishes them. While a slot moves, its exclusive holds
-//! are renewed and released, and nothing is granted. Shared holds and permits are renewed while their keys share a
-//! node, and released after the move. A Cluster of Redis 6 is untested.
+//! A dead or frozen node blocks only its own slots. While a slot moves, its exclusive holds are renewed and released,
+//! and nothing is granted. Shared holds and permits are renewed while their keys share a node, and released after the
+//! move. A Cluster of Redis 6 is untested.
 //!
 //! # Permissions
 //!
@@ -83,8 +82,8 @@
 //! - `+cluster|slots +asking`: in a Cluster; `+cluster|info +cluster|nodes` for `doctor` and complete listings.
 //!
 //! Without the rule's last line, changes by other clients are noticed later. `+hello` is needed up to Redis 6.2. Redis
-//! 6.0 has no channel rules, so omit `resetchannels &lockwright:*`. Sentinels' own users need `+sentinel|master
-//! +subscribe resetchannels &+switch-master`.
+//! 6.0 has no channel rules, so omit `resetchannels &lockwright:*`. Sentinels' own users need
+//! `+sentinel|master +subscribe resetchannels &+switch-master`.
 #![forbid(unsafe_code)]
 
 mod acquire;

@@ -31,7 +31,7 @@ if answer then
   return answer
 end
 
--- A hold without its description gets a new fence and description.
+-- A hold without its description gets a new fence.
 if value == token
   or mode == 'x' and not value and redis.call('EXISTS', KEYS[1], KEYS[5]) == 0 then
   local fence = next_fence(last, micros, fences)

@@ -1,4 +1,4 @@
--- Exclusive holds: a counted fence, a description, and the lock's key with the token.
+-- Exclusive holds.
 
 -- A week: by then the clock is ahead of an idle counter.
 local IDLE_FENCE = 604800000
@@ -37,7 +37,7 @@ local function hold_exclusive(lock, hold, token, identity, first, fences, micros
   redis.call('SET', lock, token, 'PX', text(life))
 end
 
--- The reply to a token that holds already, extended unless broken. Nil if it or its description is missing.
+-- The reply to a token that holds already. Nil if it or its description is missing.
 local function again(lock, fence, hold, token, value, last, ttl)
   local broken = value == token .. ':broken'
   if value ~= token and not broken then

@@ -21,7 +21,6 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     end
   end
 
-  -- 'shared' and the epoch, or 'permits' and their number.
   local function marked(value)
     if value then
       return value:match('^lockwright:(%a+):(%d+)$')
@@ -125,8 +124,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return true
   end
 
-  -- A shared or permit holder: mode, fence, ms left, identity, operator and reason of a break. Without a record, the
-  -- mode comes from the marker, and the fence from the counter.
+  -- A shared or permit holder: mode, fence, ms left, identity, operator and reason of a break.
   function its.holder(token)
     local expires = its.kind_of_marker and call('ZSCORE', holders, token)
     if expires then
@@ -141,14 +139,14 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
   end
 
   function its.extend(token, ttl)
-    -- A full server rejects a script whose first write could use memory. This one can't.
+    -- As in renew.lua.
     call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
     keep(fence, ttl + IDLE_FENCE)
     keep(meta, ttl + 2)
     expire_in(holders, token, ttl, at)
   end
 
-  -- Returns whether there was a hold; it has ended even if a later command fails.
+  -- The hold has ended even if a later command fails.
   function its.leave(token)
     if not its.kind_of_marker or not call('ZSCORE', holders, token) then
       return false
@@ -167,7 +165,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return true
   end
 
-  -- Keeps the time left. If the old token can't be removed, it expires.
+  -- If the old token can't be removed, it expires.
   function its.rename(from, to, mode, ttl, identity)
     local first = its.kind_of_marker == 'shared' and its.number or count(1, ttl)
     if first then
@@ -180,7 +178,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return first
   end
 
-  -- Returns whether it was queued. A leftover record is harmless.
+  -- A leftover record is harmless.
   function its.withdraw(token)
     if call('ZREM', queue, token) == 0 then
       return false
@@ -222,9 +220,8 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
       and redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, '') == 0
   end
 
-  -- Offers the lock to the first waiters that fit, and removes vanished ones. An offer is written before it is
-  -- published, because a message is sent even if the script fails later. Stops at `token`, the caller. Returns the
-  -- longest lifetime, or 0.
+  -- An offer is written before it is published, because a message is sent even if the script fails later. Stops at
+  -- `token`, the caller. Returns the longest lifetime, or 0.
   local function offer(token)
     local offers, gone, longest = 0, 0, 0
     while offers < 64 and gone < 16 do
@@ -306,7 +303,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return fenced
   end
 
-  -- Queues a claim, or extends its stay. Returns the number of waiters before it.
+  -- Returns the number of waiters before it.
   function its.wait(token, mode, patience, ttl, fences, channel, identity)
     local before, place = call('ZRANK', queue, token), nil
     if not before then
@@ -314,7 +311,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
       before = last and call('ZRANK', queue, last) + 1 or 0
       place = text(math.max((tonumber(score) or 0) + 1, micros))
       if not last and not its.kind_of_marker then
-        -- These records belong to dead holders, whose list has expired.
+        -- Records of dead holders, whose list has expired.
         call('DEL', meta)
       end
     end

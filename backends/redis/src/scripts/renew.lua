@@ -52,7 +52,6 @@ for i = 1, math.floor(#ARGV / 3) do
     -- One foreign type must not fail the whole batch.
     local value = redis.pcall('GET', lock)
     if value == token then
-      -- A counter in use isn't idle.
       redis.call('PEXPIRE', fence, ttl + 604800000)
       redis.call('PEXPIRE', hold, ttl)
       redis.call('PEXPIRE', lock, ttl)

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
+    /// The reply is useless after this.
     ChangesBy(Instant),
     Reads,
 }

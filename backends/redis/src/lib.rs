@@ -10,8 +10,8 @@
 //! # }
 //! ```
 //!
-//! A lock is a string key with exactly the lock's name, which holds a token and expires. Clients that lock with `SET NX
-//! PX` (redis-py, redsync, redlock-js) are excluded too. `HGETALL lockwright:{name}:hold` shows a hold.
+//! A lock is a string key with exactly the lock's name, which holds a token and expires. Clients that lock with
+//! `SET NX PX` (redis-py, redsync, redlock-js) are excluded too. `HGETALL lockwright:{name}:hold` shows a hold.
 //!
 //! Requires Redis 6.0 or Valkey.
 //!

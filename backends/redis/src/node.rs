@@ -148,6 +148,7 @@ impl Node {
                  permit it: ACL SETUSER … +info",
             ));
         };
+        // A promoted replica's data differ from those it had as a master.
         let run_and_history = format!("{run}+{}", server.says("master_replid").unwrap_or_default());
         // A promoted replica has its former master's history too.
         let was_replica =

@@ -101,6 +101,7 @@ impl Link {
             Ok(answer) if did_something(&answer) => answer,
             answer => return Ok(answer),
         };
+        // `WAIT` covers only its own connection's writes.
         let (wait, limit) = (replicas.wait(), self.config().response_timeout + replicas.limit);
         let mut connection = live.connection();
         let asking = wait.query_async::<u32>(&mut connection);
@@ -114,6 +115,7 @@ impl Link {
                 replicas.count, replicas.limit
             ),
             Ok(Err(cause)) => format!("the server did not wait for its replicas ({cause})"),
+            // The script has run.
             Err(_) if is_acquire => return Err(effect.timed_out(limit)),
             Err(silence) => silence.to_string(),
         };

@@ -1,11 +1,5 @@
 //! One round of an acquire: all nodes are asked in parallel, and a quorum decides.
 //!
-//! ```text
-//! ask all --a quorum said yes, with one and the same fence----------------------> granted
-//!         --a quorum said yes, with several--> note the highest --a quorum has it--> granted
-//!         --a quorum can't come about any more, or the nodes' time is up--------> given back
-//! ```
-//!
 //! An acquire has only one round, because its deadline counts from the round's start. A failed round leaves tombstones
 //! on nodes without a reply, because the request may still take effect.
 //!

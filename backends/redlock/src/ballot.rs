@@ -25,6 +25,7 @@ pub(crate) enum Verdict {
 pub(crate) enum Report {
     Answered(Vote),
     Unasked,
+    /// After an indeterminate error there may be a vote.
     Failed(Error),
     /// `false`: the token no longer holds there.
     Noted(Result<bool, Error>),

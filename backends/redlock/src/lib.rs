@@ -40,14 +40,6 @@
 //! paused clients, and depends on clocks. The author [replied](http://antirez.com/news/101). This implementation adds
 //! model-checked fences (`verification/tests/models`) and enforces the delayed restart. It still depends on clocks, as
 //! listed above.
-//!
-//! # How it works
-//!
-//! ```text
-//! acquire   one round: all nodes at once, each with its own short time-out       acquire.rs, ballot.rs
-//! renew     a quorum that still has it; the other nodes are repaired           renew.rs
-//! release   on all nodes; pending for nodes without a reply                    release.rs, pending_releases.rs
-//! ```
 #![forbid(unsafe_code)]
 
 mod acquire;

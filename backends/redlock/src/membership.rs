@@ -147,7 +147,7 @@ impl Membership {
         }
     }
 
-    /// The reason, if the operator must change it.
+    /// Why the node doesn't vote, if the operator must change that.
     pub(crate) fn refused(&self) -> Option<String> {
         match &self.inner().state {
             State::Refused(why) => Some(why.clone()),

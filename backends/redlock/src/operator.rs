@@ -144,6 +144,7 @@ pub(crate) async fn break_lock(
     for _ in 0..BREAK_TRIES {
         let target = match seen {
             BreakTarget::Token(_) => seen,
+            // All nodes must break the same hold.
             BreakTarget::Any => match inspect(fleet, name).await?.holders.first() {
                 None => return Ok(Broken::NotHeld),
                 Some(holder) => holder.token.map_or(BreakTarget::Any, BreakTarget::Token),

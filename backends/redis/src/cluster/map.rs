@@ -64,7 +64,8 @@ impl SlotMap {
         }
     }
 
-    /// Parses `CLUSTER SLOTS`: per range the first and last slot, master, replicas.
+    /// Parses `CLUSTER SLOTS`: per range the first and last slot, master, replicas. `None` for a node
+    /// without slots.
     pub(crate) fn read(answer: Value, asked: &Address) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
         let mut ranges = Vec::with_capacity(entries.len());

@@ -203,6 +203,7 @@ impl Link {
                 .run_and_wait(&other, replicas, before, script, keys, arguments, effect)
                 .await;
             if answer.is_err() && !other.alive.load(Ordering::Acquire) {
+                // The cause may have silenced this connection too.
                 self.probe(live, Duration::ZERO);
             }
             return answer;
@@ -270,6 +271,7 @@ impl Link {
         }
         let unanswered = Unanswered::new(self, live, limit);
         let Ok(answer) = timeout(limit, asking).await else {
+            // Other requests on this connection wait up to their own limits.
             unanswered.timed_out();
             return Err(effect.timed_out(limit));
         };

@@ -79,6 +79,7 @@ local last = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
 redis.call('SET', KEYS[2], text(math.max(last + 1, micros)),
            'PX', life + IDLE_FENCE)
 if how == 'run-out' then
+  -- No break is recorded if PEXPIRE isn't permitted.
   local described = redis.call('PEXPIRE', KEYS[3], life)
   if value == seen or redis.call('HEXISTS', KEYS[3], 'broken') == 0 then
     redis.call('HSET', KEYS[3], 'broken', note)

@@ -139,7 +139,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
   end
 
   function its.extend(token, ttl)
-    -- As in renew.lua.
+    -- First, for a full server: see renew.lua.
     call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
     keep(fence, ttl + IDLE_FENCE)
     keep(meta, ttl + 2)

@@ -5,8 +5,7 @@
 -- ARGV  for each hold: token, TTL in ms, 'x' if exclusive, else 's'; last, on a quorum's node: incarnation that its
 --       client read
 --
--- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the incarnation differs. Expired holds
--- aren't revived, and broken ones aren't renewed.
+-- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the incarnation differs.
 
 if #ARGV % 3 == 1 and redis.call('GET', KEYS[#KEYS]) ~= ARGV[#ARGV] then
   return { 'stranger' }
@@ -52,6 +51,7 @@ for i = 1, math.floor(#ARGV / 3) do
     -- One foreign type must not fail the whole batch.
     local value = redis.pcall('GET', lock)
     if value == token then
+      -- A counter in use isn't idle.
       redis.call('PEXPIRE', fence, ttl + 604800000)
       redis.call('PEXPIRE', hold, ttl)
       redis.call('PEXPIRE', lock, ttl)

@@ -313,6 +313,7 @@ fn clock_is_off(off: Duration) -> Option<Finding> {
 
 async fn publishing(link: &Arc<Link>) -> Result<Option<Finding>> {
     let mut publish = redis::cmd("PUBLISH");
+    // Clients ignore this text.
     publish.arg(link.wakeups().broken()).arg("doctor");
     Ok(permitted(link.read(&publish).await)?.is_none().then(|| Finding {
         severity: Severity::Warning,

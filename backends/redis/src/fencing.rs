@@ -49,7 +49,8 @@ impl FencedScript {
 
     /// Runs the script if no later holder has written, and records the fence under `key`.
     ///
-    /// The same holder may repeat it, as may concurrent shared holders. The fence is recorded first.
+    /// The same holder may repeat it, as may concurrent shared holders. The fence is recorded first, and effects of a
+    /// script that fails midway remain.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has
@@ -59,7 +60,7 @@ impl FencedScript {
     /// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`].
     /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server rejects the request.
     /// - [`Indeterminate`](ErrorKind::Indeterminate): the script may have run, or failed midway (its message is the
-    ///   source); effects remain. Retry only if it may run twice.
+    ///   source). Retry only if it may run twice.
     ///
     /// # Cancel safety
     /// If dropped, the script may have run, or may run later.

@@ -14,7 +14,7 @@
 //! # The hash slot
 //!
 //! A Cluster hashes the text between a key's first `{` and the next `}`, or the whole key if that is empty or missing.
-//! A companion key's first braces contain
+//! A companion key's first braces hash to the lock's slot. They contain
 //!
 //! - the tag, if the lock's key has one: `a{b}c` → `lockwright:{b}:fence:a{b}c`;
 //! - else the key itself, if it contains no `}`: `a` → `lockwright:{a}:fence`;

@@ -48,6 +48,7 @@ const NO_OWNER: u16 = u16::MAX;
 /// Replicas don't affect equality.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
+    /// Sorted, for equality.
     masters: Vec<Address>,
     /// Index of the slot's master, or [`NO_OWNER`].
     owners: Box<[u16]>,

@@ -6,6 +6,7 @@
 -- Returns 1 if it was held, else 0.
 
 local token = ARGV[1]
+-- First: see release.lua.
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[3], 'released', 'PX', ARGV[2])
 end

@@ -69,7 +69,6 @@ impl Server {
         Ok(())
     }
 
-    /// Returns whether acknowledged writes survive a crash.
     pub(crate) fn keeps_every_write(&self) -> bool {
         self.logs_every_write() && self.replay == Replay::Restored
     }

@@ -102,7 +102,6 @@ impl Servers {
         }
     }
 
-    /// Directly after `before`.
     pub(crate) async fn command(
         &self,
         key: &str,

@@ -2,6 +2,7 @@ use redis::{ConnectionAddr, ConnectionInfo};
 
 #[derive(Debug, Clone)]
 pub(crate) enum Topology {
+    /// One server.
     One(ConnectionInfo),
     Sentinel {
         sentinels: Vec<ConnectionInfo>,
@@ -9,6 +10,7 @@ pub(crate) enum Topology {
         /// Except the address.
         server: ConnectionInfo,
     },
+    /// Some of its nodes.
     Cluster { seeds: Vec<ConnectionInfo> },
 }
 

@@ -72,7 +72,6 @@ fn exhausted() -> Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Votes {
     Agree(Fence),
-    /// A quorum with different fences.
     Differ,
     TooFew,
 }
@@ -96,7 +95,6 @@ struct Round<'f> {
     limit: Duration,
     answers: Vec<Option<Answer>>,
     afterwards: NodeErrors,
-    /// Nodes that confirmed that nothing is left.
     given_back: Nodes,
     timed_out: bool,
     silent: Nodes,
@@ -225,13 +223,11 @@ impl<'f> Round<'f> {
         })
     }
 
-    /// Nodes without a reply that are waited for.
     fn awaited(&self) -> impl Iterator<Item = usize> {
         let unanswered = self.answers.iter().enumerate().filter(|(_, answer)| answer.is_none());
         unanswered.map(|(at, _)| at).filter(|at| !self.silent.contains(*at))
     }
 
-    /// The most frequent recorded fence, and its count.
     fn most_noted(&self) -> (usize, Option<Fence>) {
         let mut numbers: Vec<Fence> = self.yes().map(|(_, _, noted)| noted).collect();
         numbers.sort_unstable();
@@ -291,7 +287,6 @@ impl<'f> Round<'f> {
         self.token_state.fence().is_some()
     }
 
-    /// The nodes' tasks continue.
     async fn give_back(&mut self) {
         if self.is_a_repeat() {
             self.verdict.send_replace(Verdict::Abandoned);

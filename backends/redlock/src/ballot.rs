@@ -204,7 +204,7 @@ impl Ballot {
         sleep_until(self.until).await;
     }
 
-    /// Whether a vote was given back, if it had to be.
+    /// Returns whether a vote was given back, if it had to be.
     async fn after_yes(&mut self, incarnation: &Incarnation, yes: Yes) -> Option<bool> {
         let mut noted = yes.fence;
         let mut verdict = Verdict::Open;

@@ -63,7 +63,6 @@ pub(crate) enum Next {
 }
 
 impl Membership {
-    /// The next round doesn't wait for the node.
     pub(crate) fn mark_unresponsive(&self) {
         self.is_unresponsive.store(true, Ordering::Relaxed);
     }
@@ -114,7 +113,6 @@ impl Membership {
         inner.state = State::Waiting { incarnation, until: since + wait, looked: now };
     }
 
-    /// Permanent errors delay the next check.
     pub(crate) fn failed(&self, error: &Error, now: BootInstant) {
         let mut inner = self.inner();
         if matches!(inner.state, State::Refused(_)) {
@@ -147,7 +145,7 @@ impl Membership {
         }
     }
 
-    /// Why the node doesn't vote, if the operator must change that.
+    /// Returns why the node doesn't vote, if the operator must change that.
     pub(crate) fn refused(&self) -> Option<String> {
         match &self.inner().state {
             State::Refused(why) => Some(why.clone()),

@@ -28,7 +28,6 @@ impl Names {
         self.with(name, |memory| memory.highest = memory.highest.max(fence.get()));
     }
 
-    /// Returns the number of split votes in a row.
     pub(crate) fn split(&self, name: &LockName) -> u32 {
         self.with(name, |memory| {
             memory.split_votes = memory.split_votes.saturating_add(1);

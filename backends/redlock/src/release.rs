@@ -10,7 +10,6 @@ use tokio::time::{Instant, timeout_at};
 use crate::errors::NodeErrors;
 use crate::fleet::Fleet;
 
-/// The nodes' tasks continue.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) async fn release(

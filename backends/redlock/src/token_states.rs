@@ -50,7 +50,6 @@ pub(crate) struct TokenState {
 struct Requests {
     fence: Option<Fence>,
     in_doubt: Nodes,
-    /// Nodes with a due release.
     leaving: Nodes,
     ended: bool,
 }

@@ -24,7 +24,6 @@ const TOGETHER: Duration = Duration::from_secs(60);
 pub(crate) struct Wakeups {
     nodes: usize,
     quorum: usize,
-    /// The wait for the rest of a quorum.
     moment: Duration,
     random: Random,
     runtime: Handle,

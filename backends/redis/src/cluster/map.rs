@@ -29,7 +29,6 @@ impl Address {
         Some(asked.address_of(host, port.parse().ok()?))
     }
 
-    /// The host may be empty or `?`.
     fn address_of(&self, host: &str, port: u16) -> Self {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let host = if matches!(host, "" | "?") { &self.host } else { host };

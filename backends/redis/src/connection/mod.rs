@@ -165,7 +165,6 @@ impl Link {
         self.run_on(&live, script, keys, arguments, effect).await
     }
 
-    /// On this connection only.
     pub(crate) async fn run_on(
         self: &Arc<Self>,
         live: &Live,

@@ -63,7 +63,6 @@ async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
     }
 }
 
-/// A query that its user needs anyway.
 async fn answers(connection: &mut redis::aio::MultiplexedConnection, link: &Weak<Link>) -> bool {
     let mut question = redis::cmd("SENTINEL");
     match link.upgrade().map(|link| link.config().topology.clone()) {

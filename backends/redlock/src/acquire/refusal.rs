@@ -110,7 +110,6 @@ impl Round<'_> {
         }
     }
 
-    /// The holder that most nodes report.
     fn holder(&self) -> Option<(&No, usize)> {
         let mut holders: HashMap<Option<Token>, (&No, usize)> = HashMap::new();
         for no in self.no() {

@@ -13,18 +13,15 @@ use crate::keys::Keys;
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Granted(Granted),
-    /// The token held already.
     Again(Granted),
     Busy(Busy),
-    /// Queued since this server time in µs.
+    /// Server time in µs.
     Queued(Busy, u64),
     Ended,
-    /// The wrong incarnation of a quorum's node.
     WrongIncarnation,
 }
 
 pub(crate) fn arguments(claim: &Claim) -> [String; 4] {
-    // All others have one fence each.
     let fences = if claim.mode == Mode::Exclusive { claim.fences.max(1) } else { 1 };
     [
         claim.token.to_string(),
@@ -75,8 +72,7 @@ fn busy(reply: &Reply) -> Busy {
     Busy { retry_after, holder: Some(Box::new(holder)), queued: false }
 }
 
-/// Sets when a queued waiter polls: when the present hold or offer runs out. If all waiters before it are dead, its
-/// request offers the lock to the next one. Live waiters before it poll slightly earlier.
+/// Polls when the present hold or offer ends. If all waiters before it are dead, this request offers the lock on.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;
     const MOMENT: Duration = Duration::from_millis(1);
@@ -112,7 +108,7 @@ pub(crate) fn alien(kind: &str) -> Error {
     )
 }
 
-/// Rounds up to the server's unit, so that a hold doesn't end on the server first.
+/// Rounded up, so that a hold doesn't end on the server first.
 pub(crate) fn millis_rounded_up(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000_000)
 }

@@ -33,7 +33,7 @@ impl Reply {
         self.word(at)?.parse().map_err(|_| odd_answer(self.effect, &self.fields))
     }
 
-    /// Parses milliseconds; `None` for -1, the server's "no expiry".
+    /// `None` for -1, the server's "no expiry".
     pub(crate) fn duration(&self, at: usize) -> Option<Duration> {
         self.text(at)?.parse().ok().map(Duration::from_millis)
     }
@@ -42,13 +42,10 @@ impl Reply {
 #[derive(Debug)]
 pub(crate) enum Found {
     Lock(Inspection),
-    /// A key of this type, which isn't a lock.
     Alien(String),
 }
 
-/// Parses the reply of `inspect.lua` about one name.
 pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
-    /// Number of fields of the lock, and of each holder.
     const FIELDS: (usize, usize) = (3, 6);
 
     let reply = Reply::of(answer, Effect::Reads)?;
@@ -72,7 +69,7 @@ pub(crate) fn all_found(names: &[LockName], answer: Value) -> Result<Vec<Found>>
     }
 }
 
-/// Parses a holder from `at` on: ms left, token, identity, fence, broken, mode.
+/// Fields: ms left, token, identity, fence, broken, mode.
 pub(crate) fn holder(reply: &Reply, at: usize) -> Holder {
     let token = reply.text(at + 1).and_then(|token| token.parse::<Token>().ok());
     let mut holder = Holder::new(token);
@@ -88,7 +85,6 @@ pub(crate) fn holder(reply: &Reply, at: usize) -> Holder {
     holder
 }
 
-/// Formats a mode, for [`mode`] to parse.
 pub(crate) fn mode_text(mode: Mode) -> String {
     match mode {
         Mode::Permits { count, of } => format!("{count}/{of}"),
@@ -108,10 +104,9 @@ fn mode(text: &str) -> Option<Mode> {
     }
 }
 
-/// Separates an identity from a leader's value; both lack control characters.
+/// Identities and leaders' values lack control characters.
 const VALUE: char = '\u{1f}';
 
-/// Formats an identity, for [`identity`] to parse.
 pub(crate) fn identity_text(identity: &Identity) -> String {
     match &identity.value {
         None => identity.to_string(),

@@ -17,7 +17,6 @@ use crate::{OFFER, PATIENCE, Redis, answer, doctor, list, offers, replicas, scri
 
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// Attempts to break any holder while the holder changes.
 const BREAK_TRIES: usize = 10;
 
 #[async_trait]
@@ -122,8 +121,8 @@ impl Redis {
             }
             Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
-                // With replicas a grant needs their acknowledgement. With a Cluster or Sentinel the offer may come from
-                // a different server and clock than the queueing.
+                // The replicas must acknowledge a grant. In a Cluster or with Sentinel, offer and queueing may be by
+                // different clocks.
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
@@ -161,7 +160,6 @@ impl Redis {
         }
     }
 
-    /// Tracks a foreign holder's key, so that frequent polls aren't needed.
     async fn listen_for(&self, keys: &Keys, busy: &mut Busy) {
         let Some(holder) = busy.holder.as_ref().filter(|holder| holder.token.is_none()) else {
             return;
@@ -188,13 +186,13 @@ impl Redis {
     }
 
     async fn give_back(&self, claim: &Claim, cause: Error) -> Error {
-        // Until the release is answered; permanently if it isn't, or if the caller is cancelled.
+        // Permanent without a reply, or if the caller is cancelled.
         self.given_up.begin(claim.token);
         let Ok(ended) = self.end(claim, ReleaseMode::Plain).await else { return cause };
         self.given_up.settled(claim.token);
         match ended {
             ReleaseOutcome::Released => replicas::given_back(&cause),
-            // It was held a moment ago, so another server may have answered.
+            // Another server may have answered.
             ReleaseOutcome::NotHeld => cause,
         }
     }
@@ -353,7 +351,7 @@ impl Redis {
     }
 }
 
-/// Returns milliseconds; 0 means no tombstone.
+/// In ms; 0: no tombstone.
 fn tombstone_life(claim: &Claim, release_mode: ReleaseMode) -> u128 {
     match release_mode {
         ReleaseMode::Plain => 0,
@@ -361,7 +359,6 @@ fn tombstone_life(claim: &Claim, release_mode: ReleaseMode) -> u128 {
     }
 }
 
-/// Limits the wait for the reply by the claim's TTL.
 fn limited(claim: &Claim) -> Effect {
     Effect::changes_within(claim.patience())
 }

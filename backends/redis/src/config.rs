@@ -11,8 +11,7 @@ use crate::url::{self, Problem};
 
 /// Connection settings.
 ///
-/// For the forms of a URL and its parameters see [the crate's documentation](crate#connecting). Special
-/// characters are percent-encoded: `/` is `%2F`, `#` is `%23`, `&` is `%26`.
+/// See [the crate's documentation](crate#connecting) for URLs. Special characters are percent-encoded: `/` is `%2F`.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -29,7 +28,6 @@ use crate::url::{self, Problem};
 #[derive(Clone)]
 pub struct Config {
     pub(crate) topology: Topology,
-    /// The URL without its secrets.
     pub(crate) shown: String,
     pub(crate) key_prefix: String,
     pub(crate) response_timeout: Duration,
@@ -42,8 +40,7 @@ impl Config {
     /// Parses a URL.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) describes the problem, without the URL's
-    /// password.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) describes the problem, without the password.
     pub fn new(url: &str) -> Result<Self> {
         let shown = url::shown(url);
         let contents = url::read(url).map_err(|Problem { what, form, backend }| {
@@ -61,15 +58,15 @@ impl Config {
         config.checked_prefix(contents.key_prefix)
     }
 
-    /// Sets the prefix of each lock's key. Empty by default: the key is the name, as in other lock libraries.
+    /// Sets the prefix of each lock's key; empty by default, as in other lock libraries.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.key_prefix = prefix.into();
         self
     }
 
-    /// Sets the time limit for a reply; 1 s by default. Short TTLs reduce it to half of the TTL (a fifth for renewals),
-    /// to leave time for a second try. A request without a reply is indeterminate, and its connection is replaced.
+    /// Sets the time limit for a reply; 1 s by default. At most half of the TTL applies (a fifth for renewals). A
+    /// request without a reply is indeterminate, and its connection is replaced.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
@@ -83,7 +80,7 @@ impl Config {
         self
     }
 
-    /// Allows connecting to a replica, so that [`doctor`](lockwright_core::DistributedLock::doctor) can examine it.
+    /// Allows connecting to a replica, for [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;
@@ -92,9 +89,9 @@ impl Config {
 
     /// Requires `count` replicas to acknowledge a grant or a renewal within `limit`.
     ///
-    /// Otherwise an acquire is given back and fails, and a renewal is indeterminate. This narrows what a failover can
-    /// lose, but doesn't make it safe: a different replica may take over. Such requests run one after the other on
-    /// their own connection. Each costs a round trip to the replicas, or the whole limit while one is missing.
+    /// Otherwise an acquire is given back and fails, and a renewal is indeterminate. A failover isn't safe even so: a
+    /// different replica may take over. Such requests run one after the other, each for a round trip to the replicas,
+    /// or for the whole limit while one is missing.
     #[must_use]
     pub fn replicas(mut self, count: u32, limit: Duration) -> Self {
         self.replicas = Some(Replicas { count, limit });

@@ -12,7 +12,7 @@ use crate::replay::{self, Replay};
 use crate::sentinel;
 use crate::servers::Servers;
 
-/// Older versions get no fixes, even for the script engine.
+/// Older versions get no fixes.
 const OLDEST_MAINTAINED: (u32, u32) = (6, 2);
 
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ const NEARLY_FULL_PERCENT: u64 = 90;
 
 type Facts = HashMap<String, String>;
 
-/// Facts that the server reports; `None` if the user may not ask.
+/// `None` if the user may not ask.
 #[derive(Debug)]
 pub(crate) struct Server {
     info: Option<Facts>,
@@ -69,7 +69,6 @@ impl Server {
         Ok(())
     }
 
-    /// Returns whether acknowledged writes survive a crash.
     pub(crate) fn keeps_every_write(&self) -> bool {
         self.logs_every_write() && self.replay == Replay::Restored
     }
@@ -291,7 +290,6 @@ async fn clock(link: &Arc<Link>) -> Result<Option<Finding>> {
     let server = SystemTime::UNIX_EPOCH
         + Duration::from_secs(seconds)
         + Duration::from_micros(u64::from(micros));
-    // The server read its clock between the two instants.
     let off = match (before.duration_since(server), server.duration_since(after)) {
         (Ok(behind), _) => behind,
         (_, Ok(ahead)) => ahead,
@@ -337,7 +335,7 @@ fn tracking(link: &Link) -> Option<Finding> {
     })
 }
 
-/// Returns `None` if the user may not run the command.
+/// `None` if the user may not run the command.
 pub(crate) fn permitted(answer: Result<Value>) -> Result<Option<Value>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

@@ -10,20 +10,19 @@ use tokio::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
-    /// The reply is useless after this instant.
+    /// The reply is useless after this.
     ChangesBy(Instant),
     Reads,
 }
 
 impl Effect {
-    /// Limits the wait, but not below 100 ms, which a busy machine may need: with the shortest TTLs the caller's own
-    /// limit applies.
+    /// Not below 100 ms, which a busy machine may need.
     pub(crate) fn changes_within(limit: Duration) -> Self {
         const SHORTEST: Duration = Duration::from_millis(100);
         Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
     }
 
-    /// Returns how long a request sent now waits for its reply. If zero, it must not be sent.
+    /// If zero, the request must not be sent.
     pub(crate) fn limit(self, longest: Duration) -> Duration {
         match self {
             Self::ChangesBy(until) => until.saturating_duration_since(Instant::now()).min(longest),
@@ -46,7 +45,7 @@ impl Effect {
     }
 }
 
-/// Returns an error of "redis". The Cluster and Sentinel backends set their own names later.
+/// The Cluster and Sentinel backends set their own names later.
 pub(crate) fn error(kind: ErrorKind, message: impl Into<String>) -> Error {
     Error::new(kind, message).with_backend("redis")
 }
@@ -55,8 +54,8 @@ pub(crate) fn odd_answer(effect: Effect, what: impl std::fmt::Debug) -> Error {
     effect.unanswered(&format!("the server sent an unexpected reply: {what:?}"))
 }
 
-/// Errors before any change. If a script fails half-way with one of them, it had no effect: its deciding write is the
-/// last command whose failure is reported.
+/// Errors before any change. A script that fails with one had no effect: its deciding write is the last command whose
+/// failure is reported.
 const REFUSALS: [(&str, ErrorKind, &str); 15] = [
     ("NOAUTH", ErrorKind::Denied, "the server requires a password; add it to the URL"),
     ("WRONGPASS", ErrorKind::Denied, "the server refuses the user name or password"),
@@ -106,7 +105,7 @@ const REFUSALS: [(&str, ErrorKind, &str); 15] = [
 
 pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     if let Some((kind, message)) = refusal(&cause) {
-        // A denial names the permission in quotes; other texts refer to the script.
+        // A denial names the permission in quotes.
         let names_it = kind == ErrorKind::Denied && cause.to_string().contains('\'');
         let words = if names_it { own_words(&cause) } else { String::new() };
         return error(kind, format!("{message}{words}")).with_source(cause.to_string());
@@ -119,7 +118,7 @@ pub(crate) fn translate(cause: RedisError, effect: Effect) -> Error {
     effect.unanswered(message).with_source(cause.to_string())
 }
 
-/// Returns the first line of the server's or system's message, in brackets, without the library's additions.
+/// The server's or system's own message, without the library's additions.
 pub(crate) fn own_words(cause: &RedisError) -> String {
     let words = if cause.is_io_error() {
         cause.to_string()
@@ -154,7 +153,7 @@ pub(crate) fn refusal(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     })
 }
 
-/// Handles a refused database, whose code the client library drops.
+/// The client library drops the code of this error.
 fn refused_database(cause: &RedisError) -> Option<(ErrorKind, &'static str)> {
     if !cause.to_string().contains("refused to switch database") {
         return None;
@@ -183,12 +182,11 @@ fn find(code: &str) -> Option<(ErrorKind, &'static str)> {
     REFUSALS.iter().find(|(known, ..)| *known == code).map(|(_, kind, message)| (*kind, *message))
 }
 
-/// Returns whether the server lacks the script's text: it did nothing.
 pub(crate) fn lacks_script(cause: &RedisError) -> bool {
     cause.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Returns whether the server is a replica, so that reconnecting may help.
+/// The server is a replica.
 pub(crate) fn needs_reconnect(cause: &RedisError) -> bool {
     let says_so = |word: &str| matches!(word, "READONLY" | "MASTERDOWN");
     match cause.code() {

@@ -7,7 +7,6 @@ use redis::RedisError;
 
 use crate::{errors, tls};
 
-/// A connection failure that several callers can share.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,

@@ -1,7 +1,7 @@
 //! Rejection of late writes to Redis.
 //!
-//! A holder that was paused for longer than its TTL may overwrite a later holder's data. If the data are in a Redis, a
-//! [`FencedScript`] prevents this: it runs the user's script only if no later holder has written.
+//! A [`FencedScript`] rejects the writes of a holder that was paused for longer than its TTL, once a later holder has
+//! written.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -19,8 +19,7 @@
 //! # }
 //! ```
 //!
-//! The highest fence is stored under a key of the user's choice. All writers of the data must use the same key. Check
-//! and write are one atomic script. In a Cluster, the fence's key must be in the slot of the other keys
+//! All writers of the data must use the same key for the fence. In a Cluster it must be in the slot of the other keys
 //! (`{order:42}:fence`). Fences of every backend work.
 
 use lockwright_core::fencing::Fenced;
@@ -30,14 +29,14 @@ use redis::{FromRedisValue, RedisError, Script, ToRedisArgs};
 
 use crate::errors::{Effect, error, translate};
 
-/// A user's script that runs only if no later holder has written. Reuse it: its text is sent to the server once.
+/// A user's script that runs only if no later holder has written. Reuse it: its text is sent once.
 #[derive(Debug, Clone)]
 pub struct FencedScript(Script);
 
 impl FencedScript {
     /// Creates it from Lua text, which sees only its own `KEYS` and `ARGV`.
     ///
-    /// The text may begin with a line such as `#!lua flags=allow-oom`, whose flags must allow writes.
+    /// A shebang such as `#!lua flags=allow-oom` must allow writes.
     pub fn new(text: &str) -> Self {
         // The server accepts a shebang only at the very beginning.
         let (shebang, rest) = match text.split_once('\n') {

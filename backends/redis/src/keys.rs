@@ -14,14 +14,13 @@
 //! # The hash slot
 //!
 //! A Cluster hashes the text between a key's first `{` and the next `}`, or the whole key if that is empty or missing.
-//! So companion keys begin with a text in braces that hashes to the lock's slot:
+//! A companion key's first braces hash to the lock's slot. They contain
 //!
 //! - the tag, if the lock's key has one: `a{b}c` → `lockwright:{b}:fence:a{b}c`;
 //! - else the key itself, if it contains no `}`: `a` → `lockwright:{a}:fence`;
 //! - else the smallest number in the key's slot: `a}b` → `lockwright:{20658}:fence:a}b`.
 //!
-//! The full key follows if the tag isn't the key, so that no two locks share a companion. Lock names under
-//! `lockwright:{` are rejected.
+//! The full key follows if the tag isn't the key, so that no two locks share a companion.
 
 use std::sync::OnceLock;
 
@@ -68,8 +67,7 @@ impl Keys {
         })
     }
 
-    /// Returns the key of a quorum node's incarnation, distinct from all lock keys. It names the database because of
-    /// `SWAPDB`.
+    /// Names the database because of `SWAPDB`.
     pub(crate) fn incarnation(prefix: &str, database: i64) -> String {
         let kind = if database == 0 { String::new() } else { format!("@{database}") };
         format!("{RESERVED}redlock}}:certificate{kind}:{prefix}")
@@ -84,10 +82,8 @@ impl Keys {
     }
 }
 
-/// Pattern of the `hold` and `holders` keys.
 pub(crate) const HOLD_PATTERN: &str = "lockwright:{*}:hold*";
 
-/// Returns the lock's key for a `hold` or `holders` key.
 pub(crate) fn lock_of_hold(key: &str) -> Option<&str> {
     let (tag, rest) = key.strip_prefix(RESERVED)?.split_once('}')?;
     let rest = rest.strip_prefix(":hold")?;
@@ -111,7 +107,7 @@ fn slot(hashed: &[u8]) -> u16 {
     hashed.iter().fold(0, |crc, byte| hash_on(crc, *byte)) % SLOTS as u16
 }
 
-/// Adds one byte to the hash (CRC-16/XMODEM).
+/// CRC-16/XMODEM.
 fn hash_on(crc: u16, byte: u8) -> u16 {
     (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| {
         crc << 1 ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
@@ -124,7 +120,7 @@ fn number_in_slot(slot_wanted: u16) -> u32 {
         const NONE: u32 = u32::MAX;
         let mut numbers = vec![NONE; SLOTS];
         let mut missing = SLOTS;
-        // Must be fast, because callers wait: each number adds one digit to an earlier one with a known hash.
+        // Fast, because callers wait: each number adds one digit to an earlier one with a known hash.
         let mut hashes: Vec<u16> = Vec::new();
         for number in 0_u32.. {
             let before = if number < 10 { 0 } else { hashes[number as usize / 10] };

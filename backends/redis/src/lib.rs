@@ -11,10 +11,9 @@
 //! ```
 //!
 //! A lock is a string key with exactly the lock's name, which holds a token and expires. Clients that lock with
-//! `SET NX PX` (redis-py, redsync, redlock-js) use the same layout and are excluded too. They ignore the companion keys
-//! with fences and descriptions. `HGETALL lockwright:{name}:hold` shows a hold.
+//! `SET NX PX` (redis-py, redsync, redlock-js) are excluded too. `HGETALL lockwright:{name}:hold` shows a hold.
 //!
-//! Requires Redis 6.0 or Valkey: wake-ups arrive over RESP3.
+//! Requires Redis 6.0 or Valkey.
 //!
 //! # Connecting
 //!
@@ -40,34 +39,29 @@
 //!
 //! # Guarantees
 //!
-//! - Mutual exclusion holds while the server keeps its data and its clock doesn't jump ahead. Client crashes and
-//!   partitions are survived.
+//! - Mutual exclusion holds while the server keeps its data and its clock doesn't jump ahead. It survives client
+//!   crashes and partitions.
 //! - A restart is survived only if the server persists every write: `appendonly yes` with `appendfsync always`, checked
 //!   when connecting. On loading its log, Redis drops writes that the *default* user may not make; if that user is off,
-//!   it needs `user default off ~* &* +@all`. All of this must be in the configuration file. Settings made only by
-//!   `CONFIG SET` are lost in the restart, with the locks, and no client can detect this.
+//!   it needs `user default off ~* &* +@all`. All of this must be in the configuration file: a restart loses settings
+//!   made only by `CONFIG SET`, and with them the locks. No client can detect this.
 //! - Fences grow, unless the data are lost **and** the server's clock steps back. They grow over a failover, unless the
 //!   new master's clock is behind the old one's by more than the failover took.
 //! - Waiters are served in order of arrival. A failover, or the move of a slot to a server whose clock is far ahead,
 //!   may lose the queue; the waiters then queue again.
-//! - Failovers aren't survived: the new master may lack the last grants. `doctor` reports settings that make this
-//!   worse.
+//! - Failovers aren't survived: the new master may lack the last grants, and two clients may hold. Only the fence
+//!   distinguishes them. With `replicas=1` too, a replica without the grant may take over.
 //!
 //! # Sentinel
 //!
-//! All Sentinels are asked at once, and the latest election in a majority's replies counts. The client also subscribes
-//! to them and leaves a replaced master, even if it still answers after a freeze or a partition. If a failover loses
-//! a lock, the holder's next renewal reports it, and the next fence is larger (see above). With `replicas=1`, a grant
-//! that no replica acknowledged is given back. The lock can still be lost if a different replica takes over. It is not
-//! consensus.
+//! A client leaves a replaced master, even if that still answers. If a failover loses a lock, the holder's next renewal
+//! reports it.
 //!
 //! # Cluster
 //!
-//! All keys of a lock share one slot, whatever braces its name contains. A dead or frozen node blocks only its own
-//! slots, until a replica takes over. A failover can lose a lock, and then two clients consider themselves holders;
-//! only the fence distinguishes them. While a slot moves, its exclusive holds are renewed and released, and nothing is
-//! granted. Shared holds and permits are renewed while their keys share a node, and released after the move. A Cluster
-//! of Redis 6 is untested.
+//! A dead or frozen node blocks only its own slots. While a slot moves, its exclusive holds are renewed and released,
+//! and nothing is granted. Shared holds and permits are renewed while their keys share a node, and released after the
+//! move. A Cluster of Redis 6 is untested.
 //!
 //! # Permissions
 //!
@@ -90,27 +84,6 @@
 //! Without the rule's last line, changes by other clients are noticed later. `+hello` is needed up to Redis 6.2. Redis
 //! 6.0 has no channel rules, so omit `resetchannels &lockwright:*`. Sentinels' own users need
 //! `+sentinel|master +subscribe resetchannels &+switch-master`.
-//!
-//! # Map
-//!
-//! | file | subject |
-//! |---|---|
-//! | `config.rs`, `url.rs`, `tls.rs` | settings |
-//! | `topology.rs`, `servers.rs` | addresses and servers |
-//! | `cluster/` | routing of requests to nodes |
-//! | `sentinel/` | discovery of the master, and of failovers |
-//! | `connection/`, `failure.rs` | connections and their failures |
-//! | `replicas.rs` | waiting for replicas |
-//! | `backend.rs` | the trait |
-//! | `keys.rs` | keys of a lock, and their hash slot |
-//! | `scripts/*.lua`, `scripts.rs` | Lua scripts on the server |
-//! | `acquire.rs`, `renew.rs`, `answer.rs` | arguments and replies of scripts |
-//! | `node.rs` | one server of a quorum |
-//! | `wakeup.rs`, `offers.rs`, `tracking.rs` | wake-ups, offers, changes by other clients |
-//! | `list.rs` | listing of held names |
-//! | `doctor.rs`, `replay.rs` | diagnosis of a server |
-//! | `fencing.rs` | rejection of late writes |
-//! | `errors.rs` | mapping of the client library's errors |
 #![forbid(unsafe_code)]
 
 mod acquire;
@@ -152,22 +125,22 @@ use replicas::GivenUp;
 use servers::Servers;
 use topology::Topology;
 
-/// Poll interval without a wake-up: long, because the server offers the lock to a queued waiter.
+/// Long, because the server offers the lock to a queued waiter.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
 /// How long a waiter stays queued without a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Lifetime of an offer, as in the scripts.
+/// As in the scripts.
 const OFFER: Duration = Duration::from_secs(2);
 
-/// Poll interval for a foreign client's lock, which sends no wake-up, if tracking isn't available.
+/// For a foreign client's lock, which sends no wake-up, without tracking.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 /// Locks on one Redis server, on the master that Sentinels name, or in a Cluster.
 ///
-/// Clients that share this value share its connections: one to each server in use, another for requests that wait for
-/// replicas, and one to each Sentinel. They close when the value is dropped.
+/// It has one connection to each server in use, another for requests that wait for replicas, and one to each Sentinel.
+/// They close when the value is dropped.
 #[derive(Debug)]
 pub struct Redis {
     servers: Servers,

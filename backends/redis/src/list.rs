@@ -1,14 +1,8 @@
-//! Listing of held names.
+//! Listing of held names, without an index, which would cost another write per grant.
 //!
-//! There is no index: it would cost another write per grant, and would not share the locks' slots in a Cluster. So a
-//! listing walks all keys with `SCAN`, which returns each key that exists throughout at least once.
-//!
-//! Each page is a whole walk: the smallest names after the previous page. So no name is in two pages, and no state is
-//! kept.
-//!
-//! In a Cluster each master is walked. A key that moves from an unvisited master to a visited one would be missed. So
-//! if a slot was moving or changed its master, all are walked once more, and the results merged. A name held throughout
-//! is listed, unless its slot moves twice.
+//! A page is a whole walk with `SCAN`, which returns each key that exists throughout at least once. In a Cluster, a key
+//! that moves from an unvisited master to a visited one would be missed. So if a slot was moving or changed its master,
+//! all masters are walked once more. A name held throughout is listed, unless its slot moves twice.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +16,7 @@ use crate::errors::{Effect, odd_answer};
 use crate::keys::{HOLD_PATTERN, lock_of_hold};
 use crate::servers::Servers;
 
-/// Names per page: many, because each page is a walk.
+/// Many, because each page is a walk.
 const PAGE: usize = 5_000;
 /// `SCAN` blocks the server.
 const SCANNED_AT_ONCE: usize = 1_000;
@@ -46,7 +40,7 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
     Ok(page)
 }
 
-/// Returns the `limit` smallest names after `after`, and whether there are no more.
+/// Also returns whether there are no more.
 async fn names(
     servers: &Servers,
     prefix: &str,
@@ -112,7 +106,7 @@ async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Resul
     }
 }
 
-/// Skips keys that aren't text, which can't be locks.
+/// Other keys can't be locks.
 fn scanned(answer: Value) -> Result<(String, Vec<String>)> {
     let (next, keys): (String, Vec<Vec<u8>>) = FromRedisValue::from_redis_value(answer)
         .map_err(|cause| odd_answer(Effect::Reads, cause))?;

@@ -1,9 +1,7 @@
 //! One of the independent servers of a quorum.
 //!
-//! A [`Node`] differs from [`Redis`] in two ways. An acquire carries a candidate, the lower bound of the fence. And a
-//! request counts towards a quorum only on the [`Incarnation`] that the client read. The incarnation is
-//! lost with the data and contains the server's run id, which is verified on each new connection. So a restart behind
-//! an automatic reconnect is detected.
+//! A request counts only on the [`Incarnation`] that the client read. Each new connection verifies its run id, so a
+//! restart behind an automatic reconnect is detected.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,18 +27,18 @@ use crate::topology::{Topology, Whereabouts};
 use crate::wakeup::Wakeups;
 use crate::{Config, Redis, profile_of};
 
-/// Identifies a node's data: it is a value on the node, and lost with the data.
+/// Identifies a node's data, and is lost with them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Incarnation {
     /// The server's run id: new at each restart, the same at all addresses of one server.
     pub run: String,
-    /// Random number created and lost with the data. Only copies of them share it.
+    /// Random number, shared only by copies of the data.
     pub data: String,
     /// The value on the server, compared byte by byte.
     pub text: String,
     /// Set if the node may vote. A new node is [admitted](Node::admit) one largest TTL after it was first seen.
     pub votes: bool,
-    /// The largest TTL of the fleet, equal for all clients.
+    /// The largest TTL of the fleet.
     pub largest_ttl: Duration,
 }
 
@@ -58,7 +56,7 @@ pub enum Vote {
     No(Box<lockwright_core::Busy>),
     /// The token was released or broken before.
     Ended,
-    /// The incarnation sent isn't the node's. Nothing was done.
+    /// The incarnation differs. Nothing was done.
     WrongIncarnation,
 }
 
@@ -117,8 +115,7 @@ impl Node {
         self.redis.attach(events);
     }
 
-    /// Returns the current incarnation. If it is missing or can't be carried over, the node gets a new one, which
-    /// doesn't vote.
+    /// Returns the incarnation. If it is missing or can't be carried over, the node gets a new one, which doesn't vote.
     ///
     /// # Errors
     /// - [`Unsupported`](ErrorKind::Unsupported): it is a replica.
@@ -207,8 +204,8 @@ impl Node {
         self.look_at(&live).await
     }
 
-    /// Requests a vote, atomically. A new hold's fence is at least `candidate`. `waits` marks the current hold, so that
-    /// its release sends a wake-up.
+    /// Requests a vote, atomically. A new hold's fence is at least `candidate`. `waits` makes the present hold's
+    /// release send a wake-up.
     ///
     /// # Errors
     /// As [`Redis`]'s acquire.
@@ -360,7 +357,6 @@ impl Node {
     /// As [`Redis`]'s inspect.
     pub async fn inspect(&self, name: &LockName) -> Result<Inspection> {
         let mut inspection = self.redis.inspect(name).await?;
-        // A node has no queue of waiters.
         inspection.waiters = None;
         Ok(inspection)
     }
@@ -406,12 +402,10 @@ impl Node {
         Keys::new(&self.link().config().key_prefix, name)
     }
 
-    /// Returns whether a request on this connection counts.
     fn counts(&self, live: &Live, incarnation: &Incarnation) -> bool {
         incarnation.votes && self.is_known(live, incarnation)
     }
 
-    /// Returns whether the incarnation's run id was read on this very connection.
     fn is_known(&self, live: &Live, incarnation: &Incarnation) -> bool {
         self.looked()
             .as_ref()

@@ -1,22 +1,19 @@
 //! Offers: how a lock is handed to the first waiter in its queue.
 //!
-//! The script that frees a lock makes the first waiter its holder in the same step, for a short life, and publishes
-//! this offer on the client's own channel. The client confirms it by a renewal. An unconfirmed offer lapses, and the
-//! next waiter gets the lock. The life is short because a server counts a stopped client among the receivers of a
-//! message.
+//! The script that frees a lock makes the first waiter its holder for a short life, and publishes this offer on the
+//! client's own channel. The client confirms it by a renewal; otherwise the offer lapses. The life is short because a
+//! server counts a stopped client among a message's receivers.
 //!
 //! # The start of an offered hold
 //!
-//! The server reports, by its own clock, when it queued the claim and when it made the offer. The hold begins at least
-//! this difference after the claim was sent, less one hundredth for clock drift, and never after the message's receipt.
-//! After the move of a slot, or a failover by Sentinel, the two times may be of different clocks. Then the client
-//! confirms the offer by sending the claim again.
+//! The server reports when it queued the claim and when it made the offer. The hold begins at least this difference
+//! after the claim was sent, less one hundredth for clock drift, and never after the message's receipt. After the move
+//! of a slot or a failover, the times may be of different clocks. Then the client sends the claim again.
 //!
 //! # Expiry of an offer
 //!
-//! A client whose release made an offer checks the lock when the offer has been taken or has lapsed, unless the lock
-//! has changed hands again. That client may die first. So each waiter also asks when the hold or offer that it last saw
-//! runs out, and the next two waiters behind a new offer are sent its lifetime.
+//! A client whose release made an offer checks the lock when the offer has lapsed. That client may die first. So each
+//! waiter also asks when the hold or offer that it last saw ends, as do the next two waiters when the offer lapses.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -33,20 +30,18 @@ use crate::keys::Keys;
 use crate::scripts;
 use crate::servers::{Servers, WeakServers};
 
-/// Added to an offer's lifetime before its client checks the lock: timers of client and server are coarse.
+/// Timers of client and server are coarse.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// Extra delay of the waiters behind an offer, after the client that made it.
+/// The client that made the offer asks first.
 const BEHIND: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(crate) struct Offers {
-    /// This backend's own channel.
     channel: String,
     id: String,
     clock: Clock,
     waiting: Mutex<HashMap<Token, Waiting>>,
-    /// When the latest offers of these names lapse.
     made: Mutex<HashMap<LockName, Instant>>,
 }
 
@@ -54,12 +49,11 @@ pub(crate) struct Offers {
 struct Waiting {
     /// When the claim was sent, and queued by the server's clock in µs.
     queued: Option<(BootInstant, u64)>,
-    /// Set if an offer must be confirmed by a new request.
+    /// An offer must be confirmed by a new request.
     ask_again: bool,
-    /// The received offer. In a Cluster each connection delivers it.
+    /// In a Cluster each connection delivers the offer.
     told: Option<u64>,
     name: Option<LockName>,
-    /// When this waiter asks because another waiter's offer has lapsed.
     asks_at: Option<Instant>,
 }
 
@@ -89,7 +83,7 @@ impl Offers {
         self.clock.now()
     }
 
-    /// Registers a claim before it is sent: an offer may precede the reply.
+    /// Before the request is sent: an offer may precede the reply.
     pub(crate) fn asks(&self, token: Token) {
         self.waiting().entry(token).or_insert(Waiting {
             queued: None,
@@ -100,7 +94,6 @@ impl Offers {
         });
     }
 
-    /// Removes a claim that wasn't queued.
     pub(crate) fn asked(&self, token: Token) {
         let mut waiting = self.waiting();
         if waiting.get(&token).is_some_and(|known| known.queued.is_none()) {
@@ -108,7 +101,6 @@ impl Offers {
         }
     }
 
-    /// Registers a queued claim. With `ask_again` an offer isn't a hold yet.
     pub(crate) fn waits(&self, claim: &Claim, sent: BootInstant, micros: u64, ask_again: bool) {
         // A fixed hold must begin with its full TTL.
         let ask_again = ask_again || claim.renewal_mode == RenewalMode::Off;
@@ -126,7 +118,7 @@ impl Offers {
         }
     }
 
-    /// Parses an offer: token, first fence, fences, TIME in µs, lifetime in ms.
+    /// Fields: token, first fence, fences, TIME in µs, lifetime in ms.
     pub(crate) fn receive(&self, text: &str) -> Option<Event> {
         let received = self.now();
         let mut words = text.split(' ');
@@ -143,19 +135,17 @@ impl Offers {
             Some((sent, queued)) if queued <= micros && !known.ask_again => {
                 let waited = Duration::from_micros(micros - queued);
                 let start = sent + (waited - waited / 100);
-                // It no longer waits, whether it is released or transferred.
                 waiting.remove(&token);
                 (Some(start.min(received)), Some(life))
             }
-            // Without a known start, only a new request makes it a hold. Also if it was queued (again) after the offer,
-            // which has lapsed then.
+            // The start is unknown, or it was queued after the offer, which has lapsed. Only a new request makes it a
+            // hold.
             _ => (Some(received), Some(Duration::ZERO)),
         };
         Some(Event::Handed(token, granted))
     }
 
-    /// Parses a message to a waiter behind an offer: its token, and the offer's lifetime in ms. Returns when to wake
-    /// it, unless that is planned already.
+    /// Fields: token, and the offer's lifetime in ms. Returns when to wake the waiter, unless planned already.
     pub(crate) fn receive_behind(&self, text: &str) -> Option<(Token, Instant)> {
         let (token, life) = text.strip_prefix("behind ")?.split_once(' ')?;
         let (token, life) = (token.parse().ok()?, Duration::from_millis(life.parse().ok()?));
@@ -165,7 +155,7 @@ impl Offers {
         known.asks_at.replace(at).is_none().then_some((token, at))
     }
 
-    /// Returns the lock to ask for now; or, if there is a later offer, when that lapses.
+    /// Returns the lock to ask for now, or when a later offer lapses.
     pub(crate) fn asks_now(&self, token: Token) -> Option<Result<LockName, Instant>> {
         let mut waiting = self.waiting();
         let known = waiting.get_mut(&token)?;
@@ -187,20 +177,19 @@ impl Offers {
     }
 }
 
-/// Schedules a check of the offer, one task per name.
+/// One task per name.
 pub(crate) fn expire_offer(servers: &Servers, name: &LockName, life: Duration) {
     let until = Instant::now() + life + GRACE;
     match servers.wakeups().offers().made().entry(name.clone()) {
         Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
         Entry::Vacant(first) => {
             first.insert(until);
-            // On the backend's first runtime, which outlives the caller's: no other task checks a registered name.
+            // On the backend's first runtime, which outlives the caller's.
             servers.runtime().spawn(expire_offers(servers.downgrade(), name.clone(), until));
         }
     }
 }
 
-/// Checks the lock when offers have lapsed, and repeats after new offers.
 async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant) {
     loop {
         sleep_until(until).await;
@@ -225,7 +214,7 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
     }
 }
 
-/// Offers a free lock to the next waiter. Returns the offer's lifetime. If this fails, waiters poll.
+/// If this fails, waiters poll.
 async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
     let Keys { lock, fence, hold, queue, holders, meta, .. } = &keys;
@@ -318,7 +307,6 @@ mod tests {
         for claim in [&early, &fixed, &replicated] {
             assert_eq!(told(&offers, claim, 2).valid, Some(Duration::ZERO));
         }
-        // In a Cluster each connection delivers the offer.
         assert_eq!(offers.receive(&format!("{} 7 1 2 2000", replicated.token)), None);
         let requeued = claim(RenewalMode::Auto);
         offers.waits(&requeued, offers.now(), 3, false);

@@ -1,4 +1,4 @@
-//! Property tests: no input from a URL or a server causes a panic, and errors are clear.
+//! Property tests: no input from a URL or a server causes a panic.
 
 use std::sync::Arc;
 
@@ -161,7 +161,6 @@ fn keys_of_others() {
     });
 }
 
-/// Registered, so that each message is parsed completely.
 #[test]
 fn messages_about_offers() {
     let offers = Offers::default();

@@ -31,8 +31,7 @@ impl Batch {
         self.keys_with(|_, tombstone| tombstone)
     }
 
-    /// Omits the tombstones, which usually don't exist: while a slot moves, all keys of a script must exist. The reason
-    /// of a loss then needs a separate lookup.
+    /// Omits the tombstones, which usually don't exist: while a slot moves, all keys of a script must exist.
     pub(crate) fn keys_of_a_slot(&self) -> Vec<&str> {
         // A fence never looks like a break.
         self.keys_with(|keys, _| &keys.fence)
@@ -63,7 +62,6 @@ impl Batch {
         })
     }
 
-    /// Parses one word per hold.
     pub(crate) fn renewals(&self, answer: Value) -> Result<Vec<Renewal>> {
         let reply = Reply::of(answer, Effect::Changes)?;
         (0..self.keys.len())
@@ -78,7 +76,7 @@ impl Batch {
             .collect()
     }
 
-    /// Returns `None` if the node is the wrong incarnation.
+    /// `None` for the wrong incarnation.
     pub(crate) fn renewals_of_a_node(&self, answer: Value) -> Result<Option<Vec<Renewal>>> {
         let is_wrong_incarnation = matches!(
             &answer,

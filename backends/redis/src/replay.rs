@@ -1,8 +1,7 @@
 //! Whether a server's log restores the scripts' writes.
 //!
-//! Scripts are logged as transactions. On loading the log, Redis silently drops transactions that the *default* user
-//! may not run (measured with 7.0; redis/redis issue 14541, valkey-io/valkey issue 3983). So with just
-//! `user default off`, a restart loses all locks, however durable the log is.
+//! On loading its log, Redis silently drops transactions (so scripts) that the *default* user may not run (measured
+//! with 7.0; redis/redis issue 14541, valkey-io/valkey issue 3983).
 
 use std::sync::Arc;
 
@@ -15,7 +14,6 @@ use crate::errors::Effect;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replay {
     Restored,
-    /// They may be dropped.
     Dropped,
     /// The user may not ask, or the server is too old.
     Unknown,
@@ -24,7 +22,7 @@ pub(crate) enum Replay {
 pub(crate) async fn ask(link: &Arc<Link>, live: &Live) -> Result<Replay> {
     let config = link.config();
     if matches!(config.topology.user(), None | Some("default")) {
-        // The default user is connected, and may run the scripts.
+        // The default user is connected.
         return Ok(Replay::Restored);
     }
     let lock = format!("{}lockwright", config.key_prefix);

@@ -1,13 +1,8 @@
 //! Waiting for replicas: a grant or a renewal counts only once enough replicas have it.
 //!
-//! Replication is asynchronous, so a new master may lack the last writes. `WAIT` returns how many replicas acknowledged
-//! a connection's writes. It follows a script on the same connection and blocks it, so these requests have a connection
-//! of their own.
-//!
-//! If too few replicas have a grant, it is released over the main connection. A release without a reply may take effect
-//! late, even after a new grant to the same token. So the client reconciles that token and continues with another.
-//!
-//! This is not consensus: a replica that didn't acknowledge may take over, and a replica that did may lose the write.
+//! `WAIT` blocks the connection, so these requests have their own. If too few replicas have a grant, it is released. A
+//! release without a reply may take effect late, even after a new grant to the same token. So the client continues with
+//! another token.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -38,7 +33,7 @@ impl Replicas {
     }
 }
 
-/// Source of the error: the request ran but doesn't count.
+/// The request ran but doesn't count.
 #[derive(Debug)]
 struct TooFew {
     told: String,
@@ -52,12 +47,10 @@ impl fmt::Display for TooFew {
 
 impl std::error::Error for TooFew {}
 
-/// Returns whether a granted acquire has too few replicas.
 pub(crate) fn are_too_few(error: &Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<TooFew>())
 }
 
-/// Returns the error of such an acquire after its release.
 pub(crate) fn given_back(cause: &Error) -> Error {
     let told = std::error::Error::source(cause).map(ToString::to_string).unwrap_or_default();
     error(ErrorKind::Unavailable, format!("{told}; the lock was given back"))
@@ -68,12 +61,10 @@ pub(crate) fn given_back(cause: &Error) -> Error {
 pub(crate) struct GivenUp(Mutex<HashSet<Token>>);
 
 impl GivenUp {
-    /// Registers a token before its release is sent.
     pub(crate) fn begin(&self, token: Token) {
         self.tokens().insert(token);
     }
 
-    /// Removes a token whose release was answered, or that is never used again.
     pub(crate) fn settled(&self, token: Token) {
         self.tokens().remove(&token);
     }
@@ -87,7 +78,6 @@ impl GivenUp {
     }
 }
 
-/// Returns whether the script's effect needs replicas.
 pub(crate) fn are_waited_for(script: &Script) -> bool {
     [&*scripts::ACQUIRE, &*scripts::TRANSFER, &*scripts::RENEW, &*scripts::MOVING_RENEW]
         .into_iter()
@@ -109,10 +99,9 @@ impl Link {
         let asked = self.ask_script(live, before, script, keys, arguments, effect).await?;
         let answer = match asked {
             Ok(answer) if did_something(&answer) => answer,
-            // A refusal, or no effect to replicate.
             answer => return Ok(answer),
         };
-        // `WAIT` covers its own connection's writes.
+        // `WAIT` covers only its own connection's writes.
         let (wait, limit) = (replicas.wait(), self.config().response_timeout + replicas.limit);
         let mut connection = live.connection();
         let asking = wait.query_async::<u32>(&mut connection);
@@ -139,7 +128,7 @@ impl Link {
     }
 }
 
-/// Marks renewals that too few replicas have. Losses remain certain.
+/// Losses remain certain.
 fn unsure(answer: Value) -> Value {
     let one = |word: Value| match word {
         Value::BulkString(word) if word == b"renewed" => Value::BulkString(b"unsure".to_vec()),
@@ -152,7 +141,6 @@ fn unsure(answer: Value) -> Value {
     }
 }
 
-/// Returns whether there was a grant or a renewal.
 fn did_something(answer: &Value) -> bool {
     let is_done = |word: &Value| match word {
         Value::BulkString(word) => matches!(&word[..], b"granted" | b"again" | b"renewed"),

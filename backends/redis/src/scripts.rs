@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-/// How long an idle fence counter outlives a TTL, as in the scripts.
 pub(crate) const IDLE_FENCE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Debug)]

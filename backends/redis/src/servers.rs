@@ -20,7 +20,6 @@ use crate::wakeup::Wakeups;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Servers {
-    /// A failover by Sentinel may replace it.
     One(Arc<Link>),
     Cluster(Arc<Cluster>),
 }
@@ -82,8 +81,7 @@ impl Servers {
         }
     }
 
-    /// Returns whether scripts may count a message's receivers, as an argument. In a Cluster subscribers may be on
-    /// another node.
+    /// In a Cluster subscribers may be on another node.
     pub(crate) fn counts_receivers(&self) -> &'static str {
         match self {
             Self::One(_) => "1",
@@ -104,7 +102,6 @@ impl Servers {
         }
     }
 
-    /// Sends a command directly after `before`.
     pub(crate) async fn command(
         &self,
         key: &str,
@@ -122,7 +119,6 @@ impl Servers {
         }
     }
 
-    /// Groups keys by slot.
     pub(crate) fn grouped(&self, keys: &[String]) -> Vec<Vec<String>> {
         if let Self::One(_) = self {
             return vec![keys.to_vec()];

@@ -48,7 +48,6 @@ pub(crate) fn secured(_: Vec<ConnectionInfo>, _: &Files) -> Result<Vec<Connectio
     Err(not_in_this_build("tls"))
 }
 
-/// Maps a failed handshake to an error.
 pub(crate) fn refusal(cause: &str) -> Option<(ErrorKind, &'static str)> {
     const OWN: [Refusal; 1] = [(
         "InvalidContentType",

@@ -4,20 +4,17 @@ use redis::{ConnectionAddr, ConnectionInfo};
 pub(crate) enum Topology {
     /// One server.
     One(ConnectionInfo),
-    /// A master, found through Sentinels.
     Sentinel {
         sentinels: Vec<ConnectionInfo>,
-        /// The master's name in the Sentinels.
         master: String,
-        /// Settings of the master, except the address.
+        /// Except the address.
         server: ConnectionInfo,
     },
-    /// A Cluster, by some of its nodes.
+    /// Some of its nodes.
     Cluster { seeds: Vec<ConnectionInfo> },
 }
 
 impl Topology {
-    /// Returns the name in errors and the profile.
     pub(crate) fn backend(&self) -> &'static str {
         match self {
             Self::One(_) => "redis",
@@ -42,7 +39,6 @@ impl Topology {
     }
 }
 
-/// Returns the same settings with another address.
 pub(crate) fn moved_to(server: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
     let host = host.to_owned();
     let address = match server.addr() {
@@ -68,7 +64,6 @@ impl Whereabouts {
         Self::At(Box::new(server))
     }
 
-    /// Returns whether it is always this server.
     pub(crate) fn is_at(&self, wanted: &str, wanted_port: u16) -> bool {
         let Self::At(server) = self else { return false };
         match server.addr() {

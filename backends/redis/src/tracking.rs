@@ -1,26 +1,16 @@
-//! Notification of changes by other clients: RESP3 client tracking.
-//!
-//! Foreign clients send no wake-up on release, nor do clients that delete or overwrite the key of a hold. But a server
-//! notifies a connection of changes to keys that it read with tracking:
-//!
-//! - of a foreign client's lock: its waiters are woken when it is freed, and needn't poll often;
-//! - of renewed holds: core reports the hold as at risk and renews at once, so a loss is detected early.
-//!
-//! Uncontended locks that are released before their first renewal cost nothing more.
+//! Notification of changes by other clients: RESP3 client tracking of foreign locks with waiters, and of renewed holds.
 //!
 //! Measured on Redis 7.0.15:
 //!
 //! - With `OPTIN`, a command is tracked if it directly follows `CLIENT CACHING YES`, in one write. A script that reads
-//!   any key tracks all declared keys, and no others.
+//!   any key tracks all declared keys.
 //! - A write by the same connection silently ends the tracking of its key (with `NOLOOP`). So a plain read follows each
 //!   renewal.
-//! - Each change is reported once. A reported key is read again, with tracking, because the server also reports keys
-//!   when its table is full, and when only a TTL changes.
-//! - `FLUSHALL` reports all keys without naming them. An expired key is reported when the server removes it, perhaps
-//!   later.
+//! - Each change is reported once. A reported key is read again: the server also reports keys when its table is full,
+//!   and when only a TTL changes.
+//! - `FLUSHALL` reports all keys without naming them. An expired key is reported when the server removes it.
 //!
-//! It is a hint, lost with the connection: then holds are read and waiters woken. Without permission for tracking,
-//! changes are noticed later, and the doctor reports it.
+//! It is a hint, lost with the connection: then holds are read and waiters woken.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +26,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::errors::Effect;
 use crate::servers::{Servers, WeakServers};
 
-/// Holds with a shorter TTL are renewed often enough.
+/// Shorter holds are renewed often enough.
 const SHORTEST_TTL: Duration = Duration::from_secs(3);
 
 const LOOKED_AT_ONCE: usize = 100;
@@ -57,18 +47,14 @@ pub(crate) fn turn_on() -> Cmd {
 enum Changed {
     Keys(Vec<String>),
     Flushed,
-    /// Any key may have changed without a connection.
     Reconnected,
-    /// These holds were renewed, and are tracked from now on.
     Renewed(Vec<String>),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Tracked {
-    /// Tokens by the keys of their locks.
     holds: Mutex<HashMap<String, Token>>,
     works: AtomicBool,
-    /// Sends to the task that checks changes. A node of a quorum has none.
     changed: OnceLock<UnboundedSender<Changed>>,
 }
 
@@ -82,7 +68,6 @@ impl Tracked {
         self.works.load(Ordering::Acquire)
     }
 
-    /// Receives an invalidation: some keys, or all.
     pub(crate) fn receive(&self, told: &[Value]) {
         match told {
             [Value::Array(keys)] => self.tell(Changed::Keys(
@@ -92,7 +77,6 @@ impl Tracked {
         }
     }
 
-    /// Tracks renewed exclusive holds.
     pub(crate) fn renewed(&self, key_prefix: &str, holds: &[Renew<'_>], renewals: &[Renewal]) {
         if !self.works() {
             return;
@@ -120,7 +104,6 @@ impl Tracked {
         }
     }
 
-    /// Stops tracking a hold that has ended.
     pub(crate) fn forget(&self, lock: &str, token: Token) {
         let mut holds = self.holds();
         if !holds.is_empty() && holds.get(lock) == Some(&token) {
@@ -147,7 +130,6 @@ impl Tracked {
         keys.iter().filter(|key| holds.contains_key(*key)).cloned().collect()
     }
 
-    /// Stops tracking a hold whose key has another value. Returns its token.
     fn changed_hands(&self, key: &str, value: &Value) -> Option<Token> {
         let mut holds = self.holds();
         let token = *holds.get(key)?;
@@ -160,7 +142,6 @@ impl Tracked {
     }
 }
 
-/// Checks changes until the backend is dropped.
 pub(crate) fn start(servers: &Servers) {
     let (sender, changes) = unbounded_channel();
     if servers.wakeups().tracked().changed.set(sender).is_ok() {
@@ -200,8 +181,7 @@ async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
     }
 }
 
-/// Reads and tracks holds, and reports those that have changed hands. Keys without a reply (moving slot, dead node) are
-/// retried a few times; then the next renewal detects a loss.
+/// Keys without a reply (moving slot, dead node) are retried a few times; then the next renewal detects a loss.
 async fn look_at(servers: WeakServers, keys: Vec<String>) {
     const TRIES: u32 = 8;
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -227,7 +207,7 @@ async fn look_at(servers: WeakServers, keys: Vec<String>) {
     }
 }
 
-/// Reads holds of one slot. False if they can't be tracked now.
+/// False if they can't be tracked now.
 async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     let Some(first) = keys.first() else { return true };
     let mut values = redis::cmd("MGET");
@@ -252,7 +232,7 @@ async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     true
 }
 
-/// Tracks a foreign client's lock. `None` if that isn't possible, false if it is free already.
+/// `None` if that isn't possible, false if it is free already.
 pub(crate) async fn listen_for(servers: &Servers, lock: &str) -> Option<bool> {
     if !servers.wakeups().tracked().works() {
         return None;

@@ -1,7 +1,4 @@
-//! URL parsing, the same for every form.
-//!
-//! The client library's parser takes one host, misreads passwords with special characters, and doesn't locate errors.
-//! It gets one URL per host.
+//! URL parsing. The client library's parser takes one host, and misreads passwords with special characters.
 
 use std::collections::BTreeMap;
 #[cfg(target_os = "linux")]
@@ -91,8 +88,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     read.map_err(problem)
 }
 
-/// Returns the URL for display. Hides values of unknown parameters, and a user name without a password: Redis has no
-/// such login, so it may be a password.
+/// Hides values of unknown parameters, and a user name without a password: it may be a password.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (place, query) = match shown.split_once('?') {
@@ -190,7 +186,6 @@ fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, Str
     }
     let topology = match kind {
         Kind::Sentinel => Topology::Sentinel {
-            // Everything except its address applies to the master.
             server: found[0].clone(),
             sentinels: found
                 .into_iter()
@@ -220,7 +215,7 @@ impl<'u> Parts<'u> {
         let (authority, after) = rest.split_at(end);
         let (after, fragment) = after.split_once('#').unwrap_or((after, ""));
         let (path, query) = after.split_once('?').unwrap_or((after, ""));
-        // A parameter may contain an @ too. The password isn't quoted: its end is unclear.
+        // A parameter may contain an @ too. The password's end is unclear.
         let is_astray = |parameter: &str| match parameter.split_once('=') {
             Some((name, _)) => name.contains('@') || !Parameters::ALL.contains(&name),
             None => true,
@@ -299,13 +294,12 @@ impl Parameters {
     ];
 
     fn of(query: &str) -> Result<Self, String> {
-        // The library decodes them. A plus is a plus, as in a login.
+        // A plus is a plus, as in a login.
         let query = query.replace('+', "%2B");
         let url = redis::parse_redis_url(&format!("redis://host/?{query}"))
             .ok_or("there are parameters that can't be read")?;
         let mut parameters = BTreeMap::new();
         for (name, value) in url.query_pairs() {
-            // The value may be a secret.
             if parameters.insert(name.clone().into_owned(), value.into_owned()).is_some() {
                 return Err(format!("the parameter {name:?} is repeated"));
             }
@@ -357,8 +351,7 @@ fn wrong_part(message: &str) -> String {
     found.map_or("the host or the login can't be read", |(_, problem)| problem).to_owned()
 }
 
-/// Sets RESP3, so that wake-ups share the connection; disables Nagle's algorithm; and lets the kernel detect dead
-/// peers.
+/// RESP3 is for wake-ups. The kernel detects dead peers.
 fn with_our_settings(server: ConnectionInfo) -> ConnectionInfo {
     let tcp = server.tcp_settings().clone().set_nodelay(true);
     #[cfg(target_os = "linux")]

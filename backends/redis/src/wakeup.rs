@@ -1,14 +1,9 @@
-//! Wake-ups and notifications of breaks.
+//! Wake-ups and notifications of breaks, on three channels:
 //!
-//! Each client subscribes to three channels, on its request connection:
-//!
-//! - *released*: a lock that all its waiters should request again. It was broken, released during a move or by a
-//!   quorum's node, or had more eligible waiters than one script serves. A normal release notifies only the client that
-//!   gets the offer.
+//! - *released*: a lock that all its waiters should request again: after a break, after a release during a move or by a
+//!   quorum's node, or if more waiters are eligible than one script serves.
 //! - *broken*: the token of a hold that an operator broke.
 //! - *offered*, a channel per client: see `offers.rs`.
-//!
-//! For changes by other clients see `tracking.rs`.
 //!
 //! All are hints, lost without a connection. So each new subscription wakes all waiters, and waiters poll.
 
@@ -54,8 +49,8 @@ impl Wakeups {
         }
     }
 
-    /// Counts wake-ups in a Cluster only from the node that serves the lock, because each connection receives each
-    /// message. (With a wrong map none may count. Then the new connection to the right node wakes all waiters.)
+    /// In a Cluster each connection receives each message; only that of the serving node counts. (With a wrong map none
+    /// may count. Then the new connection to the right node wakes all waiters.)
     pub(crate) fn route(&self, slots: Arc<Current>) {
         let _ = self.slots.set(slots);
     }
@@ -66,12 +61,10 @@ impl Wakeups {
         slots.get().owner(slot).is_none_or(|owner| from.is_at(&owner.host, owner.port))
     }
 
-    /// Returns the channel for names of released locks.
     pub(crate) fn released(&self) -> &str {
         &self.released
     }
 
-    /// Returns the channel for tokens of broken holds.
     pub(crate) fn broken(&self) -> &str {
         &self.broken
     }
@@ -120,7 +113,6 @@ impl Wakeups {
     }
 }
 
-/// Wakes a waiter when other waiters' offers have lapsed.
 async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
     loop {
         sleep_until(at).await;
@@ -133,8 +125,8 @@ async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
     }
 }
 
-/// Parses `now TOKEN` (ended) or `run-out TOKEN` (can't be renewed). Both are a loss for the holder. With `run-out` the
-/// name stays held until the holder is done, or the hold expires.
+/// Parses `now TOKEN` (ended) or `run-out TOKEN` (can't be renewed), both a loss. With `run-out` the name stays held
+/// until the holder is done, or the hold expires.
 fn broken_hold(text: &str) -> Option<Event> {
     let (how, token) = text.split_once(' ')?;
     matches!(how, "now" | "run-out").then_some(())?;

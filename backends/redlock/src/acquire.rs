@@ -1,24 +1,14 @@
 //! One round of an acquire: all nodes are asked in parallel, and a quorum decides.
 //!
-//! ```text
-//! ask all --a quorum said yes, with one and the same fence----------------------> granted
-//!         --a quorum said yes, with several--> note the highest --a quorum has it--> granted
-//!         --a quorum can't come about any more, or the nodes' time is up--------> given back
-//! ```
-//!
-//! An acquire has only one round, because its deadline counts from the round's start.
-//!
-//! # Releases after a failed round
-//!
-//! A failed round ends its claim on every node that said yes or didn't reply; the latter get a tombstone, because the
-//! request may still take effect. Unanswered releases become pending (`pending_releases.rs`).
+//! An acquire has only one round, because its deadline counts from the round's start. A failed round leaves tombstones
+//! on nodes without a reply, because the request may still take effect.
 //!
 //! # The fence
 //!
 //! A node replies with `max(its counter + 1, candidate)`. If a quorum has the same number, the next quorum shares a
 //! node with it and gets a larger one. Otherwise nodes with smaller numbers record the highest one, if the token still
-//! holds there, and the fence is valid only when a quorum has it. If a quorum replies that the token held already, its
-//! number counts: a repeat has the same fence.
+//! holds there; the fence is valid only when a quorum has it. If a quorum replies that the token held already, its
+//! number counts.
 
 mod refusal;
 
@@ -64,7 +54,6 @@ pub(crate) async fn acquire(
     }
 }
 
-/// Returns the silent nodes, unless a quorum needs them.
 fn not_waited_for(fleet: &Fleet) -> Nodes {
     let mut silent = Nodes::default();
     let all = 0..fleet.nodes.len();
@@ -82,9 +71,7 @@ fn exhausted() -> Error {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Votes {
-    /// A quorum has this fence.
     Agree(Fence),
-    /// A quorum with different fences.
     Differ,
     TooFew,
 }
@@ -107,12 +94,9 @@ struct Round<'f> {
     begun: Instant,
     limit: Duration,
     answers: Vec<Option<Answer>>,
-    /// Errors of nodes that had voted.
     afterwards: NodeErrors,
-    /// Nodes that confirmed that nothing is left.
     given_back: Nodes,
     timed_out: bool,
-    /// Asked, but not waited for.
     silent: Nodes,
 }
 
@@ -239,13 +223,11 @@ impl<'f> Round<'f> {
         })
     }
 
-    /// Returns the nodes without a reply that are waited for.
     fn awaited(&self) -> impl Iterator<Item = usize> {
         let unanswered = self.answers.iter().enumerate().filter(|(_, answer)| answer.is_none());
         unanswered.map(|(at, _)| at).filter(|at| !self.silent.contains(*at))
     }
 
-    /// Returns the most frequent recorded fence, and its count.
     fn most_noted(&self) -> (usize, Option<Fence>) {
         let mut numbers: Vec<Fence> = self.yes().map(|(_, _, noted)| noted).collect();
         numbers.sort_unstable();
@@ -266,7 +248,7 @@ impl<'f> Round<'f> {
         }
     }
 
-    /// Records the highest fence on all nodes that said yes. Returns it once a quorum has it.
+    /// Returns the highest fence once a quorum has it.
     async fn write_back(&mut self) -> Option<Fence> {
         let quorum = self.fleet.quorum;
         let repeated = || self.yes().filter(|(_, yes, _)| yes.repeated);
@@ -301,12 +283,10 @@ impl<'f> Round<'f> {
         granted
     }
 
-    /// Returns whether the claim holds from an earlier round.
     fn is_a_repeat(&self) -> bool {
         self.token_state.fence().is_some()
     }
 
-    /// Gives back the votes, and waits briefly for confirmation. The nodes' tasks continue.
     async fn give_back(&mut self) {
         if self.is_a_repeat() {
             self.verdict.send_replace(Verdict::Abandoned);
@@ -315,7 +295,6 @@ impl<'f> Round<'f> {
         self.token_state.leave(self.left_behind());
         self.verdict.send_replace(Verdict::Failed);
         let until = Instant::now() + self.limit;
-        // Most of the other replies are about to arrive.
         let moment = Instant::now() + self.limit / 4;
         loop {
             let owing = self
@@ -335,7 +314,7 @@ impl<'f> Round<'f> {
         }
     }
 
-    /// Returns the nodes at which the claim may hold now or later.
+    /// Nodes at which the claim may hold now or later.
     fn left_behind(&self) -> Nodes {
         let mut nodes = self.token_state.in_doubt();
         self.yes().for_each(|(at, ..)| nodes.add(at));

@@ -1,5 +1,4 @@
-//! One node's part in a round: a task that sends the request and carries out the verdict, even if the round is over or
-//! was dropped.
+//! One node's part in a round: a task that carries out the verdict, even if the round was dropped.
 
 use std::sync::Arc;
 
@@ -11,14 +10,12 @@ use crate::fleet::{Fleet, had_no_effect, silent};
 use crate::node::{Incarnation, Vote, Yes};
 use crate::token_states::{EarlierRequest, NodeLock, TokenState};
 
-/// The round's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Open,
     /// Nodes with a different fence must record this one.
     Note(Fence),
     Granted(Fence),
-    /// The votes are given back.
     Failed,
     /// The caller has gone. A release or a further acquire decides.
     Abandoned,
@@ -27,13 +24,12 @@ pub(crate) enum Verdict {
 #[derive(Debug)]
 pub(crate) enum Report {
     Answered(Vote),
-    /// The round was over before.
     Unasked,
-    /// No reply. After an indeterminate error there may be a vote.
+    /// After an indeterminate error there may be a vote.
     Failed(Error),
-    /// `true`: the fence is recorded; `false`: the token no longer holds there.
+    /// `false`: the token no longer holds there.
     Noted(Result<bool, Error>),
-    /// `true`: the release is done; `false`: it is pending.
+    /// `false`: the release is pending.
     GivenBack(bool),
 }
 
@@ -45,11 +41,9 @@ pub(crate) struct Ballot {
     pub(crate) token_state: Arc<TokenState>,
     pub(crate) candidate: Fence,
     pub(crate) waits: bool,
-    /// No request is sent after this.
     pub(crate) until: Instant,
     pub(crate) verdict: watch::Receiver<Verdict>,
     pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
-    /// Set if a request to record a fence has no reply.
     pub(crate) note_is_on_its_way: bool,
 }
 
@@ -60,7 +54,6 @@ enum Asked {
     Nothing(Error),
     /// It may have an effect, now or later.
     Silent(Error),
-    /// The round failed, and a possible vote was given back.
     GivenBack,
 }
 
@@ -128,7 +121,6 @@ impl Ballot {
         let _ = self.reports.send((self.at, report));
     }
 
-    /// Records that a reply is missing, for the token's next request.
     fn remember(&self) {
         let (fleet, claim) = (&self.fleet, &self.claim);
         fleet.token_states.keep(claim.token, &self.token_state, None, fleet.now(), claim.ttl);
@@ -162,7 +154,7 @@ impl Ballot {
     }
 
     fn begin(&self) -> Option<EarlierRequest> {
-        // Locks the verdict, because the round decides on releases by the requests sent before it.
+        // Locked, because the round decides on releases by the requests sent before it.
         let verdict = self.verdict.borrow();
         if *verdict != Verdict::Open {
             return None;
@@ -203,8 +195,7 @@ impl Ballot {
         }
     }
 
-    /// Completes when the round has failed and the node's time is up. (Many replies arrive shortly after a round's
-    /// end.)
+    /// Many replies arrive shortly after a round's end.
     async fn failed_and_overdue(&self) {
         let mut ballot_box = self.verdict.clone();
         if decided(&mut ballot_box).await != Verdict::Failed {
@@ -213,7 +204,7 @@ impl Ballot {
         sleep_until(self.until).await;
     }
 
-    /// Carries out the verdict. Returns whether a vote was successfully given back, if it had to be.
+    /// Returns whether a vote was given back, if it had to be.
     async fn after_yes(&mut self, incarnation: &Incarnation, yes: Yes) -> Option<bool> {
         let mut noted = yes.fence;
         let mut verdict = Verdict::Open;
@@ -252,7 +243,6 @@ impl Ballot {
         noted
     }
 
-    /// Ends the possible vote. Returns whether the node confirmed.
     async fn give_back(&self) -> bool {
         // This or an earlier request may still take effect.
         let in_doubt = self.note_is_on_its_way || self.token_state.in_doubt().contains(self.at);

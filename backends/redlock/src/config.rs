@@ -14,14 +14,11 @@ const FORM: &str = "redlock:redis://HOST:PORT,redis://HOST:PORT,redis://HOST:POR
 
 /// Connection settings of a quorum of Redis servers.
 ///
-/// A URL is `redlock:` and the nodes' own URLs, separated by commas: three, five, or another odd number. Parameters
-/// after the `?` of the last one apply to all nodes:
+/// A URL is `redlock:` and an odd number of nodes' URLs, separated by commas. Parameters after the last one's `?` apply
+/// to all nodes: [`largest_ttl`](Options::largest_ttl), [`node_timeout`](Options::node_timeout), and those of
+/// [`lockwright_redis::Config`]. User, password and database are set per node.
 ///
-/// - `largest_ttl`: see [`Options::largest_ttl`]; equal for all clients.
-/// - `node_timeout`: see [`Options::node_timeout`].
-/// - all others are parameters of [`lockwright_redis::Config`].
-///
-/// User, password and database are set per node. A comma in a password is percent-encoded: `%2C`.
+/// A comma in a password is percent-encoded: `%2C`.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -40,7 +37,6 @@ pub struct Config {
     nodes: Vec<lockwright_redis::Config>,
     options: Options,
     for_diagnosis: bool,
-    /// The URL without its secrets.
     shown: String,
 }
 
@@ -108,8 +104,7 @@ impl Config {
         self
     }
 
-    /// Allows connecting without a possible quorum, so that [`doctor`](lockwright_core::DistributedLock::doctor) can
-    /// examine the nodes.
+    /// Allows connecting without a possible quorum, for [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;
@@ -144,7 +139,6 @@ fn strip_scheme(url: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("redlock").then_some(rest)
 }
 
-/// Splits the nodes' URLs at each comma that a Redis URL follows.
 fn split(nodes: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = nodes;

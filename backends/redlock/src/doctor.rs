@@ -11,7 +11,6 @@ use crate::fleet::{Fleet, ask_all};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn examine(fleet: &Arc<Fleet>) -> Result<Vec<Finding>> {
-    // Refresh the nodes' statuses.
     let looks: Vec<_> = (0..fleet.nodes.len())
         .map(|at| {
             let fleet = Arc::clone(fleet);

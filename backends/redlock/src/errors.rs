@@ -40,7 +40,7 @@ impl NodeErrors {
         texts.collect::<Vec<_>>().join("; ")
     }
 
-    /// Returns a permanent error's kind that at least `too_many` nodes reported.
+    /// A permanent error's kind that at least `too_many` nodes reported.
     pub(crate) fn hopeless(&self, too_many: usize) -> Option<ErrorKind> {
         let kinds = self.0.iter().map(|node| node.error.kind());
         kinds.clone().find(|kind| {

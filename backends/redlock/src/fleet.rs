@@ -35,7 +35,6 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Returns the number of nodes that may fail.
     pub(crate) fn spare(&self) -> usize {
         self.nodes.len() - self.quorum
     }
@@ -48,8 +47,7 @@ impl Fleet {
         self.options.clock.now()
     }
 
-    /// Returns a voting node's incarnation. Checks the node if necessary, but sends nothing after `until`. After an
-    /// error, no request that counts was sent.
+    /// Sends nothing after `until`. After an error, no request that counts was sent.
     pub(crate) async fn incarnation(&self, at: usize, until: Instant) -> Result<Incarnation> {
         let membership = &self.memberships[at];
         match membership.next(self.now()) {
@@ -83,7 +81,6 @@ impl Fleet {
         self.on_incarnation(at, looked.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
     }
 
-    /// Lets a node vote whose incarnation was `seen`.
     pub(crate) async fn admit(&self, at: usize, seen: &Incarnation) -> Result<()> {
         let admitted = timeout(LOOK_PATIENCE, self.nodes[at].admit(seen)).await;
         self.on_incarnation(at, admitted.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
@@ -114,13 +111,13 @@ impl Fleet {
         }
     }
 
-    /// Returns how long a new node doesn't vote: until all lost holds are over, even with a slightly slow clock.
+    /// Until all lost holds are over, even with a slightly slow clock.
     fn wait(&self) -> Duration {
         let ttl = self.options.largest_ttl;
         ttl + ttl / 100 + Duration::from_millis(2)
     }
 
-    /// Returns an error that isn't permanent: the operator may correct the setting.
+    /// Not permanent: the operator may correct the setting.
     fn why_of_wrong_fleet(&self, incarnation: &Incarnation) -> Option<Error> {
         (incarnation.largest_ttl != self.options.largest_ttl).then(|| {
             error(
@@ -160,7 +157,6 @@ impl Fleet {
         ))
     }
 
-    /// Rejects a node that never counts.
     pub(crate) fn check_membership(&self, at: usize) -> Result<()> {
         match self.memberships[at].refused() {
             Some(why) => Err(error(ErrorKind::InvalidConfig, why)),
@@ -168,7 +164,6 @@ impl Fleet {
         }
     }
 
-    /// Returns the limit on each request of a hold.
     pub(crate) fn longest_wait(ttl: Duration) -> Duration {
         ttl.max(Duration::from_secs(1))
     }
@@ -186,7 +181,7 @@ pub(crate) fn invalid(message: impl Into<String>) -> Error {
     error(ErrorKind::InvalidInput, message)
 }
 
-/// Asks every node, and waits until `is_enough` or `limit`. A missing reply is an error.
+/// A missing reply is an error.
 pub(crate) async fn ask_all<T, F>(
     fleet: &Arc<Fleet>,
     limit: Duration,

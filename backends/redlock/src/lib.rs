@@ -10,24 +10,22 @@
 //! # }
 //! ```
 //!
-//! It uses an odd number of independent Redis servers (three, five, …) without replicas. A client holds a lock if
-//! more than half of them store it, with the keys of [`lockwright_redis`]. So a lock survives the loss of a minority.
+//! It uses an odd number of independent Redis servers without replicas. A client holds a lock if more than half of them
+//! store it, with the keys of [`lockwright_redis`].
 //!
 //! # Guarantees
 //!
 //! - Mutual exclusion holds while the nodes' clocks run evenly and at most a minority loses data at a time. It survives
 //!   client crashes, partitions, the permanent loss of a minority, and restarts with or without data. A node that may
-//!   have lost holds doesn't vote for one [largest TTL](Options::largest_ttl), until they are over. The nodes'
-//!   *incarnations* identify such a node; see [`node`].
-//! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Store them with the
-//!   protected data: only the fence stops a holder that was paused for longer than its TTL.
-//! - Waiters are unordered. A release wakes them, and they poll. Random pauses resolve split votes.
+//!   have lost holds doesn't vote for one [largest TTL](Options::largest_ttl), until they are over; see [`node`].
+//! - Fences grow, unless a majority loses its counters **and** the clients' clocks step back. Only the fence stops a
+//!   holder that was paused for longer than its TTL.
+//! - Waiters are unordered. A release wakes them, and they poll.
 //!
 //! Not guaranteed:
 //!
 //! - **A clock that jumps.** If a node's clock jumps ahead, a hold with a bare quorum loses it.
-//! - **Failover.** A replica that replaces a node lacks the last writes. Replicas are rejected, and a promoted replica
-//!   is a new node.
+//! - **Failover.** A replica lacks the last writes. Replicas are rejected, and a promoted replica is a new node.
 //! - Read locks, semaphores, hand-over: a majority semaphore admits too many holders, and no single node can hand over
 //!   a quorum's hold.
 //!
@@ -37,37 +35,11 @@
 //! # The controversy about Redlock
 //!
 //! The algorithm is by Salvatore Sanfilippo: ["Distributed Locks with
-//! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin Kleppmann objected in
-//! ["How to do distributed locking"](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that
-//! it has no fence against paused clients, and depends on clocks. The author replied in ["Is Redlock
-//! safe?"](http://antirez.com/news/101). This implementation adds fences, by a model-checked protocol (`verification/tests/models`).
-//! A hold ends before its TTL, on a clock that also runs during sleep. The original's delayed restart is enforced. The
-//! guarantees above list the remaining dependence on clocks.
-//!
-//! # How it works
-//!
-//! ```text
-//! acquire   one round: all nodes at once, each with its own short time-out       acquire.rs, ballot.rs
-//! renew     a quorum that still has it; the other nodes are repaired           renew.rs
-//! release   on all nodes; pending for nodes without a reply                    release.rs, pending_releases.rs
-//! ```
-//!
-//! | file | subject |
-//! |---|---|
-//! | `config.rs`, `options.rs` | settings |
-//! | `backend.rs` | the trait |
-//! | `node.rs`, `redis_node.rs` | requests to one node |
-//! | `fleet.rs` | the nodes, and their clients' shared state |
-//! | `membership.rs`, `node_status.rs` | voting status of nodes |
-//! | `acquire.rs`, `ballot.rs` | a round, and a node's part in it |
-//! | `acquire/refusal.rs` | results without a quorum |
-//! | `token_states.rs`, `names.rs` | state per token and per name |
-//! | `renew.rs` | renewal and repair |
-//! | `release.rs`, `pending_releases.rs` | releases, and pending releases |
-//! | `wakeup.rs` | notifications by nodes |
-//! | `operator.rs`, `doctor.rs` | inspection, breaks, diagnosis |
-//! | `errors.rs` | errors that contain those of the nodes |
-//! | `random.rs` | jitter |
+//! Redis"](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). Martin Kleppmann
+//! [objected](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html) that it has no fence against
+//! paused clients, and depends on clocks. The author [replied](http://antirez.com/news/101). This implementation adds
+//! model-checked fences (`verification/tests/models`) and enforces the delayed restart. It still depends on clocks, as
+//! listed above.
 #![forbid(unsafe_code)]
 
 mod acquire;
@@ -108,10 +80,9 @@ const PROFILE_NAME: &str = "redlock";
 
 const SHORTEST_TTL: Duration = Duration::from_millis(100);
 
-/// Poll interval of a waiter without a wake-up.
 const SLOW_POLL: Duration = Duration::from_millis(500);
 
-/// Returns the guarantees with these options: only those that fault tests have shown.
+/// Returns the guarantees with these options.
 pub fn profile(options: &Options) -> Profile {
     let mut profile = Profile::new(PROFILE_NAME);
     profile.scope = Scope::Network;

@@ -19,22 +19,20 @@ use lockwright_core::{BootInstant, Error, ErrorKind};
 use crate::errors::error;
 use crate::node::Incarnation;
 
-/// Minimum interval between checks of a non-voting node.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
     state: Mutex<Inner>,
     pub(crate) looking: tokio::sync::Mutex<()>,
-    /// A round timed out on it, and it hasn't replied since.
     is_unresponsive: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The latest non-voting incarnation, and when it was first seen. Kept while the node is unreachable: an equal text
-    /// is the same incarnation.
+    /// When the latest non-voting incarnation was first seen. Kept while the node is unreachable: an equal text is the
+    /// same incarnation.
     first_seen: Option<(String, BootInstant)>,
 }
 
@@ -42,7 +40,6 @@ struct Inner {
 enum State {
     #[default]
     Unknown,
-    /// The error won't disappear soon.
     Failed {
         kind: ErrorKind,
         why: String,
@@ -66,8 +63,6 @@ pub(crate) enum Next {
 }
 
 impl Membership {
-    /// Records a time-out. The next round doesn't wait for the node, so that it costs one time-out, not one per
-    /// refusal.
     pub(crate) fn mark_unresponsive(&self) {
         self.is_unresponsive.store(true, Ordering::Relaxed);
     }
@@ -97,7 +92,7 @@ impl Membership {
         }
     }
 
-    /// Records an incarnation. `wait` is how long a new one doesn't vote.
+    /// `wait` is how long a new one doesn't vote.
     pub(crate) fn seen(&self, incarnation: Incarnation, now: BootInstant, wait: Duration) {
         let mut inner = self.inner();
         if matches!(inner.state, State::Refused(_)) {
@@ -118,7 +113,6 @@ impl Membership {
         inner.state = State::Waiting { incarnation, until: since + wait, looked: now };
     }
 
-    /// Records a failed check. Permanent errors delay the next one.
     pub(crate) fn failed(&self, error: &Error, now: BootInstant) {
         let mut inner = self.inner();
         if matches!(inner.state, State::Refused(_)) {
@@ -131,7 +125,6 @@ impl Membership {
         };
     }
 
-    /// Records that this incarnation isn't the node's any more.
     pub(crate) fn wrong_incarnation(&self, sent: &Incarnation) {
         let mut inner = self.inner();
         if matches!(&inner.state, State::Voting(present) if present.text == sent.text) {
@@ -167,7 +160,6 @@ impl Membership {
         matches!(self.inner().state, State::Voting(_))
     }
 
-    /// Returns a waiting node's remaining wait.
     pub(crate) fn waits(&self, now: BootInstant) -> Option<Duration> {
         match &self.inner().state {
             State::Waiting { until, .. } => Some(until.saturating_since(now)),
@@ -215,7 +207,6 @@ mod tests {
         assert!(matches!(membership.next(START), Next::Look));
         membership.seen(incarnation("a", false), START, WAIT);
         assert!(is_skipped(&membership.next(START)));
-        // Neither checks nor unavailability restart the wait.
         assert!(matches!(membership.next(START + LOOK_AGAIN), Next::Look));
         membership.seen(incarnation("a", false), START + WAIT / 2, WAIT);
         membership.failed(&Error::unavailable("down"), START + WAIT / 2);
@@ -231,7 +222,6 @@ mod tests {
         membership.seen(incarnation("b", false), START + WAIT / 2, WAIT);
         assert!(!matches!(membership.next(START + WAIT), Next::Admit(_)));
         assert!(matches!(membership.next(START + WAIT * 3 / 2), Next::Admit(_)));
-        // Another incarnation may have voted in between.
         membership.seen(incarnation("a", false), START + WAIT, WAIT);
         assert!(!matches!(membership.next(START + WAIT * 3 / 2), Next::Admit(_)));
     }

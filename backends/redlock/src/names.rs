@@ -1,11 +1,11 @@
-//! State per name: the highest fence seen, and the number of split votes in a row.
+//! State per name.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockwright_core::{Fence, LockName};
 
-/// Losing this state is safe: a candidate that is too low only costs a write-back.
+/// Losing this state is safe: a low candidate only costs a write-back.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -18,8 +18,7 @@ struct Memory {
 }
 
 impl Names {
-    /// Returns the candidate fence: above all fences seen, and at least the clock, so that unrelated nodes reply with
-    /// the same number.
+    /// Above all fences seen, and at least the clock, so that unrelated nodes reply with the same number.
     pub(crate) fn candidate(&self, name: &LockName, micros: u64) -> Fence {
         let highest = self.lock().get(name).map_or(0, |memory| memory.highest);
         Fence::new(micros.max(highest.saturating_add(1)))
@@ -29,7 +28,6 @@ impl Names {
         self.with(name, |memory| memory.highest = memory.highest.max(fence.get()));
     }
 
-    /// Counts a split vote. Returns the number in a row.
     pub(crate) fn split(&self, name: &LockName) -> u32 {
         self.with(name, |memory| {
             memory.split_votes = memory.split_votes.saturating_add(1);

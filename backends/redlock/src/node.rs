@@ -1,20 +1,13 @@
-//! The quorum's interface to one independent node.
-//!
-//! A narrow trait, so that real and simulated servers share the protocol code.
+//! The quorum's interface to one independent node, real or simulated.
 //!
 //! # Incarnations
 //!
-//! A node that lost its data must not vote for one largest TTL, until all lost holds have ended. An
-//! [`Incarnation`] identifies a node's data. It is a value on the node, so it is lost with the data. It contains
+//! A node that lost its data must not vote for one largest TTL, until all lost holds have ended. So each node's data
+//! have an [`Incarnation`], which is lost with them: the server's run id, a random number, the fleet's largest TTL,
+//! whether every write was persisted, and [`votes`](Incarnation::votes).
 //!
-//! - the run id of the server, which changes at each restart;
-//! - a random number, new if the incarnation was lost or couldn't be carried over;
-//! - the largest TTL, a constant of the fleet;
-//! - whether the server persisted every write when the incarnation was written;
-//! - whether the node may vote yet ([`Incarnation::votes`]).
-//!
-//! Every request that counts carries the incarnation that the client read, and the node compares it in the same atomic
-//! step. A node that was flushed, or restarted behind an automatic reconnect, replies [`Vote::WrongIncarnation`].
+//! A request that counts carries the incarnation that the client read, and the node compares it in the same atomic
+//! step. After a loss or a restart it replies [`Vote::WrongIncarnation`].
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -35,7 +28,7 @@ pub enum Vote {
     No(No),
     /// The token was released or broken before.
     Ended,
-    /// The incarnation sent isn't the node's. Nothing was done.
+    /// The incarnation differs. Nothing was done.
     WrongIncarnation,
 }
 
@@ -61,9 +54,8 @@ pub struct No {
 
 /// One of the independent nodes.
 ///
-/// Every future may be dropped at any await point, and the request may then still take effect. `Indeterminate` means
-/// that the request may have an effect, now or later; after any other error it has none. The quorum applies a time
-/// limit per node.
+/// If a future is dropped, the request may still take effect. After an `Indeterminate` error it may have an effect, now
+/// or later; after any other error it has none.
 #[async_trait]
 pub trait Node: Debug + Send + Sync + 'static {
     /// Returns the address for display, without secrets.
@@ -72,18 +64,15 @@ pub trait Node: Debug + Send + Sync + 'static {
     /// Attaches a channel for wake-ups and breaks.
     fn attach(&self, events: Events);
 
-    /// Returns the current incarnation. If it is missing or can't be carried over, the node gets a new one, which
-    /// doesn't vote.
+    /// Returns the incarnation. If it is missing or can't be carried over, the node gets a new one, which doesn't vote.
     ///
-    /// It is carried over a restart only if the server persisted every write before and does so now, and wasn't a
-    /// replica in between.
+    /// A restart keeps it only if every write is persisted, before and now, and the node wasn't a replica in between.
     async fn look(&self) -> Result<Incarnation>;
 
     /// Lets the node vote if its incarnation is `seen`. Returns the resulting incarnation.
     async fn admit(&self, seen: &Incarnation) -> Result<Incarnation>;
 
-    /// Requests a vote, atomically and idempotent per token. `waits` marks the current hold, so that its release sends
-    /// a wake-up.
+    /// Requests a vote, atomically and idempotent per token. `waits` makes the present hold's release send a wake-up.
     async fn attempt(
         &self,
         incarnation: &Incarnation,

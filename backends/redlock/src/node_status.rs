@@ -13,7 +13,6 @@ use crate::fleet::Fleet;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Wait for further nodes after a quorum.
 const MOMENT: Duration = Duration::from_millis(200);
 
 /// A node's voting status.
@@ -22,7 +21,7 @@ const MOMENT: Duration = Duration::from_millis(200);
 pub enum NodeStatus {
     /// It votes.
     Votes,
-    /// It is new: it votes after this time, or once [admitted](Redlock::admit).
+    /// It votes after this time, or once [admitted](Redlock::admit).
     New(Duration),
     /// It never votes, for this reason.
     Refused(String),
@@ -31,8 +30,7 @@ pub enum NodeStatus {
 }
 
 impl Redlock {
-    /// Connects to the nodes of a URL (see [`Config`](crate::Config)), and checks them. Unreachable nodes are no error
-    /// if a quorum answers.
+    /// Connects to the nodes of a URL (see [`Config`](crate::Config)), and checks them. A quorum suffices.
     ///
     /// # Errors
     /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed; there are too few nodes or an even number;
@@ -55,8 +53,7 @@ impl Redlock {
         self.statuses_after(looked)
     }
 
-    /// Lets new nodes vote at once. Returns each address and status. Only for a new fleet: after a loss of data this
-    /// admits a second holder.
+    /// Lets new nodes vote at once. Only for a new fleet: after a loss of data this admits a second holder.
     ///
     /// # Cancel safety
     /// Some nodes may vote then.
@@ -73,8 +70,7 @@ impl Redlock {
         self.statuses_after(looked)
     }
 
-    /// Waits until every reachable node votes. Returns each address and status. Only a client that runs for one largest
-    /// TTL sees the end of a new node's wait.
+    /// Waits until every reachable node votes. The client must run for a new node's whole wait, one largest TTL.
     ///
     /// # Cancel safety
     /// This value keeps the elapsed wait.
@@ -83,7 +79,6 @@ impl Redlock {
         loop {
             for (at, membership) in fleet.memberships.iter().enumerate() {
                 if membership.waits(fleet.now()) == Some(Duration::ZERO) {
-                    // Lets it vote; if that fails, it is still new.
                     let _ = fleet.incarnation(at, Instant::now() + PATIENCE).await;
                 }
             }
@@ -146,7 +141,6 @@ impl Redlock {
     }
 }
 
-/// Checks all nodes. After `enough` successes, waits only briefly for the others.
 async fn look(fleet: &Arc<Fleet>, enough: usize) -> Vec<Result<()>> {
     let (tells, mut told) = mpsc::unbounded_channel();
     for at in 0..fleet.nodes.len() {

@@ -1,6 +1,4 @@
-//! Inspection and breaks by operators.
-//!
-//! A hold is shown if it has a quorum, or may have one with silent nodes.
+//! Inspection and breaks by operators. A hold is shown if it has a quorum, or may have one with silent nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,10 +14,9 @@ use crate::fleet::{Fleet, ask_all};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A page of a listing walks all keys of a node.
+/// A page walks all keys of a node.
 const LISTING_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Attempts to break a hold while the holder changes.
 const BREAK_TRIES: usize = 10;
 
 pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspection> {
@@ -64,10 +61,8 @@ fn enough<T>(fleet: &Fleet, answers: Vec<Result<T>>, what: &str) -> Result<Vec<T
     Err(errors.into_error(kind, &what))
 }
 
-/// Replies that show the same holder.
 #[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Votes {
-    /// The highest among them.
     fence: Option<Fence>,
     nodes: usize,
 }
@@ -82,8 +77,8 @@ fn votes(shown: &[&Inspection]) -> HashMap<Option<Token>, Votes> {
     all
 }
 
-/// Returns the token that has a quorum, or may have one. Of several, the highest fence counts: nodes that missed a
-/// release still show an ended hold, perhaps more nodes than show its successor.
+/// Of several tokens that may have a quorum, the highest fence counts: nodes that missed a release still show an ended
+/// hold.
 fn holder(fleet: &Fleet, shown: &[&Inspection]) -> Option<Option<Token>> {
     let silent = fleet.nodes.len() - shown.len();
     let may_hold = votes(shown).into_iter().filter(|(_, it)| it.nodes + silent >= fleet.quorum);
@@ -109,7 +104,6 @@ fn merge(fleet: &Fleet, name: LockName, shown: &[&Inspection]) -> Inspection {
     merged
 }
 
-/// Lists all names up to the first page end of any node.
 pub(crate) async fn list(fleet: &Arc<Fleet>, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let limit = LISTING_PATIENCE;
     let prefix = prefix.to_owned();
@@ -189,7 +183,7 @@ async fn break_one(
     })?;
     let silent = fleet.nodes.len() - answers.len();
     if done + silent < fleet.quorum {
-        // Votes of a failed claim, or of a release in progress.
+        // A failed claim, or a release in progress.
         return Ok(Broken::NotHeld);
     }
     for answer in answers {

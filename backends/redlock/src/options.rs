@@ -34,16 +34,16 @@ impl Options {
         Self::default()
     }
 
-    /// Sets how long a round waits for a node. Default: TTL / 200, within 5 ms and 50 ms. Increase it if round trips
-    /// may take longer. TTLs must be at least twice this value.
+    /// Sets how long a round waits for a node. Default: TTL / 200, within 5 ms and 50 ms. TTLs must be at least twice
+    /// this value.
     #[must_use]
     pub fn node_timeout(mut self, limit: Duration) -> Self {
         self.node_timeout = Some(limit);
         self
     }
 
-    /// Sets the largest TTL of all clients; 60 s by default. It must be equal for all clients, and is recorded on the
-    /// nodes. A node that lost its data doesn't vote for so long.
+    /// Sets the largest TTL; 60 s by default. It must be equal for all clients. A node that lost its data doesn't vote
+    /// for so long.
     #[must_use]
     pub fn largest_ttl(mut self, ttl: Duration) -> Self {
         self.largest_ttl = ttl;
@@ -89,7 +89,7 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the shortest permitted TTL: the round and its write-back must not outlast it.
+    /// The round and its write-back must not outlast the TTL.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         self.node_timeout.map_or(SHORTEST_TTL, |limit| SHORTEST_TTL.max(limit.saturating_mul(2)))
     }
@@ -101,7 +101,6 @@ impl Options {
     }
 }
 
-/// Microseconds since 1970.
 #[derive(Clone)]
 pub(crate) struct WallClock(Arc<dyn Fn() -> u64 + Send + Sync>);
 

@@ -1,5 +1,4 @@
-//! Pending releases, retried until the node answers or the possible hold has expired. So failed and cancelled rounds
-//! leave nothing on a node that returns.
+//! Pending releases, retried until the node answers or the possible hold has expired.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +10,9 @@ use tokio::time::{sleep, timeout};
 use crate::fleet::{Fleet, silent};
 use crate::token_states::TokenState;
 
-/// Maximum per node. Beyond it, the oldest holds expire by themselves.
+/// Per node. The oldest holds expire by themselves.
 const MOST: usize = 10_000;
 
-/// The shortest and the longest pause.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 #[derive(Debug)]
@@ -23,7 +21,6 @@ pub(crate) struct PendingReleases(Vec<Mutex<NodeReleases>>);
 #[derive(Debug, Default)]
 struct NodeReleases {
     releases: HashMap<Token, PendingRelease>,
-    /// Set while a task retries them.
     is_retrying: bool,
 }
 
@@ -70,7 +67,7 @@ impl NodeReleases {
 }
 
 impl Fleet {
-    /// Ends a hold at one node. Without a reply, the release becomes pending.
+    /// Without a reply, the release becomes pending.
     pub(crate) async fn release_at(
         self: &Arc<Self>,
         at: usize,
@@ -84,7 +81,7 @@ impl Fleet {
         answer
     }
 
-    /// Ends a claim that may be requested again. A late release could end a newer hold of the token, so a pending one
+    /// For a claim that may be requested again. A late release could end a newer hold of the token, so a pending one
     /// leaves a tombstone.
     pub(crate) async fn give_back_at(
         self: &Arc<Self>,
@@ -130,7 +127,7 @@ impl Fleet {
         }
     }
 
-    /// Extends a pending tombstone when its token is requested again: an earlier request may take effect at any time.
+    /// An earlier request of the token may take effect at any time.
     pub(crate) fn extend_pending_release(&self, at: usize, token: Token) {
         let until = self.now() + self.options.largest_ttl;
         if let Some(pending) = self.pending_releases.of(at).releases.get_mut(&token) {

@@ -16,8 +16,7 @@ pub struct RedisNode {
 }
 
 impl RedisNode {
-    /// Creates the node at `config`, in a fleet with this largest TTL. It connects in the background; an unreachable
-    /// node is no error.
+    /// Creates the node at `config`. It connects in the background; an unreachable node is no error.
     ///
     /// # Errors
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the settings are invalid, or there is no tokio
@@ -29,7 +28,7 @@ impl RedisNode {
     }
 }
 
-/// Returns host and port, which identify a node: a server has one vote, whatever the database.
+/// Host and port: a server has one vote, whatever the database.
 fn short(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     if scheme.contains("unix") {

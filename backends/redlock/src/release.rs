@@ -10,7 +10,6 @@ use tokio::time::{Instant, timeout_at};
 use crate::errors::NodeErrors;
 use crate::fleet::Fleet;
 
-/// Limit on a caller's wait. The nodes' tasks continue.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) async fn release(
@@ -20,7 +19,6 @@ pub(crate) async fn release(
 ) -> Result<ReleaseOutcome> {
     let begun = Instant::now();
     let node_timeout = fleet.options.patience(claim.ttl);
-    // Releases aren't urgent.
     let patience = (claim.ttl / 4).min(LONGEST_WAIT).max(node_timeout);
     let claim = Arc::new(claim.clone());
     let token_state = fleet.token_states.known(claim.token);
@@ -44,7 +42,7 @@ pub(crate) async fn release(
             break;
         }
     }
-    // Other replies are about to arrive, so a process that exits after this leaves nothing on those nodes.
+    // A process that exits after this leaves nothing on nodes whose replies are about to arrive.
     while let Ok(Some((at, answer))) = timeout_at(begun + node_timeout / 4, answers.recv()).await {
         count.add(fleet.address(at), answer);
     }
@@ -73,7 +71,6 @@ impl Count {
         }
     }
 
-    /// Returns whether the result is final.
     fn is_certain(&self, fleet: &Fleet) -> bool {
         let answers = self.released + self.not_held + self.errors.iter().count();
         self.released.max(self.not_held) >= fleet.quorum || answers == fleet.nodes.len()

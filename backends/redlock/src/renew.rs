@@ -1,5 +1,5 @@
-//! Renewals: one request per node for the whole batch. A hold that a quorum renewed is repaired on the other nodes.
-//! Without a quorum, a repair would revive a lost hold.
+//! Renewals: one request per node for the whole batch. Other nodes are repaired only after a quorum's renewal:
+//! otherwise a repair could revive a lost hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) async fn renew(fleet: &Arc<Fleet>, holds: &[Renew<'_>]) -> Result<Vec
     let (tells, answer) = oneshot::channel();
     let limit = fleet.options.patience(shortest).min(Renew::time_to_answer(holds));
     let count = Count::begin(fleet, claims, limit);
-    // Continues after the reply: a late reply may show that a node lacks a hold.
+    // A late reply may show that a node lacks a hold.
     fleet.runtime.spawn(count.run(tells));
     answer
         .await
@@ -79,7 +79,6 @@ impl Count {
         let token_states: Vec<Option<Arc<TokenState>>> =
             (0..self.claims.len()).map(|hold| self.renewed(hold)).collect();
         let _ = tells.send(self.answer());
-        // Each node's task ends, at the latest by its time-out.
         for at in 0..self.fleet.nodes.len() {
             self.repair(at, &token_states);
         }
@@ -89,7 +88,6 @@ impl Count {
         }
     }
 
-    /// Repairs holds on a node, in the background.
     fn repair(&self, at: usize, token_states: &[Option<Arc<TokenState>>]) {
         let holds = token_states.iter().zip(&self.tallies).zip(self.claims.iter());
         for ((token_state, tally), claim) in holds {
@@ -127,7 +125,6 @@ impl Count {
         }
     }
 
-    /// Keeps the token's state of a renewed hold.
     fn renewed(&self, hold: usize) -> Option<Arc<TokenState>> {
         let (fleet, claim) = (&self.fleet, &self.claims[hold]);
         let outcome = self.tallies[hold].outcome(fleet)?;
@@ -181,14 +178,12 @@ impl Tally {
         }
     }
 
-    /// Returns the hold's outcome once it is final.
     fn outcome(&self, fleet: &Fleet) -> Option<RenewalOutcome> {
         if self.renewed.count() >= fleet.quorum {
             return Some(RenewalOutcome::Renewed { valid: self.valid });
         }
         let (broken, gone) = (self.broken.count(), self.gone.count());
         (broken + gone > fleet.spare()).then(|| {
-            // The other nodes may have had it on few more than those that broke it.
             let reason = if broken > 0 { Reason::Broken } else { Reason::Gone };
             RenewalOutcome::NotHeld(reason)
         })
@@ -219,7 +214,7 @@ struct Repair {
     claim: Claim,
     token_state: Arc<TokenState>,
     fence: Fence,
-    /// The end of the renewed hold. Later it would be a new hold.
+    /// Later it would be a new hold.
     until: BootInstant,
 }
 

@@ -1,8 +1,7 @@
 //! State of each token's requests in flight.
 //!
-//! A waiter may request a token several times. Its requests to one node must not overtake each other: a late release of
-//! one round would revoke the next round's vote. So each token has a lock per node ([`NodeLock`]), which a round holds
-//! until it is done with that node.
+//! A late release of one round could revoke the next round's vote. So a round holds a lock per token and node
+//! ([`NodeLock`]) until it is done with that node.
 //!
 //! A request without a reply leaves its node *in doubt*: it may still take effect, so the release has a tombstone.
 
@@ -51,15 +50,13 @@ pub(crate) struct TokenState {
 struct Requests {
     fence: Option<Fence>,
     in_doubt: Nodes,
-    /// Nodes with a due release of a failed round.
     leaving: Nodes,
     ended: bool,
 }
 
-/// A token's state on one node.
 #[derive(Debug, Default)]
 pub(crate) struct NodeLock {
-    /// Set after a release with a tombstone, sent or pending.
+    /// A tombstone was sent or is pending.
     pub(crate) is_closed: bool,
 }
 
@@ -82,8 +79,7 @@ impl TokenState {
         &self.node_locks[at]
     }
 
-    /// Registers a request that may create a hold. Rejects a released token: its release has decided where to leave
-    /// tombstones.
+    /// Rejects a released token: its release has decided where to leave tombstones.
     pub(crate) fn send(&self, at: usize) -> EarlierRequest {
         let mut requests = self.requests();
         if requests.ended {
@@ -98,14 +94,13 @@ impl TokenState {
         before
     }
 
-    /// Records a reply, or that there certainly was no effect.
+    /// For a reply, or if there certainly was no effect.
     pub(crate) fn answered(&self, at: usize, before: EarlierRequest) {
         if before == EarlierRequest::Clear {
             self.requests().in_doubt.remove(at);
         }
     }
 
-    /// Nodes at which a request may still take effect.
     pub(crate) fn in_doubt(&self) -> Nodes {
         self.requests().in_doubt
     }
@@ -118,17 +113,16 @@ impl TokenState {
         self.requests().leaving.add(at);
     }
 
-    /// Records that nothing to the node is in flight.
     pub(crate) fn may_stay(&self, at: usize) {
         self.requests().leaving.remove(at);
     }
 
-    /// Returns whether a release is due at a node. A vote there doesn't count, even for a later granted round.
+    /// A vote there doesn't count, even for a later granted round.
     pub(crate) fn is_leaving(&self, at: usize) -> bool {
         self.requests().leaving.contains(at)
     }
 
-    /// Ends the token. Returns the nodes that need tombstones.
+    /// Returns the nodes that need tombstones.
     pub(crate) fn end(&self) -> Nodes {
         let mut requests = self.requests();
         requests.ended = true;
@@ -148,7 +142,6 @@ impl TokenState {
     }
 }
 
-/// The tokens of live holds and of requests in flight.
 #[derive(Debug)]
 pub(crate) struct TokenStates {
     nodes: usize,
@@ -159,7 +152,6 @@ pub(crate) struct TokenStates {
 struct Inner {
     known: HashMap<Token, Weak<TokenState>>,
     held: HashMap<Token, Held>,
-    /// Sizes at which obsolete entries are removed.
     sweep_known_at: usize,
     sweep_held_at: usize,
 }
@@ -200,7 +192,7 @@ impl TokenStates {
         }
     }
 
-    /// Keeps the state of a token after a grant, a renewal or an unanswered request, until its release or long after its end.
+    /// Until the token's release or long after its end.
     pub(crate) fn keep(
         &self,
         token: Token,
@@ -276,7 +268,6 @@ mod tests {
         }
         assert!(token_states.inner().known.len() < 1_000);
         assert!(token_states.inner().held.is_empty());
-        // Without a release, entries are removed long after their end.
         let mut now = NOW;
         for _ in 0..10_000 {
             let token = Token::random();

@@ -1,9 +1,7 @@
 //! Notifications by the nodes, forwarded to the quorum's clients.
 //!
-//! - A wake-up is forwarded when a quorum has sent it. Messages can be lost, so a minority's wake-up is forwarded
-//!   later, with jitter, because it may come from a split vote.
-//! - A loss is forwarded when no quorum is left. The first report puts the hold at risk, and its renewal shows the
-//!   rest.
+//! A wake-up needs a quorum. A minority's is forwarded later, because messages can be lost; with jitter, because it may
+//! come from a split vote. A loss is forwarded when no quorum is left.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,14 +18,12 @@ use crate::token_states::Nodes;
 /// Beyond this number, polls and renewals must suffice.
 const MOST: usize = 10_000;
 
-/// Reports about one hold are counted within this time.
 const TOGETHER: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Wakeups {
     nodes: usize,
     quorum: usize,
-    /// The wait for the rest of a quorum.
     moment: Duration,
     random: Random,
     runtime: Handle,
@@ -131,7 +127,6 @@ impl Wakeups {
         }
     }
 
-    /// Forwards a minority's wake-up.
     fn go_on_later(self: &Arc<Self>, name: LockName, number: u64) {
         let pause = self.moment + self.random.below(self.moment * 2);
         let this = Arc::downgrade(self);
@@ -177,7 +172,7 @@ impl Wakeups {
         }
     }
 
-    /// Returns whether the hold has lost its quorum, once.
+    /// True only once per hold.
     fn is_lost(&self, token: Token) -> bool {
         let spare = self.nodes - self.quorum;
         let mut told = self.told();

@@ -1,7 +1,5 @@
-//! Lookup of the slot map.
-//!
-//! Nodes learn of changes by gossip, and a node that was cut off or paused has an old view. So several nodes are asked
-//! at once. The first view of a majority counts, otherwise the most frequent one. An old view costs a redirection.
+//! Lookup of the slot map. Nodes learn of changes by gossip, so the view of a majority counts, otherwise the most
+//! frequent one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +16,6 @@ use crate::failure::Failure;
 const ASKED: usize = 9;
 
 impl Cluster {
-    /// Looks up the map once for all concurrent callers.
     pub(super) async fn look_up(self: &Arc<Self>) -> Result<()> {
         let looked = self.looked.load(Ordering::Acquire);
         let mut last = self.looking.lock().await;
@@ -68,7 +65,6 @@ impl Cluster {
                         break;
                     }
                 }
-                // Prefer an error in the settings to a dead node's.
                 Ok(Err(other)) => {
                     let says_less = other.kind == ErrorKind::Unavailable && failure.is_some();
                     failure = if says_less { failure } else { Some(other) };

@@ -23,13 +23,12 @@ impl Address {
         }
     }
 
-    /// Parses `host:port` (IPv6 too), or `:port` on the host that was asked.
+    /// `host:port` (IPv6 too), or `:port` on the host that was asked.
     pub(crate) fn redirected(named: &str, asked: &Self) -> Option<Self> {
         let (host, port) = named.rsplit_once(':')?;
         Some(asked.address_of(host, port.parse().ok()?))
     }
 
-    /// Replaces an empty host or `?` by the host that was asked.
     fn address_of(&self, host: &str, port: u16) -> Self {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let host = if matches!(host, "" | "?") { &self.host } else { host };
@@ -45,14 +44,14 @@ impl fmt::Display for Address {
 
 const NO_OWNER: u16 = u16::MAX;
 
-/// The master of each slot. Replicas don't affect equality.
+/// Replicas don't affect equality.
 #[derive(Clone)]
 pub(crate) struct SlotMap {
-    /// Sorted, so that equal maps compare as equal.
+    /// Sorted, for equality.
     masters: Vec<Address>,
-    /// For each slot the index of its master, or [`NO_OWNER`].
+    /// Index of the slot's master, or [`NO_OWNER`].
     owners: Box<[u16]>,
-    /// Further nodes to ask. Nodes may disagree on which replicas are healthy.
+    /// Nodes may disagree on which replicas are healthy.
     replicas: BTreeSet<Address>,
 }
 
@@ -65,8 +64,8 @@ impl SlotMap {
         }
     }
 
-    /// Parses `CLUSTER SLOTS`: for each range its first and last slot, its master, its replicas. Returns `None` for a
-    /// node without slots (new, or reset).
+    /// Parses `CLUSTER SLOTS`: per range the first and last slot, master, replicas. `None` for a node
+    /// without slots.
     pub(crate) fn read(answer: Value, asked: &Address) -> Option<Self> {
         let Value::Array(entries) = answer else { return None };
         let mut ranges = Vec::with_capacity(entries.len());
@@ -101,12 +100,11 @@ impl SlotMap {
         self.masters.iter().chain(&self.replicas)
     }
 
-    /// Returns the number of slots without a master.
     pub(crate) fn uncovered(&self) -> usize {
         self.owners.iter().filter(|owner| **owner == NO_OWNER).count()
     }
 
-    /// Records a slot's new master. Leaves the masters unsorted until the next lookup.
+    /// Leaves the masters unsorted until the next lookup.
     pub(crate) fn moved(&mut self, slot: u16, to: &Address) {
         let index = self.masters.iter().position(|master| master == to).unwrap_or_else(|| {
             self.masters.push(to.clone());

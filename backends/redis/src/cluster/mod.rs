@@ -1,18 +1,15 @@
 //! A Redis Cluster: each request goes to the node that serves the slot of its keys.
 //!
-//! Routing is implemented here, over one [`Link`] per master in use. The client library's Cluster client resends a
-//! request up to sixteen times whatever its outcome, so an earlier copy may still take effect. It also keeps the
-//! connection to a frozen node, and can't renew in many slots at once with a result each.
+//! The client library's Cluster client resends a request whatever its outcome, so an earlier copy may still take
+//! effect. It also keeps the connection to a frozen node.
 //!
 //! | reply | meaning | reaction |
 //! |---|---|---|
-//! | `MOVED` | another node serves the slot; nothing was done | send it there, look up the map |
-//! | `ASK` | the slot is moving, the keys have left | send it there after `ASKING`, this once |
-//! | `TRYAGAIN` | the slot is moving, a key is missing | see `slot_migration.rs` |
+//! | `MOVED` | nothing was done | send it to the slot's node, look up the map |
+//! | `ASK` | the keys have left | send it there after `ASKING`, this once |
+//! | `TRYAGAIN` | a key is missing | see `slot_migration.rs` |
 //! | `CLUSTERDOWN` | too many nodes are gone | unavailable; look up the map |
 //! | none | unknown | indeterminate, never resent; look up the map |
-//!
-//! If connecting fails, nothing was sent. The request then goes to the slot's new node, if the map has changed.
 
 pub(crate) mod doctor;
 mod lookup;
@@ -45,10 +42,9 @@ use doctor::{has_slots_on_the_move, own_slots};
 
 pub(crate) use map::{Address, SlotMap};
 
-/// Nodes that disagree could redirect a request endlessly.
+/// Nodes that disagree could redirect endlessly.
 const REDIRECTIONS: u32 = 8;
 
-/// First and longest pause before a retry for a moving slot. A few keys move within the first.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
 static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
@@ -56,28 +52,27 @@ static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
 pub(crate) struct Cluster {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
-    /// Settings of every node, except the address.
+    /// Except the address.
     server: ConnectionInfo,
     seeds: Vec<Address>,
     current: Arc<Current>,
     links: Mutex<HashMap<Address, Arc<Link>>>,
-    /// Locked during a lookup; has the last failure.
+    /// The last failure.
     looking: tokio::sync::Mutex<Option<Failure>>,
     looked: AtomicU64,
     will_look: AtomicBool,
     runtime: Handle,
 }
 
-/// The current map. A wrong map costs only a redirection: a node rejects requests for other nodes' slots.
+/// A wrong map costs only a redirection: a node rejects requests for other nodes' slots.
 #[derive(Debug)]
 pub(crate) struct Current(Mutex<Arc<SlotMap>>);
 
-/// Each master's view of its own slots; `None` if the user may not ask. Other nodes notice a move late.
+/// Each master's own view: others notice a move late. `None` if the user may not ask.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placement(BTreeMap<Address, Option<String>>);
 
 impl Placement {
-    /// Returns whether all masters answered without a moving slot.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.0.values().all(|own| own.as_deref().is_some_and(|own| !has_slots_on_the_move(own)))
     }
@@ -87,7 +82,6 @@ struct Request<'r> {
     slot: u16,
     what: What<'r>,
     effect: Effect,
-    /// Sent immediately before it.
     before: Option<&'r Cmd>,
 }
 
@@ -159,7 +153,7 @@ impl Cluster {
         masters.filter_map(|at| Some((at.clone(), self.link(at).ok()?))).collect()
     }
 
-    /// Runs a script on the node of its keys. Retries while their slot moves, within the response time-out.
+    /// Retries while the slot moves, within the response time-out.
     pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
@@ -184,7 +178,7 @@ impl Cluster {
         }
     }
 
-    /// Runs a script, but returns `None` at once if no node has all keys.
+    /// Returns `None` at once if no node has all keys.
     pub(crate) async fn try_run(
         self: &Arc<Self>,
         script: &Script,
@@ -197,7 +191,7 @@ impl Cluster {
         self.route(&Request { slot, what, effect, before: None }).await
     }
 
-    /// Sends a command, immediately after `before`. Returns nil if the slot's move prevents that.
+    /// Sends a command immediately after `before`. Returns nil if the slot's move prevents that.
     pub(crate) async fn command(
         self: &Arc<Self>,
         key: &str,
@@ -270,7 +264,7 @@ impl Cluster {
             if begun.elapsed() >= self.config.response_timeout {
                 break;
             }
-            // One redirection is normal after a move; more mean that nodes disagree.
+            // One redirection is normal after a move.
             if redirections > 0 {
                 sleep(Duration::from_millis(1 << redirections)).await;
             }
@@ -324,9 +318,7 @@ impl Cluster {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks up the map in the background, unless a lookup is pending.
     fn look_up_soon(self: &Arc<Self>) {
-        /// Limits lookups after many failures.
         const REST: Duration = Duration::from_millis(50);
 
         if self.will_look.swap(true, Ordering::AcqRel) {

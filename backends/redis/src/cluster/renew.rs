@@ -15,9 +15,8 @@ use crate::renew::Batch;
 use crate::scripts;
 
 impl Cluster {
-    /// Renews holds. A silent node's holds are indeterminate, and no others.
-    ///
-    /// Returns before the callers' limit. Requests continue in tasks, whose time-outs detect a frozen node.
+    /// A silent node's holds are indeterminate, and no others. Returns before the callers' limit. Requests continue in
+    /// tasks, whose time-outs detect a frozen node.
     pub(crate) async fn renew(self: &Arc<Self>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let until = Instant::now() + Renew::time_to_answer(holds);
         let prefix = &self.config().key_prefix;

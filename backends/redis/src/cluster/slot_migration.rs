@@ -1,13 +1,9 @@
 //! Operations on holds while their slot moves to another node.
 //!
-//! The slot's keys leave one by one. A script runs only if all its keys are on one node. That is rare, because a
-//! token's tombstone usually doesn't exist. Only renewals name existing keys only, so they work until the first key
-//! leaves. (Redis 7.0 replies `TRYAGAIN` on the old node while some keys are there, and on the new one while some
-//! aren't. Up to 6.2 the old node redirects all such scripts.) An aborted move needs an operator's repair. So:
-//!
-//! - nothing is granted or broken: callers wait;
-//! - holds are renewed, released and inspected key by key. Each key is on exactly one node, and the old node redirects.
-//!   So the lock's own key, which alone decides who holds, changes atomically.
+//! The slot's keys leave one by one, and a script runs only if all its keys exist on one node. (Redis 7.0 replies
+//! `TRYAGAIN`; up to 6.2 the old node redirects.) Only renewals name no missing keys, and work until the first key
+//! leaves. Nothing is granted or broken. Holds are renewed, released and inspected key by key: each key is on exactly
+//! one node, and the old node redirects. So the lock's own key, which alone decides who holds, changes atomically.
 
 use std::sync::Arc;
 
@@ -28,8 +24,6 @@ pub(crate) struct Hold<'h> {
 }
 
 impl Hold<'_> {
-    /// Renews the lock, then the keys that describe the hold.
-    ///
     /// Shared holds and permits have several keys, and wait until all are on one node.
     pub(crate) async fn renew(&self, cluster: &Arc<Cluster>, ttl: &str) -> Result<Renewal> {
         let Keys { lock, fence, hold, holders, meta, .. } = self.keys;
@@ -54,7 +48,7 @@ impl Hold<'_> {
                 let idle = ttl.parse::<u128>().unwrap_or(0) + IDLE_FENCE.as_millis();
                 let mut keep_fence = redis::cmd("PEXPIRE");
                 keep_fence.arg(fence).arg(idle.to_string());
-                // Not awaited: these keys may be on a silent node, and the hold is renewed anyway.
+                // Not awaited: these keys may be on a silent node.
                 let (runtime, cluster) = (cluster.runtime(), Arc::clone(cluster));
                 let [fence, hold, token, ttl] =
                     [fence, hold, self.token, ttl].map(|text: &str| text.to_owned());
@@ -73,8 +67,7 @@ impl Hold<'_> {
         }
     }
 
-    /// Wakes waiters that this one may have blocked. Not awaited, because a node may be silent. Waiters also poll, and
-    /// the record expires with the queue.
+    /// Not awaited, because a node may be silent. Waiters also poll, and the record expires.
     fn wake_waiters(&self, cluster: &Arc<Cluster>, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
         forget.arg(&self.keys.meta).arg(self.token);
@@ -89,7 +82,7 @@ impl Hold<'_> {
         });
     }
 
-    /// Returns why the hold was lost. The loss is certain, the reason may be unknown.
+    /// The loss is certain, the reason may be unknown.
     pub(crate) async fn loss(&self, cluster: &Arc<Cluster>) -> Renewal {
         let note = cluster.command(self.tombstone, None, &get(self.tombstone), Effect::Reads).await;
         let is_broken = matches!(&note, Ok(Value::BulkString(note)) if note.starts_with(b"broken"));
@@ -154,7 +147,7 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
     let description: Vec<Value> = FromRedisValue::from_redis_value(description).map_err(odd)?;
     let token: Option<String> =
         description.first().cloned().and_then(|token| String::from_redis_value(token).ok());
-    // As `inspect.lua`, without the number of waiters.
+    // As `inspect.lua`.
     let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
     let state = |state| vec![text(state), fence, Value::Nil];
     let words = match (&value, token) {
@@ -176,7 +169,7 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
     answer::found(name, Value::Array(words))
 }
 
-/// Omits the time left, which would need the server's time.
+/// The time left would need the server's time.
 async fn shared_holders(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
     let odd = |cause| odd_answer(Effect::Reads, cause);
     let mut all = redis::cmd("ZRANGE");
@@ -206,7 +199,6 @@ fn get(key: &str) -> Cmd {
     get
 }
 
-/// Runs a script with one key, which is always on exactly one node.
 async fn one_key(
     cluster: &Arc<Cluster>,
     script: &Script,

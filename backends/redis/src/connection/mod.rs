@@ -1,14 +1,8 @@
 //! A client's connection, shared by requests and wake-ups, which reconnects by itself.
 //!
-//! It pipelines all requests (none of them blocks in the server) and receives wake-ups as RESP3 pushes. It is replaced
-//! when
-//!
-//! - it breaks;
-//! - a reply doesn't arrive in time: a frozen server keeps its connections open;
-//! - a caller drops an unanswered request, and the following probe times out (`probe.rs`);
-//! - the server is a replica now.
-//!
-//! Nothing is sent twice: once a connection has a request, only its reply shows the outcome.
+//! It is replaced when it breaks, when a reply is late (a frozen server keeps its connections open), when the probe of
+//! a dropped request times out (`probe.rs`), and when the server is a replica now. Nothing is sent twice: once a
+//! connection has a request, only its reply shows the outcome.
 
 mod open;
 mod probe;
@@ -41,16 +35,14 @@ pub(crate) struct Link {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
     to: Whereabouts,
-    /// A second connection for requests that wait for replicas, without a subscription.
+    /// For requests that wait for replicas.
     waiting: Option<Arc<Link>>,
-    /// Set on that second connection.
     is_waiting: bool,
     current: Mutex<Option<Live>>,
-    /// Locked while connecting; has the last failure.
+    /// The last failure.
     connecting: tokio::sync::Mutex<Failure>,
     failures: AtomicU64,
     opened: AtomicU64,
-    /// Signals the reconnecting task.
     broken: UnboundedSender<()>,
     election: AtomicU64,
     listening: Mutex<JoinSet<()>>,
@@ -63,7 +55,6 @@ pub(crate) struct Live {
     alive: Arc<AtomicBool>,
     probed: Arc<AtomicBool>,
     server: Arc<str>,
-    /// Unique within its link.
     pub(crate) number: u64,
 }
 
@@ -91,7 +82,6 @@ impl Link {
         Ok(link)
     }
 
-    /// Connects in the background, and retries until dropped.
     pub(crate) fn connect_later(
         config: Arc<Config>,
         wakeups: Arc<Wakeups>,
@@ -164,7 +154,6 @@ impl Link {
         &self.runtime
     }
 
-    /// Runs a script, and sends its text if the server lacks it.
     pub(crate) async fn run(
         self: &Arc<Self>,
         script: &Script,
@@ -176,7 +165,6 @@ impl Link {
         self.run_on(&live, script, keys, arguments, effect).await
     }
 
-    /// Runs a script on this connection only.
     pub(crate) async fn run_on(
         self: &Arc<Self>,
         live: &Live,
@@ -189,8 +177,7 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, effect))
     }
 
-    /// Runs a script directly after `before`. The inner error is the server's own, which may redirect the request; the
-    /// outer one means no reply.
+    /// The inner error is the server's own, which may redirect the request; the outer one means no reply.
     pub(crate) async fn try_run_on(
         self: &Arc<Self>,
         live: &Live,
@@ -204,8 +191,7 @@ impl Link {
             && replicas::are_waited_for(script)
         {
             let other = waiting.live().await?;
-            // After a failover one of the two may lead to the old master. A grant by one could then not be released by
-            // the other.
+            // After a failover one of the two may lead to the old master, and couldn't release the other's grant.
             if other.server != live.server {
                 self.mark_broken(&live.alive);
                 waiting.mark_broken(&other.alive);
@@ -224,7 +210,6 @@ impl Link {
         self.ask_script(live, before, script, keys, arguments, effect).await
     }
 
-    /// Runs a script on this connection, and sends its text if the server lacks it.
     pub(crate) async fn ask_script(
         self: &Arc<Self>,
         live: &Live,
@@ -248,13 +233,12 @@ impl Link {
         self.read_on(&live, command).await
     }
 
-    /// Sends a command that changes nothing, on this connection only.
     pub(crate) async fn read_on(self: &Arc<Self>, live: &Live, command: &Cmd) -> Result<Value> {
         let answer = self.ask(live, None, command, Effect::Reads).await?;
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
 
-    /// Sends a command, directly after `before`. The outer error means no reply.
+    /// The outer error means no reply.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         live: &Live,
@@ -272,7 +256,6 @@ impl Link {
         self.within(live, self.config.response_timeout, effect, asking).await
     }
 
-    /// Waits for a reply, and gives up a silent connection.
     pub(crate) async fn within<T>(
         self: &Arc<Self>,
         live: &Live,
@@ -308,7 +291,6 @@ impl Link {
         self.current().as_ref().filter(|live| live.alive.load(Ordering::Acquire)).cloned()
     }
 
-    /// Gives up the connection if it leads to another server.
     pub(crate) fn leave_unless_at(&self, server: &str) {
         if let Some(live) = self.usable().filter(|live| *live.server != *server) {
             tracing::debug!(from = %live.server, to = server, "redis: another master");
@@ -326,7 +308,7 @@ impl Link {
         }
     }
 
-    /// Returns a working connection. An error means that nothing was sent.
+    /// An error means that nothing was sent.
     pub(crate) async fn live(self: &Arc<Self>) -> Result<Live> {
         if let Some(live) = self.usable() {
             return Ok(live);
@@ -338,8 +320,7 @@ impl Link {
         }
         // Callers that waited share the result.
         if self.failures.load(Ordering::Acquire) == failures {
-            // In a task on the client's first runtime, so that the caller's end doesn't take the connection from
-            // others.
+            // In a task, so that the caller's end doesn't take the connection from others.
             let link = Arc::clone(self);
             let opened = self.runtime.spawn(async move { link.open().await }).await;
             *failure = match opened {
@@ -357,8 +338,7 @@ impl Link {
     }
 }
 
-/// Sends two commands with none between them. Returns the second reply; that command has no effect if the first was
-/// refused.
+/// Sends two commands with none between them. The second has no effect if the first was refused.
 async fn both(
     connection: &mut MultiplexedConnection,
     first: &Cmd,
@@ -374,7 +354,6 @@ async fn both(
     Ok(answer)
 }
 
-/// Reconnects, so that wake-ups arrive without requests.
 async fn keep_connected(link: Weak<Link>, mut breaks: UnboundedReceiver<()>) {
     const FIRST_PAUSE: Duration = Duration::from_millis(20);
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);

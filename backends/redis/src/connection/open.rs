@@ -13,12 +13,10 @@ use crate::sentinel;
 use crate::topology::{Topology, Whereabouts};
 use crate::tracking;
 
-/// Requests buffered before the socket. Further callers wait.
 const BUFFERED_REQUESTS: usize = 1_000;
 
 impl Link {
     pub(super) async fn open(self: &Arc<Self>) -> Result<Live, Failure> {
-        // Even if connecting takes long.
         drop(self.current().take_if(|live| !live.alive.load(Ordering::Acquire)));
         let live = match &self.to {
             Whereabouts::At(server) => {
@@ -34,7 +32,7 @@ impl Link {
             },
         };
         *self.current() = Some(live.clone());
-        // Messages since then were lost. In a task: the caller's lock is held, and events are never sent under a lock.
+        // Messages since then were lost. In a task, because the caller's lock is held.
         if !self.is_waiting {
             let link = Arc::clone(self);
             self.runtime.spawn(async move { link.wakeups.audience().wake_all() });

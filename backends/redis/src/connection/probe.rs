@@ -8,12 +8,11 @@ use tokio::time::timeout;
 
 use super::{Link, Live};
 
-/// Silence after which a connection is replaced. Very short TTLs time out earlier, perhaps only because the machine is
-/// busy; then a probe decides.
+/// Very short TTLs may time out earlier on a busy machine; then a probe decides.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// A request in flight. If it is dropped, its connection is probed. Otherwise callers with short limits would never
-/// detect a silent connection.
+/// A dropped request's connection is probed. Otherwise callers with short limits would never detect a silent
+/// connection.
 #[must_use]
 pub(super) struct Unanswered<'r> {
     link: &'r Arc<Link>,
@@ -56,12 +55,11 @@ impl Link {
     fn silence(&self) -> Duration {
         let longest = self.config.response_timeout;
         let blocks = self.config.replicas.filter(|_| self.is_waiting);
-        // The server may still be busy with the `WAIT` of one or two other requests.
+        // The server may be busy with the `WAIT` of one or two other requests.
         let wait = blocks.map_or(Duration::ZERO, |replicas| replicas.limit * 3 / 2);
         SILENCE.max(wait).min(longest)
     }
 
-    /// Sends a PING, and replaces the connection if no reply arrives. One at a time.
     pub(super) fn probe(self: &Arc<Self>, live: &Live, limit: Duration) {
         if !live.alive.load(Ordering::Acquire) || live.probed.swap(true, Ordering::AcqRel) {
             return;

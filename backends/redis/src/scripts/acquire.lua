@@ -31,7 +31,7 @@ if answer then
   return answer
 end
 
--- After deletion of its description, a hold gets a new fence and description.
+-- A hold without its description gets a new fence.
 if value == token
   or mode == 'x' and not value and redis.call('EXISTS', KEYS[1], KEYS[5]) == 0 then
   local fence = next_fence(last, micros, fences)
@@ -63,7 +63,7 @@ end
 its.grant_next(token)
 first = its.grant(token, mode, ttl, fences, ARGV[4])
 if first then
-  -- The next waiter may hold concurrently. A failure doesn't affect the grant.
+  -- A failure doesn't affect the grant.
   pcall(its.grant_next)
 end
 if its.is_unfinished then

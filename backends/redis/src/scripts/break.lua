@@ -81,7 +81,6 @@ redis.call('SET', KEYS[2], text(math.max(last + 1, micros)),
 if how == 'run-out' then
   -- No break is recorded if PEXPIRE isn't permitted.
   local described = redis.call('PEXPIRE', KEYS[3], life)
-  -- Keep the first note.
   if value == seen or redis.call('HEXISTS', KEYS[3], 'broken') == 0 then
     redis.call('HSET', KEYS[3], 'broken', note)
   end

@@ -1,5 +1,5 @@
--- The clock for the expiry of shared holds and permits: the server's, unless the key came from another server with a
--- moved slot. Then the key's TTL gives the time: it is that of the longest hold, plus 1 ms.
+-- The clock for the expiry of shared holds and permits: the server's, unless a moved slot brought the key from another
+-- server. Then the key's TTL gives the time: that of the longest hold, plus 1 ms.
 
 local function time_of(holders, now)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
@@ -12,7 +12,7 @@ local function time_of(holders, now)
   return time > now and time <= now + 1000 and now or time
 end
 
--- Sets the key's TTL to the longest hold's. Returns it; nil without holders.
+-- The key's new TTL; nil without holders.
 local function live_as_long(holders, at)
   local longest = redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2]
   if longest then
@@ -22,8 +22,7 @@ local function live_as_long(holders, at)
   end
 end
 
--- Makes a token expire `life` after `at`. The key's expiry is extended first: a key that expires before a holder makes
--- the clock appear to be ahead.
+-- The key's expiry is extended first: if the key expires before a holder, the clock appears to be ahead.
 local function expire_in(holders, token, life, at)
   local expires = at + 1 + life
   local longest, score = unpack(redis.call('ZRANGE', holders, -1, -1, 'WITHSCORES'))

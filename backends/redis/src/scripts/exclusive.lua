@@ -1,4 +1,4 @@
--- Exclusive holds: a counted fence, a description, and the lock's key with the token.
+-- Exclusive holds.
 
 -- A week: by then the clock is ahead of an idle counter.
 local IDLE_FENCE = 604800000
@@ -7,7 +7,7 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- The next fence, at least `least`; nil if too few are left.
+-- Nil if too few are left.
 local function next_fence(last, least, fences)
   local first = least
   if last then
@@ -28,7 +28,7 @@ local function count_fences(key, first, fences, ttl)
   redis.call('SET', key, text(first + fences - 1), 'PX', text(ttl + IDLE_FENCE))
 end
 
--- The lock is set last: if an earlier command fails, nothing is held. So each hold has a counted fence.
+-- The lock is set last: if an earlier command fails, nothing is held.
 local function hold_exclusive(lock, hold, token, identity, first, fences, micros, life)
   redis.call('DEL', hold)
   redis.call('HSET', hold, 'token', token, 'identity', identity, 'fence', first, 'fences', fences,
@@ -37,8 +37,7 @@ local function hold_exclusive(lock, hold, token, identity, first, fences, micros
   redis.call('SET', lock, token, 'PX', text(life))
 end
 
--- The reply to a token that holds already, extended unless broken. Nil if it doesn't hold, or its description was
--- deleted.
+-- The reply to a token that holds already. Nil if it or its description is missing.
 local function again(lock, fence, hold, token, value, last, ttl)
   local broken = value == token .. ':broken'
   if value ~= token and not broken then

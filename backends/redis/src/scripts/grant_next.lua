@@ -1,4 +1,4 @@
--- Offers a free lock to the next waiter, after an offer may have lapsed.
+-- Offers a free lock to the next waiter.
 --
 -- KEYS  lock, hold, fence, queue, holders, meta
 -- ARGV  '1' if receivers can be counted, wake-up channel, name

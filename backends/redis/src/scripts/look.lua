@@ -1,4 +1,5 @@
--- Reads or creates a node's incarnation: a value that is lost with its data.
+-- Reads or creates a node's incarnation. A restart keeps it only if no data, so no holds, can be lost. Otherwise it is
+-- 'new'.
 --
 -- KEYS  incarnation
 -- ARGV  run id of the server, a random number, largest TTL in ms, '1' if every write is persisted now, '1' if the
@@ -6,8 +7,6 @@
 --
 -- Returns five words: 'votes' or 'new', run id, random number of the data, largest TTL, '1' if every write was
 -- persisted when it was written.
---
--- After a restart it is carried over only if no data can be lost. Otherwise holds may be lost, so it is 'new'.
 
 local run, number, longest, kept, was_replica = unpack(ARGV)
 local incarnation = redis.call('GET', KEYS[1])
@@ -25,7 +24,7 @@ if old_run == run then
 elseif state == 'votes' and old_kept == '1' and kept == '1' and was_replica ~= '1' then
   number, longest = old_number, old_longest
 else
-  -- Wait for the longest TTL that was in use here.
+  -- The longest TTL that was in use here.
   state, longest = 'new', old_longest or longest
 end
 incarnation = table.concat({ state, run, number, longest, kept }, ' ')

@@ -1,4 +1,4 @@
--- Extends or removes the description of this token's hold while its slot moves.
+-- Extends or removes a hold's description while its slot moves.
 --
 -- KEYS  hold
 -- ARGV  token, TTL in ms, or 0 to remove it

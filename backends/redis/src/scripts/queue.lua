@@ -21,7 +21,6 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     end
   end
 
-  -- Parses a marker: 'shared' and the epoch, or 'permits' and their number.
   local function marked(value)
     if value then
       return value:match('^lockwright:(%a+):(%d+)$')
@@ -33,7 +32,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     call('ZREM', holders, token)
   end
 
-  -- Counts fences. Returns the first; nil if none are left.
+  -- Returns the first fence; nil if none are left.
   local function count(fences, ttl)
     local first = next_fence(call('GET', fence), micros, fences)
     if first then
@@ -49,7 +48,6 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     end
   end
 
-  -- Returns whether the mode fits the present holders.
   local function fits(mode)
     if not its.value then
       return true
@@ -80,7 +78,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return count(fences, ttl)
   end
 
-  -- Makes a token a holder. The deciding write is last: if an earlier command fails, nothing is held.
+  -- The deciding write is last: if an earlier command fails, nothing is held.
   local function write(token, mode, life, fences, identity, first)
     if mode == 'x' then
       hold_exclusive(lock, hold, token, identity, first, fences, micros, life)
@@ -101,7 +99,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     end
   end
 
-  -- Reads the lock, and removes expired holders. False if the key isn't a string.
+  -- Removes expired holders. False if the key isn't a string.
   function its.look()
     local value = redis.pcall('GET', lock)
     if type(value) == 'table' then
@@ -126,8 +124,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return true
   end
 
-  -- A shared or permit holder: mode, fence, ms left, identity, operator and reason of a break. Without a record, the
-  -- mode comes from the marker, and the fence from the counter.
+  -- A shared or permit holder: mode, fence, ms left, identity, operator and reason of a break.
   function its.holder(token)
     local expires = its.kind_of_marker and call('ZSCORE', holders, token)
     if expires then
@@ -142,14 +139,14 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
   end
 
   function its.extend(token, ttl)
-    -- A full server rejects a script whose first write could use memory. This one can't.
+    -- First, for a full server: see renew.lua.
     call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
     keep(fence, ttl + IDLE_FENCE)
     keep(meta, ttl + 2)
     expire_in(holders, token, ttl, at)
   end
 
-  -- Ends a hold. Returns whether there was one; it has ended even if a later command fails.
+  -- The hold has ended even if a later command fails.
   function its.leave(token)
     if not its.kind_of_marker or not call('ZSCORE', holders, token) then
       return false
@@ -168,7 +165,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return true
   end
 
-  -- Replaces a holder's token, and keeps the time left. If the old token can't be removed, it expires.
+  -- If the old token can't be removed, it expires.
   function its.rename(from, to, mode, ttl, identity)
     local first = its.kind_of_marker == 'shared' and its.number or count(1, ttl)
     if first then
@@ -181,7 +178,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return first
   end
 
-  -- Removes a token from the queue. Returns whether it was there. A leftover record is harmless.
+  -- A leftover record is harmless.
   function its.withdraw(token)
     if call('ZREM', queue, token) == 0 then
       return false
@@ -190,7 +187,6 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return true
   end
 
-  -- Revokes an offer that no client received.
   local function revoke_offer(token, mode)
     if mode == 'x' then
       call('DEL', lock, hold)
@@ -200,7 +196,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     end
   end
 
-  -- The name's present use by others: 'lock', the size of a semaphore, or nil. Vanished waiters don't count.
+  -- The name's use by others: 'lock', the size of a semaphore, or nil. Vanished waiters don't count.
   function its.kind(token)
     if its.value then
       return its.kind_of_marker == 'permits' and its.number or 'lock'
@@ -218,15 +214,14 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     end
   end
 
-  -- Returns whether a blocking waiter's client has gone: an empty message, which clients ignore, has no receivers.
+  -- An empty message, which clients ignore, has no receivers if the waiter's client has gone.
   local function blocks_as_gone_client(channel)
     return counted and its.kind_of_marker
       and redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, '') == 0
   end
 
-  -- Offers the lock to the first waiters that fit, and removes vanished ones. An offer is a hold with a short life
-  -- until its client confirms it. It is written before it is published, because a message is sent even if the script
-  -- fails later. Stops at `token`, the caller. Returns the longest lifetime of the offers, or 0.
+  -- An offer is written before it is published, because a message is sent even if the script fails later. Stops at
+  -- `token`, the caller. Returns the longest lifetime, or 0.
   local function offer(token)
     local offers, gone, longest = 0, 0, 0
     while offers < 64 and gone < 16 do
@@ -275,8 +270,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return longest
   end
 
-  -- Makes offers, and sends their lifetime to the next two waiters. They ask if an offer has lapsed and its client has
-  -- died.
+  -- The next two waiters ask if an offer has lapsed and its client has died.
   function its.grant_next(token)
     local longest = offer(token)
     if longest > 0 then
@@ -291,8 +285,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return longest
   end
 
-  -- Grants the lock unless others are first or the mode doesn't fit. Returns the first fence; false if none are left;
-  -- nil if it must wait.
+  -- Returns the first fence; false if none are left; nil if it must wait.
   function its.grant(token, mode, ttl, fences, identity)
     if not fits(mode) then
       return nil
@@ -310,7 +303,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return fenced
   end
 
-  -- Queues a claim, or extends its stay. Returns the number of waiters before it.
+  -- Returns the number of waiters before it.
   function its.wait(token, mode, patience, ttl, fences, channel, identity)
     local before, place = call('ZRANK', queue, token), nil
     if not before then
@@ -318,7 +311,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
       before = last and call('ZRANK', queue, last) + 1 or 0
       place = text(math.max((tonumber(score) or 0) + 1, micros))
       if not last and not its.kind_of_marker then
-        -- These records belong to dead holders, whose list has expired.
+        -- Records of dead holders, whose list has expired.
         call('DEL', meta)
       end
     end
@@ -333,8 +326,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return before
   end
 
-  -- The holder: ms until the lock may be free, or -1; token (nil if foreign), identity, fence, operator and reason of a
-  -- break, mode.
+  -- The holder: ms until the lock may be free, or -1; token (nil if foreign), identity, fence, break, mode.
   function its.describe()
     if its.kind_of_marker then
       local token = call('ZRANGE', holders, 0, 0)[1]

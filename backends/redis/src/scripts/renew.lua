@@ -5,8 +5,7 @@
 -- ARGV  for each hold: token, TTL in ms, 'x' if exclusive, else 's'; last, on a quorum's node: incarnation that its
 --       client read
 --
--- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the incarnation differs. Expired holds
--- aren't revived, and broken ones aren't renewed.
+-- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the incarnation differs.
 
 if #ARGV % 3 == 1 and redis.call('GET', KEYS[#KEYS]) ~= ARGV[#ARGV] then
   return { 'stranger' }

@@ -3,15 +3,10 @@
 -- KEYS  lock, fence, hold, tombstones of the new and the old token, queue, holders, meta
 -- ARGV  new token, TTL in ms, mode, identity, old token, lifetime of its tombstone in ms
 --
--- Returns
---   'granted', fence, '1'         held for the full TTL
---   'again', fence, '1'           the same, for a repeat
---   'again', fence, '1', ms left  a broken hold: not extended
---   'busy', ms left or -1         the old token doesn't hold, or was broken
---   'ended'                       the new token was released or broken before
---   'exhausted'                   no fences are left
+-- Returns 'granted', 'again' or 'exhausted' as acquire.lua, with one fence;
+--   'busy', ms left or -1    the old token doesn't hold, or was broken
+--   'ended'                  the new token was released or broken before
 
--- The fence must not be later than the script's start.
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 

@@ -1,19 +1,10 @@
--- Requests a node's vote: grants it, repeats an earlier grant, or reports the holder. A single node can't grant a
--- quorum, so it has no queue.
+-- Requests a node's vote.
 --
 -- KEYS  lock, fence, hold, tombstone of this token, incarnation
 -- ARGV  token, TTL in ms, fences, identity, '1' if the client will wait, incarnation that its client read, smallest
 --       permitted fence
 --
--- Returns
---   'granted', first fence, fences           held for the full TTL
---   'again', first fence, fences             the same, for a holder
---   'again', first fence, fences, ms left    a broken hold: not extended
---   'stranger'                               the incarnation differs
---   'busy', ms left or -1, token, identity, fence, broken    no token: a foreign holder
---   'ended'                                  released or broken before
---   'foreign'                                not a string
---   'exhausted'                              no fences are left
+-- Returns 'stranger' if the incarnation differs; else as acquire.lua, but 'busy' without a mode, not queued
 
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
@@ -39,7 +30,7 @@ elseif value and value ~= token then
   if hold[1] ~= value and (hold[1] or '') .. ':broken' ~= value then
     return { 'busy', left }
   end
-  -- A mark: the release sends a wake-up.
+  -- The release sends a wake-up.
   if ARGV[5] == '1' and not hold[5] then
     redis.call('HSET', KEYS[3], 'waited', '1')
   end

@@ -6,7 +6,7 @@
 -- Returns 1 if it was held, else 0.
 
 local token = ARGV[1]
--- First, so that a late duplicate of the acquire is refused even if a later command fails.
+-- First: see release.lua.
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[3], 'released', 'PX', ARGV[2])
 end
@@ -14,11 +14,10 @@ local value = redis.pcall('GET', KEYS[1])
 if value ~= token and value ~= token .. ':broken' then
   return 0
 end
--- Without a waiter's mark no wake-up is needed.
 local waited = redis.call('HGET', KEYS[2], 'waited')
 redis.call('DEL', KEYS[1], KEYS[2])
 if waited then
-  -- Only a hint, which may lack permission.
+  -- A hint, which may lack permission.
   redis.pcall('PUBLISH', ARGV[3], ARGV[4])
 end
 return 1

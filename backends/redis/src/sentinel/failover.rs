@@ -1,8 +1,5 @@
-//! Notification of failovers by the Sentinels.
-//!
-//! A replaced master that was frozen or partitioned keeps its connections, and grants locks until it is demoted. So a
-//! client subscribes to each Sentinel and leaves such a master. Without the message, silence or refusals show the
-//! failover.
+//! Notification of failovers by the Sentinels. A replaced master that was frozen or partitioned grants locks until it
+//! is demoted.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,7 +20,6 @@ const SILENCE: Duration = Duration::from_secs(3);
 
 const CHANNEL: &str = "+switch-master";
 
-/// Subscribes to each Sentinel, until the set is dropped.
 pub(crate) fn listen(link: &Arc<Link>) -> JoinSet<()> {
     let mut listening = JoinSet::new();
     if let Topology::Sentinel { sentinels, .. } = &link.config().topology {
@@ -67,7 +63,6 @@ async fn listen_to(sentinel: ConnectionInfo, link: Weak<Link>) {
     }
 }
 
-/// Uses a query that its user needs anyway.
 async fn answers(connection: &mut redis::aio::MultiplexedConnection, link: &Weak<Link>) -> bool {
     let mut question = redis::cmd("SENTINEL");
     match link.upgrade().map(|link| link.config().topology.clone()) {
@@ -95,7 +90,7 @@ async fn subscribe(
     Ok((connection, pushes))
 }
 
-/// Leaves a replaced master. All Sentinels are asked: the notifying one may be the first or the last to change.
+/// All Sentinels are asked: the notifying one may be the first or the last to change.
 async fn check(link: &Weak<Link>) {
     let Some(link) = link.upgrade() else { return };
     let Some(sentinels) = link.sentinels() else { return };

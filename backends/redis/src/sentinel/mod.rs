@@ -1,7 +1,5 @@
-//! Discovery of the master through Sentinels.
-//!
-//! All are asked at once, and the latest election in a majority's replies counts. So a dead, frozen or outdated
-//! Sentinel costs no time. The client library asks one by one, and accepts the first reply.
+//! Discovery of the master through Sentinels: the latest election in a majority's replies counts. The client library
+//! asks one by one, and accepts the first reply.
 
 pub(crate) mod doctor;
 pub(crate) mod failover;
@@ -24,7 +22,6 @@ use crate::errors;
 use crate::failure::Failure;
 use crate::topology::{Topology, moved_to};
 
-/// Interval between queries until a master answers.
 const ASKED_AGAIN: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +30,6 @@ pub(crate) struct Sentinels<'c> {
     name: &'c str,
     server: &'c ConnectionInfo,
     limit: Duration,
-    /// The latest election reported so far.
     latest: &'c AtomicU64,
 }
 
@@ -41,9 +37,7 @@ pub(crate) struct Sentinels<'c> {
 pub(crate) struct Master {
     host: String,
     port: u16,
-    /// The election that made it master.
     epoch: u64,
-    /// Number of its replicas, and of the Sentinels that monitor it.
     replicas: u64,
     sentinels: u64,
 }
@@ -71,7 +65,7 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    /// Connects with `connect`, which must verify the role.
+    /// `connect` must verify the role.
     pub(crate) async fn reach<T, F: Future<Output = Result<T, Failure>>>(
         self,
         connect: impl Fn(ConnectionInfo) -> F,
@@ -120,7 +114,6 @@ impl<'c> Sentinels<'c> {
         }
     }
 
-    /// Asks for a majority's master, or that of all that answer.
     pub(crate) async fn master(self) -> Result<Master, Failure> {
         let mut asked = self.ask_all();
         let (mut named, mut refusals) = (Vec::new(), Vec::new());
@@ -129,7 +122,6 @@ impl<'c> Sentinels<'c> {
             match answer {
                 Ok((_, Ok(master))) => named.push(master),
                 Ok((address, Err(refusal))) => refusals.push((address, refusal)),
-                // The runtime ends.
                 Err(_) => {}
             }
             let latest = self.latest.load(Ordering::Acquire);
@@ -192,7 +184,6 @@ impl<'c> Sentinels<'c> {
         let mut message = "no Sentinel names a master".to_owned();
         for (at, failure) in failures.enumerate() {
             let _ = write!(message, "{} {}", if at == 0 { ":" } else { ";" }, failure.message);
-            // An error that needs a fix has precedence.
             if kind == ErrorKind::Unavailable {
                 kind = failure.kind;
             }
@@ -201,8 +192,8 @@ impl<'c> Sentinels<'c> {
     }
 }
 
-/// Returns whether a majority determines the master: not if all replies are older than a known election. Then all
-/// replies are used, because reset Sentinels count elections from zero.
+/// Not if all replies are older than a known election. Then all are used, because reset Sentinels count elections from
+/// zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)
 }

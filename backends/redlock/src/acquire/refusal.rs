@@ -11,13 +11,12 @@ use crate::errors::{NodeErrors, error};
 use crate::fleet::silent;
 use crate::node::No;
 
-/// Maximum number of rounds over which retries are spread.
 const MOST_SPREAD: u32 = 32;
 
 /// Clients that started together within this time collide again.
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 
-/// Poll interval for a foreign holder, which sends no wake-up.
+/// A foreign holder sends no wake-up.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
 impl Round<'_> {
@@ -36,7 +35,7 @@ impl Round<'_> {
                      again; use a new request",
                 ));
             }
-            // Without a named holder, the votes came too late: the name may be free.
+            // The votes came too late: the name may be free.
             if no > 0 {
                 return Ok(AcquireOutcome::Busy(self.busy(yes)));
             }
@@ -55,7 +54,6 @@ impl Round<'_> {
         Err(errors.into_error(kind, &what))
     }
 
-    /// Returns whether a node was asked and didn't reply.
     fn is_in_vain(&self, at: usize) -> bool {
         match &self.answers[at] {
             Some(Answer::Failed(_)) => true,
@@ -88,7 +86,6 @@ impl Round<'_> {
         let holder = self.holder();
         if let Some(holder) = holder.filter(|(_, nodes)| *nodes >= quorum).map(|(no, _)| no) {
             names.decided(&self.claim.name);
-            // The time until enough holds expire.
             let mut left: Vec<Duration> =
                 self.no().map(|no| no.left.unwrap_or(Duration::MAX)).collect();
             left.sort_unstable();
@@ -103,7 +100,7 @@ impl Round<'_> {
                 queued: false,
             };
         }
-        // After a split vote, random pauses prevent another collision.
+        // Random pauses prevent another collision.
         let spread = names.split(&self.claim.name).min(MOST_SPREAD);
         let round = self.begun.elapsed().max(SHORTEST_ROUND);
         Busy {
@@ -113,7 +110,6 @@ impl Round<'_> {
         }
     }
 
-    /// Returns the holder that most nodes report, and their number.
     fn holder(&self) -> Option<(&No, usize)> {
         let mut holders: HashMap<Option<Token>, (&No, usize)> = HashMap::new();
         for no in self.no() {

@@ -10,13 +10,12 @@ use crate::name::LockName;
 use crate::reason::Reason;
 use crate::token::Token;
 
-/// The shortest lifetime of a tombstone.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 
 const MANY: usize = 1_000;
 
-/// Tombstones, with the reason, for a backend that alone may receive a repeat of an ended claim. Each is kept for
-/// an hour, or its TTL if that is longer.
+/// Tombstones for a backend that alone may receive a repeat of an ended claim. Each is kept for an hour, or its
+/// TTL if that is longer.
 #[derive(Debug)]
 pub struct EndedClaims {
     clock: Clock,

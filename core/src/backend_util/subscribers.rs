@@ -1,4 +1,4 @@
-//! The clients of a backend, and the names that they wait for.
+//! The clients of a backend.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,10 @@ use std::time::{Duration, Instant};
 use crate::event::{Event, Events};
 use crate::name::LockName;
 
-/// The clients attached to one backend, and the names that they wait for.
+/// The clients of one backend, and the names that they wait for.
 ///
-/// A backend forwards [`DistributedLock::attach`] to [`attach`](Self::attach), and calls [`waits`](Self::waits)
-/// when a waiting claim finds its name taken. It passes the server's notifications to [`wake`](Self::wake).
-///
-/// No internal mutex is held while events are sent, so a client's sink may call back.
-///
-/// [`DistributedLock::attach`]: crate::DistributedLock::attach
+/// A backend calls [`waits`](Self::waits) when a waiting claim finds its name taken, and [`wake`](Self::wake) on
+/// the server's notifications. No mutex is held while events are sent, so a client's sink may call back.
 #[derive(Debug)]
 pub struct Subscribers {
     forgotten_after: Duration,
@@ -100,7 +96,7 @@ impl Subscribers {
             return;
         }
         let mut present = self.attached();
-        // A changed list is a different allocation; the indices then don't match.
+        // A changed list is another allocation; the indices then don't match.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

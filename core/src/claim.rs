@@ -27,21 +27,20 @@ pub struct Claim {
     pub name: LockName,
     /// The lock's mode.
     pub mode: Mode,
-    /// The hold's identity: the same token is the same hold.
+    /// The hold's identity.
     pub token: Token,
     /// The requester, for operators.
     pub identity: Arc<Identity>,
-    /// How long the server keeps the hold without a renewal, in the profile's range.
+    /// The server's time limit without a renewal, in the profile's range.
     pub ttl: Duration,
-    /// The number of fences to reserve: the hold's own, and the rest for local hand-overs.
+    /// The fences to reserve: the hold's own, and the rest for local hand-overs.
     pub fences: u32,
-    /// The renewal mode, for backends with one lease for several holds.
+    /// For backends with one lease for several holds.
     pub renewal_mode: RenewalMode,
 }
 
 impl Claim {
-    /// Returns the patience for one acquire, swap or release: half of the TTL. A request on a dead connection can
-    /// then be repeated in time. A backend's own limit may be shorter.
+    /// Returns the limit for one acquire, swap or release: half of the TTL, which leaves time for a repeat.
     pub fn patience(&self) -> Duration {
         self.ttl / 2
     }
@@ -53,7 +52,7 @@ pub enum Wait {
     /// One atomic attempt. A claim that isn't granted leaves no trace.
     No,
     /// A server that can block may block, in slices, until this instant. Others queue the claim and answer
-    /// [`AcquireOutcome::Busy`] at once. [`BootInstant::FAR_FUTURE`] means no limit.
+    /// [`AcquireOutcome::Busy`] at once.
     Until(BootInstant),
 }
 
@@ -74,11 +73,9 @@ pub struct Granted {
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold, after a hand-over or a blocking acquire; otherwise the send. Must not be later than the
-    /// server's grant.
+    /// The start of the hold, not later than the server's grant. Default: the send.
     pub start: Option<BootInstant>,
-    /// How long the server keeps the hold from the start, if not the requested TTL: negotiated, or after a repeat
-    /// without re-arming.
+    /// The duration from the start, if not the requested TTL.
     pub valid: Option<Duration>,
     /// Claims of other clients are queued on the server for this name.
     pub waiters: bool,
@@ -94,11 +91,11 @@ impl Granted {
 /// The answer for a lock that is held.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Busy {
-    /// The time until the present hold expires without a renewal. The client then polls.
+    /// The time until the present hold expires. The client then polls.
     pub retry_after: Option<Duration>,
     /// The holder, if known without another round trip.
     pub holder: Option<Box<Holder>>,
-    /// The claim is in the server's queue, until it is granted, released, or not repeated for long.
+    /// The claim is queued on the server, until it is granted, released, or not repeated for long.
     pub queued: bool,
 }
 
@@ -109,8 +106,8 @@ pub struct Renew<'a> {
     pub claim: &'a Claim,
     /// The number of additional fences to reserve.
     pub fences: u32,
-    /// How long the client waits. Then the whole request counts as unanswered. A backend with several servers
-    /// returns its results by then, and the rest as indeterminate.
+    /// The client's time limit. A backend with several servers returns its results by then, and the rest as
+    /// indeterminate.
     pub patience: Duration,
 }
 
@@ -120,7 +117,7 @@ impl<'a> Renew<'a> {
         Self { claim, fences: 0, patience: claim.ttl / 4 }
     }
 
-    /// Returns how long a backend may take for a batch, within every hold's patience.
+    /// Returns a backend's time limit for a batch.
     pub fn time_to_answer(batch: &[Self]) -> Duration {
         batch.iter().map(|one| one.patience).min().unwrap_or_default() * 4 / 5
     }
@@ -144,7 +141,7 @@ pub enum RenewalOutcome {
         /// The time from the send, if not the claim's TTL.
         valid: Option<Duration>,
     },
-    /// The hold is lost: the server doesn't have it, for this reason as far as recorded.
+    /// The server doesn't have the hold, for this reason as far as recorded.
     NotHeld(Reason),
     /// Unknown. The client retries until the deadline.
     Indeterminate,

@@ -74,27 +74,25 @@ impl Builder {
         self
     }
 
-    /// Sets the requests' default wait limit; `None`, the default, for no limit.
+    /// Sets the default wait limit; `None`, the default, for no limit.
     pub fn wait(mut self, limit: Option<Duration>) -> Self {
         self.settings.wait = limit;
         self
     }
 
-    /// Sets a prefix for every name on the server, with its separator, as in `shop/`. This client's results don't
-    /// show it.
+    /// Sets a prefix for every name on the server, with its separator: `shop/`. Results don't show it.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.settings.namespace = namespace.into();
         self
     }
 
-    /// Sets this client's label for operators, such as a service or a job.
+    /// Sets this client's label for operators.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Enables a background sweep, about once a minute: see [`Locks::sweep`]. One client of a fleet is enough. It
-    /// has no effect if the backend leaves no data.
+    /// Enables a background sweep, about once a minute: see [`Locks::sweep`]. One client of a fleet is enough.
     pub fn sweep(mut self, idle: Duration) -> Self {
         self.settings.sweep = Some(idle);
         self
@@ -112,12 +110,11 @@ impl Builder {
         self
     }
 
-    /// Sets the runtime (with its timer) of renewals, releases and the backend's connections; the present one if
-    /// not set. It must not end before the client.
+    /// Sets the runtime of renewals, releases and connections; the present one if not set. It needs a timer, and
+    /// must not end before the client.
     ///
-    /// If it ends, no hold is renewed until the next request inside another runtime, which then runs the renewals.
-    /// Until then each hold is lost at its deadline, as [`check`](crate::Guard::check) reports. A current-thread
-    /// runtime renews nothing between two `block_on` calls.
+    /// If it ends, no hold is renewed until the next request inside another runtime. A current-thread runtime
+    /// renews nothing between two `block_on` calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self

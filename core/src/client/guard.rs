@@ -23,7 +23,7 @@ use super::ticket::Ticket;
 
 /// An exclusive or shared hold, renewed while the guard lives.
 ///
-/// A dropped guard releases it in the background, even outside a runtime; [`Guard::release`] waits for the answer.
+/// Dropping the guard releases it in the background, even outside a runtime.
 #[must_use = "dropping the guard releases the lock; keep it for as long as the lock is needed"]
 #[derive(Debug)]
 pub struct Guard(Inner);
@@ -74,19 +74,19 @@ macro_rules! common {
                 }
             }
 
-            /// Returns when the hold counts as lost, unless renewed. Until the [`deadline`](Self::deadline) there
-            /// is time to stop the protected work.
+            /// Returns when the hold counts as lost, unless renewed. It is before the
+            /// [`deadline`](Self::deadline), so that the work can stop.
             pub fn lost_at(&self) -> BootInstant {
                 self.0.hold().lost_at()
             }
 
-            /// Returns the instant from which the hold must not be relied on, unless renewed.
+            /// Returns when the hold must no longer be relied on, unless renewed.
             pub fn deadline(&self) -> BootInstant {
                 self.0.hold().deadline()
             }
 
-            /// Checks that the lock is held, by the clock and without the server. Exact even after a pause of the
-            /// process. It costs tens of nanoseconds: call it before each step that needs the lock.
+            /// Checks by the clock, without the server, that the lock is held. Exact even after a pause of the
+            /// process. Takes tens of nanoseconds: call it before each step.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.
@@ -99,18 +99,15 @@ macro_rules! common {
                 Signal::new(self.0.hold())
             }
 
-            /// Drives `future` while the hold lives, and drops it at a loss, before the deadline. Each poll checks
-            /// the clock first.
+            /// Drives `future`, and drops it at a loss, before the deadline. Each poll checks the clock first.
             ///
-            /// A future that doesn't yield can't be stopped. Requests that it has sent need the fence.
-            ///
-            /// Outside a tokio runtime, `future` is polled inside the client's runtime.
+            /// A future that doesn't yield can't be stopped, and requests already sent need the fence. Outside a
+            /// runtime, `future` is polled inside the client's.
             ///
             /// # Errors
             /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed, or during its
             ///   last poll.
-            /// - [`Unavailable`](crate::ErrorKind::Unavailable) if the client's runtime has ended and the caller is
-            ///   outside a runtime.
+            /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime if the client's has ended.
             ///
             /// # Cancel safety
             /// Dropping it drops `future`; the guard is unaffected.
@@ -130,7 +127,7 @@ macro_rules! common {
                 self.0.renew().await
             }
 
-            /// Asks the server whether this client still has the hold. Changes no state.
+            /// Asks the server whether this client has the hold.
             ///
             /// # Errors
             /// Those of reaching the server.
@@ -145,8 +142,8 @@ macro_rules! common {
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost) if it was lost before: the last work may not have been protected.
-            /// Any other error means a missing answer: the hold has ended for this client, and the release
-            /// continues in the background.
+            /// Any other error is a missing answer: the hold has ended here, and the release continues in the
+            /// background.
             ///
             /// # Cancel safety
             /// When dropped, the release continues in the background.
@@ -162,8 +159,8 @@ common!(Permit, "permits");
 common!(Leadership, "lead");
 
 impl Guard {
-    /// Returns the fence, to send with each write. The protected resource must reject a fence below the highest
-    /// accepted one. Concurrent readers share a fence.
+    /// Returns the fence, to send with each write. The resource must reject a fence below the highest accepted
+    /// one. Concurrent readers share a fence.
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
     }
@@ -184,17 +181,16 @@ impl Guard {
         self.client().tell(Error::closed(), &self.0.hold().claim.name)
     }
 
-    /// Returns the lock's full name and fence, to send with requests.
+    /// Returns the full name and the fence, to send with requests.
     pub fn fenced(&self) -> Fenced {
         self.0.fenced()
     }
 
-    /// Ends the hold in this client and returns a ticket, which [`Locks::resume`](crate::Locks::resume) accepts in
-    /// this process or another. An [`Owner`](crate::Owner) and a [`max_hold`](crate::Request::max_hold) aren't
-    /// transferred.
+    /// Ends the hold here, and returns a ticket for [`Locks::resume`](crate::Locks::resume) in any process. An
+    /// [`Owner`](crate::Owner) and a [`max_hold`](crate::Request::max_hold) aren't transferred.
     ///
-    /// Until then the hold isn't renewed. It keeps its [remaining time](Self::remaining), which may be very short
-    /// after a hand-over. For a whole TTL, [renew](Self::renew) first.
+    /// The hold isn't renewed in transfer. It keeps its [remaining time](Self::remaining); for a whole TTL,
+    /// [renew](Self::renew) first.
     ///
     /// # Errors
     /// - [`Unsupported`](crate::ErrorKind::Unsupported) if the profile has no `tickets`.
@@ -218,7 +214,7 @@ impl Guard {
         match releasing.ended {
             Err(reason) => Err(lost(&hold, reason)),
             Ok(_) => {
-                // The hold stays on the server for the ticket.
+                // The hold stays for the ticket.
                 releasing.finish();
                 Ok(Ticket::new(&hold.claim, hold.fence, hold.release_mode()))
             }
@@ -227,12 +223,12 @@ impl Guard {
 }
 
 impl Leadership {
-    /// Returns the leader's fence, to send with writes and commands. See [`Guard::fence`].
+    /// Returns the fence: see [`Guard::fence`].
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
     }
 
-    /// Returns the lock's full name and fence, to send with requests.
+    /// Returns the full name and the fence, to send with requests.
     pub fn fenced(&self) -> Fenced {
         self.0.fenced()
     }
@@ -242,7 +238,7 @@ impl Leadership {
         self.0.hold().claim.identity.value.as_deref().unwrap_or_default()
     }
 
-    /// Resigns: the same as [`release`](Self::release).
+    /// Same as [`release`](Self::release).
     ///
     /// # Errors
     /// As [`release`](Self::release).
@@ -271,7 +267,7 @@ impl Inner {
         hold.claim.name.as_str().strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
     }
 
-    /// A name without the namespace is ambiguous between clients.
+    /// Without the namespace, a name is ambiguous between clients.
     fn fenced(&self) -> Fenced {
         let hold = self.hold();
         Fenced { name: hold.claim.name.clone(), fence: hold.fence }

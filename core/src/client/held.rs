@@ -11,8 +11,7 @@ use super::multi_guard::MultiGuard;
 use super::signal::Signal;
 use super::state::Hold;
 
-/// The methods that [`Guard`], [`Permit`], [`Leadership`] and [`MultiGuard`] share, for functions that accept any of
-/// them. The trait is sealed.
+/// The common methods of all guards. The trait is sealed.
 ///
 /// ```
 /// use lockwright_core::{Held, Result};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The process's generator, or a seed for a repeatable simulation.
+/// The process's generator, or a seed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Jitter(Option<Arc<AtomicU64>>);
 

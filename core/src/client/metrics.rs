@@ -24,7 +24,7 @@ pub(crate) struct Metrics {
     pub(crate) reentered: Counter,
     pub(crate) waited: Counter,
     pub(crate) timed_out: Counter,
-    /// Without a grant; the registry counts the others.
+    /// Only those without a grant; the registry counts the others.
     pub(crate) attempts: Counter,
     pub(crate) attempts_failed: Counter,
     pub(crate) grants_too_late: Counter,
@@ -33,7 +33,7 @@ pub(crate) struct Metrics {
     pub(crate) at_risk: Counter,
     pub(crate) lost: Counter,
     pub(crate) settled: Counter,
-    /// Of lost holds; the registry counts the others.
+    /// Only of lost holds; the registry counts the others.
     pub(crate) hold_nanos: Counter,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Totals {
     pub(crate) hold_nanos: u64,
 }
 
-/// A client's counters, which never decrease, and its present numbers.
+/// A client's counters, and its present numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MetricsSnapshot {
@@ -54,7 +54,7 @@ pub struct MetricsSnapshot {
     pub acquired: u64,
     /// Guards from re-entry, without the server.
     pub reentered: u64,
-    /// Requests that waited for a turn or a holder.
+    /// Requests that waited.
     pub waited: u64,
     /// Requests whose limit passed.
     pub timed_out: u64,

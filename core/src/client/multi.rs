@@ -1,7 +1,7 @@
 //! Requests for several names at once.
 //!
-//! They are acquired in one order that all clients share, so two requests can't wait for each other (Havender 1968,
-//! *Avoiding Deadlock in Multitasking Systems*).
+//! All clients acquire in one order, so that two requests can't deadlock (Havender 1968, *Avoiding Deadlock in
+//! Multitasking Systems*).
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -34,7 +34,7 @@ impl Locks {
     }
 }
 
-/// A request for several names, all or none, possibly of several clients: see [`and`](Self::and).
+/// A request for several names, all or none.
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -68,7 +68,7 @@ struct Options {
     ttl: Option<Duration>,
     is_fixed: bool,
     max_hold: Option<Duration>,
-    /// The client's own if not set; `Some(None)` for no limit.
+    /// `Some(None)` for no limit.
     wait: Option<Option<Duration>>,
     owner: Option<Owner>,
 }
@@ -78,12 +78,10 @@ impl MultiRequest {
         Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
     }
 
-    /// Adds names of this client. With another backend, this is Redisson's MultiLock, or a migration: a holder of
-    /// both locks excludes all processes that use only the old backend.
+    /// Adds names of this client, possibly on another backend, as for a migration.
     ///
-    /// Clients of one kind of backend must be given in the same order everywhere.
-    ///
-    /// Fences of two backends can't be compared: see [`MultiGuard::fence`].
+    /// Clients of one kind of backend must be given in the same order everywhere. Fences of two backends can't be
+    /// compared: see [`MultiGuard::fence`].
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             let (place, name) = (self.parts.len(), name.as_ref().to_owned());
@@ -98,14 +96,14 @@ impl MultiRequest {
         self
     }
 
-    /// Disables renewal: all end one TTL after the last grant. Until then, the locks held already are renewed.
+    /// Disables renewal: all end one TTL after the last grant. Until then they are renewed.
     pub fn fixed(mut self) -> Self {
         self.options.is_fixed = true;
         self
     }
 
-    /// Limits the duration of each hold: afterwards it counts as lost, even if renewed. The request fails with
-    /// [`Lost`](ErrorKind::Lost) if it still waits then.
+    /// Limits each hold: see [`Request::max_hold`]. The request fails with [`Lost`](ErrorKind::Lost) if it still
+    /// waits then.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
@@ -132,9 +130,9 @@ impl MultiRequest {
     /// Waits for all of them, and keeps the acquired ones.
     ///
     /// # Errors
-    /// As [`Request::acquire`]; the acquired locks are released. Also [`Conflict`](ErrorKind::Conflict) if two
-    /// names are one lock on the server, [`Lost`](ErrorKind::Lost) as soon as an acquired lock is lost, and
-    /// [`InvalidInput`](ErrorKind::InvalidInput) without names.
+    /// As [`Request::acquire`]. Also [`Conflict`](ErrorKind::Conflict) if two names are one lock on the server,
+    /// [`Lost`](ErrorKind::Lost) as soon as an acquired lock is lost, and
+    /// [`InvalidInput`](ErrorKind::InvalidInput) without names. The acquired locks are released.
     ///
     /// # Cancel safety
     /// May be dropped at any await point: the acquired locks are released in the background.
@@ -237,7 +235,6 @@ impl Part {
         key(self).cmp(&key(other))
     }
 
-    /// Returns what two parts for the same lock have in common: the client and the name.
     fn id(&self) -> (*const Shared, &str) {
         (Arc::as_ptr(self.locks.shared()), &self.name)
     }
@@ -306,7 +303,7 @@ impl Part {
         }
     }
 
-    /// Drives `taking` and keeps the held locks. Fails as soon as one is lost.
+    /// Fails as soon as a held lock is lost.
     async fn beside<F>(&self, held: &[Guard], is_fixed: bool, taking: F) -> Result<Guard>
     where
         F: Future<Output = Result<Guard>>,
@@ -322,7 +319,6 @@ impl Part {
         .await?
     }
 
-    /// Renews fixed holds, which the client doesn't renew.
     async fn renewing(&self, held: &[Guard]) -> Infallible {
         loop {
             let pause = (remaining(held) / 3).max(SHORTEST_PAUSE);
@@ -332,8 +328,7 @@ impl Part {
         }
     }
 
-    /// Polls until the server shows another holder. Fails if the name is an alias of a lock that this request
-    /// holds.
+    /// Polls until the server shows another holder. Fails if the name is an alias of a held lock.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -347,7 +342,7 @@ impl Part {
         }
     }
 
-    /// Fails if this request holds the lock under another name. Returns whether that is certainly not the case.
+    /// Fails if this request holds the lock under another name. False if that isn't certain.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);

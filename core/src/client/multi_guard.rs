@@ -1,4 +1,4 @@
-//! The guards of a [`MultiRequest`](super::multi::MultiRequest).
+//! The guard of several locks.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,15 +37,14 @@ impl MultiGuard {
         self.guards
     }
 
-    /// Returns the fence of the hold of `name`. If several clients have it, the first given client counts:
+    /// Returns the fence of the hold of `name`. If several clients have it, the first given one counts:
     /// `old.multi(["x"]).and(&new, ["x"])` has the fence of `old`.
     ///
-    /// Fences of two backends can't be compared: one counts from 1, another in microseconds. A resource that
-    /// rejects late writes needs a register for each backend; [`fences`](Self::fences) has a fence for each.
+    /// Fences of two backends can't be compared. A resource needs a register for each backend; see
+    /// [`fences`](Self::fences).
     ///
     /// In a migration, both registers check a holder of both locks. Between the last hold of only the old lock and
-    /// the first hold of only the new lock, such a holder must write at least once. The new register alone checks
-    /// the latter.
+    /// the first hold of only the new lock, such a holder must write at least once.
     pub fn fence(&self, name: &str) -> Option<Fence> {
         self.fences(name).next()
     }
@@ -61,12 +60,12 @@ impl MultiGuard {
         remaining(&self.guards)
     }
 
-    /// Returns when the first hold counts as lost, unless renewed: see [`Guard::lost_at`].
+    /// Returns when the first hold counts as lost: see [`Guard::lost_at`].
     pub fn lost_at(&self) -> BootInstant {
         self.signal().lost_at()
     }
 
-    /// Returns the instant from which not all holds may be relied on, unless renewed: see [`Guard::deadline`].
+    /// Returns the first deadline: see [`Guard::deadline`].
     pub fn deadline(&self) -> BootInstant {
         self.signal().deadline()
     }
@@ -76,7 +75,7 @@ impl MultiGuard {
         signal(&self.guards).expect("a request for several names has a name")
     }
 
-    /// Checks that all are still held, by the clock and without a server.
+    /// Checks that all are held: see [`Guard::check`].
     ///
     /// # Errors
     /// [`Lost`](crate::ErrorKind::Lost) of the first lost hold.
@@ -98,7 +97,7 @@ impl MultiGuard {
     /// Renews all of them now.
     ///
     /// # Errors
-    /// As [`Guard::renew`], of the first that fails; the others are still renewed.
+    /// As [`Guard::renew`], of the first that fails; the others are renewed.
     ///
     /// # Cancel safety
     /// May be dropped; some are renewed then.
@@ -109,7 +108,7 @@ impl MultiGuard {
     /// Releases all of them, the last one first, and waits for the answers.
     ///
     /// # Errors
-    /// As [`Guard::release`], of the first that fails; the others are still released.
+    /// As [`Guard::release`], of the first that fails; the others are released.
     ///
     /// # Cancel safety
     /// When dropped, the releases continue in the background.

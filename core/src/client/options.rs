@@ -20,7 +20,6 @@ pub(crate) struct Options {
     pub(crate) ttl: Duration,
     pub(crate) renewal_mode: RenewalMode,
     pub(crate) owner: Option<Owner>,
-    /// The requester, if it isn't just the client.
     pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) max_hold: Option<Duration>,
     pub(super) wait: Option<Duration>,

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The reentrancy key: requests with the same owner share a hold.
 ///
-/// Create one per logical activity. It isn't a thread or task id: an activity may span several tasks, and one
-/// thread may run several activities. Clones share the activity's holds.
+/// Create one per logical activity, which isn't a thread or a task.
 ///
 /// ```
 /// # use lockwright_core::Owner;

@@ -50,7 +50,7 @@ impl<H: Held> Request<H> {
         }
     }
 
-    /// Sets how long the server keeps the hold without a renewal. Default: the client's TTL.
+    /// Sets the hold's time limit without a renewal. Default: the client's TTL.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = ttl;
         self
@@ -70,9 +70,8 @@ impl<H: Held> Request<H> {
 
     /// Limits how long [`acquire`](Request::acquire) waits.
     ///
-    /// Zero means one try, which waits for its answer like [`try_acquire`](Request::try_acquire). If the lock is
-    /// held, the error is [`TimedOut`](crate::ErrorKind::TimedOut). Any other limit applies even if it is too short
-    /// for an answer.
+    /// Zero means one try, which waits for its answer. Any other limit applies even if it is too short for an
+    /// answer.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
@@ -84,15 +83,15 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Makes [`acquire`](Request::acquire) try this many times without a queue, with this pause (± 25 %).
+    /// Makes [`acquire`](Request::acquire) try this often without a queue, with this pause (± 25 %).
     /// [`wait_for`](Request::wait_for) is fairer and wakes up sooner.
     pub fn retry(mut self, tries: u32, pause: Duration) -> Self {
         self.options.retry = Some((tries, pause));
         self
     }
 
-    /// Lets requests with the same owner share one hold, without a round trip and with the same fence and TTL. The
-    /// hold ends with its last guard.
+    /// Lets requests with the same owner share one hold, with its fence and TTL, without a round trip. The hold
+    /// ends with its last guard.
     ///
     /// A re-entry fails with [`Conflict`](crate::ErrorKind::Conflict) if it is [`fixed`](Request::fixed) while the
     /// hold is renewed, or if the hold may exceed its [`max_hold`](Request::max_hold).
@@ -103,30 +102,28 @@ impl<H: Held> Request<H> {
 
     /// Waits for the hold.
     ///
-    /// While the server can't be reached, or an earlier request for the same lock has no answer, the client retries
+    /// While the server can't be reached, or an earlier request for the lock has no answer, the client retries
     /// until the limit. Without a limit, it retries for one TTL.
     ///
     /// Outside a tokio runtime, the request runs in the client's runtime.
     ///
     /// # Errors
-    /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the present step. Nothing is held; a claim that may be on
-    ///   the server is reconciled in the background.
+    /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the present step. Nothing is held.
     /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Indeterminate`](crate::ErrorKind::Indeterminate)
-    ///   without an answer; reconciled as before.
+    ///   without an answer. A claim that may be on the server is reconciled in the background.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid name or TTL,
     ///   [`Unsupported`](crate::ErrorKind::Unsupported) for a mode that the backend lacks,
     ///   [`Conflict`](crate::ErrorKind::Conflict) for a name in use as another lock type,
     ///   [`Denied`](crate::ErrorKind::Denied), [`Closed`](crate::ErrorKind::Closed).
-    /// - [`Unavailable`](crate::ErrorKind::Unavailable) if the client's runtime has ended and the caller is outside
-    ///   a runtime: the hold would not be renewed.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime if the client's has ended.
     ///
     /// # Cancel safety
-    /// May be dropped at any await point. The next local request takes over the turn and a claim that may be on the
-    /// server. Otherwise the claim is reconciled in the background.
+    /// May be dropped at any await point. A claim that may be on the server passes to the next local request, or
+    /// is reconciled in the background.
     pub async fn acquire(self) -> Result<H> {
         // Not moved: the options would be a third of the moved bytes.
         let (shared, options) = (self.shared, &self.options);
-        // Otherwise a loop of requests that never wait would starve its thread's other tasks.
+        // Otherwise requests that never wait would starve the thread's other tasks.
         tokio::task::consume_budget().await;
         let name = checked(&shared, self.name, options)?;
         let tries = options.retry.or((options.wait == Some(Duration::ZERO)).then_some(ONE_TRY));

@@ -46,21 +46,20 @@ impl Job {
         }
     }
 
-    /// Runs the job. If it is dropped before its end (its runtime is shutting down), the turn still passes on.
+    /// If the job is dropped before its end (with its runtime), the turn still passes on.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        // Created here, because the first poll may never happen.
+        // Created here: the first poll may never happen.
         let mut running = Running(self);
         async move {
             running.0.work().await;
         }
     }
 
-    /// Passes the turn to the next local request although the release has no answer yet. So an unresponsive server
-    /// delays that request only by its own limit.
+    /// Passes the turn on before the release has an answer, so that a silent server delays the next request only
+    /// by its own limit.
     ///
-    /// Exclusion doesn't need the turn, which only keeps a client's requests from waiting on the server for each
-    /// other. The server distinguishes claims by token, and backends keep claims apart as for two clients (in the
-    /// modes `session` and `row`, each claim has its own connection).
+    /// Exclusion doesn't need the turn. The server distinguishes claims by token, and backends keep claims apart
+    /// as for two clients.
     fn pass_turn(&mut self, since: BootInstant, error: &Error) {
         if std::mem::take(&mut self.has_turn) {
             let name = &self.claim().name;

@@ -1,8 +1,7 @@
 //! All live holds of a client, by their next due instant.
 //!
-//! A slab of slots and a heap of due instants. A rescheduled or removed hold increments its slot's generation, so
-//! the old heap entry is stale. A mostly stale heap is swept. So 100,000 holds cost the renewal task only its due
-//! work.
+//! A slab of slots and a heap of due instants. Rescheduling or removing a hold increments its slot's generation,
+//! which makes its old heap entry stale. A mostly stale heap is swept.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use super::{DueEntry, Hold, Registry, Slot};
 const SWEEP_FROM: usize = 64;
 
 impl Registry {
-    /// Inserts a new hold. Returns true if the renewal task must be woken, as it would check too late.
+    /// Returns true if the renewal task must be woken.
     pub(crate) fn insert(&mut self, hold: &Arc<Hold>, at: BootInstant, wait_nanos: u64) -> bool {
         self.totals.acquired += 1;
         self.totals.wait_nanos += wait_nanos;
@@ -81,8 +80,7 @@ impl Registry {
         tell
     }
 
-    /// Removes the holds due at `now`, or so soon that they join the batch. The caller must reschedule or remove
-    /// each.
+    /// Includes holds due so soon that they join the batch. The caller must reschedule or remove each.
     pub(crate) fn take_due(&mut self, now: BootInstant, into: &mut Vec<Arc<Hold>>) {
         let mut until = now;
         while let Some(Reverse(entry)) = self.due.peek().copied() {
@@ -103,8 +101,8 @@ impl Registry {
         }
     }
 
-    /// Returns the next planned check; later holds need no wake-up. Without holds the plan stays, so that
-    /// short-lived holds don't wake the renewal task each time.
+    /// Later holds need no wake-up. Without holds the plan stays, so that short-lived holds don't wake the renewal
+    /// task each time.
     pub(crate) fn next_due(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some(Reverse(entry)) = self.due.peek().copied() {
             if self.live(entry).is_some() {

@@ -1,5 +1,5 @@
-//! A client's turns and holds, under one mutex: acquire and release need both, and an uncontended lock is a
-//! considerable part of their time.
+//! A client's turns and holds, under one mutex: acquire and release need both, and locking takes a considerable
+//! part of their time.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// An instant of the boot clock, in nanoseconds, which all processes of one machine share. Meaningless on another
-/// machine or after a restart.
+/// An instant of the boot clock, in nanoseconds. Meaningless on another machine or after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BootInstant(u64);
@@ -34,7 +33,7 @@ impl BootInstant {
     }
 }
 
-/// Saturates at 64 bits, which are 584 years.
+/// Saturates at 584 years.
 #[inline]
 pub(crate) fn nanos(duration: Duration) -> u64 {
     duration
@@ -62,8 +61,8 @@ impl Sub<Duration> for BootInstant {
 
 /// A clock that runs while the machine sleeps, or a test's clock.
 ///
-/// It is `CLOCK_BOOTTIME` on Linux and Android, elsewhere the standard library's monotonic clock. On macOS and
-/// Windows, that clock may stop while the machine sleeps, so a loss is detected later.
+/// It is `CLOCK_BOOTTIME` on Linux and Android. Elsewhere it may stop while the machine sleeps, so a loss is
+/// detected later.
 #[derive(Clone, Default)]
 pub struct Clock(Kind);
 
@@ -88,7 +87,7 @@ impl Clock {
         Self(Kind::Boot)
     }
 
-    /// Creates a clock on tokio's time, which a test can pause and advance.
+    /// Creates a clock on tokio's time, for tests.
     pub fn tokio() -> Self {
         Self(Kind::Tokio(Arc::new(TokioClock {
             base: tokio::time::Instant::now(),
@@ -102,7 +101,7 @@ impl Clock {
         match &self.0 {
             Kind::Boot => boot_now(),
             Kind::Tokio(clock) => {
-                // Starts at an hour, so that instants before the test are valid too.
+                // Starts at an hour, so that instants before the test are valid.
                 BootInstant::from_nanos(3_600_000_000_000)
                     + clock.base.elapsed()
                     + Duration::from_nanos(clock.jumped.load(Ordering::SeqCst))
@@ -124,7 +123,7 @@ impl Clock {
             if left.is_zero() {
                 return;
             }
-            // tokio's timers have a granularity of a millisecond and may fire up to one late.
+            // tokio's timers may fire up to a millisecond late.
             tokio::time::sleep(left.min(SLICE)).await;
         }
     }

@@ -12,8 +12,7 @@ use crate::reason::Reason;
 /// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error with its kind, lock name, backend and cause. It has no secrets: quoted URLs go through
-/// [`redact::url`](crate::redact::url).
+/// An error with its kind, lock, backend and cause. It has no secrets: see [`redact::url`](crate::redact::url).
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -28,29 +27,29 @@ struct Inner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The limit passed during this step. Nothing is held.
+    /// The limit passed. Nothing is held.
     TimedOut(Step),
     /// The request certainly had no effect: the server can't be reached or can't serve now.
     Unavailable,
-    /// The request may have had an effect, or may have one later. The client reconciles it in the background.
+    /// The request may have an effect, also later. The client reconciles it in the background.
     Indeterminate,
     /// The hold ended before it was released.
     Lost(Reason),
-    /// The name is in use in another mode or with another permit count, or isn't Lockwright's.
+    /// The name is in use as another lock type, or isn't Lockwright's.
     Conflict,
-    /// The backend or this build doesn't support the operation.
+    /// The backend or this build lacks the operation.
     Unsupported,
     /// An argument is invalid.
     InvalidInput,
     /// The configuration is invalid.
     InvalidConfig,
-    /// The server denies access: password, permission.
+    /// The server denies access.
     Denied,
     /// The client was closed.
     Closed,
 }
 
-/// The present step when the limit passed.
+/// The step at which the limit passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Step {
@@ -73,8 +72,7 @@ impl fmt::Display for Step {
 }
 
 impl Error {
-    /// Creates an error. The message is one sentence without a full stop, with the remedy if there is one, and
-    /// without the lock and the backend.
+    /// Creates an error. The message is one sentence without a full stop, and without the lock and the backend.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -95,8 +93,7 @@ impl Error {
         Self::new(ErrorKind::InvalidConfig, message)
     }
 
-    /// Creates an error for an invalid URL. `what` is the problem, `form` the expected form, and `shown` has no
-    /// secrets.
+    /// Creates an error for an invalid URL. `shown` has no secrets, and `form` is the expected form.
     pub fn invalid_url(shown: &str, what: &str, form: &str) -> Self {
         let message = format!("the URL {shown:?} can't be used: {what}; write it as {form}");
         Self::invalid_config(message)
@@ -220,7 +217,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // For `fn main() -> Result`: the message and the causes, not the struct.
+        // For `fn main() -> Result`: the message and the causes.
         write!(f, "{self} ({:?})", self.kind())?;
         let mut cause = self.source();
         while let Some(error) = cause {

@@ -17,7 +17,7 @@ pub enum Event {
     Wake(LockName),
     /// A queued claim was granted. [`Granted::start`] must be set.
     Handed(Token, Granted),
-    /// The hold is in danger, for example its session is suspended. The client renews it at once.
+    /// The hold is in danger. The client renews it at once.
     AtRisk(Token),
     /// The hold has ended on the server.
     Lost(Token, Reason),
@@ -25,13 +25,13 @@ pub enum Event {
     Recall(Token),
 }
 
-/// The channel from a backend to one client. Sending never blocks. Any thread may send, but not while holding a
-/// lock that the backend's own methods take.
+/// The channel to one client. Sending never blocks. Any thread may send, but not while holding a lock that the
+/// backend's methods take.
 #[derive(Clone)]
 pub struct Events(Arc<dyn Fn(Event) -> bool + Send + Sync>);
 
 impl Events {
-    /// Creates a channel. `sink` returns whether the receiver still exists.
+    /// `sink` returns whether the receiver still exists.
     pub fn to(sink: impl Fn(Event) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(sink))
     }

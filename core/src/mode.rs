@@ -23,7 +23,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Returns whether one name can be in use in both modes.
+    /// Returns whether one name can have both modes.
     pub const fn is_of_the_kind_of(self, other: Self) -> bool {
         match (self, other) {
             (Self::Permits { of, .. }, Self::Permits { of: other, .. }) => of == other,

@@ -7,10 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// A lock's name: 1 to 512 bytes of UTF-8, without control characters or a leading or trailing space. Compared byte
-/// by byte.
-///
-/// Only this type checks names; backends don't.
+/// A lock's name: 1 to 512 bytes of UTF-8, without control characters or a leading or trailing space. Compared
+/// byte by byte.
 ///
 /// ```
 /// use lockwright_core::LockName;
@@ -42,7 +40,7 @@ impl LockName {
     }
 
     pub(crate) fn prefixed(prefix: &str, name: &str) -> Result<Self> {
-        // An empty name in a namespace would otherwise lock the namespace's own prefix.
+        // An empty name would lock the namespace's prefix.
         check(name)?;
         Self::new(format!("{prefix}{name}"))
     }
@@ -55,8 +53,8 @@ impl LockName {
     }
 }
 
-/// A map by name, with a fast hash seeded per process. A lookup clones no name. The standard library's map would
-/// take a fifth of the time of an uncontended acquire and release.
+/// A map by name, seeded per process. The standard library's map would take a fifth of the time of an uncontended
+/// acquire and release.
 pub type NameMap<V> = hashbrown::HashMap<LockName, V>;
 
 fn check(name: &str) -> Result<()> {

@@ -10,24 +10,24 @@ use crate::mode::Mode;
 use crate::name::LockName;
 use crate::token::{Fence, Token};
 
-/// One hold, as the server shows it.
+/// A hold, as the server shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The hold's token; `None` if its value isn't a token (another library's).
+    /// The hold's token; `None` for another library's value.
     pub token: Option<Token>,
-    /// The holder's identity, if the server has it.
+    /// The holder's identity, if known.
     pub identity: Option<Identity>,
-    /// The mode of the hold.
+    /// The mode.
     pub mode: Mode,
-    /// The fence, if it has one and the server shows it.
+    /// The fence, if known.
     pub fence: Option<Fence>,
-    /// The time until it expires without a renewal; `None` if it never expires or the server doesn't report it.
+    /// The time until it expires; `None` if unknown or endless.
     pub remaining: Option<Duration>,
     /// It never expires: another library's.
     #[serde(default)]
     pub endless: bool,
-    /// The operator and the reason, for a broken hold that hasn't expired.
+    /// The operator and the reason, for a broken hold.
     pub broken: Option<String>,
 }
 
@@ -52,11 +52,11 @@ impl Holder {
 pub struct Inspection {
     /// The name.
     pub name: LockName,
-    /// The present holders; empty for a free name.
+    /// The present holders.
     pub holders: Vec<Holder>,
-    /// The number of queued claims, if the server has it.
+    /// The number of queued claims, if known.
     pub waiters: Option<u64>,
-    /// The highest fence ever granted for it, if the server keeps it.
+    /// The highest granted fence, if known.
     pub fence: Option<Fence>,
 }
 
@@ -67,7 +67,7 @@ impl Inspection {
     }
 }
 
-/// The start of a listing's next page. Opaque; only for the backend that created it.
+/// The start of a listing's next page, for the backend that created it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub String);
@@ -77,14 +77,14 @@ pub struct Cursor(pub String);
 pub struct Page {
     /// The held names.
     pub names: Vec<Inspection>,
-    /// The next page; `None` after the last. An empty page isn't necessarily the last.
+    /// The next page; an empty page isn't necessarily the last.
     pub next: Option<Cursor>,
 }
 
 /// The hold to break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakTarget {
-    /// The inspected hold. Nothing is broken if another client holds by now.
+    /// The inspected hold, and no other.
     Token(Token),
     /// The present holder.
     Any,
@@ -93,9 +93,9 @@ pub enum BreakTarget {
 /// How a hold is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakMode {
-    /// The hold can't be renewed any more, and the name is free when it expires. Keeps mutual exclusion.
+    /// The hold can't be renewed, and frees the name when it expires. Keeps mutual exclusion.
     RunOut,
-    /// The name is free at once. The old holder continues until it is notified, and may overlap with the next.
+    /// The name is free at once. The old holder may overlap with the next until it is notified.
     Now,
 }
 
@@ -103,7 +103,7 @@ pub enum BreakMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Broken {
-    /// The name is free or another client holds it; nothing was changed.
+    /// Nothing was changed.
     NotHeld,
     /// The hold can't be renewed and expires in this time.
     RunsOut(Duration),
@@ -112,7 +112,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Combines the outcomes of two holds of one name; the longer time counts.
+    /// Combines the outcomes of two holds; the longer time counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -164,8 +164,8 @@ pub struct Finding {
 /// The result of one sweep step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct SweepReport {
-    /// Removed records of ended holds and reconciled tokens.
+    /// Removed records.
     pub rows: u64,
-    /// More remains for another step.
+    /// More remains.
     pub more: bool,
 }

@@ -1,4 +1,4 @@
-//! A backend's properties, as data. Code and tests query them, never a backend's name.
+//! A backend's properties.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,10 +7,9 @@ use serde::Serialize;
 
 use crate::mode::Mode;
 
-/// A backend's properties and numbers.
+/// A backend's properties. Code and tests query them, never a backend's name.
 ///
-/// Start from [`Profile::new`] and set the properties that the fault tests confirm. Each is named after its meaning
-/// when `true` or present.
+/// Start from [`Profile::new`] and set the properties that the fault tests confirm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Profile {
@@ -18,7 +17,7 @@ pub struct Profile {
     pub backend: &'static str,
     /// The supported modes.
     pub modes: Modes,
-    /// The scope of its locks.
+    /// The scope.
     pub scope: Scope,
     /// The guarantee of its fences.
     pub fencing: Fencing,
@@ -28,14 +27,14 @@ pub struct Profile {
     pub wake_up: WakeUp,
     /// The faults that mutual exclusion survives.
     pub survives: Faults,
-    /// A release of an unanswered claim prevents the grant of its late duplicate.
+    /// A release of an unanswered claim prevents its late grant.
     pub tombstones: bool,
-    /// A hold can be broken, at once or by letting it expire.
+    /// A hold can be broken.
     pub breakable: bool,
     /// A hold can be transferred to another process.
     pub tickets: bool,
-    /// An acquire with a limit blocks in the server, and the client waits for its answer until the limit. Otherwise
-    /// the client waits only as long as the answer could be useful.
+    /// An acquire with a limit blocks in the server, and the client waits until the limit. Otherwise it waits only
+    /// as long as the answer could be useful.
     pub blocks: bool,
     /// The supported TTLs.
     #[serde(skip)]
@@ -115,13 +114,13 @@ pub enum Scope {
 pub enum Fencing {
     /// No fences, or fences without a guarantee.
     None,
-    /// Fences always grow, unless data is lost **and** the server's clock steps back past them.
+    /// Fences grow, unless data is lost **and** the server's clock steps back past them.
     Clocked,
-    /// Fences always grow while the data survives.
+    /// Fences grow while the data survives.
     Strict,
 }
 
-/// The order in which waiters of different clients are granted.
+/// The order of waiters of different clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Replaces passwords, and query parameters with a secret's name, by `***`. It also works on invalid URLs, as
-/// quoted in errors, and on several URLs.
+/// Replaces passwords, and query parameters with a secret's name, by `***`. It also works on invalid and several
+/// URLs.
 ///
 /// ```
 /// use lockwright_core::redact::url;
@@ -33,7 +33,7 @@ pub fn hidden_password(url: &str) -> Option<&'static str> {
     )
 }
 
-/// Replaces everything from the scheme to the last `@` in a URL with a [hidden password](hidden_password).
+/// Replaces everything from the scheme to the last `@` in such a URL.
 pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     let start = after_scheme(url);
     match url.rfind('@').filter(|at| *at >= start && hidden_password(url).is_some()) {
@@ -42,8 +42,8 @@ pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the first comma that another URL follows. A password may contain a comma and `://`. So the text before
-/// must be a whole URL: with an `@`, or without a password in a port's place.
+/// Returns the first comma that another URL follows. A password may contain a comma and `://`, so a whole URL must
+/// precede it: with an `@`, or without a password in a port's place.
 fn next_url(text: &str) -> Option<usize> {
     text.match_indices(',').map(|(at, _)| at).find(|at| {
         let (before, after) = (&text[..*at], &text[at + 1..]);
@@ -57,7 +57,7 @@ fn of_scheme(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+-.".contains(c)
 }
 
-/// Returns the index after `scheme://`, `redlock:scheme://` or `etcd:scheme://`. Any other `//` may be in a password.
+/// Only this `//` counts: any other may be in a password.
 fn after_scheme(url: &str) -> usize {
     let is_outer =
         |scheme: &&str| url.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));
@@ -74,16 +74,16 @@ fn after_scheme(url: &str) -> usize {
 }
 
 fn one_url(text: &str) -> String {
-    // The parameters first: a secret in them may contain an `@`.
+    // The parameters first: a secret may contain an `@`.
     let text = &parameters_redacted(text);
-    // Then the authority, up to the last `@`: a password may contain an unescaped `@`, `/` or `?`.
+    // Up to the last `@`: a password may contain an unescaped `@`, `/` or `?`.
     let start = after_scheme(text);
     match text[start..].rfind('@').map(|at| start + at) {
         Some(at) => match text[start..at].find(':') {
             Some(colon) => format!("{}:***{}", &text[..start + colon], &text[at..]),
             None => text.clone(),
         },
-        // The `@` and the host may be missing: a port that isn't a number may be a password.
+        // Without an `@`, an odd port may be a password.
         None if start > 0 => format!("{}{}", &text[..start], without_odd_ports(&text[start..])),
         None => text.clone(),
     }

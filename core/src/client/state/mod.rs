@@ -62,9 +62,9 @@ pub(crate) struct Shared {
     pub(crate) renewer: Arc<Notify>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     pub(crate) hold_events: Mutex<Vec<(Token, HoldEvent)>>,
-    /// Of live holds. The table counts them when they are removed.
+    /// Ended live holds. The table counts them when they are removed.
     ended: AtomicU64,
-    /// In the background, and of lost holds.
+    /// Releases in the background, and of lost holds.
     others: AtomicU64,
     pub(crate) waiting: AtomicU64,
     /// After the close, notified after a release or a rejected request. Also when the renewal task ends.
@@ -150,7 +150,7 @@ pub(crate) enum Passed {
     Refused(Error),
 }
 
-/// Dropping an unused last share ends the hold.
+/// A share in a re-entered hold. Dropping an unused last share ends the hold.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 /// The turn of one name, or a placeholder. On drop, its claim is inherited or reconciled, and the turn passes on.
@@ -164,7 +164,7 @@ pub(crate) struct Turn {
 #[derive(Default)]
 pub(crate) struct Beside(NameMap<Vec<Arc<Hold>>>);
 
-/// Live until it is released or lost, and never again.
+/// A hold is live until it is released or lost, and never again.
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
     pub(crate) claim: Claim,

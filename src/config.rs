@@ -13,8 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::connect::{open, open_for_diagnosis, profiles};
 
-/// The configuration of a client, for serde: TOML, YAML, JSON or the environment. An unknown key is
-/// an error. Times are `"30s"`, `"500ms"`, or a number of seconds.
+/// The configuration of a client, for serde. An unknown key is an error. Times are `"30s"`,
+/// `"500ms"`, or a number of seconds.
 ///
 /// ```
 /// let config: lockwright::Config = toml::from_str(
@@ -38,7 +38,7 @@ pub struct Config {
     /// The default TTL of requests.
     #[serde(default, deserialize_with = "time")]
     pub ttl: Option<Duration>,
-    /// The default time limit of waits. Without it, requests wait without limit.
+    /// The default time limit of waits; none if not set.
     #[serde(default, deserialize_with = "time")]
     pub wait: Option<Duration>,
     /// A prefix of all names, including its separator.
@@ -47,11 +47,10 @@ pub struct Config {
     /// The client's name for operators.
     #[serde(default)]
     pub label: Option<String>,
-    /// Removes the remains of holds that have been over for this long: see
-    /// [`Builder::sweep`](crate::Builder::sweep).
+    /// Enables [`Builder::sweep`](crate::Builder::sweep).
     #[serde(default, deserialize_with = "time")]
     pub sweep: Option<Duration>,
-    /// Required properties of the backend. Connecting fails if it lacks one.
+    /// Required properties. Connecting fails if the backend lacks one.
     #[serde(default)]
     pub require: Vec<Requirement>,
 }
@@ -74,8 +73,7 @@ impl Config {
     ///
     /// # Errors
     /// As [`connect`](crate::connect). Also [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for
-    /// a setting out of range, or a requirement that the backend doesn't meet; the error names the
-    /// backends that do.
+    /// a setting out of range, or an unmet requirement; the error names the backends that meet it.
     ///
     /// # Cancel safety
     /// May be dropped; nothing is left behind.
@@ -87,8 +85,8 @@ impl Config {
         self.client_on(backend)
     }
 
-    /// Connects for diagnosis only, as [`open_for_diagnosis`](crate::backend::open_for_diagnosis).
-    /// Ignores the requirements.
+    /// Connects as [`open_for_diagnosis`](crate::backend::open_for_diagnosis), without the
+    /// requirements.
     ///
     /// # Errors
     /// As [`connect`](Config::connect), except for problems that [`Locks::doctor`] reports.
@@ -133,13 +131,13 @@ impl fmt::Debug for Config {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Requirement {
-    /// Fences, [`Clocked`](Fencing::Clocked) or better.
+    /// Fences, at least [`Clocked`](Fencing::Clocked).
     Fencing,
-    /// Fences that increase as long as the data exist.
+    /// [`Strict`](Fencing::Strict) fences.
     StrictFencing,
     /// First come, first served among clients.
     Fifo,
-    /// Waiters are notified and needn't poll.
+    /// Waiters are notified.
     Push,
     /// Locks among all processes of the machine.
     Machine,
@@ -153,19 +151,19 @@ pub enum Requirement {
     Tickets,
     /// An operator can break a lock.
     Breaking,
-    /// Mutual exclusion survives a client's crash.
+    /// Locks survive a client's crash.
     ClientCrash,
-    /// Mutual exclusion survives a network partition of a client.
+    /// Locks survive a client's network partition.
     Partition,
-    /// Mutual exclusion survives a restart of the server.
+    /// Locks survive a restart of the server.
     ServerRestart,
-    /// Mutual exclusion survives the loss of the server's data.
+    /// Locks survive the loss of the server's data.
     ServerDataLoss,
-    /// Mutual exclusion survives a failover.
+    /// Locks survive a failover.
     Failover,
-    /// Mutual exclusion survives the loss of a minority of the servers.
+    /// Locks survive the loss of a minority of the servers.
     MinorityLoss,
-    /// Mutual exclusion survives a step of the server's wall clock.
+    /// Locks survive a step of the server's wall clock.
     ServerClockStep,
 }
 
@@ -215,7 +213,6 @@ impl Requirement {
 }
 
 impl fmt::Display for Requirement {
-    /// Formats it as in a configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }

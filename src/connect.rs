@@ -1,6 +1,4 @@
-//! Creates a backend from a URL, by its scheme. Each backend has a feature.
-//!
-//! A new backend needs an entry in the table at the end of this file.
+//! Creates a backend from a URL. A new backend needs an entry in the table at the end of this file.
 
 use std::sync::Arc;
 
@@ -10,9 +8,8 @@ use lockwright_core::{DistributedLock, Error, Locks, Profile, Result, redact};
 ///
 /// # Errors
 /// - [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or one whose backend
-///   isn't compiled in: the error names the feature.
-/// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied) if the
-///   server doesn't answer or denies access.
+///   isn't compiled in.
+/// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied).
 ///
 /// # Cancel safety
 /// May be dropped; nothing is left behind.
@@ -20,7 +17,7 @@ pub async fn connect(url: &str) -> Result<Locks> {
     Locks::new(open(url).await?)
 }
 
-/// Connects the backend that `url` names, for [`Locks::builder`]. The scheme is case-insensitive.
+/// Connects the backend that `url` names. The scheme is case-insensitive.
 ///
 /// # Errors
 /// As [`connect`].
@@ -31,8 +28,8 @@ pub async fn open(url: &str) -> Result<Arc<dyn DistributedLock>> {
     open_for(url, Purpose::Locking).await
 }
 
-/// Connects a backend for diagnosis, also on a server that can't hold locks, such as a Redis
-/// replica, so that [`Locks::doctor`] can report the problem. Such a server rejects lock requests.
+/// Connects a backend for [`Locks::doctor`], also on a server that can't hold locks, such as a
+/// Redis replica.
 ///
 /// # Errors
 /// As [`connect`], except for problems that [`Locks::doctor`] reports.
@@ -49,7 +46,7 @@ enum Purpose {
     Diagnosis,
 }
 
-/// Returns the lower-case scheme, and the URL with it, as the backends require.
+/// Returns the lower-case scheme, and the URL with it.
 pub(crate) fn scheme_of(url: &str) -> (String, String) {
     let (scheme, rest) = match url.find(':') {
         Some(colon) => (url[..colon].to_ascii_lowercase(), &url[colon..]),
@@ -59,7 +56,7 @@ pub(crate) fn scheme_of(url: &str) -> (String, String) {
     (scheme, known)
 }
 
-/// Generates the `match`, the list of schemes and the list of profiles from the table of backends.
+/// Generates the `match` and the lists of schemes and profiles.
 macro_rules! backends {
     ($(
         feature $feature:literal {
@@ -82,7 +79,7 @@ macro_rules! backends {
             },)+)?
         )+];
 
-        /// Returns the profiles of the compiled backends that are known without a server.
+        /// Returns the profiles that are known without a server.
         pub(crate) fn profiles() -> Vec<Profile> {
             vec![$(
                 #[cfg(feature = $feature)]
@@ -122,7 +119,6 @@ struct Scheme {
     here: bool,
 }
 
-/// Returns the error for a `url` that this build doesn't support.
 fn not_here(url: &str, scheme: &str) -> Error {
     if let Some(known) = SCHEMES.iter().find(|known| known.name == scheme) {
         return not_compiled_in(known);
@@ -144,7 +140,7 @@ fn not_compiled_in(scheme: &Scheme) -> Error {
         several => ("s", format!("`{}`", several.join("` and `"))),
     };
     let of_the_command = match name {
-        // The command has no memory backend, which would lock nothing between commands.
+        // The command lacks it: it would lock nothing between commands.
         "memory" => String::new(),
         _ => {
             let features = scheme.features.join(",lockwright/");
@@ -236,7 +232,6 @@ async fn sqlite(_: &str) -> Result<Arc<dyn DistributedLock>> {
 mod tests {
     use super::*;
 
-    /// Checks the errors of unsupported schemes, in any build.
     #[test]
     fn a_missing_backend_is_told_with_what_to_type() {
         for (url, features, typed) in [

@@ -1,7 +1,6 @@
 //! Distributed locks for Rust: correctness first, then speed.
 //!
-//! Lockwright is one client for many lock servers. It provides renewal, deadlines, notification of
-//! losses, waiting, reentrancy and fences.
+//! Lockwright is one client for many lock servers.
 //!
 //! ```no_run
 //! # async fn example() -> lockwright::Result<()> {
@@ -16,9 +15,8 @@
 //!
 //! - [`connect`] with a URL, or [`Config`] from a file, creates [`Locks`].
 //! - [`Locks::mutex`] creates a [`Request`], which acquires a [`Guard`].
-//! - [`Guard::run`] stops its future when the lock is lost. [`Guard::check`] checks the deadline
-//!   without a request. [`Guard::fence`] lets the protected resource reject late writes.
-//! - [`DistributedLock`](backend::DistributedLock) is the trait for other backends; [`Locks::new`] accepts them.
+//! - [`Guard::run`] stops its future when the lock is lost. [`Guard::fence`] lets the protected
+//!   resource reject late writes.
 //!
 //! # Features
 //!
@@ -51,20 +49,20 @@ pub use lockwright_core::{
     Leadership, LockName, Locks, MetricsSnapshot, Mode, MultiGuard, MultiRequest, Observer, Owner,
     Permit, Profile, Reason, Request, Result, Signal, Step, Ticket, Token, fencing,
 };
-/// Additional functions for etcd: a fence check in the application's own transaction.
+/// A fence check in the application's own etcd transaction.
 #[cfg(feature = "etcd")]
 pub use lockwright_etcd as etcd;
-/// Additional functions for Redis: a fence check in the application's own script.
+/// A fence check in the application's own Redis script.
 #[cfg(feature = "redis")]
 pub use lockwright_redis as redis;
-/// Additional functions for SQL: a lock and a fence check in the application's own transaction.
+/// A lock and a fence check in the application's own SQL transaction.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use lockwright_sql as sql;
-/// Additional functions for ZooKeeper: a fence check in the application's own `multi`.
+/// A fence check in the application's own ZooKeeper `multi`.
 #[cfg(feature = "zookeeper")]
 pub use lockwright_zookeeper as zookeeper;
 
-/// The trait of a backend with its vocabulary, for authors of backends, and functions that connect to one.
+/// The trait of a backend, and functions that connect to one.
 pub mod backend {
     pub use lockwright_core::backend_util;
     pub use lockwright_core::{
@@ -76,7 +74,7 @@ pub mod backend {
     pub use crate::connect::{open, open_for_diagnosis};
 }
 
-/// Types and functions for operators: inspection, breaking, sweeping, findings, the nodes of a Redlock fleet, schemas.
+/// Types and functions for operators.
 pub mod operator {
     pub use lockwright_core::{
         BreakMode, BreakTarget, Broken, Cursor, Finding, Holder, Inspection, Page, Severity,
@@ -92,12 +90,10 @@ pub mod profile {
     pub use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Scope, WakeUp};
 }
 
-// Runs the guide's examples as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/src/guide.md")]
 struct Guide;
 
-// Runs the README's examples as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

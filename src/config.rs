@@ -35,13 +35,13 @@ use crate::connect::{open, open_for_diagnosis, profiles};
 pub struct Config {
     /// The URL, as in [`connect`](crate::connect).
     pub url: String,
-    /// The default TTL of requests.
+    /// The default TTL.
     #[serde(default, deserialize_with = "time")]
     pub ttl: Option<Duration>,
-    /// The default time limit of waits; none if not set.
+    /// The default wait limit; none if not set.
     #[serde(default, deserialize_with = "time")]
     pub wait: Option<Duration>,
-    /// A prefix of all names, including its separator.
+    /// A prefix of all names, with its separator.
     #[serde(default)]
     pub namespace: String,
     /// The client's name for operators.
@@ -50,7 +50,7 @@ pub struct Config {
     /// Enables [`Builder::sweep`](crate::Builder::sweep).
     #[serde(default, deserialize_with = "time")]
     pub sweep: Option<Duration>,
-    /// Required properties. Connecting fails if the backend lacks one.
+    /// Properties without which connecting fails.
     #[serde(default)]
     pub require: Vec<Requirement>,
 }
@@ -69,11 +69,11 @@ impl Config {
         }
     }
 
-    /// Connects and creates a client with these settings.
+    /// Connects a client.
     ///
     /// # Errors
     /// As [`connect`](crate::connect). Also [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for
-    /// a setting out of range, or an unmet requirement; the error names the backends that meet it.
+    /// a setting out of range, or an unmet requirement.
     ///
     /// # Cancel safety
     /// May be dropped; nothing is left behind.
@@ -126,7 +126,7 @@ impl fmt::Debug for Config {
     }
 }
 
-/// A property that a backend may provide.
+/// A required property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -135,11 +135,11 @@ pub enum Requirement {
     Fencing,
     /// [`Strict`](Fencing::Strict) fences.
     StrictFencing,
-    /// First come, first served among clients.
+    /// First come, first served.
     Fifo,
     /// Waiters are notified.
     Push,
-    /// Locks among all processes of the machine.
+    /// Locks among a machine's processes.
     Machine,
     /// Locks among all machines.
     Network,
@@ -147,28 +147,28 @@ pub enum Requirement {
     Shared,
     /// Semaphores.
     Permits,
-    /// Transfer of a hold to another process.
+    /// Transfers of holds.
     Tickets,
-    /// An operator can break a lock.
+    /// Breaking by operators.
     Breaking,
-    /// Locks survive a client's crash.
+    /// Exclusion survives a client's crash.
     ClientCrash,
-    /// Locks survive a client's network partition.
+    /// Exclusion survives a client's partition.
     Partition,
-    /// Locks survive a restart of the server.
+    /// Exclusion survives a restart.
     ServerRestart,
-    /// Locks survive the loss of the server's data.
+    /// Exclusion survives a loss of data.
     ServerDataLoss,
-    /// Locks survive a failover.
+    /// Exclusion survives a failover.
     Failover,
-    /// Locks survive the loss of a minority of the servers.
+    /// Exclusion survives the loss of a minority.
     MinorityLoss,
-    /// Locks survive a step of the server's wall clock.
+    /// Exclusion survives a step of the wall clock.
     ServerClockStep,
 }
 
 impl Requirement {
-    /// Returns whether a backend with this profile meets it.
+    /// Returns whether the profile meets it.
     pub fn is_met_by(self, profile: &Profile) -> bool {
         match self {
             Self::Fencing => profile.fencing >= Fencing::Clocked,

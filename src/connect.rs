@@ -1,14 +1,14 @@
-//! Creates a backend from a URL. A new backend needs an entry in the table at the end of this file.
+//! Creates a backend from a URL, by the table at the end of this file.
 
 use std::sync::Arc;
 
 use lockwright_core::{DistributedLock, Error, Locks, Profile, Result, redact};
 
-/// Connects a client with default settings to the backend that `url` names.
+/// Connects a client with default settings.
 ///
 /// # Errors
-/// - [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or one whose backend
-///   isn't compiled in.
+/// - [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend that isn't
+///   compiled in.
 /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied).
 ///
 /// # Cancel safety
@@ -17,7 +17,7 @@ pub async fn connect(url: &str) -> Result<Locks> {
     Locks::new(open(url).await?)
 }
 
-/// Connects the backend that `url` names. The scheme is case-insensitive.
+/// Connects a backend. The scheme is case-insensitive.
 ///
 /// # Errors
 /// As [`connect`].
@@ -46,7 +46,6 @@ enum Purpose {
     Diagnosis,
 }
 
-/// Returns the lower-case scheme, and the URL with it.
 pub(crate) fn scheme_of(url: &str) -> (String, String) {
     let (scheme, rest) = match url.find(':') {
         Some(colon) => (url[..colon].to_ascii_lowercase(), &url[colon..]),
@@ -56,16 +55,15 @@ pub(crate) fn scheme_of(url: &str) -> (String, String) {
     (scheme, known)
 }
 
-/// Generates the `match` and the lists of schemes and profiles.
 macro_rules! backends {
     ($(
         feature $feature:literal {
             schemes: [$($scheme:literal),+],
-            // Schemes that need another feature, and all features to name for them.
+            // Schemes that need another feature.
             $(schemes_with_tls: [$($tls:literal),+] by $by:literal of $all:expr,)?
             $(#[$only:meta])?
             profile: $profile:expr,
-            // The configuration from a URL, or a function that opens the backend.
+            // The configuration from a URL, or a function that opens it.
             $(config: $config:expr,)?
             $(open: $open:expr,)?
         }
@@ -79,7 +77,6 @@ macro_rules! backends {
             },)+)?
         )+];
 
-        /// Returns the profiles that are known without a server.
         pub(crate) fn profiles() -> Vec<Profile> {
             vec![$(
                 #[cfg(feature = $feature)]

@@ -13,28 +13,30 @@
 //!
 //! # Getting started
 //!
-//! - [`connect`] with a URL, or [`Config`] from a file, creates [`Locks`].
-//! - [`Locks::mutex`] creates a [`Request`], which acquires a [`Guard`].
-//! - [`Guard::run`] stops its future when the lock is lost. [`Guard::fence`] lets the protected
-//!   resource reject late writes.
+//! [`connect`] with a URL, or [`Config`] from a file, creates [`Locks`]. [`Locks::mutex`] creates a
+//! [`Request`], which acquires a [`Guard`].
 //!
 //! # Features
 //!
-//! | feature | URL | default | provides |
-//! |---|---|---|---|
-//! | `memory` | `memory:` | yes | locks inside one process |
-//! | `sqlite` | `sqlite:PATH` | yes | a file shared by the processes of one machine (builds SQLite's C source) |
-//! | `postgres` | `postgres://USER:PASSWORD@HOST/DATABASE` | no | a PostgreSQL server |
-//! | `mysql` | `mysql://USER:PASSWORD@HOST/DATABASE` | no | a MySQL or MariaDB server |
-//! | `redis` | `redis://HOST`, `redis+unix:///SOCKET`; `valkey:` instead of `redis:` here and below | no | one Redis or Valkey server |
-//! | `redis` | `redis+sentinel://S1,S2,S3/MASTER` | no | a master that Sentinels monitor |
-//! | `redis` | `redis+cluster://HOST,HOST` | no | a Redis Cluster |
-//! | `redlock` | `redlock:redis://A,redis://B,redis://C` | no | a quorum of independent Redis servers |
-//! | `etcd` | `etcd:http://A:2379,http://B:2379,http://C:2379` | no | an etcd cluster (builds with `protoc`) |
-//! | `zookeeper` | `zookeeper:A:2181,B:2181,C:2181/CHROOT` | no | a ZooKeeper ensemble |
-//! | `zookeeper-tls` | `zookeeper+tls:A:2281,B:2281,C:2281/CHROOT?ca=FILE` | no | TLS to ZooKeeper (builds the C source of aws-lc-rs and ring; on less usual platforms with `cmake`) |
-//! | `tls` | `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY`, `rediss://` or `valkeys://`, `rediss+sentinel://`, `rediss+cluster://`, `etcd:https://…` | no | TLS to these servers (builds ring's C source) |
-//! | `portable` | | no | the default backends of the command: those that lock beyond one process and build with only a C compiler |
+//! The defaults are `memory` and `sqlite`.
+//!
+//! | feature | URL |
+//! |---|---|
+//! | `memory` | `memory:` |
+//! | `sqlite` | `sqlite:PATH` |
+//! | `postgres` | `postgres://USER:PASSWORD@HOST/DATABASE` |
+//! | `mysql` | `mysql://USER:PASSWORD@HOST/DATABASE` |
+//! | `redis` | `redis://HOST`, `redis+unix:///SOCKET`, `redis+sentinel://S1,S2,S3/MASTER`,
+//! `redis+cluster://HOST,HOST` |
+//! | `redlock` | `redlock:redis://A,redis://B,redis://C` |
+//! | `etcd` | `etcd:http://A:2379,http://B:2379,http://C:2379` |
+//! | `zookeeper` | `zookeeper:A:2181,B:2181,C:2181/CHROOT` |
+//! | `zookeeper-tls` | `zookeeper+tls:A:2281,B:2281,C:2281/CHROOT?ca=FILE` |
+//! | `tls` | `rediss://HOST`, `etcd:https://…`, `postgres://…?sslmode=verify-full`,
+//! `mysql://…?ssl-mode=VERIFY_IDENTITY` |
+//! | `portable` | the default backends of the command |
+//!
+//! The README has more about each.
 #![forbid(unsafe_code)]
 
 mod config;
@@ -49,16 +51,16 @@ pub use lockwright_core::{
     Leadership, LockName, Locks, MetricsSnapshot, Mode, MultiGuard, MultiRequest, Observer, Owner,
     Permit, Profile, Reason, Request, Result, Signal, Step, Ticket, Token, fencing,
 };
-/// A fence check in the application's own etcd transaction.
+/// A fence check in an etcd transaction.
 #[cfg(feature = "etcd")]
 pub use lockwright_etcd as etcd;
-/// A fence check in the application's own Redis script.
+/// A fence check in a Redis script.
 #[cfg(feature = "redis")]
 pub use lockwright_redis as redis;
-/// A lock and a fence check in the application's own SQL transaction.
+/// A lock and a fence check in an SQL transaction.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use lockwright_sql as sql;
-/// A fence check in the application's own ZooKeeper `multi`.
+/// A fence check in a ZooKeeper `multi`.
 #[cfg(feature = "zookeeper")]
 pub use lockwright_zookeeper as zookeeper;
 

@@ -15,16 +15,15 @@ pub struct Node {
     pub votes: bool,
     /// True if it is new.
     pub is_new: bool,
-    /// The reason why it doesn't vote.
+    /// Why it doesn't vote.
     pub problem: Option<String>,
 }
 
-/// Returns the states of the nodes. A new node, without data, votes one largest TTL after it was
-/// first seen.
+/// Returns the nodes' states. A new node votes one largest TTL after it was first seen.
 ///
 /// # Errors
-/// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend that has no
-/// nodes or isn't compiled in. A silent node isn't an error.
+/// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend without
+/// nodes. A silent node isn't an error.
 ///
 /// # Cancel safety
 /// May be dropped.
@@ -32,8 +31,7 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Look).await
 }
 
-/// Waits until every reachable node votes, and returns the states. A process that retries begins
-/// from zero.
+/// Waits until every reachable node votes. A process that retries begins from zero.
 ///
 /// # Errors
 /// As [`nodes`].
@@ -44,8 +42,7 @@ pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Wait).await
 }
 
-/// Lets new nodes vote at once, and returns the states. **After a loss of data it may admit a
-/// second holder.**
+/// Lets new nodes vote at once. **After a loss of data it may admit a second holder.**
 ///
 /// # Errors
 /// As [`nodes`].

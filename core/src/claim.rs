@@ -11,12 +11,12 @@ use crate::operator::Holder;
 use crate::reason::Reason;
 use crate::token::{Fence, Token};
 
-/// The renewal mode of a hold.
+/// Whether the client renews a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RenewalMode {
-    /// The client renews the hold until it is released or lost.
+    /// Renewed until it is released or lost.
     Auto,
-    /// The hold isn't renewed: it ends one TTL after its grant.
+    /// Not renewed: the hold ends one TTL after its grant.
     Off,
 }
 
@@ -29,60 +29,60 @@ pub struct Claim {
     pub mode: Mode,
     /// The hold's identity.
     pub token: Token,
-    /// The requester, for operators.
+    /// The requester.
     pub identity: Arc<Identity>,
-    /// The server's time limit without a renewal, in the profile's range.
+    /// The TTL, in the profile's range.
     pub ttl: Duration,
-    /// The fences to reserve: the hold's own, and the rest for local hand-overs.
+    /// The fences to reserve: the hold's own, and those for local hand-overs.
     pub fences: u32,
     /// For backends with one lease for several holds.
     pub renewal_mode: RenewalMode,
 }
 
 impl Claim {
-    /// Returns the limit for one acquire, swap or release: half of the TTL, which leaves time for a repeat.
+    /// Returns the limit for one acquire, swap or release: half of the TTL.
     pub fn patience(&self) -> Duration {
         self.ttl / 2
     }
 }
 
-/// How long a backend may keep a claim that can't be granted yet.
+/// How long a backend may keep a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// One atomic attempt. A claim that isn't granted leaves no trace.
     No,
-    /// A server that can block may block, in slices, until this instant. Others queue the claim and answer
-    /// [`AcquireOutcome::Busy`] at once.
+    /// A server that can block may block until this instant. Others queue the claim and answer
+    /// [`AcquireOutcome::Busy`].
     Until(BootInstant),
 }
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AcquireOutcome {
-    /// The hold was granted.
+    /// Granted.
     Granted(Granted),
     /// The lock is held.
     Busy(Busy),
 }
 
-/// A grant, without a deadline: only the client computes those.
+/// A grant. Only the client computes deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Granted {
-    /// The first fence; the same for a repeat with the same token.
+    /// The first fence; the same for a repeat.
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
     /// The start of the hold, not later than the server's grant. Default: the send.
     pub start: Option<BootInstant>,
-    /// The duration from the start, if not the requested TTL.
+    /// The duration, if not the requested TTL.
     pub valid: Option<Duration>,
-    /// Claims of other clients are queued on the server for this name.
+    /// Other clients' claims are queued.
     pub waiters: bool,
 }
 
 impl Granted {
-    /// Creates a grant of one fence, valid from the send for the requested TTL.
+    /// Creates a grant of one fence, valid from the send for the TTL.
     pub const fn new(fence: Fence) -> Self {
         Self { fence, fences: 1, start: None, valid: None, waiters: false }
     }
@@ -91,28 +91,27 @@ impl Granted {
 /// The answer for a lock that is held.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Busy {
-    /// The time until the present hold expires. The client then polls.
+    /// The time until the present hold expires.
     pub retry_after: Option<Duration>,
-    /// The holder, if known without another round trip.
+    /// The holder, if known without another request.
     pub holder: Option<Box<Holder>>,
-    /// The claim is queued on the server, until it is granted, released, or not repeated for long.
+    /// The claim is queued, until it is granted, released, or not repeated for long.
     pub queued: bool,
 }
 
 /// One hold to renew.
 #[derive(Debug, Clone, Copy)]
 pub struct Renew<'a> {
-    /// The claim of the hold.
+    /// The claim.
     pub claim: &'a Claim,
-    /// The number of additional fences to reserve.
+    /// Additional fences to reserve.
     pub fences: u32,
-    /// The client's time limit. A backend with several servers returns its results by then, and the rest as
-    /// indeterminate.
+    /// The client's time limit. By then a backend with several servers returns its results.
     pub patience: Duration,
 }
 
 impl<'a> Renew<'a> {
-    /// Creates a renewal without additional fences, with a patience of a quarter of the TTL.
+    /// Creates a renewal without fences, with a patience of a quarter of the TTL.
     pub fn of(claim: &'a Claim) -> Self {
         Self { claim, fences: 0, patience: claim.ttl / 4 }
     }
@@ -123,45 +122,45 @@ impl<'a> Renew<'a> {
     }
 }
 
-/// The result for one hold of a renewal.
+/// The result of a renewal for one hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Renewal {
     /// The outcome.
     pub outcome: RenewalOutcome,
-    /// Claims of other clients are queued on the server for this name.
+    /// Other clients' claims are queued.
     pub waiters: bool,
 }
 
-/// The outcome of a renewal for one hold.
+/// The outcome of a renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RenewalOutcome {
-    /// The server keeps the hold for another TTL, or for `valid`.
+    /// Kept for another TTL, or for `valid`.
     Renewed {
-        /// The time from the send, if not the claim's TTL.
+        /// The time from the send.
         valid: Option<Duration>,
     },
-    /// The server doesn't have the hold, for this reason as far as recorded.
+    /// The hold has ended, for this reason as far as recorded.
     NotHeld(Reason),
     /// Unknown. The client retries until the deadline.
     Indeterminate,
 }
 
 impl Renewal {
-    /// Re-armed for the claim's TTL, without waiters.
+    /// Re-armed for the TTL.
     pub const RENEWED: Self =
         Self { outcome: RenewalOutcome::Renewed { valid: None }, waiters: false };
 
-    /// Indeterminate, without known waiters.
+    /// Indeterminate.
     pub const INDETERMINATE: Self = Self { outcome: RenewalOutcome::Indeterminate, waiters: false };
 
-    /// Not held, with this reason.
+    /// Returns the result for a hold that has ended.
     pub const fn not_held(reason: Reason) -> Self {
         Self { outcome: RenewalOutcome::NotHeld(reason), waiters: false }
     }
 }
 
-/// The way in which a token is released.
+/// The mode of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseMode {
     /// Every acquire of this token was answered.
@@ -173,8 +172,8 @@ pub enum ReleaseMode {
 /// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseOutcome {
-    /// The token was held, queued or offered, and no longer is.
+    /// The token was held, queued or offered.
     Released,
-    /// The server had no record of the token.
+    /// The server has no record of the token.
     NotHeld,
 }

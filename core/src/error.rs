@@ -12,7 +12,7 @@ use crate::reason::Reason;
 /// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error with its kind, lock, backend and cause. It has no secrets: see [`redact::url`](crate::redact::url).
+/// An error with its kind, lock, backend and cause, without secrets.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -29,11 +29,11 @@ struct Inner {
 pub enum ErrorKind {
     /// The limit passed. Nothing is held.
     TimedOut(Step),
-    /// The request certainly had no effect: the server can't be reached or can't serve now.
+    /// The request certainly had no effect.
     Unavailable,
     /// The request may have an effect, also later. The client reconciles it in the background.
     Indeterminate,
-    /// The hold ended before it was released.
+    /// The hold ended before its release.
     Lost(Reason),
     /// The name is in use as another lock type, or isn't Lockwright's.
     Conflict,
@@ -53,7 +53,7 @@ pub enum ErrorKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Step {
-    /// Another task of this client had the name or was waiting for it.
+    /// Another task of this client had the name or waited for it.
     LocalTurn,
     /// Another client held the lock.
     Holder,
@@ -72,7 +72,7 @@ impl fmt::Display for Step {
 }
 
 impl Error {
-    /// Creates an error. The message is one sentence without a full stop, and without the lock and the backend.
+    /// Creates an error. The message is one sentence, without the lock and the backend.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -93,13 +93,13 @@ impl Error {
         Self::new(ErrorKind::InvalidConfig, message)
     }
 
-    /// Creates an error for an invalid URL. `shown` has no secrets, and `form` is the expected form.
+    /// Creates an error for an invalid URL. `shown` has no secrets.
     pub fn invalid_url(shown: &str, what: &str, form: &str) -> Self {
         let message = format!("the URL {shown:?} can't be used: {what}; write it as {form}");
         Self::invalid_config(message)
     }
 
-    /// Creates an error for a request that certainly had no effect.
+    /// Creates an error for a request without an effect.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }
@@ -115,7 +115,7 @@ impl Error {
             .with_backend(profile.backend)
     }
 
-    /// Creates an error for a name in use as another lock type.
+    /// Creates an error for a name of another lock type.
     pub fn other_kind(present: Mode, wanted: Mode) -> Self {
         let (present, wanted) = (present.kind(), wanted.kind());
         let message = format!(
@@ -165,17 +165,17 @@ impl Error {
         self.0.kind
     }
 
-    /// Returns the message without the backend and the lock.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Returns the lock's name, if any.
+    /// Returns the lock's name.
     pub fn name(&self) -> Option<&LockName> {
         self.0.name.as_ref()
     }
 
-    /// Returns the backend, if any.
+    /// Returns the backend.
     pub fn backend(&self) -> Option<&'static str> {
         self.0.backend
     }
@@ -188,7 +188,7 @@ impl Error {
         )
     }
 
-    /// Returns the reason of a lost hold.
+    /// Returns the reason of a loss.
     pub fn lost_reason(&self) -> Option<Reason> {
         match self.kind() {
             ErrorKind::Lost(reason) => Some(reason),
@@ -196,7 +196,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the kind is [`ErrorKind::TimedOut`].
+    /// Returns whether the kind is `TimedOut`.
     pub fn is_timed_out(&self) -> bool {
         matches!(self.kind(), ErrorKind::TimedOut(_))
     }

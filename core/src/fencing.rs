@@ -1,11 +1,11 @@
 //! Rejection of late writes at the protected resource.
 //!
-//! A holder that was paused beyond its TTL may send a late write. So each write carries its fence ([`Fenced`],
-//! over HTTP in [`HEADER`]). A [`Gate`] rejects a fence below the highest accepted one (Kleppmann, *How to do
-//! distributed locking*, 2016; Burrows, *The Chubby lock service*, 2006).
+//! Each write carries the holder's fence ([`Fenced`], over HTTP in [`HEADER`]), because a paused holder may write
+//! after its TTL. A [`Gate`] rejects a fence below the highest accepted one (Kleppmann, *How to do distributed
+//! locking*, 2016; Burrows, *The Chubby lock service*, 2006).
 //!
-//! In a database, store the highest fence in the writing transaction, by `check_fence` of the SQL backends or the
-//! module `fencing` of etcd, ZooKeeper or Redis. Each accepts fences of any backend.
+//! In a database, store the highest fence in the writing transaction: see `check_fence` of the SQL backends, and
+//! the modules `fencing` of etcd, ZooKeeper and Redis. Each accepts fences of any backend.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,8 +23,8 @@ pub const HEADER: &str = "lockwright-fence";
 
 /// The lock and the fence of a request.
 ///
-/// The text form is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651). The fence is a string, because
-/// integers have at most 15 digits there. The name is percent-encoded where it isn't plain ASCII.
+/// The text form is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651). The fence is a string: integers
+/// have at most 15 digits. The name is percent-encoded where it isn't plain ASCII.
 ///
 /// ```
 /// use lockwright_core::fencing::Fenced;
@@ -37,14 +37,14 @@ pub const HEADER: &str = "lockwright-fence";
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fenced {
-    /// The full name, with the holder's namespace.
+    /// The full name.
     pub name: LockName,
-    /// The fence of the hold.
+    /// The fence.
     pub fence: Fence,
 }
 
 impl Fenced {
-    /// Returns the error for a late holder: [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded).
+    /// Returns the error [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded).
     pub fn superseded(&self, highest: Fence) -> Error {
         let message = format!(
             "the fence {} is out of date: one with {highest} was here; it was sent by a holder that \
@@ -111,8 +111,6 @@ fn decoded(text: &str) -> Option<String> {
 
 /// A check that rejects fences below the highest accepted one. Clones share one gate.
 ///
-/// The service chooses the lock that protects a resource: with the sender's choice, a late write could pass.
-///
 /// The state is in memory. Store the fences with the data, and [restore](Self::remember) them after a restart.
 ///
 /// ```
@@ -157,8 +155,9 @@ impl Gate {
         *highest = fence.get().max(*highest);
     }
 
-    /// Accepts a write, one at a time per name. The same holder, and concurrent readers with the same fence, may
-    /// enter repeatedly. The gate keeps the highest fence of `lock`, a full name, permanently.
+    /// Accepts a write, one at a time per name. Equal fences may enter repeatedly. The service must choose `lock`,
+    /// a full name: with the sender's choice, a late write could pass. The gate keeps its highest fence
+    /// permanently.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) if the fence is below the highest.

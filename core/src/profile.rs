@@ -9,7 +9,7 @@ use crate::mode::Mode;
 
 /// A backend's properties. Code and tests query them, never a backend's name.
 ///
-/// Start from [`Profile::new`] and set the properties that the fault tests confirm.
+/// Set the properties that the fault tests confirm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Profile {
@@ -21,39 +21,38 @@ pub struct Profile {
     pub scope: Scope,
     /// The guarantee of its fences.
     pub fencing: Fencing,
-    /// The order in which waiters of different clients are granted.
+    /// The order of different clients' waiters.
     pub order: Order,
     /// How a waiter is woken.
     pub wake_up: WakeUp,
-    /// The faults that mutual exclusion survives.
+    /// The faults that exclusion survives.
     pub survives: Faults,
     /// A release of an unanswered claim prevents its late grant.
     pub tombstones: bool,
     /// A hold can be broken.
     pub breakable: bool,
-    /// A hold can be transferred to another process.
+    /// A hold can be transferred.
     pub tickets: bool,
-    /// An acquire with a limit blocks in the server, and the client waits until the limit. Otherwise it waits only
-    /// as long as the answer could be useful.
+    /// An acquire with a limit blocks in the server, and the client waits until the limit.
     pub blocks: bool,
     /// The supported TTLs.
     #[serde(skip)]
     pub ttl: RangeInclusive<Duration>,
-    /// The largest number of holds in one renew call.
+    /// The largest batch of renewals.
     pub renew_batch: usize,
     /// The polling interval without a wake-up.
     pub slow_poll: Duration,
 }
 
 impl Profile {
-    /// The longest TTL for any backend: 30 days.
+    /// The longest TTL: 30 days.
     pub const LONGEST_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
     pub(crate) fn ttl_range(&self) -> RangeInclusive<Duration> {
         *self.ttl.start()..=Self::LONGEST_TTL.min(*self.ttl.end())
     }
 
-    /// Returns the minimum: exclusive locks inside one process, without fences, polled every 100 ms.
+    /// Returns the minimum: exclusive locks in one process, without fences, polled every 100 ms.
     pub const fn new(backend: &'static str) -> Self {
         Self {
             backend,
@@ -120,7 +119,7 @@ pub enum Fencing {
     Strict,
 }
 
-/// The order of waiters of different clients.
+/// The order of different clients' waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {

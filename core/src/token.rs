@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 
-/// The identity of one hold: 128 random bits, generated before the request, so that repeats are idempotent.
-/// Written as 32 lower-case hexadecimal digits.
+/// The identity of one hold: 128 random bits, so that repeats are idempotent. Written as 32 lower-case hexadecimal
+/// digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Token([u8; 16]);
 
 impl Token {
-    /// Creates a token from its bytes, for tests and backends.
+    /// Creates a token from its bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
@@ -92,13 +92,13 @@ impl From<Token> for String {
 
 /// A client's source of tokens: random, or chosen by a test.
 ///
-/// The bits come from a generator in the process (ChaCha, by the `rand` crate). Forked processes share its state,
-/// so each client mixes in a random salt. A client must not be used on both sides of a fork.
+/// The bits come from a generator in the process (ChaCha, by the `rand` crate), with a random salt of the client,
+/// as forked processes share its state. A client must not be used on both sides of a fork.
 ///
-/// Copies of a virtual machine's snapshot share that too. So random bits of the operating system, at most 100 ms
-/// old, and the boot clock's nanosecond are mixed in, and the counters of `/dev/vmclock0` if it exists. Linux 5.18
-/// and later refresh the former after a resume, with a VMGenID device. Without either device, and within those 100
-/// ms, only the nanosecond distinguishes the copies.
+/// A virtual machine resumed twice from a snapshot repeats all that. So the boot clock's nanosecond, random bits
+/// of the system at most 100 ms old, and the counters of `/dev/vmclock0` are mixed in. The system's bits differ
+/// after a resume with a VMGenID device, on Linux 5.18 and later. Otherwise only the nanosecond distinguishes the
+/// copies.
 #[derive(Clone)]
 pub struct TokenSource(Source);
 
@@ -115,8 +115,7 @@ impl Default for TokenSource {
 }
 
 impl TokenSource {
-    /// Uses the given function, for tests. Never repeat a token otherwise: two holds with one token are one hold
-    /// to a server.
+    /// Uses the given function, for tests. Two holds with one token are one hold to a server.
     pub fn from_fn(source: impl Fn() -> Token + Send + Sync + 'static) -> Self {
         Self(Source::Chosen(Arc::new(source)))
     }
@@ -177,7 +176,7 @@ mod vmclock {
         0
     }
 
-    /// Combines the disruption counter (byte 16) and, on newer hypervisors, the generation counter (byte 104).
+    /// Combines the disruption counter (byte 16) and the newer generation counter (byte 104).
     #[cfg(target_os = "linux")]
     pub(super) fn read(device: &std::fs::File) -> u128 {
         use std::os::unix::fs::FileExt;
@@ -201,7 +200,7 @@ impl fmt::Debug for TokenSource {
     }
 }
 
-/// A fencing token: larger for every later exclusive grant of the same name. See [`fencing`](crate::fencing).
+/// A fencing token: larger for every later exclusive grant of a name. See [`fencing`](crate::fencing).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fence(u64);
@@ -220,8 +219,7 @@ impl Fence {
         self.0
     }
 
-    /// Returns the fence if it is at most [`MAX`](Self::MAX). A larger one, if stored, would reject every later
-    /// holder.
+    /// Returns the fence if it is at most [`MAX`](Self::MAX). A larger one would reject every later holder.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) above `MAX`.

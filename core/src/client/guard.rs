@@ -33,7 +33,7 @@ pub struct Guard(Inner);
 #[derive(Debug)]
 pub struct Permit(Inner);
 
-/// The leadership of an election. Like [`Guard`]; after a loss, another candidate may lead.
+/// The leadership of an election. Like [`Guard`].
 #[must_use = "dropping the leadership resigns; keep it for as long as you lead"]
 #[derive(Debug)]
 pub struct Leadership(Inner);
@@ -58,12 +58,12 @@ macro_rules! common {
                 self.0.hold().claim.mode
             }
 
-            /// Returns the token that identifies this hold on the server.
+            /// Returns the hold's token.
             pub fn token(&self) -> Token {
                 self.0.hold().claim.token
             }
 
-            /// Returns the time until [`lost_at`](Self::lost_at). Zero after a loss.
+            /// Returns the time until [`lost_at`](Self::lost_at); zero after a loss.
             pub fn remaining(&self) -> Duration {
                 let hold = self.0.hold();
                 let now = hold.clock().now();
@@ -74,8 +74,8 @@ macro_rules! common {
                 }
             }
 
-            /// Returns when the hold counts as lost, unless renewed. It is before the
-            /// [`deadline`](Self::deadline), so that the work can stop.
+            /// Returns when the hold counts as lost, unless renewed: before the [`deadline`](Self::deadline), so
+            /// that the work can stop.
             pub fn lost_at(&self) -> BootInstant {
                 self.0.hold().lost_at()
             }
@@ -85,8 +85,8 @@ macro_rules! common {
                 self.0.hold().deadline()
             }
 
-            /// Checks by the clock, without the server, that the lock is held. Exact even after a pause of the
-            /// process. Takes tens of nanoseconds: call it before each step.
+            /// Checks by the clock that the lock is held, even after a pause of the process. It takes tens of
+            /// nanoseconds: call it before each step.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.
@@ -102,20 +102,19 @@ macro_rules! common {
             /// Drives `future`, and drops it at a loss, before the deadline. Each poll checks the clock first.
             ///
             /// A future that doesn't yield can't be stopped, and requests already sent need the fence. Outside a
-            /// runtime, `future` is polled inside the client's.
+            /// runtime, it is polled inside the client's.
             ///
             /// # Errors
-            /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed, or during its
-            ///   last poll.
+            /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed.
             /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime if the client's has ended.
             ///
             /// # Cancel safety
-            /// Dropping it drops `future`; the guard is unaffected.
+            /// Dropping it drops `future`.
             pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
                 self.0.run(future).await
             }
 
-            /// Renews the hold now, even a fixed one.
+            /// Renews the hold, even a fixed one.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost) after a loss. [`Indeterminate`](crate::ErrorKind::Indeterminate) or
@@ -142,11 +141,11 @@ macro_rules! common {
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost) if it was lost before: the last work may not have been protected.
-            /// Any other error is a missing answer: the hold has ended here, and the release continues in the
+            /// Any other error is a missing answer: the hold has ended, and the release continues in the
             /// background.
             ///
             /// # Cancel safety
-            /// When dropped, the release continues in the background.
+            /// The release continues in the background.
             pub async fn release(self) -> Result<()> {
                 self.0.release().await
             }
@@ -160,7 +159,7 @@ common!(Leadership, "lead");
 
 impl Guard {
     /// Returns the fence, to send with each write. The resource must reject a fence below the highest accepted
-    /// one. Concurrent readers share a fence.
+    /// one.
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
     }
@@ -181,23 +180,22 @@ impl Guard {
         self.client().tell(Error::closed(), &self.0.hold().claim.name)
     }
 
-    /// Returns the full name and the fence, to send with requests.
+    /// Returns the full name and the fence.
     pub fn fenced(&self) -> Fenced {
         self.0.fenced()
     }
 
-    /// Ends the hold here, and returns a ticket for [`Locks::resume`](crate::Locks::resume) in any process. An
+    /// Ends the hold here, and returns a ticket for [`Locks::resume`](crate::Locks::resume). An
     /// [`Owner`](crate::Owner) and a [`max_hold`](crate::Request::max_hold) aren't transferred.
     ///
-    /// The hold isn't renewed in transfer. It keeps its [remaining time](Self::remaining); for a whole TTL,
-    /// [renew](Self::renew) first.
+    /// The hold isn't renewed in transfer. For a whole TTL, [renew](Self::renew) first.
     ///
     /// # Errors
-    /// - [`Unsupported`](crate::ErrorKind::Unsupported) if the profile has no `tickets`.
-    /// - [`Conflict`](crate::ErrorKind::Conflict) while the same owner has another guard on the hold.
-    /// - [`Lost`](crate::ErrorKind::Lost) if it was lost before.
+    /// The guard is dropped in each case.
     ///
-    /// In each case the guard is dropped.
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) without `tickets` in the profile.
+    /// - [`Conflict`](crate::ErrorKind::Conflict) while the owner has another guard on the hold.
+    /// - [`Lost`](crate::ErrorKind::Lost) if it was lost before.
     pub fn into_ticket(mut self) -> Result<Ticket> {
         let profile = self.0.hold().shared.backend.profile();
         if !profile.tickets {
@@ -214,7 +212,6 @@ impl Guard {
         match releasing.ended {
             Err(reason) => Err(lost(&hold, reason)),
             Ok(_) => {
-                // The hold stays for the ticket.
                 releasing.finish();
                 Ok(Ticket::new(&hold.claim, hold.fence, hold.release_mode()))
             }
@@ -228,7 +225,7 @@ impl Leadership {
         self.0.hold().fence
     }
 
-    /// Returns the full name and the fence, to send with requests.
+    /// Returns the full name and the fence.
     pub fn fenced(&self) -> Fenced {
         self.0.fenced()
     }
@@ -251,7 +248,7 @@ impl Leadership {
 }
 
 impl Permit {
-    /// Returns an id, unique among all holds of the name. It isn't a fence: a larger id isn't a later one.
+    /// Returns an id, unique among all holds of the name. It isn't a fence.
     pub fn id(&self) -> u64 {
         self.0.hold().fence.get()
     }

@@ -1,7 +1,6 @@
 //! Requests for several names at once.
 //!
-//! All clients acquire in one order, so that two requests can't deadlock (Havender 1968, *Avoiding Deadlock in
-//! Multitasking Systems*).
+//! All clients acquire in one order, so that requests can't deadlock (Havender 1968).
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -78,10 +77,8 @@ impl MultiRequest {
         Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
     }
 
-    /// Adds names of this client, possibly on another backend, as for a migration.
-    ///
-    /// Clients of one kind of backend must be given in the same order everywhere. Fences of two backends can't be
-    /// compared: see [`MultiGuard::fence`].
+    /// Adds names of this client, possibly on another backend. Clients of one kind of backend must be given in the
+    /// same order everywhere.
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             let (place, name) = (self.parts.len(), name.as_ref().to_owned());
@@ -90,44 +87,44 @@ impl MultiRequest {
         self
     }
 
-    /// Sets the TTL of each: see [`Request::ttl`].
+    /// Sets the TTL.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
     }
 
-    /// Disables renewal: all end one TTL after the last grant. Until then they are renewed.
+    /// Disables renewal: all end one TTL after the last grant.
     pub fn fixed(mut self) -> Self {
         self.options.is_fixed = true;
         self
     }
 
-    /// Limits each hold: see [`Request::max_hold`]. The request fails with [`Lost`](ErrorKind::Lost) if it still
-    /// waits then.
+    /// Limits each hold: see [`Request::max_hold`]. A request that still waits then fails with
+    /// [`Lost`](ErrorKind::Lost).
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
     }
 
-    /// Limits how long [`acquire`](Self::acquire) waits for all of them.
+    /// Limits how long [`acquire`](Self::acquire) waits.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(Some(limit));
         self
     }
 
-    /// Removes the client's time limit from [`acquire`](Self::acquire).
+    /// Removes the client's limit from [`acquire`](Self::acquire).
     pub fn no_limit(mut self) -> Self {
         self.options.wait = Some(None);
         self
     }
 
-    /// Allows re-entry of this owner: see [`Request::reentrant`].
+    /// Allows re-entry: see [`Request::reentrant`].
     pub fn reentrant(mut self, owner: &Owner) -> Self {
         self.options.owner = Some(owner.clone());
         self
     }
 
-    /// Waits for all of them, and keeps the acquired ones.
+    /// Waits for all of them.
     ///
     /// # Errors
     /// As [`Request::acquire`]. Also [`Conflict`](ErrorKind::Conflict) if two names are one lock on the server,
@@ -135,7 +132,7 @@ impl MultiRequest {
     /// [`InvalidInput`](ErrorKind::InvalidInput) without names. The acquired locks are released.
     ///
     /// # Cancel safety
-    /// May be dropped at any await point: the acquired locks are released in the background.
+    /// May be dropped at any await point: acquired locks are released in the background.
     pub async fn acquire(self) -> Result<MultiGuard> {
         let parts = self.in_order()?;
         let limit = self.limit(&parts[0].locks);
@@ -154,7 +151,7 @@ impl MultiRequest {
         self.finished(&parts, held, has_waited).await
     }
 
-    /// Tries each once. If a lock is held, returns `None` and releases the others.
+    /// Tries each once. If a lock is held, returns `None`.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), without the limit.
@@ -263,7 +260,7 @@ impl Part {
         limit: Option<BootInstant>,
         has_waited: &mut bool,
     ) -> Result<Guard> {
-        // No other lock is held yet, so this name can't be an alias of one.
+        // The first name can't be an alias.
         if held.is_empty() {
             return self.wait(options, limit).await;
         }
@@ -323,12 +320,11 @@ impl Part {
         loop {
             let pause = (remaining(held) / 3).max(SHORTEST_PAUSE);
             self.locks.shared().clock.sleep(pause).await;
-            // Retried after a shorter pause.
             let _ = renew(held).await;
         }
     }
 
-    /// Polls until the server shows another holder. Fails if the name is an alias of a held lock.
+    /// Fails if the name is an alias of a held lock.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);

@@ -13,12 +13,12 @@ use super::guard::Guard;
 use super::signal::Signal;
 use super::state::Hold;
 
-/// Several locks held together. A dropped guard releases them in the background.
+/// Several locks held together. Dropping the guard releases them in the background.
 #[must_use = "dropping the guard releases the locks; keep it for as long as they are needed"]
 #[derive(Debug)]
 pub struct MultiGuard {
     pub(super) guards: Vec<Guard>,
-    /// Indices in `guards`, in the order in which the names were given.
+    /// Indices in `guards`, in the given order.
     pub(super) as_given: Vec<usize>,
 }
 
@@ -32,30 +32,27 @@ impl MultiGuard {
         &self.guards
     }
 
-    /// Returns the guards, which are then independent.
+    /// Returns the guards.
     pub fn into_guards(self) -> Vec<Guard> {
         self.guards
     }
 
-    /// Returns the fence of the hold of `name`. If several clients have it, the first given one counts:
-    /// `old.multi(["x"]).and(&new, ["x"])` has the fence of `old`.
+    /// Returns the fence of the hold of `name`. If several clients have it, the first given one counts.
     ///
-    /// Fences of two backends can't be compared. A resource needs a register for each backend; see
-    /// [`fences`](Self::fences).
-    ///
-    /// In a migration, both registers check a holder of both locks. Between the last hold of only the old lock and
-    /// the first hold of only the new lock, such a holder must write at least once.
+    /// Fences of two backends can't be compared: a resource needs a register for each. In a migration, both
+    /// registers check a holder of both locks. Such a holder must write between the last hold of only the old lock
+    /// and the first of only the new lock.
     pub fn fence(&self, name: &str) -> Option<Fence> {
         self.fences(name).next()
     }
 
-    /// Returns the fences of all holds of `name`, in the given order of their clients.
+    /// Returns the fences of all holds of `name`, in the given order.
     pub fn fences(&self, name: &str) -> impl Iterator<Item = Fence> {
         let guards = self.as_given.iter().map(|at| &self.guards[*at]);
         guards.filter(move |guard| guard.name() == name).map(Guard::fence)
     }
 
-    /// Returns the time until the first loss, unless renewed.
+    /// Returns the time until the first loss.
     pub fn remaining(&self) -> Duration {
         remaining(&self.guards)
     }
@@ -83,13 +80,13 @@ impl MultiGuard {
         check(&self.guards)
     }
 
-    /// Drives `future` while all live, and drops it at the first loss: see [`Guard::run`].
+    /// Drives `future` while all live: see [`Guard::run`].
     ///
     /// # Errors
-    /// [`Lost`](crate::ErrorKind::Lost) if a hold was lost before the future completed, or during its last poll.
+    /// [`Lost`](crate::ErrorKind::Lost) if a hold was lost before the future completed.
     ///
     /// # Cancel safety
-    /// Dropping it drops `future`; the guard is unaffected.
+    /// Dropping it drops `future`.
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
         run(&self.guards, future).await
     }
@@ -105,13 +102,13 @@ impl MultiGuard {
         renew(&self.guards).await
     }
 
-    /// Releases all of them, the last one first, and waits for the answers.
+    /// Releases all of them, the last one first.
     ///
     /// # Errors
     /// As [`Guard::release`], of the first that fails; the others are released.
     ///
     /// # Cancel safety
-    /// When dropped, the releases continue in the background.
+    /// The releases continue in the background.
     pub async fn release(mut self) -> Result<()> {
         let mut failure = Ok(());
         while let Some(guard) = self.guards.pop() {

@@ -15,7 +15,7 @@ use super::state::{Hold, Job, Shared};
 
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 
-/// The limits of the pause after a failed renewal: a twentieth of the TTL, and at most a quarter of the time left.
+/// The pause after a failed renewal: a twentieth of the TTL, at most a quarter of the time left.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 const AFTER_PANIC: Duration = Duration::from_millis(20);
@@ -40,9 +40,9 @@ pub(crate) fn renewer(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send +
         loop {
             let next = {
                 let Some(shared) = going.0.upgrade() else { return };
-                // An application's waker may panic, which must not end the renewals.
+                // An application's waker may panic.
                 let round = catch_unwind(AssertUnwindSafe(|| round(&shared, &mut due)));
-                // The holds of a round that panicked may be scheduled no more.
+                // The panic may have lost scheduled holds.
                 round.unwrap_or_else(|_| {
                     let next = shared.clock.now() + AFTER_PANIC;
                     reschedule_all(&shared, next);
@@ -71,7 +71,7 @@ fn round(shared: &Arc<Shared>, due: &mut Vec<Arc<Hold>>) -> Option<BootInstant> 
     shared.table().holds.next_due(now)
 }
 
-/// Also schedules those whose renewal was sent.
+/// Also schedules holds in a request.
 pub(super) fn reschedule_all(shared: &Shared, next: BootInstant) {
     let mut table = shared.table();
     let all = table.holds.find(|_| true);
@@ -142,7 +142,7 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     }
 }
 
-/// Half of the time left is for a retry, also in a short term of a long TTL.
+/// Half of the time left is for a retry.
 fn patience(hold: &Hold, now: BootInstant) -> Duration {
     (hold.lost_at().saturating_since(now) / 2).max(LEAST_PATIENCE).min(hold.claim.ttl / 4)
 }
@@ -180,7 +180,7 @@ pub(crate) fn note_renewal(
             let left = hold.lost_at().saturating_since(now);
             let pause = (hold.claim.ttl / 20).min(left / 4).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
             hold.renew_again_at(now + pause);
-            // Now, so that a risk or a loss in that time is reported.
+            // Now, to report a risk or a loss in that time.
             now
         }
     }

@@ -50,7 +50,7 @@ impl<H: Held> Request<H> {
         }
     }
 
-    /// Sets the hold's time limit without a renewal. Default: the client's TTL.
+    /// Sets the TTL. Default: the client's.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = ttl;
         self
@@ -62,7 +62,7 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Limits the hold's duration: afterwards it counts as lost, even if renewed.
+    /// Limits the hold's duration: afterwards it counts as lost.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
@@ -70,28 +70,26 @@ impl<H: Held> Request<H> {
 
     /// Limits how long [`acquire`](Request::acquire) waits.
     ///
-    /// Zero means one try, which waits for its answer. Any other limit applies even if it is too short for an
-    /// answer.
+    /// Zero means one try, which waits for its answer.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
     }
 
-    /// Removes the client's time limit from [`acquire`](Request::acquire).
+    /// Removes the client's limit from [`acquire`](Request::acquire).
     pub fn no_limit(mut self) -> Self {
         self.options.wait = None;
         self
     }
 
     /// Makes [`acquire`](Request::acquire) try this often without a queue, with this pause (± 25 %).
-    /// [`wait_for`](Request::wait_for) is fairer and wakes up sooner.
+    /// [`wait_for`](Request::wait_for) is fairer.
     pub fn retry(mut self, tries: u32, pause: Duration) -> Self {
         self.options.retry = Some((tries, pause));
         self
     }
 
-    /// Lets requests with the same owner share one hold, with its fence and TTL, without a round trip. The hold
-    /// ends with its last guard.
+    /// Lets requests with the same owner share one hold, fence and TTL. The hold ends with its last guard.
     ///
     /// A re-entry fails with [`Conflict`](crate::ErrorKind::Conflict) if it is [`fixed`](Request::fixed) while the
     /// hold is renewed, or if the hold may exceed its [`max_hold`](Request::max_hold).
@@ -100,12 +98,9 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Waits for the hold.
+    /// Waits for the hold. Without an answer, the client retries until the limit; without a limit, for one TTL.
     ///
-    /// While the server can't be reached, or an earlier request for the lock has no answer, the client retries
-    /// until the limit. Without a limit, it retries for one TTL.
-    ///
-    /// Outside a tokio runtime, the request runs in the client's runtime.
+    /// Outside a tokio runtime, the request runs in the client's.
     ///
     /// # Errors
     /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the present step. Nothing is held.
@@ -121,7 +116,7 @@ impl<H: Held> Request<H> {
     /// May be dropped at any await point. A claim that may be on the server passes to the next local request, or
     /// is reconciled in the background.
     pub async fn acquire(self) -> Result<H> {
-        // Not moved: the options would be a third of the moved bytes.
+        // Not moved: the options would be a third of the bytes.
         let (shared, options) = (self.shared, &self.options);
         // Otherwise requests that never wait would starve the thread's other tasks.
         tokio::task::consume_budget().await;
@@ -143,11 +138,10 @@ impl<H: Held> Request<H> {
         Ok(H::from_hold(hold))
     }
 
-    /// Tries once. Returns `None` if the lock is held or another task of this client is acquiring or releasing it.
+    /// Tries once. Returns `None` if the lock is held, or in use by another task of this client.
     ///
     /// # Errors
-    /// As [`acquire`](Request::acquire), without the limit. Also if the server doesn't answer that other task's
-    /// request.
+    /// As [`acquire`](Request::acquire). Also if that other task's request has no answer.
     ///
     /// # Cancel safety
     /// May be dropped; a claim that may be on the server is reconciled in the background.

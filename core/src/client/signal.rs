@@ -9,9 +9,8 @@ use crate::clock::BootInstant;
 use super::hold_state::HoldState;
 use super::state::Hold;
 
-/// A view of a hold for other tasks. It doesn't keep the lock held.
-///
-/// Of a [`MultiGuard`](crate::MultiGuard), it shows all holds together: live while each is.
+/// A view of a hold for other tasks. It doesn't keep the lock held. All holds of a
+/// [`MultiGuard`](crate::MultiGuard) must live.
 #[derive(Debug, Clone)]
 pub struct Signal {
     first: One,
@@ -38,7 +37,7 @@ impl Signal {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// Returns the present state, exact even before a loss has been reported.
+    /// Returns the state, exact even before a loss is reported.
     pub fn state(&self) -> HoldState {
         let worst = |worst, one: &One| match (worst, one.hold.state()) {
             (HoldState::Held, state) => state,
@@ -48,20 +47,20 @@ impl Signal {
         self.all().fold(HoldState::Held, worst)
     }
 
-    /// Returns when the hold counts as lost, unless renewed.
+    /// Returns when the hold counts as lost.
     pub fn lost_at(&self) -> BootInstant {
         self.others.iter().map(|one| one.hold.lost_at()).fold(self.first.hold.lost_at(), Ord::min)
     }
 
-    /// Returns when the hold must no longer be relied on, unless renewed.
+    /// Returns when the hold must no longer be relied on.
     pub fn deadline(&self) -> BootInstant {
         self.others.iter().map(|one| one.hold.deadline()).fold(self.first.hold.deadline(), Ord::min)
     }
 
-    /// Waits until the hold is released or lost, and returns that state.
+    /// Waits until the hold is released or lost.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time; no change is missed.
+    /// May be called again; no change is missed.
     pub async fn ended(&self) -> HoldState {
         if self.others.is_empty() {
             return self.first.ended().await;
@@ -70,10 +69,10 @@ impl Signal {
     }
 
     /// Waits for a change since the last call (a renewal, a risk, the end). Several changes count as one. After
-    /// the hold's end it returns at once.
+    /// the end it returns at once.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time; no change is missed.
+    /// May be called again; no change is missed.
     pub async fn changed(&mut self) -> HoldState {
         if self.others.is_empty() {
             return self.first.changed().await;
@@ -86,7 +85,7 @@ impl Signal {
 
 impl One {
     fn new(hold: &Arc<Hold>) -> Self {
-        // Enables notifications, so that a later call misses no change.
+        // Enables notifications, so that no change is missed.
         let _ = hold.changed();
         Self { seen: hold.version(), hold: Arc::clone(hold) }
     }

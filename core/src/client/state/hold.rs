@@ -18,7 +18,7 @@ use crate::validity::Term;
 
 use super::{Hold, Shared};
 
-/// How much earlier a renewal may be, to share a batch.
+/// How much earlier a renewal may join a batch.
 const LONGEST_SLACK: Duration = Duration::from_millis(250);
 
 /// The next byte has the reason of a loss.
@@ -64,7 +64,7 @@ fn decode(phase: u32) -> HoldState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) renew: bool,
-    /// Lost, and the time to stop the work is over.
+    /// The time to stop the work is over.
     pub(crate) over: bool,
     pub(crate) next: BootInstant,
 }
@@ -113,7 +113,7 @@ impl Hold {
         let lost_at = term.lost_at.min(self.keep_until);
         let margin = term.deadline.saturating_since(term.lost_at);
         let deadline = term.deadline.min(lost_at + margin);
-        // Spread by the token, so that holds of one burst don't renew in one burst.
+        // Spreads the renewals of a burst.
         let window = term.at_risk_at.as_nanos().saturating_sub(term.renew_at.as_nanos()) / 8;
         let early = window / 255 * u64::from(self.claim.token.as_bytes()[0]);
         self.renew_at.store(term.renew_at.as_nanos() - early, Ordering::Release);
@@ -262,7 +262,7 @@ impl Hold {
         }
     }
 
-    /// Returns the duration in nanoseconds, or the reason of an earlier loss.
+    /// Returns nanoseconds, or the reason of an earlier loss.
     pub(crate) fn end(&self) -> Result<u64, Reason> {
         let now = self.clock().now();
         if let HoldState::Lost(reason) = self.state_at(now) {

@@ -14,7 +14,7 @@
 //! # Getting started
 //!
 //! [`connect`] with a URL, or [`Config`] from a file, creates [`Locks`]. [`Locks::mutex`] creates a
-//! [`Request`], which acquires a [`Guard`].
+//! [`Request`], which acquires a [`Guard`]. [`Guard::run`] stops its future when the lock is lost.
 //!
 //! # Features
 //!
@@ -26,14 +26,12 @@
 //! | `sqlite` | `sqlite:PATH` |
 //! | `postgres` | `postgres://USER:PASSWORD@HOST/DATABASE` |
 //! | `mysql` | `mysql://USER:PASSWORD@HOST/DATABASE` |
-//! | `redis` | `redis://HOST`, `redis+unix:///SOCKET`, `redis+sentinel://S1,S2,S3/MASTER`,
-//! `redis+cluster://HOST,HOST` |
+//! | `redis` | `redis://HOST`, `redis+unix:///SOCKET`, `redis+sentinel://S1,S2,S3/MASTER`, `redis+cluster://HOST,HOST`; `valkey:` too |
 //! | `redlock` | `redlock:redis://A,redis://B,redis://C` |
 //! | `etcd` | `etcd:http://A:2379,http://B:2379,http://C:2379` |
 //! | `zookeeper` | `zookeeper:A:2181,B:2181,C:2181/CHROOT` |
 //! | `zookeeper-tls` | `zookeeper+tls:A:2281,B:2281,C:2281/CHROOT?ca=FILE` |
-//! | `tls` | `rediss://HOST`, `etcd:https://…`, `postgres://…?sslmode=verify-full`,
-//! `mysql://…?ssl-mode=VERIFY_IDENTITY` |
+//! | `tls` | `rediss://HOST`, `etcd:https://…`, `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY` |
 //! | `portable` | the default backends of the command |
 //!
 //! The README has more about each.

@@ -8,12 +8,11 @@ use crate::name::LockName;
 use crate::reason::Reason;
 use crate::token::Token;
 
-/// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and [`Event::Lost`] are
-/// facts; the others are hints.
+/// An event from a backend to its client. Any may get lost. Only [`Event::Handed`] and [`Event::Lost`] are facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The name may be free: its waiters should retry.
+    /// The name may be free.
     Wake(LockName),
     /// A queued claim was granted. [`Granted::start`] must be set.
     Handed(Token, Granted),
@@ -21,12 +20,12 @@ pub enum Event {
     AtRisk(Token),
     /// The hold has ended on the server.
     Lost(Token, Reason),
-    /// Another client requests a hold that this client keeps without using it.
+    /// Another client requests a hold that this client keeps unused.
     Recall(Token),
 }
 
-/// The channel to one client. Sending never blocks. Any thread may send, but not while holding a lock that the
-/// backend's methods take.
+/// The channel to one client. Sending never blocks. Don't send while holding a lock that the backend's methods
+/// take.
 #[derive(Clone)]
 pub struct Events(Arc<dyn Fn(Event) -> bool + Send + Sync>);
 
@@ -36,7 +35,7 @@ impl Events {
         Self(Arc::new(sink))
     }
 
-    /// Sends `event`. False if the client is gone.
+    /// Sends an event. False if the client is gone.
     pub fn send(&self, event: Event) -> bool {
         (self.0)(event)
     }

@@ -1,7 +1,4 @@
-//! The core of [Lockwright](https://docs.rs/lockwright), which re-exports it. Backend authors depend on this crate
-//! alone.
-//!
-//! [`DistributedLock`] is the trait of a backend, and [`Locks`] the client.
+//! The core of [Lockwright](https://docs.rs/lockwright). Backend authors depend on it alone.
 #![forbid(unsafe_code)]
 
 mod backend;

@@ -1,10 +1,10 @@
-//! The reasons why a hold was lost.
+//! Reasons of a loss.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The reason why a hold was lost.
+/// The reason of a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -13,9 +13,9 @@ pub enum Reason {
     Expired,
     /// An operator broke it.
     Broken,
-    /// The server couldn't be reached for too long.
+    /// The server couldn't be reached.
     Unreachable,
-    /// The server doesn't have it: it was deleted, or data was lost.
+    /// The server doesn't have it.
     Gone,
     /// Its session or connection ended.
     SessionEnded,

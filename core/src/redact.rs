@@ -1,9 +1,8 @@
-//! Removal of secrets from errors, logs and `Debug` output.
+//! Removal of secrets.
 
 use std::borrow::Cow;
 
-/// Replaces passwords, and query parameters with a secret's name, by `***`. It also works on invalid and several
-/// URLs.
+/// Replaces passwords, and query parameters with a secret's name, by `***`, also in invalid and several URLs.
 ///
 /// ```
 /// use lockwright_core::redact::url;
@@ -25,7 +24,7 @@ pub fn url(text: &str) -> String {
 }
 
 /// Returns the remedy for a URL with an `@` after a `?`. An unescaped `?` in a password makes its rest look like
-/// parameters, so an error must not quote any.
+/// parameters.
 pub fn hidden_password(url: &str) -> Option<&'static str> {
     let (_, query) = url.split_once('?')?;
     query.contains('@').then_some(
@@ -42,8 +41,8 @@ pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the first comma that another URL follows. A password may contain a comma and `://`, so a whole URL must
-/// precede it: with an `@`, or without a password in a port's place.
+/// A password may contain a comma and `://`, so a whole URL must precede the comma: with an `@`, or without a
+/// password in a port's place.
 fn next_url(text: &str) -> Option<usize> {
     text.match_indices(',').map(|(at, _)| at).find(|at| {
         let (before, after) = (&text[..*at], &text[at + 1..]);
@@ -83,7 +82,7 @@ fn one_url(text: &str) -> String {
             Some(colon) => format!("{}:***{}", &text[..start + colon], &text[at..]),
             None => text.clone(),
         },
-        // Without an `@`, an odd port may be a password.
+        // An odd port may be a password.
         None if start > 0 => format!("{}{}", &text[..start], without_odd_ports(&text[start..])),
         None => text.clone(),
     }

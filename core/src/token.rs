@@ -95,10 +95,10 @@ impl From<Token> for String {
 /// The bits come from a generator in the process (ChaCha, by the `rand` crate), with a random salt of the client,
 /// as forked processes share its state. A client must not be used on both sides of a fork.
 ///
-/// A virtual machine resumed twice from a snapshot repeats all that. So the boot clock's nanosecond, random bits
-/// of the system at most 100 ms old, and the counters of `/dev/vmclock0` are mixed in. The system's bits differ
-/// after a resume with a VMGenID device, on Linux 5.18 and later. Otherwise only the nanosecond distinguishes the
-/// copies.
+/// A virtual machine resumed twice from a snapshot repeats all that. So the boot clock's nanosecond, random bits of
+/// the system at most 100 ms old, and the counters of `/dev/vmclock0` are mixed in. The system's bits differ after a
+/// resume with a VMGenID device, on Linux 5.18 and later. Without either device, and within those 100 ms, only the
+/// nanosecond distinguishes the copies.
 #[derive(Clone)]
 pub struct TokenSource(Source);
 

@@ -1,8 +1,8 @@
 //! Deadlines, which no backend computes.
 //!
-//! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is just before the send, so the
-//! server's clock began later, and the deadline is before the server's expiry. The drift covers different clock
-//! rates, as in Redlock ("Distributed Locks with Redis").
+//! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is before the send, so the
+//! deadline is before the server's expiry. The drift covers different clock rates, as in Redlock ("Distributed
+//! Locks with Redis").
 //!
 //! ```text
 //! start      renew at    at risk          lost      deadline   the server's expiry
@@ -18,11 +18,11 @@ use crate::error::{Error, Result};
 /// The parameters of validity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
-    /// The drift as a part of the TTL: 0.01 is 1 %.
+    /// The drift as a part of the TTL.
     pub drift_rate: f64,
-    /// An addition to the drift, for the timers' granularity.
+    /// An addition to the drift, for timers.
     pub drift_floor: Duration,
-    /// The margin between loss and deadline, as a part of the TTL.
+    /// The margin as a part of the TTL.
     pub margin_rate: f64,
     /// The largest margin.
     pub margin_limit: Duration,
@@ -46,12 +46,12 @@ impl Rules {
         ttl.saturating_sub(part(ttl, self.drift_rate) + self.drift_floor)
     }
 
-    /// Returns how long before its deadline a hold counts as lost.
+    /// Returns the time between loss and deadline.
     pub fn margin(&self, ttl: Duration) -> Duration {
         part(ttl, self.margin_rate).min(self.margin_limit)
     }
 
-    /// Checks that at least a twentieth of the TTL, the pause between two tries, remains between renewal and loss.
+    /// At least a twentieth of the TTL, the pause between two tries, must remain between renewal and loss.
     pub(crate) fn check(&self, ttl: Duration) -> Result<()> {
         let lengths = self.lengths(ttl);
         if lengths.lost >= lengths.renew + nanos(ttl) / 20 {
@@ -66,8 +66,7 @@ impl Rules {
         )))
     }
 
-    /// Returns the term after a request sent at `start` was confirmed. `in_effect` is the server's TTL, if not
-    /// `asked`.
+    /// Returns the term of a request sent at `start`. `in_effect` is the server's TTL, if not `asked`.
     pub fn term(&self, start: BootInstant, asked: Duration, in_effect: Option<Duration>) -> Term {
         let ttl = in_effect.map_or(asked, |in_effect| in_effect.min(asked));
         self.lengths(ttl).from(start)
@@ -108,14 +107,14 @@ fn part(time: Duration, rate: f64) -> Duration {
     Duration::from_nanos((nanos(time) as f64 * rate) as u64)
 }
 
-/// The instants of one confirmed period.
+/// The instants of a confirmed period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Term {
     /// When the client renews the hold.
     pub renew_at: BootInstant,
     /// When a renewal is overdue.
     pub at_risk_at: BootInstant,
-    /// When the hold counts as lost. Until the deadline, the work may stop.
+    /// When the hold counts as lost, before the deadline.
     pub lost_at: BootInstant,
     /// When the hold must no longer be relied on.
     pub deadline: BootInstant,

@@ -17,7 +17,6 @@
 //! require = ["fencing", "network"]   # what doesn't promise this is refused at the start
 //! ```
 //!
-//! Without the lock, more than 100 items are sold.
 #![forbid(unsafe_code)]
 
 mod setting;
@@ -193,7 +192,7 @@ async fn a_process(number: &str) -> Result<()> {
     };
     let somebody_dies = variable("FLASH_SALE_KILL")? == "yes";
     let dies = somebody_dies && number == "0";
-    // Otherwise all items may be sold before its turn.
+    // Otherwise all items may be sold before.
     while somebody_dies && !dies && !shop.somebody_stands_still() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -31,7 +31,6 @@ impl Shop {
         fs::write(&self.left, items.to_string())
     }
 
-    /// Two buyers may read the same number.
     pub(crate) async fn buy(&self, who: &str, fence: u64) -> io::Result<()> {
         let left = self.left()?;
         if left == 0 {
@@ -45,7 +44,7 @@ impl Shop {
 
     pub(crate) fn left(&self) -> io::Result<u32> {
         loop {
-            // Without the lock, another process may be writing it.
+            // Another process may be writing it.
             let text = fs::read_to_string(&self.left)?;
             if let Ok(left) = text.parse() {
                 return Ok(left);

@@ -1,5 +1,4 @@
-//! An API in several processes, whose clients repeat requests without an answer. With its
-//! `idempotency-key`, a request takes effect exactly once.
+//! Repeated requests with an `idempotency-key` take effect exactly once.
 //!
 //! ```text
 //! cargo run --example idempotent_api            # on a SQLite file
@@ -53,7 +52,7 @@ async fn api(folder: &Path) -> Result<()> {
     loop {
         let (connection, _) = listener.accept().await.map_err(io)?;
         let (locks, folder) = (locks.clone(), folder.to_owned());
-        // It continues after the client hangs up, so that no charge is left incomplete.
+        // It continues after the client hangs up.
         tokio::spawn(async move {
             let mut connection = BufReader::new(connection);
             let Ok(Some(key)) = key_of(&mut connection).await else { return };

@@ -5,8 +5,7 @@
 //! cargo run --example idempotent_consumer --features redis -- --url redis://127.0.0.1/
 //! ```
 //!
-//! Each message is delivered to several processes, one of which is killed. Without the lock, some
-//! take effect twice.
+//! Without the lock, some messages take effect twice.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -64,8 +63,7 @@ async fn consumer(number: &str) -> Result<()> {
     std::future::pending().await
 }
 
-/// No other process acts between the check of the ledger and the entry. Afterwards the ledger
-/// prevents a repetition.
+/// No other process acts between the check of the ledger and the entry.
 async fn handle_once(locks: &Locks, ledger: &Path, message: usize, dies: bool) -> Result<()> {
     let guard = locks.mutex(format!("message/{message}")).ttl(TTL).acquire().await?;
     guard.run(handle(ledger, message, dies)).await??;

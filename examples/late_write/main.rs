@@ -1,5 +1,4 @@
-//! A late write: a holder is stopped for longer than its TTL, the next holder writes, and then the
-//! first sends its write.
+//! A holder stopped for longer than its TTL sends its write after the next holder's.
 //!
 //! ```text
 //! cargo run --example late_write                # on a SQLite file

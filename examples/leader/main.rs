@@ -4,8 +4,6 @@
 //! cargo run --example leader                    # on a SQLite file
 //! cargo run --example leader --features redis -- --url redis://127.0.0.1/
 //! ```
-//!
-//! The next process leads when the killed leader's TTL is over.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]

@@ -4,10 +4,9 @@
 //! cargo run --example migrate --features redis,etcd    # servers of its own
 //! ```
 //!
-//! The old and the new version in parallel overlap, because each locks on its own backend. A
-//! version in between holds both locks. First all members switch to it, then to the new version.
-//! The resource keeps the fences of both backends in separate registers, because they aren't
-//! comparable.
+//! The old and the new version in parallel would overlap. A version in between holds both locks.
+//! First all members switch to it, then to the new version. The fences of two backends aren't
+//! comparable, so each has its own register.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -108,7 +107,6 @@ async fn migrate() -> Result<()> {
     Ok(())
 }
 
-/// Returns a fence from before the rollout.
 async fn fence_of_the_old(old: &str) -> Result<Fence> {
     let old = lockwright::connect(old).await?;
     let guard = old.mutex(NAME).acquire().await?;
@@ -118,7 +116,6 @@ async fn fence_of_the_old(old: &str) -> Result<Fence> {
     Ok(fence)
 }
 
-/// Returns the number of overlaps.
 async fn together(
     versions: [Version; 4],
     old: &str,

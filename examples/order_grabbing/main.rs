@@ -4,8 +4,6 @@
 //! cargo run --release --example order_grabbing  # on a SQLite file
 //! cargo run --example order_grabbing --features redis -- --url redis://127.0.0.1/
 //! ```
-//!
-//! Each order has one winner, and the others fail at once.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -40,7 +38,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the winners, and how long the others took to fail.
 async fn drivers(process: &str) -> Result<()> {
     let locks = lockwright::connect(&told("DRIVERS_URL")?).await?;
     let start_together = told("DRIVERS_START")?;

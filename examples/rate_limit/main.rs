@@ -4,8 +4,6 @@
 //! cargo run --example rate_limit                # on a SQLite file
 //! cargo run --example rate_limit --features redis -- --url redis://127.0.0.1/
 //! ```
-//!
-//! Without permits, the limit is exceeded. A killed process keeps its permit for at most the TTL.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -78,7 +76,6 @@ async fn callers(with: &str) -> Result<()> {
     std::future::pending().await
 }
 
-/// The service ends a call by hanging up.
 async fn call(service: &str) -> Result<()> {
     let mut connection = TcpStream::connect(service).await.map_err(io)?;
     connection.read_to_end(&mut Vec::new()).await.map_err(io)?;

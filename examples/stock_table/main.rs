@@ -6,9 +6,8 @@
 //! cargo run --example stock_table --features postgres,mysql -- --url postgres://me@db/empty
 //! ```
 //!
-//! With `lock_in_transaction`, exactly 50 are sold. A mutex alone isn't enough if its holder is
-//! stopped for longer than its TTL: it continues and writes an outdated number. `check_fence`
-//! rejects this late write.
+//! A mutex alone isn't enough if its holder is stopped for longer than its TTL: it continues and
+//! writes an outdated number. `check_fence` rejects this late write.
 #![forbid(unsafe_code)]
 
 mod shop;
@@ -178,7 +177,7 @@ async fn a_process(number: &str) -> Result<()> {
     config.ttl = Some(TTL);
     let locks = config.connect().await?;
     if matches!(way, Way::Mutex | Way::MutexAndFence) && number != "0" {
-        // Otherwise all items may be sold before its turn.
+        // Otherwise all items may be sold before.
         let limit = Instant::now() + LIMIT;
         while !Path::new(&folder).join("still").exists() {
             wait_until(limit).await?;
@@ -206,8 +205,7 @@ async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Res
         Way::Nothing | Way::InTransaction => None,
         Way::Mutex | Way::MutexAndFence => Some(locks.mutex("stock/pears").acquire().await?),
     };
-    // A real program works in `guard.run(..)`. This one checks nothing, like a process stopped
-    // between check and write.
+    // A real program works in `guard.run(..)`.
     if let (Some(folder), Way::MutexAndFence) = (victim, way) {
         stand_still(folder).await?;
     }

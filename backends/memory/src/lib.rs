@@ -1,10 +1,7 @@
 //! Locks inside one process: the executable specification of every Lockwright backend.
 //!
-//! It is for single-process programs and tests. Clones of a [`Memory`] share one store. With a test's
-//! [`Clock`](lockwright_core::Clock), it is deterministic.
-//!
-//! Waiters queue in order of arrival, and a release wakes them. A waiting writer blocks new readers, and a waiting
-//! claim of many permits blocks new ones of few.
+//! Clones of a [`Memory`] share one store. With a test's [`Clock`](lockwright_core::Clock), it is deterministic. A
+//! waiting writer blocks new readers, and a waiting claim of many permits blocks new ones of few.
 #![forbid(unsafe_code)]
 
 mod acquire;

@@ -1,4 +1,4 @@
-//! The store that clients share, and their notifications.
+//! The store and its clients.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -11,10 +11,10 @@ use lockwright_core::{
 
 use crate::store::Store;
 
-/// The number of slow polls after which a silent waiter leaves the queue.
+/// A silent waiter's slow polls before it leaves the queue.
 const PATIENCE: u32 = 5;
 
-/// A store of locks in this process. Clones share the store.
+/// A store of locks. Clones share it.
 #[derive(Clone)]
 pub struct Memory(pub(crate) Arc<Inner>);
 

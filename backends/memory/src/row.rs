@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
 
-/// A name in use. An idle name is forgotten, and may become another kind of lock.
+/// A name in use. An idle name may become another kind of lock.
 #[derive(Default)]
 pub(crate) struct Row {
     first: Option<Held>,

@@ -1,11 +1,11 @@
-//! Tokens that are never granted again: of broken or transferred holds, and of claims released without an answer.
+//! Tokens that are never granted again.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// Ample: a late request comes only from a future that still exists, and clients repeat within a second.
+/// Ample: clients repeat a request within a second.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// Per generation.

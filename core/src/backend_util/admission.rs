@@ -1,28 +1,25 @@
-//! Admission rules for servers that keep one queue per lock (etcd, ZooKeeper), in order of arrival.
+//! Admission rules for servers that keep one queue per lock (etcd, ZooKeeper).
 //!
-//! # Why each claim can decide on its own
-//!
-//! The server numbers the claims, so those ahead of a claim can only become fewer. An admitted claim stays
-//! admitted, and an outdated view errs on the safe side. A claim of another lock type blocks those behind it until
-//! it detects the conflict and leaves.
+//! The claims ahead of a claim can only become fewer. So an admitted claim stays admitted, and an outdated view
+//! errs on the safe side. A claim of another lock type blocks those behind it until it leaves.
 //!
 //! # The shared fence of concurrent readers
 //!
-//! A writer's fence is its number. A reader starts with its number, and takes the lowest fence of all concurrent
-//! readers, also behind it ([`fence_source`]). It writes a taken fence to its entry, in one atomic step with a
-//! check that the source is present and unchanged. Until then it isn't admitted.
+//! A writer's fence is its number. A reader takes the lowest fence of all concurrent readers, also behind it
+//! ([`fence_source`]). It writes this fence to its entry, in one atomic step with a check that the source is
+//! present and unchanged. Until then it isn't admitted.
 //!
-//! - *The fence is above those of all earlier writers.* Their numbers are lower than the reader's. And while the
-//!   source was present, no writer held.
+//! - *The fence is above those of all earlier writers.* Their numbers are lower, and while the source was present,
+//!   no writer held.
 //! - *The fence is below those of all later writers.* Their numbers are above every fence that was there to be
 //!   taken.
-//! - *All admitted readers have the same fence.* An admitted reader has the lowest fence: a later reader has a
-//!   larger number, or takes an existing fence.
+//! - *All admitted readers have the same fence.* They have the lowest one: a later reader has a larger number, or
+//!   takes an existing fence.
 
 use crate::mode::Mode;
 use crate::token::Token;
 
-/// Returns the mark of a mode, for a claim's key or node. Exclusive claims have none, as in other libraries.
+/// Returns the mark of a mode, for a claim's key or node.
 ///
 /// ```
 /// use lockwright_core::{Mode, Token, backend_util::admission};
@@ -52,7 +49,7 @@ pub fn marked(text: &str) -> Option<Mode> {
     (mark(mode).as_deref() == Some(text)).then_some(mode)
 }
 
-/// Parses a mark and a token, separated by a dot.
+/// Parses a mark, a dot and a token.
 pub fn signed(text: &str) -> Option<(Mode, Token)> {
     let (text, token) = text.split_once('.')?;
     Some((marked(text)?, token.parse().ok()?))
@@ -110,12 +107,12 @@ fn permits(mode: Mode) -> u64 {
     }
 }
 
-/// A reader that is admitted, or will be at its next look.
+/// A reader that is admitted, or will be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reader {
-    /// The server's number of the claim.
+    /// The claim's number.
     pub created: u64,
-    /// The fence taken from another reader, if any.
+    /// The fence taken from another reader.
     pub taken: Option<u64>,
 }
 
@@ -126,8 +123,8 @@ impl Reader {
     }
 }
 
-/// Returns the reader whose fence the reader at `own` takes, if any. `readers` are all readers up to the first
-/// other claim, also behind `own`.
+/// Returns the reader whose fence the reader at `own` takes, if any. `readers` are all up to the first other
+/// claim, also behind `own`.
 pub fn fence_source(readers: &[Reader], own: usize) -> Option<usize> {
     let lowest = (0..readers.len()).min_by_key(|at| readers[*at].fence())?;
     (readers[lowest].fence() < readers[own].fence()).then_some(lowest)
@@ -294,7 +291,7 @@ mod tests {
 
     #[test]
     fn readers_beside_each_other_share_what_is_above_all_writers_before() {
-        // Marsaglia's xorshift: the same numbers on every platform.
+        // Marsaglia's xorshift.
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
         let mut random = move |below: usize| {
             state ^= state << 13;

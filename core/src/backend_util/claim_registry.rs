@@ -17,8 +17,8 @@ type Key = (LockName, Token);
 /// The claims in sessions, and when each ends without a renewal. For servers that end only whole sessions (etcd,
 /// ZooKeeper).
 ///
-/// While a session lives for other holds, the backend removes the [overdue](Self::mark_overdue) claims. So an end
-/// here must never be earlier than the holder's.
+/// The backend removes [overdue](Self::mark_overdue) claims while the session lives for others. An end here must
+/// never be earlier than the holder's.
 #[derive(Debug)]
 pub struct ClaimRegistry<P> {
     clock: Clock,
@@ -29,7 +29,7 @@ pub struct ClaimRegistry<P> {
 #[derive(Debug)]
 struct State<P> {
     places: HashMap<Key, Place<P>>,
-    /// A lower bound, recomputed when it passes: most claims are renewed before.
+    /// A lower bound: most claims are renewed before.
     earliest: BootInstant,
 }
 
@@ -57,7 +57,7 @@ impl<P: Clone> ClaimRegistry<P> {
         self.ends_at(state, ends);
     }
 
-    /// Records a place for removal, as if [overdue](Self::mark_overdue). False if the claim has one.
+    /// Records a place for removal. False if the claim has one.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,
@@ -96,8 +96,8 @@ impl<P: Clone> ClaimRegistry<P> {
         gone.map(|((name, token), found)| (name, token, found.place)).collect()
     }
 
-    /// Returns the claims that weren't renewed in time, each changed by `mark` in the same step. A claim keeps its
-    /// place for repeats until it is [removed](Self::leave_if), and isn't overdue again unless entered again.
+    /// Returns the claims not renewed in time, each changed by `mark` in the same step. A claim keeps its place
+    /// for repeats until it is [removed](Self::leave_if), and isn't overdue again unless entered again.
     pub fn mark_overdue(&self, mark: impl Fn(&mut P)) -> Vec<(LockName, Token, P)> {
         let now = self.clock.now();
         let mut state = self.state();
@@ -154,12 +154,12 @@ impl<P: Clone> ClaimRegistry<P> {
         state.earliest
     }
 
-    /// Returns whether any claim's place matches.
+    /// Returns whether any place matches.
     pub fn any(&self, mut is: impl FnMut(&LockName, Token, &P) -> bool) -> bool {
         self.state().places.iter().any(|((name, token), found)| is(name, *token, &found.place))
     }
 
-    /// Returns the claims whose place matches.
+    /// Returns the claims with a matching place.
     pub fn all(&self, is: impl Fn(&LockName, &P) -> bool) -> Vec<(LockName, Token, P)> {
         self.state()
             .places

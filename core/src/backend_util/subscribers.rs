@@ -9,8 +9,7 @@ use crate::name::LockName;
 
 /// The clients of one backend, and the names that they wait for.
 ///
-/// A backend calls [`waits`](Self::waits) when a waiting claim finds its name taken, and [`wake`](Self::wake) on
-/// the server's notifications. No mutex is held while events are sent, so a client's sink may call back.
+/// No mutex is held while events are sent, so a client's sink may call back.
 #[derive(Debug)]
 pub struct Subscribers {
     forgotten_after: Duration,
@@ -46,7 +45,7 @@ impl Subscribers {
         Arc::make_mut(&mut self.attached()).push(events);
     }
 
-    /// Records a waiter of `name`.
+    /// Records a waiter, when a claim finds `name` taken.
     pub fn waits(&self, name: &LockName) {
         let now = Instant::now();
         let mut waiting = self.waiting();
@@ -57,14 +56,14 @@ impl Subscribers {
         }
     }
 
-    /// Returns whether there is any waiter.
+    /// Returns whether there is a waiter.
     pub fn anybody(&self) -> bool {
         let mut waiting = self.waiting();
         waiting.forget(Instant::now(), self.forgotten_after);
         !waiting.names.is_empty()
     }
 
-    /// Wakes the waiters of `name`, if there was one recently.
+    /// Wakes the recent waiters of `name`.
     pub fn wake(&self, name: &LockName) {
         let somebody = self.waiting().names.contains_key(name);
         if somebody {
@@ -72,7 +71,7 @@ impl Subscribers {
         }
     }
 
-    /// Wakes all waiters, because notifications may have been lost.
+    /// Wakes all waiters.
     pub fn wake_all(&self) {
         let names: Vec<LockName> = {
             let mut waiting = self.waiting();
@@ -84,7 +83,7 @@ impl Subscribers {
         }
     }
 
-    /// Sends an event to all clients, and removes the clients that are gone.
+    /// Sends an event to all clients.
     pub fn send(&self, event: &Event) {
         let attached = Arc::clone(&self.attached());
         let gone: Vec<usize> = attached
@@ -96,7 +95,7 @@ impl Subscribers {
             return;
         }
         let mut present = self.attached();
-        // A changed list is another allocation; the indices then don't match.
+        // A changed list is another allocation.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

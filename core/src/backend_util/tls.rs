@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::error::ErrorKind;
 
-/// Returns the error for a build without the feature `feature`.
+/// Returns the error for a build without `feature`.
 pub fn not_in_this_build(feature: &str) -> String {
     format!(
         "TLS to such servers isn't in this build; enable the feature `{feature}` of the crate \
@@ -13,19 +13,19 @@ pub fn not_in_this_build(feature: &str) -> String {
 }
 
 /// Installs ring as the process's crypto provider, unless one is installed. Most client libraries have no default,
-/// and panic in a build with several providers. Without the feature `tls` this does nothing.
+/// and panic in a build with several providers.
 pub fn choose_provider() {
     #[cfg(feature = "tls")]
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Returns whether a certificate can be for this host.
+/// Returns whether a certificate can name this host.
 #[cfg(feature = "tls")]
 pub fn is_certifiable(host: &str) -> bool {
     rustls::pki_types::ServerName::try_from(host).is_ok()
 }
 
-/// Returns whether an endpoint (with a port, perhaps with a scheme) is on this machine.
+/// Returns whether an endpoint is on this machine.
 pub fn is_local(endpoint: &str) -> bool {
     let host = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
@@ -36,12 +36,12 @@ pub fn is_local(endpoint: &str) -> bool {
     }
 }
 
-/// The files in a URL's parameters `ca`, `cert` and `key`.
+/// The files in a URL's parameters.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
-    /// The trusted CAs' certificates; the system's if not set.
+    /// The trusted CAs' certificates.
     pub authority: Option<String>,
-    /// The client's certificate and its key.
+    /// The client's certificate and key.
     pub client: Option<(String, String)>,
 }
 
@@ -49,8 +49,7 @@ impl Files {
     /// Takes the files from a URL's parameters.
     ///
     /// # Errors
-    /// A sentence: a parameter without a file, a certificate without its key, or any parameter if not `secured`.
-    /// `unsecured` is the text after "and".
+    /// A sentence about a missing file or key, or any parameter if not `secured`.
     pub fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,
@@ -74,7 +73,7 @@ impl Files {
     }
 }
 
-/// Reads a PEM file with a `CERTIFICATE` or any `PRIVATE KEY`.
+/// Reads a PEM file.
 ///
 /// # Errors
 /// A sentence.

@@ -45,7 +45,7 @@ impl Limit {
     }
 }
 
-/// The first and the longest pause after a failed attempt.
+/// After a failed attempt.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 pub(crate) async fn by_tries(
@@ -76,7 +76,7 @@ pub(crate) async fn by_tries(
     Err(shared.tell(Error::timed_out(Step::Holder, &name), &name))
 }
 
-/// `None` only for a single attempt at a held lock.
+/// `None` only for one attempt at a held lock.
 pub(crate) enum Acquiring<'a> {
     Done(Option<Acquired>),
     Waiting(Pin<Box<dyn Future<Output = Acquired> + Send + 'a>>),
@@ -294,7 +294,7 @@ async fn go_on(far: Far, options: &Options, limit: Limit, begun: BootInstant) ->
             (Arc::clone(turn.shared()), turn.name().clone())
         }
     };
-    // Boxed: the future is large, and is moved several times.
+    // Boxed: the future is large.
     let waiting = Box::pin(waiting(far, options, limit, begun));
     match shared.unless_closed(waiting).await {
         Ok(hold) => hold.map(admitted).transpose(),
@@ -328,7 +328,6 @@ async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) 
         // `in_queue` counted it already.
         counted: was_queued,
         spot: None,
-        // The previous request may have had no answer for long.
         troubled_since: trouble.as_ref().map(|trouble| trouble.since.max(begun)),
         trouble: trouble.map(|trouble| trouble.error(sent)),
         pause: TRY_AGAIN.0,
@@ -471,7 +470,7 @@ impl Asking<'_> {
         if self.limit == Limit::Once {
             return Err(error);
         }
-        // An earlier error is the cause of a lost queue position or a cut-short wait.
+        // An earlier error is the cause of a lost position or a cut-short wait.
         let is_cut_short = now >= self.give_up_at();
         let trouble = match self.trouble.take() {
             Some(earlier) if ended || is_cut_short => earlier,
@@ -485,7 +484,7 @@ impl Asking<'_> {
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
-        // The token is never granted again, so no request may inherit it.
+        // The token is never granted again.
         drop(GivenBack { shared, pending: turn.take_pending() });
         Ok(Next::Fresh)
     }
@@ -497,7 +496,7 @@ impl Asking<'_> {
         match next {
             Next::Now => {}
             Next::Fresh => {
-                // A hand-over is for one token, so the next token needs a new slot.
+                // A hand-over is for one token.
                 self.spot = None;
                 clock.sleep_until(at_most(self.shared.spread(TRY_AGAIN.0))).await;
             }
@@ -518,7 +517,7 @@ impl Asking<'_> {
     }
 }
 
-/// The hold isn't renewed, so the attempts end after one TTL.
+/// The hold isn't renewed: the attempts end after one TTL.
 pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let options = Options::of_ticket(ticket);
     // Before sending: the server would consume the ticket.
@@ -607,7 +606,7 @@ fn believe(
     sent: BootInstant,
 ) -> Option<Believed> {
     let now = shared.clock.now();
-    // A backend may report a later start, but not in the future.
+    // A start may be after the send, but not in the future.
     let start = granted.start.unwrap_or(sent).min(now);
     let term = shared.term(start, claim.ttl, granted.valid);
     (now < term.lost_at).then_some(Believed { now, start, term })
@@ -621,7 +620,6 @@ async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     given_back.release().await;
 }
 
-/// Released in the background if the result is uncertain.
 struct GivenBack<'a> {
     shared: &'a Arc<Shared>,
     pending: Option<Pending>,
@@ -674,7 +672,6 @@ fn into_hold(
 fn poll_after(shared: &Shared, busy: &Busy) -> Duration {
     let slowly = shared.spread(shared.backend.profile().slow_poll);
     match busy.retry_after {
-        // A little later, and spread over the waiters.
         Some(time) => slowly.min(time.saturating_add(shared.spread(Duration::from_millis(4)))),
         None => slowly,
     }

@@ -1,4 +1,4 @@
-//! Waiting for a backend, with a limit. A panic becomes an error: it must not prevent the report of a loss.
+//! Waiting for a backend. A panic becomes an error: it must not prevent the report of a loss.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

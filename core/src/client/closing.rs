@@ -14,7 +14,7 @@ use super::renewer::{renewer, reschedule_all};
 use super::state::Shared;
 use super::sweeper::sweeper;
 
-/// Later, a request is turned away when its task runs.
+/// How long `close` waits for requests whose task doesn't run.
 const TURN_AWAY: Duration = Duration::from_secs(1);
 
 struct Waiting<'a>(&'a Shared);
@@ -94,7 +94,7 @@ impl Shared {
         }
     }
 
-    /// Outside a runtime, polls inside the client's, which timers and connections need.
+    /// Outside a runtime, polls inside the client's, for timers and connections.
     pub(crate) async fn inside<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         std::future::poll_fn(|cx| {

@@ -17,7 +17,7 @@ use super::locks::Locks;
 use super::request::Request;
 
 impl Locks {
-    /// Returns an election, for candidates and observers.
+    /// Returns an election.
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election::new(self, name.as_ref())
     }
@@ -44,8 +44,8 @@ impl Election {
         Self { locks: locks.clone(), name: name.to_owned() }
     }
 
-    /// Returns a request to lead. The public `value`, such as an address, has at most [`Identity::LONGEST_VALUE`]
-    /// bytes and no control characters.
+    /// Returns a request to lead. The public `value` has at most [`Identity::LONGEST_VALUE`] bytes and no control
+    /// characters.
     pub fn campaign(&self, value: impl AsRef<str>) -> Request<Leadership> {
         let value = value.as_ref();
         let request = Request::new(self.locks.shared(), &self.name, Mode::Exclusive);
@@ -59,8 +59,7 @@ impl Election {
         }
     }
 
-    /// Returns the present leader. On Redis, for at most 2 s or one TTL, it may be a candidate that hasn't
-    /// accepted yet.
+    /// Returns the leader. On Redis, for at most 2 s or one TTL, it may be a candidate that hasn't accepted yet.
     ///
     /// # Errors
     /// Those of reaching the server, and of an invalid name.
@@ -91,7 +90,7 @@ impl fmt::Debug for Election {
     }
 }
 
-/// A leader, as the server shows it.
+/// A leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
@@ -105,14 +104,14 @@ pub struct Leader {
     pub token: Option<Token>,
 }
 
-/// A stream of leaders, created by [`Election::observe`].
+/// A stream of leaders, from [`Election::observe`].
 #[derive(Debug)]
 pub struct Observer {
     election: Election,
     each: Duration,
     told: Option<Option<Leader>>,
     next_look: BootInstant,
-    /// Survives a dropped call: otherwise a caller that drops every call would get no result.
+    /// Kept when a call is dropped: a caller that drops every call would get no result.
     looking: JoinSet<Result<Option<Leader>>>,
 }
 
@@ -123,14 +122,14 @@ impl Observer {
         self
     }
 
-    /// Waits until the leader differs from the last reported one. The first call returns at once. Leaders between
-    /// two polls are missed.
+    /// Waits until the leader differs from the last reported one. The first call returns at once. Polling misses
+    /// short terms.
     ///
     /// # Errors
-    /// Those of reaching the server; the next call continues.
+    /// Those of reaching the server.
     ///
     /// # Cancel safety
-    /// May be dropped and called again, as in a loop of `select!`: no change is missed or delayed.
+    /// May be called again, as in a loop of `select!`: no change is missed or delayed.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         let shared = Arc::clone(self.election.locks.shared());
         shared.inside(self.look()).await

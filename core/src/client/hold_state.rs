@@ -8,12 +8,11 @@ use crate::reason::Reason;
 pub enum HoldState {
     /// Held, and confirmed recently.
     Held,
-    /// Held, but half of the validity has passed without a confirmation. Don't start long work. May become
-    /// [`HoldState::Held`] again.
+    /// Held, but half of the validity has passed without a confirmation. May become [`HoldState::Held`] again.
     AtRisk,
     /// Released by its holder.
     Released,
-    /// Lost, permanently.
+    /// Lost.
     Lost(Reason),
 }
 

@@ -15,7 +15,7 @@ use super::state::{Hold, Job, Shared};
 
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 
-/// The pause after a failed renewal: a twentieth of the TTL, at most a quarter of the time left.
+/// The limits of the pause after a failed renewal.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 const AFTER_PANIC: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! The processing of the backend's events.
+//! The backend's events.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,8 +31,7 @@ impl Shared {
         }
     }
 
-    /// All at once: the end of a session loses many holds. After the renewal task's end, the reporting thread
-    /// calls this.
+    /// All at once: the end of a session loses many holds.
     pub(crate) fn take_hold_events(&self) {
         let told =
             std::mem::take(&mut *self.hold_events.lock().unwrap_or_else(PoisonError::into_inner));

@@ -62,12 +62,12 @@ pub(crate) struct Shared {
     pub(crate) renewer: Arc<Notify>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     pub(crate) hold_events: Mutex<Vec<(Token, HoldEvent)>>,
-    /// Ended live holds. The table counts them when they are removed.
+    /// Ended live holds, counted by the table when removed.
     ended: AtomicU64,
     /// Releases in the background, and of lost holds.
     others: AtomicU64,
     pub(crate) waiting: AtomicU64,
-    /// After the close, notified after a release or a rejected request. Also when the renewal task ends.
+    /// After the close, notified after a release or a rejected request.
     pub(crate) idle: Notify,
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
@@ -153,7 +153,7 @@ pub(crate) enum Passed {
 /// A share in a re-entered hold. Dropping an unused last share ends the hold.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
-/// The turn of one name, or a placeholder. On drop, its claim is inherited or reconciled, and the turn passes on.
+/// A turn, or a placeholder. On drop, its claim is inherited or reconciled, and the turn passes on.
 pub(crate) struct Turn {
     shared: Option<Arc<Shared>>,
     taken: bool,
@@ -175,7 +175,7 @@ pub(crate) struct Hold {
     granted_at: BootInstant,
     keep_until: BootInstant,
 
-    /// Serialises confirmations with the detection of a loss. A reported loss must never be revoked.
+    /// A reported loss must never be revoked.
     term_changes: Mutex<()>,
     renew_at: AtomicU64,
     at_risk_at: AtomicU64,

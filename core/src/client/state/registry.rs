@@ -1,7 +1,7 @@
 //! All live holds of a client, by their next due instant.
 //!
 //! A slab of slots and a heap of due instants. Rescheduling or removing a hold increments its slot's generation,
-//! which makes its old heap entry stale. A mostly stale heap is swept.
+//! which makes its old heap entry stale.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl Registry {
             }
             self.due.pop();
             match hold {
-                // Rescheduling will count this popped entry as stale, so subtract it in advance.
+                // Rescheduling will count this popped entry as stale.
                 Some(hold) => {
                     self.stale = self.stale.saturating_sub(1);
                     until = until.max(now + hold.renew_slack());
@@ -101,8 +101,7 @@ impl Registry {
         }
     }
 
-    /// Later holds need no wake-up. Without holds the plan stays, so that short-lived holds don't wake the renewal
-    /// task each time.
+    /// Without holds the plan stays, so that short-lived holds don't wake the renewal task.
     pub(crate) fn next_due(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some(Reverse(entry)) = self.due.peek().copied() {
             if self.live(entry).is_some() {

@@ -65,7 +65,7 @@ impl Shared {
         shared.renewer.notify_one();
     }
 
-    /// Queued jobs would keep the client alive, so they are dropped; unreleased holds expire on the server.
+    /// Queued jobs would keep the client alive; unreleased holds expire on the server.
     pub(crate) fn renewer_has_ended(&self) {
         let jobs = {
             let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);

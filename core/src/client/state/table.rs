@@ -1,5 +1,5 @@
-//! A client's turns and holds, under one mutex: acquire and release need both, and locking takes a considerable
-//! part of their time.
+//! Turns and holds under one mutex: acquire and release need both, and locking takes a considerable part of their
+//! time.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use crate::reason::Reason;
 use super::{Hold, Shared, Table};
 
 impl Shared {
-    /// While the table is locked, never drop, notify or send: each may call back into this.
+    /// While locked, never drop, notify or send: each may call back.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

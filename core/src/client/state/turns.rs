@@ -1,7 +1,5 @@
-//! The local queue. One client's requests for one name take turns in order of arrival, and share one remote claim.
-//!
-//! Only the request with the turn may send requests about the name. The turn passes on when the hold has ended on
-//! the server, or its first release has failed.
+//! The local queue. One client's requests for a name take turns in order of arrival, and share one remote claim.
+//! The turn passes on when the hold has ended on the server, or its first release has failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -318,7 +316,7 @@ impl Shared {
             match queued.sender.send(Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
-                    // A loop instead of the turn's drop, because there may be thousands.
+                    // There may be thousands.
                     turn.shared = None;
                     pending = turn.pending.take();
                 }

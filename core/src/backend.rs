@@ -19,8 +19,7 @@ use crate::token::Token;
 
 /// A lock server.
 ///
-/// A backend implements idempotent acquires, tombstones, TTLs and fences. The [client](crate::Locks) does the
-/// rest.
+/// The [client](crate::Locks) does everything that needs no server.
 ///
 /// # Contract of every method
 ///
@@ -56,8 +55,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - With fences in the profile, every grant's fence is above those of all earlier grants of the name.
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
-    /// Like [`acquire`](Self::acquire) with [`Wait::No`], for a backend in this process. With `None`, the client
-    /// calls `acquire`.
+    /// Like [`acquire`](Self::acquire) with [`Wait::No`], for a backend in this process; `None` to use `acquire`.
     fn acquire_at_once(&self, claim: &Claim) -> Option<Result<AcquireOutcome>> {
         let _ = claim;
         None
@@ -76,10 +74,10 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - Returns the known results within the smallest [`Renew::patience`], even if a server is silent.
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>>;
 
-    /// Releases a hold or a claim.
+    /// Releases a hold, or a claim that was never answered.
     ///
     /// - By claim, not by grant: an unanswered acquire has no grant.
-    /// - Compares the token and deletes in one atomic step.
+    /// - Compares the token and deletes in one atomic step; never touches another client's hold.
     /// - Covers held, queued and offered claims, and claims in an unknown state.
     /// - With [`ReleaseMode::Reconcile`], leaves a tombstone if the profile has them.
     /// - Wakes the waiters if the profile has [`Push`](crate::WakeUp::Push).
@@ -142,7 +140,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         Err(Error::unsupported("sweeping: it leaves nothing behind", self.profile()))
     }
 
-    /// Checks the live server for conditions that weaken its locks.
+    /// Checks the server for conditions that weaken its locks.
     ///
     /// - An empty result means that every check found nothing. A check that can't run is a finding.
     async fn doctor(&self) -> Result<Vec<Finding>>;
@@ -172,7 +170,7 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
         (**self).release_at_once(claim, release_mode)
     }
 
-    // Written out: `async fn` would allocate another future.
+    // `async fn` would allocate another future.
 
     fn acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim, wait: Wait) -> Answer<'f, AcquireOutcome>
     where

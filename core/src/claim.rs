@@ -11,7 +11,7 @@ use crate::operator::Holder;
 use crate::reason::Reason;
 use crate::token::{Fence, Token};
 
-/// Whether the client renews a hold.
+/// The renewal of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RenewalMode {
     /// Renewed until it is released or lost.
@@ -33,14 +33,14 @@ pub struct Claim {
     pub identity: Arc<Identity>,
     /// The TTL, in the profile's range.
     pub ttl: Duration,
-    /// The fences to reserve: the hold's own, and those for local hand-overs.
+    /// The fences to reserve: its own, and those for local hand-overs.
     pub fences: u32,
     /// For backends with one lease for several holds.
     pub renewal_mode: RenewalMode,
 }
 
 impl Claim {
-    /// Returns the limit for one acquire, swap or release: half of the TTL.
+    /// Returns the limit for one request: half of the TTL.
     pub fn patience(&self) -> Duration {
         self.ttl / 2
     }
@@ -51,8 +51,7 @@ impl Claim {
 pub enum Wait {
     /// One atomic attempt. A claim that isn't granted leaves no trace.
     No,
-    /// A server that can block may block until this instant. Others queue the claim and answer
-    /// [`AcquireOutcome::Busy`].
+    /// A server that can block may block until then. Others queue the claim and answer [`AcquireOutcome::Busy`].
     Until(BootInstant),
 }
 
@@ -82,13 +81,13 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// Creates a grant of one fence, valid from the send for the TTL.
+    /// Creates a grant of one fence for the TTL, from the send.
     pub const fn new(fence: Fence) -> Self {
         Self { fence, fences: 1, start: None, valid: None, waiters: false }
     }
 }
 
-/// The answer for a lock that is held.
+/// The answer for a held lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Busy {
     /// The time until the present hold expires.
@@ -106,23 +105,23 @@ pub struct Renew<'a> {
     pub claim: &'a Claim,
     /// Additional fences to reserve.
     pub fences: u32,
-    /// The client's time limit. By then a backend with several servers returns its results.
+    /// The client's limit. By then a backend with several servers returns its results.
     pub patience: Duration,
 }
 
 impl<'a> Renew<'a> {
-    /// Creates a renewal without fences, with a patience of a quarter of the TTL.
+    /// Creates a renewal without fences. The patience is a quarter of the TTL.
     pub fn of(claim: &'a Claim) -> Self {
         Self { claim, fences: 0, patience: claim.ttl / 4 }
     }
 
-    /// Returns a backend's time limit for a batch.
+    /// Returns the limit for a batch.
     pub fn time_to_answer(batch: &[Self]) -> Duration {
         batch.iter().map(|one| one.patience).min().unwrap_or_default() * 4 / 5
     }
 }
 
-/// The result of a renewal for one hold.
+/// One hold's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Renewal {
     /// The outcome.
@@ -154,7 +153,7 @@ impl Renewal {
     /// Indeterminate.
     pub const INDETERMINATE: Self = Self { outcome: RenewalOutcome::Indeterminate, waiters: false };
 
-    /// Returns the result for a hold that has ended.
+    /// Returns the result of an ended hold.
     pub const fn not_held(reason: Reason) -> Self {
         Self { outcome: RenewalOutcome::NotHeld(reason), waiters: false }
     }
@@ -174,6 +173,6 @@ pub enum ReleaseMode {
 pub enum ReleaseOutcome {
     /// The token was held, queued or offered.
     Released,
-    /// The server has no record of the token.
+    /// The server doesn't have the token.
     NotHeld,
 }

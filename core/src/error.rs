@@ -72,7 +72,7 @@ impl fmt::Display for Step {
 }
 
 impl Error {
-    /// Creates an error. The message is one sentence, without the lock and the backend.
+    /// Creates an error. The message doesn't name the lock and the backend.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -104,7 +104,7 @@ impl Error {
         Self::new(ErrorKind::Unavailable, message)
     }
 
-    /// Creates an error for a request that may have had an effect.
+    /// Creates an error for a request with an uncertain effect.
     pub fn indeterminate(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Indeterminate, message)
     }
@@ -115,7 +115,7 @@ impl Error {
             .with_backend(profile.backend)
     }
 
-    /// Creates an error for a name of another lock type.
+    /// Creates a conflict of lock types.
     pub fn other_kind(present: Mode, wanted: Mode) -> Self {
         let (present, wanted) = (present.kind(), wanted.kind());
         let message = format!(
@@ -180,7 +180,7 @@ impl Error {
         self.0.backend
     }
 
-    /// Returns whether the same call may succeed later.
+    /// Returns whether a retry may succeed.
     pub fn is_transient(&self) -> bool {
         matches!(
             self.kind(),

@@ -18,7 +18,7 @@ use crate::name::{LockName, NameMap};
 use crate::reason::Reason;
 use crate::token::Fence;
 
-/// The HTTP header with a [`Fenced`]. Lower case, as HTTP/2 requires.
+/// The HTTP header with a [`Fenced`]. Lower case for HTTP/2.
 pub const HEADER: &str = "lockwright-fence";
 
 /// The lock and the fence of a request.
@@ -128,7 +128,7 @@ fn decoded(text: &str) -> Option<String> {
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<Mutex<NameMap<Arc<tokio::sync::Mutex<u64>>>>>);
 
-/// Exclusive access under one name, so that an accepted write can't follow a later holder's.
+/// Exclusive access, so that an accepted write can't follow a later holder's.
 #[derive(Debug)]
 #[must_use = "others are let in as soon as it is dropped; keep it until what came is written"]
 pub struct Inside(OwnedMutexGuard<u64>);

@@ -7,9 +7,7 @@ use serde::Serialize;
 
 use crate::mode::Mode;
 
-/// A backend's properties. Code and tests query them, never a backend's name.
-///
-/// Set the properties that the fault tests confirm.
+/// A backend's properties, confirmed by fault tests. Code queries them, never a backend's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Profile {

@@ -24,7 +24,7 @@ pub fn url(text: &str) -> String {
 }
 
 /// Returns the remedy for a URL with an `@` after a `?`. An unescaped `?` in a password makes its rest look like
-/// parameters.
+/// parameters, so an error must not quote any.
 pub fn hidden_password(url: &str) -> Option<&'static str> {
     let (_, query) = url.split_once('?')?;
     query.contains('@').then_some(

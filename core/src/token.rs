@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 
-/// The identity of one hold: 128 random bits, so that repeats are idempotent. Written as 32 lower-case hexadecimal
-/// digits.
+/// The identity of one hold: 128 random bits. Written as 32 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Token([u8; 16]);
@@ -134,7 +133,7 @@ impl TokenSource {
 
 const PRESENT: Duration = Duration::from_millis(100);
 
-/// If the random source fails, its previous bits (initially zero) are reused for another [`PRESENT`].
+/// If the random source fails, its previous bits (initially zero) are reused.
 #[inline]
 fn present_bits(now: BootInstant) -> u128 {
     thread_local! {

@@ -1,8 +1,8 @@
 //! Deadlines, which no backend computes.
 //!
 //! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is before the send, so the
-//! deadline is before the server's expiry. The drift covers different clock rates, as in Redlock ("Distributed
-//! Locks with Redis").
+//! deadline is before the server's expiry. The drift covers different clock rates (Redlock: "Distributed Locks
+//! with Redis").
 //!
 //! ```text
 //! start      renew at    at risk          lost      deadline   the server's expiry
@@ -51,7 +51,7 @@ impl Rules {
         part(ttl, self.margin_rate).min(self.margin_limit)
     }
 
-    /// At least a twentieth of the TTL, the pause between two tries, must remain between renewal and loss.
+    /// The pause between two tries must remain between renewal and loss.
     pub(crate) fn check(&self, ttl: Duration) -> Result<()> {
         let lengths = self.lengths(ttl);
         if lengths.lost >= lengths.renew + nanos(ttl) / 20 {

@@ -4,8 +4,6 @@
 //! cargo run --example idempotent_api            # on a SQLite file
 //! cargo run --example idempotent_api --features redis -- --url redis://127.0.0.1/
 //! ```
-//!
-//! Without the lock, cards are charged twice.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]

@@ -4,8 +4,6 @@
 //! cargo run --example idempotent_consumer       # on a SQLite file
 //! cargo run --example idempotent_consumer --features redis -- --url redis://127.0.0.1/
 //! ```
-//!
-//! Without the lock, some messages take effect twice.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]

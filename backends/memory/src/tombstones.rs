@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// Ample: clients repeat a request within a second.
+/// Ample: a late request comes only from a future that still exists, and clients repeat within a second.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// Per generation.

@@ -14,8 +14,7 @@ use crate::token::Token;
 /// The same token under another name is a different hold.
 type Key = (LockName, Token);
 
-/// The claims in sessions, and when each ends without a renewal. For servers that end only whole sessions (etcd,
-/// ZooKeeper).
+/// The claims in sessions, for servers that end only whole sessions (etcd, ZooKeeper).
 ///
 /// The backend removes [overdue](Self::mark_overdue) claims while the session lives for others. An end here must
 /// never be earlier than the holder's.
@@ -97,7 +96,7 @@ impl<P: Clone> ClaimRegistry<P> {
     }
 
     /// Returns the claims not renewed in time, each changed by `mark` in the same step. A claim keeps its place
-    /// for repeats until it is [removed](Self::leave_if), and isn't overdue again unless entered again.
+    /// for repeats until [removed](Self::leave_if), and isn't overdue again unless entered again.
     pub fn mark_overdue(&self, mark: impl Fn(&mut P)) -> Vec<(LockName, Token, P)> {
         let now = self.clock.now();
         let mut state = self.state();

@@ -23,7 +23,6 @@ pub struct EndedClaims {
 
 #[derive(Debug)]
 struct State {
-    /// The same token under another name is a different claim.
     claims: HashMap<(LockName, Token), (Reason, BootInstant)>,
     tidy_at: usize,
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Encodes `%` and each character that `must_go`, as its UTF-8 bytes in hex.
+/// Encodes `%` and each character that `must_go`.
 ///
 /// ```
 /// use lockwright_core::backend_util::percent;

@@ -1,6 +1,6 @@
 //! The acquire operation.
 //!
-//! [`begin`] needs no future. The rest is boxed: its size would slow down a backend that answers at once.
+//! [`begin`] needs no future. A large future would slow down a backend that answers at once.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ pub(crate) fn acquire(
     }
 }
 
-/// Releases the hold if the client no longer grants locks.
+/// Releases the hold if the client is closed.
 pub(crate) fn admitted(hold: Arc<Hold>) -> Result<Arc<Hold>> {
     match hold.shared.ready() {
         Ok(()) => Ok(hold),
@@ -520,7 +520,7 @@ impl Asking<'_> {
 /// The hold isn't renewed: the attempts end after one TTL.
 pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let options = Options::of_ticket(ticket);
-    // Before sending: the server would consume the ticket.
+    // The server would consume the ticket.
     options.check(&shared)?;
     let mut turn = Turn::beside_others(Arc::clone(&shared), ticket.name().clone());
     let begun = shared.clock.now();

@@ -110,10 +110,8 @@ impl Builder {
         self
     }
 
-    /// Sets the client's runtime; the present one if not set. It needs a timer, and must not end before the
-    /// client.
-    ///
-    /// If it ends, no hold is renewed until the next request inside another runtime. A current-thread runtime
+    /// Sets the client's runtime; the present one if not set. It needs a timer, and must not end before the client.
+    /// After its end, no hold is renewed until the next request inside another runtime. A current-thread runtime
     /// renews nothing between two `block_on` calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);

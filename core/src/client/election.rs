@@ -129,7 +129,7 @@ impl Observer {
     /// Those of reaching the server.
     ///
     /// # Cancel safety
-    /// May be called again, as in a loop of `select!`: no change is missed or delayed.
+    /// May be dropped and called again: no change is missed or delayed.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         let shared = Arc::clone(self.election.locks.shared());
         shared.inside(self.look()).await

@@ -21,9 +21,7 @@ use super::state::releasing::{Releasing, end_in_background, lost};
 use super::state::{Hold, Shared};
 use super::ticket::Ticket;
 
-/// An exclusive or shared hold, renewed while the guard lives.
-///
-/// Dropping the guard releases it in the background, even outside a runtime.
+/// An exclusive or shared hold, renewed while the guard lives. Dropping it releases the hold in the background.
 #[must_use = "dropping the guard releases the lock; keep it for as long as the lock is needed"]
 #[derive(Debug)]
 pub struct Guard(Inner);
@@ -74,8 +72,7 @@ macro_rules! common {
                 }
             }
 
-            /// Returns when the hold counts as lost, unless renewed: before the [`deadline`](Self::deadline), so
-            /// that the work can stop.
+            /// Returns when the hold counts as lost, unless renewed, before the [`deadline`](Self::deadline).
             pub fn lost_at(&self) -> BootInstant {
                 self.0.hold().lost_at()
             }
@@ -85,8 +82,8 @@ macro_rules! common {
                 self.0.hold().deadline()
             }
 
-            /// Checks by the clock that the lock is held, even after a pause of the process. It takes tens of
-            /// nanoseconds: call it before each step.
+            /// Checks by the clock that the lock is held, in tens of nanoseconds. Exact even after a pause of the
+            /// process.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.
@@ -94,7 +91,7 @@ macro_rules! common {
                 self.0.check()
             }
 
-            /// Returns a view of the hold for other tasks.
+            /// Returns a view for other tasks.
             pub fn signal(&self) -> Signal {
                 Signal::new(self.0.hold())
             }
@@ -114,7 +111,7 @@ macro_rules! common {
                 self.0.run(future).await
             }
 
-            /// Renews the hold, even a fixed one.
+            /// Renews the hold.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost) after a loss. [`Indeterminate`](crate::ErrorKind::Indeterminate) or
@@ -159,7 +156,7 @@ common!(Leadership, "lead");
 
 impl Guard {
     /// Returns the fence, to send with each write. The resource must reject a fence below the highest accepted
-    /// one.
+    /// one. Concurrent readers share a fence.
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
     }
@@ -185,10 +182,9 @@ impl Guard {
         self.0.fenced()
     }
 
-    /// Ends the hold here, and returns a ticket for [`Locks::resume`](crate::Locks::resume). An
-    /// [`Owner`](crate::Owner) and a [`max_hold`](crate::Request::max_hold) aren't transferred.
-    ///
-    /// The hold isn't renewed in transfer. For a whole TTL, [renew](Self::renew) first.
+    /// Ends the hold here, and returns a ticket for [`Locks::resume`](crate::Locks::resume), without
+    /// [`Owner`](crate::Owner) and [`max_hold`](crate::Request::max_hold). The hold isn't renewed in transfer:
+    /// [renew](Self::renew) first for a whole TTL.
     ///
     /// # Errors
     /// The guard is dropped in each case.
@@ -248,7 +244,7 @@ impl Leadership {
 }
 
 impl Permit {
-    /// Returns an id, unique among all holds of the name. It isn't a fence.
+    /// Returns an id, unique among the name's holds. It isn't a fence.
     pub fn id(&self) -> u64 {
         self.0.hold().fence.get()
     }
@@ -264,7 +260,7 @@ impl Inner {
         hold.claim.name.as_str().strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
     }
 
-    /// Without the namespace, a name is ambiguous between clients.
+    /// A name without the namespace is ambiguous.
     fn fenced(&self) -> Fenced {
         let hold = self.hold();
         Fenced { name: hold.claim.name.clone(), fence: hold.fence }

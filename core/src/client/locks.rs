@@ -55,13 +55,13 @@ impl Locks {
         self.mutex(name)
     }
 
-    /// Returns a request for permits of a semaphore with `of` permits.
+    /// Returns a request for permits of a semaphore of size `of`.
     pub fn semaphore(&self, name: impl AsRef<str>, of: u32) -> Request<Permit> {
         Request::new(self.shared(), name.as_ref(), Mode::Permits { count: 1, of })
     }
 
-    /// Resumes a ticket's hold, with a new token and a larger fence; a reader keeps its fence. Without an answer,
-    /// the client retries for one TTL.
+    /// Resumes a ticket's hold, with a new token and a larger fence; a reader keeps its fence. The client renews
+    /// it, unless it was [`fixed`](crate::Request::fixed). Without an answer, the client retries for one TTL.
     ///
     /// # Errors
     /// - [`Lost`](crate::ErrorKind::Lost) if the hold expired, was broken or was resumed, or the answer came too
@@ -69,7 +69,7 @@ impl Locks {
     /// - [`Unsupported`](crate::ErrorKind::Unsupported) without `tickets` in the profile.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for another namespace's ticket, or if drift and margin
     ///   use up its TTL. The ticket remains valid.
-    /// - Those of reaching the server.
+    /// - Those of reaching the server; a hold that may have been resumed is released.
     ///
     /// # Cancel safety
     /// May be dropped; a hold that may have been resumed is released in the background.
@@ -209,8 +209,8 @@ impl Locks {
         shared.metrics.snapshot(totals, held, shared.releasing())
     }
 
-    /// Closes the client. New and waiting requests fail with [`Closed`](crate::ErrorKind::Closed). Guards stay
-    /// valid and are renewed.
+    /// Closes the client. New and waiting requests fail with [`Closed`](crate::ErrorKind::Closed). No request
+    /// is granted after this call. Guards stay valid and are renewed.
     ///
     /// Waits for the releases in progress, and at most 1 s for requests whose task doesn't run. If the client's
     /// runtime has ended, unreleased holds expire.

@@ -1,6 +1,4 @@
-//! Requests for several names at once.
-//!
-//! All clients acquire in one order, so that requests can't deadlock (Havender 1968).
+//! Requests for several names. All clients acquire in one order, so that requests can't deadlock (Havender 1968).
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -77,8 +75,7 @@ impl MultiRequest {
         Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
     }
 
-    /// Adds names of this client, possibly on another backend. Clients of one kind of backend must be given in the
-    /// same order everywhere.
+    /// Adds names of this client. Clients of one kind of backend must be given in the same order everywhere.
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             let (place, name) = (self.parts.len(), name.as_ref().to_owned());
@@ -99,8 +96,7 @@ impl MultiRequest {
         self
     }
 
-    /// Limits each hold: see [`Request::max_hold`]. A request that still waits then fails with
-    /// [`Lost`](ErrorKind::Lost).
+    /// Limits each hold. A request that still waits then fails with [`Lost`](ErrorKind::Lost).
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
@@ -151,7 +147,7 @@ impl MultiRequest {
         self.finished(&parts, held, has_waited).await
     }
 
-    /// Tries each once. If a lock is held, returns `None`.
+    /// Tries each once. If a lock is held, releases the others and returns `None`.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), without the limit.
@@ -203,7 +199,7 @@ impl MultiRequest {
         let mut as_given: Vec<usize> = (0..held.len()).collect();
         as_given.sort_unstable_by_key(|at| parts[*at].place);
         let guard = MultiGuard { guards: held, as_given };
-        // Fixed holds aren't renewed, so the first would end before the last.
+        // The first would end before the last.
         let renewed = match self.options.is_fixed && has_waited {
             true => guard.renew().await,
             false => guard.check(),
@@ -363,7 +359,7 @@ impl Part {
 
 async fn give_back(mut held: Vec<Guard>) {
     while let Some(guard) = held.pop() {
-        // A closed client doesn't wait for the server; dropping the guard releases it.
+        // Dropping the guard releases it without waiting.
         if !guard.client().is_closed() {
             let _ = guard.release().await;
         }

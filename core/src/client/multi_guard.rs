@@ -13,7 +13,7 @@ use super::guard::Guard;
 use super::signal::Signal;
 use super::state::Hold;
 
-/// Several locks held together. Dropping the guard releases them in the background.
+/// Several locks held together.
 #[must_use = "dropping the guard releases the locks; keep it for as long as they are needed"]
 #[derive(Debug)]
 pub struct MultiGuard {
@@ -67,7 +67,7 @@ impl MultiGuard {
         self.signal().deadline()
     }
 
-    /// Returns a view of all holds for other tasks.
+    /// Returns a view for other tasks.
     pub fn signal(&self) -> Signal {
         signal(&self.guards).expect("a request for several names has a name")
     }

@@ -1,5 +1,5 @@
-//! The renewal task, one per client. Requests run in separate tasks, so that a silent server can't delay the
-//! report of a loss.
+//! The renewal task, one per client. Requests run in other tasks: a silent server can't delay the report of a
+//! loss.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;

@@ -98,7 +98,7 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Waits for the hold. Without an answer, the client retries until the limit; without a limit, for one TTL.
+    /// Waits for the hold. Without an answer, the client retries until the limit; without one, for one TTL.
     ///
     /// Outside a tokio runtime, the request runs in the client's.
     ///
@@ -116,9 +116,9 @@ impl<H: Held> Request<H> {
     /// May be dropped at any await point. A claim that may be on the server passes to the next local request, or
     /// is reconciled in the background.
     pub async fn acquire(self) -> Result<H> {
-        // Not moved: the options would be a third of the bytes.
+        // The options would be a third of the moved bytes.
         let (shared, options) = (self.shared, &self.options);
-        // Otherwise requests that never wait would starve the thread's other tasks.
+        // Requests that never wait would starve the thread's other tasks.
         tokio::task::consume_budget().await;
         let name = checked(&shared, self.name, options)?;
         let tries = options.retry.or((options.wait == Some(Duration::ZERO)).then_some(ONE_TRY));
@@ -164,7 +164,7 @@ fn checked(shared: &Arc<Shared>, name: Result<LockName>, options: &Options) -> R
 }
 
 impl Request<Permit> {
-    /// Sets the number of permits; the default is 1.
+    /// Sets the number of permits. Default: 1.
     pub fn permits(mut self, count: u32) -> Self {
         if let Mode::Permits { of, .. } = self.options.mode {
             self.options.mode = Mode::Permits { count, of };

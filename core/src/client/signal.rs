@@ -9,8 +9,8 @@ use crate::clock::BootInstant;
 use super::hold_state::HoldState;
 use super::state::Hold;
 
-/// A view of a hold for other tasks. It doesn't keep the lock held. All holds of a
-/// [`MultiGuard`](crate::MultiGuard) must live.
+/// A view of a hold for other tasks, or of all holds of a [`MultiGuard`](crate::MultiGuard). It doesn't keep the
+/// lock held.
 #[derive(Debug, Clone)]
 pub struct Signal {
     first: One,
@@ -60,7 +60,7 @@ impl Signal {
     /// Waits until the hold is released or lost.
     ///
     /// # Cancel safety
-    /// May be called again; no change is missed.
+    /// May be dropped and called again; no change is missed.
     pub async fn ended(&self) -> HoldState {
         if self.others.is_empty() {
             return self.first.ended().await;
@@ -68,11 +68,11 @@ impl Signal {
         first_of(self.all().map(One::ended).collect()).await
     }
 
-    /// Waits for a change since the last call (a renewal, a risk, the end). Several changes count as one. After
-    /// the end it returns at once.
+    /// Waits for a change since the last call (a renewal, a risk, the end). Changes may be merged. After the end
+    /// it returns at once.
     ///
     /// # Cancel safety
-    /// May be called again; no change is missed.
+    /// May be dropped and called again; no change is missed.
     pub async fn changed(&mut self) -> HoldState {
         if self.others.is_empty() {
             return self.first.changed().await;

@@ -14,8 +14,8 @@ use crate::token::{Fence, Token};
 /// A hold in transfer, from [`Guard::into_ticket`](crate::Guard::into_ticket) to
 /// [`Locks::resume`](crate::Locks::resume).
 ///
-/// Serialise it in any format. The hold expires one TTL after its last renewal. Its bearer can resume the hold,
-/// once.
+/// Serialise it in any format. The hold expires one TTL after its last renewal. A ticket is a credential: its
+/// bearer can resume the hold, once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     name: LockName,

@@ -1,6 +1,4 @@
-//! The state of a client.
-//!
-//! The types refer to each other, so one file defines them. The other files implement them.
+//! The state of a client. The types refer to each other, so one file defines them.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -150,7 +148,7 @@ pub(crate) enum Passed {
     Refused(Error),
 }
 
-/// A share in a re-entered hold. Dropping an unused last share ends the hold.
+/// Dropping an unused last share ends the hold.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 /// A turn, or a placeholder. On drop, its claim is inherited or reconciled, and the turn passes on.
@@ -164,7 +162,7 @@ pub(crate) struct Turn {
 #[derive(Default)]
 pub(crate) struct Beside(NameMap<Vec<Arc<Hold>>>);
 
-/// A hold is live until it is released or lost, and never again.
+/// An ended hold never becomes live again.
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
     pub(crate) claim: Claim,

@@ -1,7 +1,5 @@
-//! All live holds of a client, by their next due instant.
-//!
-//! A slab of slots and a heap of due instants. Rescheduling or removing a hold increments its slot's generation,
-//! which makes its old heap entry stale.
+//! All live holds: a slab of slots, and a heap of due instants. Rescheduling or removing a hold increments its
+//! slot's generation, which makes its old heap entry stale.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -17,7 +15,7 @@ use super::{DueEntry, Hold, Registry, Slot};
 const SWEEP_FROM: usize = 64;
 
 impl Registry {
-    /// Returns true if the renewal task must be woken.
+    /// Returns true if the renewal task must wake up.
     pub(crate) fn insert(&mut self, hold: &Arc<Hold>, at: BootInstant, wait_nanos: u64) -> bool {
         self.totals.acquired += 1;
         self.totals.wait_nanos += wait_nanos;
@@ -60,7 +58,7 @@ impl Registry {
         self.totals
     }
 
-    /// Returns true if the renewal task must be woken.
+    /// Returns true if the renewal task must wake up.
     pub(crate) fn reschedule<'a>(
         &mut self,
         due: impl IntoIterator<Item = (&'a Arc<Hold>, BootInstant)>,

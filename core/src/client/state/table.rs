@@ -1,5 +1,4 @@
-//! Turns and holds under one mutex: acquire and release need both, and locking takes a considerable part of their
-//! time.
+//! Turns and holds under one mutex: acquire and release need both, and locking takes much of their time.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 

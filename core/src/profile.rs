@@ -31,7 +31,7 @@ pub struct Profile {
     pub breakable: bool,
     /// A hold can be transferred.
     pub tickets: bool,
-    /// An acquire with a limit blocks in the server, and the client waits until the limit.
+    /// An acquire with a limit blocks in the server, and the client waits as long.
     pub blocks: bool,
     /// The supported TTLs.
     #[serde(skip)]

@@ -103,7 +103,6 @@ fn idempotent_consumer() -> Result<()> {
     Ok(())
 }
 
-/// Returns how often each message took effect.
 fn deliver(folder: &Path, locks: &str) -> Result<BTreeMap<String, usize>> {
     let (ledger, start) = (folder.join("ledger"), folder.join("start"));
     fs::write(&ledger, "").map_err(io)?;

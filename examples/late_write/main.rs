@@ -4,8 +4,6 @@
 //! cargo run --example late_write                # on a SQLite file
 //! cargo run --example late_write --features redis -- --url redis://127.0.0.1/
 //! ```
-//!
-//! The service rejects the late write by its fence.
 #![forbid(unsafe_code)]
 
 mod service;

@@ -66,7 +66,6 @@ fn election(runtime: &tokio::runtime::Runtime) -> Result<()> {
     Ok(())
 }
 
-/// Returns the elected candidate and its fence.
 fn winner(
     runtime: &tokio::runtime::Runtime,
     locks: &Locks,

@@ -126,7 +126,6 @@ fn all_call(url: &str, service: SocketAddr, with: &str, one_dies: bool) -> Resul
     Ok(())
 }
 
-/// Returns the address, and the maximum number of parallel calls.
 async fn serve() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(io)?;
     let address = listener.local_addr().map_err(io)?;

@@ -19,7 +19,6 @@ pub(crate) fn url(folder: &Path) -> Result<String> {
     }
 }
 
-/// Returns a variable from the first process.
 pub(crate) fn told(name: &str) -> Result<String> {
     std::env::var(name).map_err(|error| Error::invalid_input(name).with_source(error))
 }

@@ -92,7 +92,7 @@ impl Builder {
         self
     }
 
-    /// Sweeps in the background, about once a minute: see [`Locks::sweep`]. One client of a fleet is enough.
+    /// Sweeps about once a minute: see [`Locks::sweep`]. One client of a fleet is enough.
     pub fn sweep(mut self, idle: Duration) -> Self {
         self.settings.sweep = Some(idle);
         self

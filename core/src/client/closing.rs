@@ -1,4 +1,4 @@
-//! The close of a client, and the end of its runtime.
+//! The end of a client or its runtime.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -94,13 +94,13 @@ impl fmt::Debug for Election {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// Its value; `None` for a holder that didn't campaign.
+    /// Its value, if it campaigned.
     pub value: Option<Arc<str>>,
     /// Its identity, if known.
     pub identity: Option<Identity>,
     /// Its fence, if known.
     pub fence: Option<Fence>,
-    /// Its hold's token; `None` if it isn't Lockwright's.
+    /// Its token; `None` if it isn't Lockwright's.
     pub token: Option<Token>,
 }
 

@@ -21,7 +21,8 @@ use super::state::releasing::{Releasing, end_in_background, lost};
 use super::state::{Hold, Shared};
 use super::ticket::Ticket;
 
-/// An exclusive or shared hold, renewed while the guard lives. Dropping it releases the hold in the background.
+/// An exclusive or shared hold, renewed while the guard lives. Dropping it releases the hold in the
+/// background, even outside a runtime.
 #[must_use = "dropping the guard releases the lock; keep it for as long as the lock is needed"]
 #[derive(Debug)]
 pub struct Guard(Inner);
@@ -83,7 +84,7 @@ macro_rules! common {
             }
 
             /// Checks by the clock that the lock is held, in tens of nanoseconds. Exact even after a pause of the
-            /// process.
+            /// process. Call it before each step.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.
@@ -102,16 +103,17 @@ macro_rules! common {
             /// runtime, it is polled inside the client's.
             ///
             /// # Errors
-            /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed.
+            /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed, or during its
+            ///   last poll.
             /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime if the client's has ended.
             ///
             /// # Cancel safety
-            /// Dropping it drops `future`.
+            /// Dropping it drops `future`, not the guard.
             pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
                 self.0.run(future).await
             }
 
-            /// Renews the hold.
+            /// Renews the hold, even a fixed one.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost) after a loss. [`Indeterminate`](crate::ErrorKind::Indeterminate) or
@@ -183,8 +185,8 @@ impl Guard {
     }
 
     /// Ends the hold here, and returns a ticket for [`Locks::resume`](crate::Locks::resume), without
-    /// [`Owner`](crate::Owner) and [`max_hold`](crate::Request::max_hold). The hold isn't renewed in transfer:
-    /// [renew](Self::renew) first for a whole TTL.
+    /// [`Owner`](crate::Owner) and [`max_hold`](crate::Request::max_hold). The hold isn't renewed in transfer, and
+    /// keeps its [remaining time](Self::remaining). For a whole TTL, [renew](Self::renew) first.
     ///
     /// # Errors
     /// The guard is dropped in each case.

@@ -8,7 +8,7 @@ use crate::reason::Reason;
 pub enum HoldState {
     /// Held, and confirmed recently.
     Held,
-    /// Held, but half of the validity has passed without a confirmation. May become [`HoldState::Held`] again.
+    /// Held, but half of the validity has passed without a confirmation. Don't start long work.
     AtRisk,
     /// Released by its holder.
     Released,

@@ -1,4 +1,4 @@
-//! Random variation of waits, so that clients don't poll in step.
+//! Random variation of waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

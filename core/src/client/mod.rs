@@ -1,4 +1,4 @@
-//! The client, the same for every backend. `docs/src/architecture.md` describes its files.
+//! The client, the same for every backend.
 
 mod acquire;
 mod answer;

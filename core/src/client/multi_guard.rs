@@ -13,7 +13,7 @@ use super::guard::Guard;
 use super::signal::Signal;
 use super::state::Hold;
 
-/// Several locks held together.
+/// Several locks held together. Dropping the guard releases them in the background.
 #[must_use = "dropping the guard releases the locks; keep it for as long as they are needed"]
 #[derive(Debug)]
 pub struct MultiGuard {
@@ -83,10 +83,10 @@ impl MultiGuard {
     /// Drives `future` while all live: see [`Guard::run`].
     ///
     /// # Errors
-    /// [`Lost`](crate::ErrorKind::Lost) if a hold was lost before the future completed.
+    /// [`Lost`](crate::ErrorKind::Lost) if a hold was lost before the future completed, or during its last poll.
     ///
     /// # Cancel safety
-    /// Dropping it drops `future`.
+    /// Dropping it drops `future`, not the guard.
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
         run(&self.guards, future).await
     }

@@ -70,7 +70,6 @@ impl Options {
                 "cannot acquire {count} of {of} permits; request 1 to {of}"
             )));
         }
-        // The builder has checked the client's own TTL.
         if self.ttl != shared.settings.ttl {
             let range = profile.ttl_range();
             if !range.contains(&self.ttl) {

@@ -17,7 +17,7 @@ use super::options::Options;
 use super::owner::Owner;
 use super::state::Shared;
 
-/// A request for a hold, sent by [`acquire`](Request::acquire) or [`try_acquire`](Request::try_acquire).
+/// A request for a hold.
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -62,7 +62,7 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Limits the hold's duration: afterwards it counts as lost.
+    /// Limits the hold's duration: afterwards it counts as lost, even if renewed.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self

@@ -113,7 +113,6 @@ struct DueEntry {
 pub(crate) struct Turns {
     taken: NameMap<Taken>,
     beside: Beside,
-    /// Their turn belongs to a request without an answer.
     troubled: NameMap<Trouble>,
 }
 
@@ -144,7 +143,6 @@ pub(crate) struct Queued {
 pub(crate) enum Passed {
     Turn(Turn),
     Entered(Entered),
-    /// The owner holds the lock with other settings.
     Refused(Error),
 }
 

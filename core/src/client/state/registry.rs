@@ -58,7 +58,6 @@ impl Registry {
         self.totals
     }
 
-    /// Returns true if the renewal task must wake up.
     pub(crate) fn reschedule<'a>(
         &mut self,
         due: impl IntoIterator<Item = (&'a Arc<Hold>, BootInstant)>,

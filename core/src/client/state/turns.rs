@@ -203,7 +203,7 @@ impl Turns {
         }
     }
 
-    /// Returns the owner's queued requests, with their shares counted.
+    /// Returns the owner's queued requests.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
         let owner = hold.owner.as_ref()?;
         if hold.claim.mode != Mode::Exclusive {

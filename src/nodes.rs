@@ -42,7 +42,8 @@ pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Wait).await
 }
 
-/// Lets new nodes vote at once. **After a loss of data it may admit a second holder.**
+/// Lets new nodes vote at once: new servers, on which no lock can be held. **After a loss of data
+/// it may admit a second holder.**
 ///
 /// # Errors
 /// As [`nodes`].

@@ -56,7 +56,7 @@ pub struct Inspection {
     pub holders: Vec<Holder>,
     /// The queued claims, if known.
     pub waiters: Option<u64>,
-    /// The highest fence, if known.
+    /// The highest granted fence, if known.
     pub fence: Option<Fence>,
 }
 
@@ -77,7 +77,7 @@ pub struct Cursor(pub String);
 pub struct Page {
     /// The held names.
     pub names: Vec<Inspection>,
-    /// The next page; an empty page isn't necessarily the last.
+    /// The next page; `None` after the last. An empty page isn't necessarily the last.
     pub next: Option<Cursor>,
 }
 
@@ -95,7 +95,7 @@ pub enum BreakTarget {
 pub enum BreakMode {
     /// The hold can't be renewed, and frees the name when it expires. Keeps exclusion.
     RunOut,
-    /// The name is free at once. The old holder may overlap with the next.
+    /// The name is free at once. The old holder may overlap with the next until it is notified.
     Now,
 }
 
@@ -130,7 +130,7 @@ impl Broken {
 pub enum Severity {
     /// Information only.
     Note,
-    /// A guarantee is weak.
+    /// A guarantee is weaker than it appears.
     Warning,
     /// The lock isn't safe.
     Error,

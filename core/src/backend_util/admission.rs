@@ -1,13 +1,14 @@
 //! Admission rules for servers that keep one queue per lock (etcd, ZooKeeper).
 //!
-//! The claims ahead of a claim can only become fewer. So an admitted claim stays admitted, and an outdated view
-//! errs on the safe side. A claim of another lock type blocks those behind it until it leaves.
+//! The server numbers the claims, so those ahead of a claim can only become fewer. An admitted claim stays
+//! admitted, and an outdated view errs on the safe side. A claim of another lock type blocks those behind it until
+//! it leaves.
 //!
 //! # The shared fence of concurrent readers
 //!
 //! A writer's fence is its number. A reader takes the lowest fence of all concurrent readers, also behind it
-//! ([`fence_source`]). It writes this fence to its entry, in one atomic step with a check that the source is
-//! present and unchanged. Until then it isn't admitted.
+//! ([`fence_source`]). It writes another reader's fence to its entry, in one atomic step with a check that this
+//! reader is present and unchanged. Until then it isn't admitted.
 //!
 //! - *The fence is above those of all earlier writers.* Their numbers are lower, and while the source was present,
 //!   no writer held.

@@ -71,7 +71,7 @@ impl Subscribers {
         }
     }
 
-    /// Wakes all waiters.
+    /// Wakes all waiters, because notifications may have been lost.
     pub fn wake_all(&self) {
         let names: Vec<LockName> = {
             let mut waiting = self.waiting();
@@ -95,7 +95,7 @@ impl Subscribers {
             return;
         }
         let mut present = self.attached();
-        // A changed list is another allocation.
+        // A changed list is another allocation; the indices then don't match.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

@@ -12,8 +12,8 @@ pub fn not_in_this_build(feature: &str) -> String {
     )
 }
 
-/// Installs ring as the process's crypto provider, unless one is installed. Most client libraries have no default,
-/// and panic in a build with several providers.
+/// Installs ring as the process's crypto provider, unless one is installed. Most client libraries have no default
+/// for some of their TLS, and panic in a build with several providers.
 pub fn choose_provider() {
     #[cfg(feature = "tls")]
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -39,7 +39,7 @@ pub fn is_local(endpoint: &str) -> bool {
 /// The files in a URL's parameters.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
-    /// The trusted CAs' certificates.
+    /// The trusted CAs' certificates; the system's if not set.
     pub authority: Option<String>,
     /// The client's certificate and key.
     pub client: Option<(String, String)>,
@@ -49,7 +49,8 @@ impl Files {
     /// Takes the files from a URL's parameters.
     ///
     /// # Errors
-    /// A sentence about a missing file or key, or any parameter if not `secured`.
+    /// A sentence about a missing file or key, or any parameter if not `secured`. `unsecured` is the text
+    /// after "and".
     pub fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,

@@ -45,7 +45,7 @@ impl Limit {
     }
 }
 
-/// After a failed attempt.
+/// The first and the longest pause after a failed attempt.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 pub(crate) async fn by_tries(
@@ -109,7 +109,7 @@ pub(crate) fn acquire(
     }
 }
 
-/// Releases the hold if the client is closed.
+/// Releases the hold if the client no longer grants locks.
 pub(crate) fn admitted(hold: Arc<Hold>) -> Result<Arc<Hold>> {
     match hold.shared.ready() {
         Ok(()) => Ok(hold),

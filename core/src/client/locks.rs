@@ -111,7 +111,7 @@ impl Locks {
         Ok(self.in_namespace(inspection))
     }
 
-    /// Lists the held names that begin with `prefix`.
+    /// Lists the held names that begin with `prefix`, in the client's namespace.
     ///
     /// # Errors
     /// Those of reaching the server.
@@ -133,7 +133,7 @@ impl Locks {
         }
     }
 
-    /// Breaks the hold that was seen.
+    /// Breaks the hold that was seen. The server stores `reason` and this client's identity.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a reason above 512 bytes or with control characters,

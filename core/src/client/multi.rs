@@ -199,7 +199,7 @@ impl MultiRequest {
         let mut as_given: Vec<usize> = (0..held.len()).collect();
         as_given.sort_unstable_by_key(|at| parts[*at].place);
         let guard = MultiGuard { guards: held, as_given };
-        // The first would end before the last.
+        // Fixed holds aren't renewed, so the first would end before the last.
         let renewed = match self.options.is_fixed && has_waited {
             true => guard.renew().await,
             false => guard.check(),
@@ -359,7 +359,7 @@ impl Part {
 
 async fn give_back(mut held: Vec<Guard>) {
     while let Some(guard) = held.pop() {
-        // Dropping the guard releases it without waiting.
+        // A closed client doesn't wait for the server; dropping the guard releases it.
         if !guard.client().is_closed() {
             let _ = guard.release().await;
         }

@@ -70,7 +70,8 @@ impl<H: Held> Request<H> {
 
     /// Limits how long [`acquire`](Request::acquire) waits.
     ///
-    /// Zero means one try, which waits for its answer.
+    /// Zero means one try, which waits for its answer. Any other limit applies even if it is too short for an
+    /// answer.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self

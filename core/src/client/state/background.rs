@@ -55,8 +55,9 @@ impl Job {
         }
     }
 
-    /// A silent server delays the next request only by its own limit. Exclusion doesn't need the turn: the server
-    /// distinguishes claims by token, and backends keep them apart as for two clients.
+    /// Passes the turn on before the release has an answer, so that a silent server delays the next request only
+    /// by its own limit. Exclusion doesn't need the turn: the server distinguishes claims by token, and backends
+    /// keep them apart as for two clients.
     fn pass_turn(&mut self, since: BootInstant, error: &Error) {
         if std::mem::take(&mut self.has_turn) {
             let name = &self.claim().name;

@@ -72,7 +72,7 @@ impl fmt::Display for Step {
 }
 
 impl Error {
-    /// Creates an error. The message doesn't name the lock and the backend.
+    /// Creates an error. The message is one sentence without a full stop, the lock and the backend.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -99,7 +99,7 @@ impl Error {
         Self::invalid_config(message)
     }
 
-    /// Creates an error for a request without an effect.
+    /// Creates an error for a request that certainly had no effect.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }

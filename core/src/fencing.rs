@@ -111,7 +111,8 @@ fn decoded(text: &str) -> Option<String> {
 
 /// A check that rejects fences below the highest accepted one. Clones share one gate.
 ///
-/// The state is in memory. Store the fences with the data, and [restore](Self::remember) them after a restart.
+/// The state is in memory. Store the fences with the data, and [restore](Self::remember) them after a restart,
+/// before the first [`enter`](Self::enter).
 ///
 /// ```
 /// # use lockwright_core::LockName;

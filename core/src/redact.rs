@@ -32,7 +32,7 @@ pub fn hidden_password(url: &str) -> Option<&'static str> {
     )
 }
 
-/// Replaces everything from the scheme to the last `@` in such a URL.
+/// Replaces everything from the scheme to the last `@` in a URL with a [hidden password](hidden_password).
 pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     let start = after_scheme(url);
     match url.rfind('@').filter(|at| *at >= start && hidden_password(url).is_some()) {
@@ -56,7 +56,7 @@ fn of_scheme(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+-.".contains(c)
 }
 
-/// Only this `//` counts: any other may be in a password.
+/// Returns the index after `scheme://`, `redlock:scheme://` or `etcd:scheme://`. Any other `//` may be in a password.
 fn after_scheme(url: &str) -> usize {
     let is_outer =
         |scheme: &&str| url.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));
@@ -82,7 +82,7 @@ fn one_url(text: &str) -> String {
             Some(colon) => format!("{}:***{}", &text[..start + colon], &text[at..]),
             None => text.clone(),
         },
-        // An odd port may be a password.
+        // Without an `@`, a port that isn't a number may be a password.
         None if start > 0 => format!("{}{}", &text[..start], without_odd_ports(&text[start..])),
         None => text.clone(),
     }

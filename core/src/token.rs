@@ -92,7 +92,8 @@ impl From<Token> for String {
 /// A client's source of tokens: random, or chosen by a test.
 ///
 /// The bits come from a generator in the process (ChaCha, by the `rand` crate), with a random salt of the client,
-/// as forked processes share its state. A client must not be used on both sides of a fork.
+/// as forked processes share its state. A client and its connections must not be used on both
+/// sides of a fork.
 ///
 /// A virtual machine resumed twice from a snapshot repeats all that. So the boot clock's nanosecond, random bits of
 /// the system at most 100 ms old, and the counters of `/dev/vmclock0` are mixed in. The system's bits differ after a

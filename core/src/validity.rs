@@ -1,8 +1,8 @@
 //! Deadlines, which no backend computes.
 //!
-//! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is before the send, so the
-//! deadline is before the server's expiry. The drift covers different clock rates (Redlock: "Distributed Locks
-//! with Redis").
+//! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is just before the send, never the
+//! reply, so the deadline is before the server's expiry. The drift covers different clock rates (Redlock:
+//! "Distributed Locks with Redis").
 //!
 //! ```text
 //! start      renew at    at risk          lost      deadline   the server's expiry
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 /// The parameters of validity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
-    /// The drift as a part of the TTL.
+    /// The drift as a part of the TTL: 0.01 is 1 %.
     pub drift_rate: f64,
     /// An addition to the drift, for timers.
     pub drift_floor: Duration,

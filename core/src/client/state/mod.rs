@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     /// Releases in the background, and of lost holds.
     others: AtomicU64,
     pub(crate) waiting: AtomicU64,
-    /// After the close, notified after a release or a rejected request.
+    /// Notified after a release or a rejected request, once closed, and when the renewal task ends.
     pub(crate) idle: Notify,
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,

@@ -87,7 +87,7 @@ impl Registry {
             }
             self.due.pop();
             match hold {
-                // Rescheduling will count this popped entry as stale.
+                // Rescheduling will count this popped entry as stale, so subtract it in advance.
                 Some(hold) => {
                     self.stale = self.stale.saturating_sub(1);
                     until = until.max(now + hold.renew_slack());

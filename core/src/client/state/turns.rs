@@ -1,5 +1,6 @@
 //! The local queue. One client's requests for a name take turns in order of arrival, and share one remote claim.
-//! The turn passes on when the hold has ended on the server, or its first release has failed.
+//! Only the request with the turn may send requests about the name. The turn passes on when the hold has ended on
+//! the server, or its first release has failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -316,7 +317,7 @@ impl Shared {
             match queued.sender.send(Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
-                    // There may be thousands.
+                    // A loop: there may be thousands.
                     turn.shared = None;
                     pending = turn.pending.take();
                 }

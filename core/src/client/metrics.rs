@@ -24,7 +24,7 @@ pub(crate) struct Metrics {
     pub(crate) reentered: Counter,
     pub(crate) waited: Counter,
     pub(crate) timed_out: Counter,
-    /// Those without a grant.
+    /// Excludes grants; the registry counts them.
     pub(crate) attempts: Counter,
     pub(crate) attempts_failed: Counter,
     pub(crate) grants_too_late: Counter,
@@ -33,7 +33,7 @@ pub(crate) struct Metrics {
     pub(crate) at_risk: Counter,
     pub(crate) lost: Counter,
     pub(crate) settled: Counter,
-    /// Those of lost holds.
+    /// Only of lost holds.
     pub(crate) hold_nanos: Counter,
 }
 

@@ -13,8 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::connect::{open, open_for_diagnosis, profiles};
 
-/// The configuration of a client, for serde: TOML, YAML, JSON or the environment. An unknown key is
-/// an error. Times are `"30s"`, `"500ms"`, or a number of seconds.
+/// The configuration of a client, for serde. An unknown key is an error. Times are `"30s"`,
+/// `"500ms"`, or a number of seconds.
 ///
 /// ```
 /// let config: lockwright::Config = toml::from_str(
@@ -35,23 +35,22 @@ use crate::connect::{open, open_for_diagnosis, profiles};
 pub struct Config {
     /// The URL, as in [`connect`](crate::connect).
     pub url: String,
-    /// The default TTL of requests.
+    /// The default TTL.
     #[serde(default, deserialize_with = "time")]
     pub ttl: Option<Duration>,
-    /// The default time limit of waits. Without it, requests wait without limit.
+    /// The default wait limit; none if not set.
     #[serde(default, deserialize_with = "time")]
     pub wait: Option<Duration>,
-    /// A prefix of all names, including its separator.
+    /// A prefix of all names, with its separator.
     #[serde(default)]
     pub namespace: String,
     /// The client's name for operators.
     #[serde(default)]
     pub label: Option<String>,
-    /// Removes the remains of holds that have been over for this long: see
-    /// [`Builder::sweep`](crate::Builder::sweep).
+    /// Enables [`Builder::sweep`](crate::Builder::sweep).
     #[serde(default, deserialize_with = "time")]
     pub sweep: Option<Duration>,
-    /// Required properties of the backend. Connecting fails if it lacks one.
+    /// Properties without which connecting fails.
     #[serde(default)]
     pub require: Vec<Requirement>,
 }
@@ -70,12 +69,11 @@ impl Config {
         }
     }
 
-    /// Connects and creates a client with these settings.
+    /// Connects a client.
     ///
     /// # Errors
     /// As [`connect`](crate::connect). Also [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for
-    /// a setting out of range, or a requirement that the backend doesn't meet; the error names the
-    /// backends that do.
+    /// a setting out of range, or an unmet requirement.
     ///
     /// # Cancel safety
     /// May be dropped; nothing is left behind.
@@ -87,8 +85,8 @@ impl Config {
         self.client_on(backend)
     }
 
-    /// Connects for diagnosis only, as [`open_for_diagnosis`](crate::backend::open_for_diagnosis).
-    /// Ignores the requirements.
+    /// Connects as [`open_for_diagnosis`](crate::backend::open_for_diagnosis), without the
+    /// requirements.
     ///
     /// # Errors
     /// As [`connect`](Config::connect), except for problems that [`Locks::doctor`] reports.
@@ -128,20 +126,20 @@ impl fmt::Debug for Config {
     }
 }
 
-/// A property that a backend may provide.
+/// A required property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Requirement {
-    /// Fences, [`Clocked`](Fencing::Clocked) or better.
+    /// Fences, at least [`Clocked`](Fencing::Clocked).
     Fencing,
-    /// Fences that increase as long as the data exist.
+    /// [`Strict`](Fencing::Strict) fences.
     StrictFencing,
-    /// First come, first served among clients.
+    /// First come, first served.
     Fifo,
-    /// Waiters are notified and needn't poll.
+    /// Waiters are notified.
     Push,
-    /// Locks among all processes of the machine.
+    /// Locks among a machine's processes.
     Machine,
     /// Locks among all machines.
     Network,
@@ -149,28 +147,28 @@ pub enum Requirement {
     Shared,
     /// Semaphores.
     Permits,
-    /// Transfer of a hold to another process.
+    /// Transfers of holds.
     Tickets,
-    /// An operator can break a lock.
+    /// Breaking by operators.
     Breaking,
-    /// Mutual exclusion survives a client's crash.
+    /// Exclusion survives a client's crash.
     ClientCrash,
-    /// Mutual exclusion survives a network partition of a client.
+    /// Exclusion survives a client's partition.
     Partition,
-    /// Mutual exclusion survives a restart of the server.
+    /// Exclusion survives a restart.
     ServerRestart,
-    /// Mutual exclusion survives the loss of the server's data.
+    /// Exclusion survives a loss of data.
     ServerDataLoss,
-    /// Mutual exclusion survives a failover.
+    /// Exclusion survives a failover.
     Failover,
-    /// Mutual exclusion survives the loss of a minority of the servers.
+    /// Exclusion survives the loss of a minority.
     MinorityLoss,
-    /// Mutual exclusion survives a step of the server's wall clock.
+    /// Exclusion survives a step of the wall clock.
     ServerClockStep,
 }
 
 impl Requirement {
-    /// Returns whether a backend with this profile meets it.
+    /// Returns whether the profile meets it.
     pub fn is_met_by(self, profile: &Profile) -> bool {
         match self {
             Self::Fencing => profile.fencing >= Fencing::Clocked,
@@ -215,7 +213,6 @@ impl Requirement {
 }
 
 impl fmt::Display for Requirement {
-    /// Formats it as in a configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }

@@ -1,18 +1,15 @@
-//! Creates a backend from a URL, by its scheme. Each backend has a feature.
-//!
-//! A new backend needs an entry in the table at the end of this file.
+//! Creates a backend from a URL, by the table at the end of this file.
 
 use std::sync::Arc;
 
 use lockwright_core::{DistributedLock, Error, Locks, Profile, Result, redact};
 
-/// Connects a client with default settings to the backend that `url` names.
+/// Connects a client with default settings.
 ///
 /// # Errors
-/// - [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or one whose backend
-///   isn't compiled in: the error names the feature.
-/// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied) if the
-///   server doesn't answer or denies access.
+/// - [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend that isn't
+///   compiled in.
+/// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied).
 ///
 /// # Cancel safety
 /// May be dropped; nothing is left behind.
@@ -20,7 +17,7 @@ pub async fn connect(url: &str) -> Result<Locks> {
     Locks::new(open(url).await?)
 }
 
-/// Connects the backend that `url` names, for [`Locks::builder`]. The scheme is case-insensitive.
+/// Connects a backend. The scheme is case-insensitive.
 ///
 /// # Errors
 /// As [`connect`].
@@ -31,8 +28,8 @@ pub async fn open(url: &str) -> Result<Arc<dyn DistributedLock>> {
     open_for(url, Purpose::Locking).await
 }
 
-/// Connects a backend for diagnosis, also on a server that can't hold locks, such as a Redis
-/// replica, so that [`Locks::doctor`] can report the problem. Such a server rejects lock requests.
+/// Connects a backend for [`Locks::doctor`], also on a server that can't hold locks, such as a
+/// Redis replica. Such a server rejects lock requests.
 ///
 /// # Errors
 /// As [`connect`], except for problems that [`Locks::doctor`] reports.
@@ -49,7 +46,6 @@ enum Purpose {
     Diagnosis,
 }
 
-/// Returns the lower-case scheme, and the URL with it, as the backends require.
 pub(crate) fn scheme_of(url: &str) -> (String, String) {
     let (scheme, rest) = match url.find(':') {
         Some(colon) => (url[..colon].to_ascii_lowercase(), &url[colon..]),
@@ -59,16 +55,15 @@ pub(crate) fn scheme_of(url: &str) -> (String, String) {
     (scheme, known)
 }
 
-/// Generates the `match`, the list of schemes and the list of profiles from the table of backends.
 macro_rules! backends {
     ($(
         feature $feature:literal {
             schemes: [$($scheme:literal),+],
-            // Schemes that need another feature, and all features to name for them.
+            // Schemes that need another feature.
             $(schemes_with_tls: [$($tls:literal),+] by $by:literal of $all:expr,)?
             $(#[$only:meta])?
             profile: $profile:expr,
-            // The configuration from a URL, or a function that opens the backend.
+            // The configuration from a URL, or a function that opens it.
             $(config: $config:expr,)?
             $(open: $open:expr,)?
         }
@@ -82,7 +77,6 @@ macro_rules! backends {
             },)+)?
         )+];
 
-        /// Returns the profiles of the compiled backends that are known without a server.
         pub(crate) fn profiles() -> Vec<Profile> {
             vec![$(
                 #[cfg(feature = $feature)]
@@ -122,7 +116,6 @@ struct Scheme {
     here: bool,
 }
 
-/// Returns the error for a `url` that this build doesn't support.
 fn not_here(url: &str, scheme: &str) -> Error {
     if let Some(known) = SCHEMES.iter().find(|known| known.name == scheme) {
         return not_compiled_in(known);
@@ -144,7 +137,7 @@ fn not_compiled_in(scheme: &Scheme) -> Error {
         several => ("s", format!("`{}`", several.join("` and `"))),
     };
     let of_the_command = match name {
-        // The command has no memory backend, which would lock nothing between commands.
+        // The command lacks it: it would lock nothing between commands.
         "memory" => String::new(),
         _ => {
             let features = scheme.features.join(",lockwright/");
@@ -236,7 +229,6 @@ async fn sqlite(_: &str) -> Result<Arc<dyn DistributedLock>> {
 mod tests {
     use super::*;
 
-    /// Checks the errors of unsupported schemes, in any build.
     #[test]
     fn a_missing_backend_is_told_with_what_to_type() {
         for (url, features, typed) in [

@@ -1,7 +1,6 @@
 //! Distributed locks for Rust: correctness first, then speed.
 //!
-//! Lockwright is one client for many lock servers. It provides renewal, deadlines, notification of
-//! losses, waiting, reentrancy and fences.
+//! Lockwright is one client for many lock servers.
 //!
 //! ```no_run
 //! # async fn example() -> lockwright::Result<()> {
@@ -14,29 +13,28 @@
 //!
 //! # Getting started
 //!
-//! - [`connect`] with a URL, or [`Config`] from a file, creates [`Locks`].
-//! - [`Locks::mutex`] creates a [`Request`], which acquires a [`Guard`].
-//! - [`Guard::run`] stops its future when the lock is lost. [`Guard::check`] checks the deadline
-//!   without a request. [`Guard::fence`] lets the protected resource reject late writes.
-//! - [`DistributedLock`](backend::DistributedLock) is the trait for other backends; [`Locks::new`] accepts them.
+//! [`connect`] with a URL, or [`Config`] from a file, creates [`Locks`]. [`Locks::mutex`] creates a
+//! [`Request`], which acquires a [`Guard`]. [`Guard::run`] stops its future when the lock is lost.
 //!
 //! # Features
 //!
-//! | feature | URL | default | provides |
-//! |---|---|---|---|
-//! | `memory` | `memory:` | yes | locks inside one process |
-//! | `sqlite` | `sqlite:PATH` | yes | a file shared by the processes of one machine (builds SQLite's C source) |
-//! | `postgres` | `postgres://USER:PASSWORD@HOST/DATABASE` | no | a PostgreSQL server |
-//! | `mysql` | `mysql://USER:PASSWORD@HOST/DATABASE` | no | a MySQL or MariaDB server |
-//! | `redis` | `redis://HOST`, `redis+unix:///SOCKET`; `valkey:` instead of `redis:` here and below | no | one Redis or Valkey server |
-//! | `redis` | `redis+sentinel://S1,S2,S3/MASTER` | no | a master that Sentinels monitor |
-//! | `redis` | `redis+cluster://HOST,HOST` | no | a Redis Cluster |
-//! | `redlock` | `redlock:redis://A,redis://B,redis://C` | no | a quorum of independent Redis servers |
-//! | `etcd` | `etcd:http://A:2379,http://B:2379,http://C:2379` | no | an etcd cluster (builds with `protoc`) |
-//! | `zookeeper` | `zookeeper:A:2181,B:2181,C:2181/CHROOT` | no | a ZooKeeper ensemble |
-//! | `zookeeper-tls` | `zookeeper+tls:A:2281,B:2281,C:2281/CHROOT?ca=FILE` | no | TLS to ZooKeeper (builds the C source of aws-lc-rs and ring; on less usual platforms with `cmake`) |
-//! | `tls` | `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY`, `rediss://` or `valkeys://`, `rediss+sentinel://`, `rediss+cluster://`, `etcd:https://…` | no | TLS to these servers (builds ring's C source) |
-//! | `portable` | | no | the default backends of the command: those that lock beyond one process and build with only a C compiler |
+//! The defaults are `memory` and `sqlite`.
+//!
+//! | feature | URL |
+//! |---|---|
+//! | `memory` | `memory:` |
+//! | `sqlite` | `sqlite:PATH` |
+//! | `postgres` | `postgres://USER:PASSWORD@HOST/DATABASE` |
+//! | `mysql` | `mysql://USER:PASSWORD@HOST/DATABASE` |
+//! | `redis` | `redis://HOST`, `redis+unix:///SOCKET`, `redis+sentinel://S1,S2,S3/MASTER`, `redis+cluster://HOST,HOST`; `valkey:` too |
+//! | `redlock` | `redlock:redis://A,redis://B,redis://C` |
+//! | `etcd` | `etcd:http://A:2379,http://B:2379,http://C:2379` |
+//! | `zookeeper` | `zookeeper:A:2181,B:2181,C:2181/CHROOT` |
+//! | `zookeeper-tls` | `zookeeper+tls:A:2281,B:2281,C:2281/CHROOT?ca=FILE` |
+//! | `tls` | `rediss://HOST`, `etcd:https://…`, `postgres://…?sslmode=verify-full`, `mysql://…?ssl-mode=VERIFY_IDENTITY` |
+//! | `portable` | the default backends of the command |
+//!
+//! The README has more about each.
 #![forbid(unsafe_code)]
 
 mod config;
@@ -51,20 +49,20 @@ pub use lockwright_core::{
     Leadership, LockName, Locks, MetricsSnapshot, Mode, MultiGuard, MultiRequest, Observer, Owner,
     Permit, Profile, Reason, Request, Result, Signal, Step, Ticket, Token, fencing,
 };
-/// Additional functions for etcd: a fence check in the application's own transaction.
+/// A fence check in an etcd transaction.
 #[cfg(feature = "etcd")]
 pub use lockwright_etcd as etcd;
-/// Additional functions for Redis: a fence check in the application's own script.
+/// A fence check in a Redis script.
 #[cfg(feature = "redis")]
 pub use lockwright_redis as redis;
-/// Additional functions for SQL: a lock and a fence check in the application's own transaction.
+/// A lock and a fence check in an SQL transaction.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use lockwright_sql as sql;
-/// Additional functions for ZooKeeper: a fence check in the application's own `multi`.
+/// A fence check in a ZooKeeper `multi`.
 #[cfg(feature = "zookeeper")]
 pub use lockwright_zookeeper as zookeeper;
 
-/// The trait of a backend with its vocabulary, for authors of backends, and functions that connect to one.
+/// The trait of a backend, and functions that connect to one.
 pub mod backend {
     pub use lockwright_core::backend_util;
     pub use lockwright_core::{
@@ -76,7 +74,7 @@ pub mod backend {
     pub use crate::connect::{open, open_for_diagnosis};
 }
 
-/// Types and functions for operators: inspection, breaking, sweeping, findings, the nodes of a Redlock fleet, schemas.
+/// Types and functions for operators.
 pub mod operator {
     pub use lockwright_core::{
         BreakMode, BreakTarget, Broken, Cursor, Finding, Holder, Inspection, Page, Severity,
@@ -92,12 +90,10 @@ pub mod profile {
     pub use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Scope, WakeUp};
 }
 
-// Runs the guide's examples as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/src/guide.md")]
 struct Guide;
 
-// Runs the README's examples as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! Administration of a quorum's nodes.
+//! The nodes of a quorum.
 
 use lockwright_core::{Error, Result, redact};
 use serde::Serialize;
@@ -13,19 +13,17 @@ pub struct Node {
     pub address: String,
     /// True if it votes.
     pub votes: bool,
-    /// True if it is new and could be admitted.
+    /// True if it is new.
     pub is_new: bool,
-    /// The reason if it doesn't vote.
+    /// Why it doesn't vote.
     pub problem: Option<String>,
 }
 
-/// Returns the states of the quorum's nodes. A node without data is new. It votes one largest TTL
-/// after it was first seen.
+/// Returns the nodes' states. A new node votes one largest TTL after it was first seen.
 ///
 /// # Errors
-/// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend that has no
-/// nodes or isn't compiled in. A node that doesn't answer is reported in the result, not as an
-/// error.
+/// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend without
+/// nodes. A silent node isn't an error.
 ///
 /// # Cancel safety
 /// May be dropped.
@@ -33,9 +31,7 @@ pub async fn nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Look).await
 }
 
-/// Waits until every reachable node votes, and returns all nodes' states. One client must stay
-/// connected for a new node's whole waiting time; a process that retries begins from zero each
-/// time.
+/// Waits until every reachable node votes. A process that retries begins from zero.
 ///
 /// # Errors
 /// As [`nodes`].
@@ -46,8 +42,8 @@ pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Wait).await
 }
 
-/// Lets the quorum's new nodes vote at once, and returns all nodes' states. This is for new
-/// servers, on which no lock can be held: **after a loss of data it may admit a second holder**.
+/// Lets new nodes vote at once: new servers, on which no lock can be held. **After a loss of data
+/// it may admit a second holder.**
 ///
 /// # Errors
 /// As [`nodes`].

@@ -1,11 +1,11 @@
-//! The SQL of the tables, for clients that may not create them.
+//! The SQL of the tables.
 
 use lockwright_core::{Error, Result, redact};
 
 use crate::connect::scheme_of;
 
-/// Returns the SQL that creates the backend's tables, with the names in the URL (`?table=`,
-/// `?schema=`). It doesn't connect. This is for clients that may not create tables.
+/// Returns the SQL of the backend's tables, for clients that may not create them. It doesn't
+/// connect.
 ///
 /// # Errors
 /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) for an invalid URL, or a backend that has no

@@ -19,28 +19,24 @@ use crate::token::Token;
 
 /// A lock server.
 ///
-/// The [client](crate::Locks) implements waiting, limits, deadlines, renewal, loss, reconciliation, reentrancy and
-/// the local queue. A backend implements the parts that need the server: idempotent acquires per token, tombstones,
-/// rounding and enforcing the TTL, fences.
+/// The [client](crate::Locks) does everything that needs no server.
 ///
 /// # Contract of every method
 ///
-/// - The future may be dropped at any await point. The request may still take effect afterwards.
-/// - [`Unavailable`](crate::ErrorKind::Unavailable) means that the request certainly had no effect and never will.
-///   If it may have had one, or may have one later, the error is
-///   [`Indeterminate`](crate::ErrorKind::Indeterminate).
-/// - The backend has its own time limit, so that a silent server becomes an error. (As a last resort, the client
-///   stops waiting for an answer that is no longer useful.)
+/// - The future may be dropped at any await point. The request may still take effect.
+/// - [`Unavailable`](crate::ErrorKind::Unavailable): the request certainly had no effect and never will. If it
+///   may, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
+/// - The backend has its own time limit, so that a silent server becomes an error.
 /// - The backend never sends an [`Event`](crate::Event) while it holds an internal lock.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Returns the backend's constant properties.
     fn profile(&self) -> &Profile;
 
-    /// Passes the channel for wake-ups, hand-overs and losses.
+    /// Passes the channel for events.
     ///
     /// - Each client calls it once.
-    /// - The hold's token identifies an event about a hold. Every attached client receives the wake-ups.
+    /// - An event about a hold names its token. Every attached client receives the wake-ups.
     /// - The default drops the channel. The client then polls.
     fn attach(&self, events: Events) {
         drop(events);
@@ -50,37 +46,32 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// - Atomic: the server creates the hold and its expiry together, or neither.
     /// - With [`Wait::No`], one attempt; a claim that isn't granted leaves no trace.
-    /// - With [`Wait::Until`], a server that can block may block. Others queue the claim, if they have a queue, and
-    ///   answer [`AcquireOutcome::Busy`].
-    /// - A repeat with the same token returns the same hold with its original first fence. It re-arms the full TTL
-    ///   or returns the remaining time in [`Granted::valid`](crate::Granted::valid).
-    /// - A token that ended with a tombstone is rejected as [`Lost`](crate::ErrorKind::Lost) and never
-    ///   granted again. The client continues with a new token.
+    /// - With [`Wait::Until`], a server that can block may block. Others queue the claim if they can, and answer
+    ///   [`AcquireOutcome::Busy`].
+    /// - A repeat returns the same hold with its original first fence. It re-arms the full TTL or returns the
+    ///   remaining time in [`Granted::valid`](crate::Granted::valid).
+    /// - A token with a tombstone is rejected as [`Lost`](crate::ErrorKind::Lost) and never granted again.
     /// - The server's TTL is the claim's, rounded up to the server's unit.
     /// - With fences in the profile, every grant's fence is above those of all earlier grants of the name.
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
-    /// Like [`acquire`](Self::acquire) with [`Wait::No`], for a backend in this process. It saves the allocation of
-    /// a future. With `None`, the default, the client calls `acquire`.
+    /// Like [`acquire`](Self::acquire) with [`Wait::No`], for a backend in this process; `None` to use `acquire`.
     fn acquire_at_once(&self, claim: &Claim) -> Option<Result<AcquireOutcome>> {
         let _ = claim;
         None
     }
 
-    /// Tries once, without waiting.
+    /// Tries once.
     async fn try_acquire(&self, claim: &Claim) -> Result<AcquireOutcome> {
         self.acquire(claim, Wait::No).await
     }
 
-    /// Re-arms one batch of at most [`Profile::renew_batch`] holds to their full TTL, if possible in one round
-    /// trip.
+    /// Re-arms at most [`Profile::renew_batch`] holds to their full TTL.
     ///
-    /// - Returns one [`Renewal`] per hold, in the same order. After an error, or a short answer, the rest is
-    ///   indeterminate.
-    /// - Compares the token and the expiry on the server, in one atomic step with the re-arming.
+    /// - Returns one [`Renewal`] per hold, in order. After an error or a short answer, the rest is indeterminate.
+    /// - Compares token and expiry and re-arms in one atomic step.
     /// - Never revives an expired or broken hold.
-    /// - Returns the known results within the smallest [`Renew::patience`] of the batch, even if one of several
-    ///   servers is silent. The client doesn't wait longer.
+    /// - Returns the known results within the smallest [`Renew::patience`], even if a server is silent.
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>>;
 
     /// Releases a hold, or a claim that was never answered.
@@ -102,8 +93,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Transfers the hold of the token `from` to a new token with a new fence, for tickets. A reader keeps the
-    /// shared fence.
+    /// Transfers the hold of `from` to a new token with a new fence. A reader keeps the shared fence.
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let _ = from;
         Err(Error::unsupported("moving a hold to another process", self.profile())
@@ -115,15 +105,15 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - A name that was never locked is free, not an error.
     async fn inspect(&self, name: &LockName) -> Result<Inspection>;
 
-    /// Lists the held names that begin with `prefix`, page by page.
+    /// Lists the held names that begin with `prefix`.
     ///
     /// - A name that is held during the whole listing is in it exactly once.
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page>;
 
-    /// Breaks a hold for an operator.
+    /// Breaks a hold.
     ///
     /// - Breaks only the hold that was seen, never the next one.
-    /// - With [`BreakMode::RunOut`], the hold can't be renewed any more and frees the name when it expires; with
+    /// - With [`BreakMode::RunOut`], the hold can't be renewed and frees the name when it expires; with
     ///   [`BreakMode::Now`], at once.
     /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the server has a
     ///   record.
@@ -140,20 +130,19 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         Err(Error::unsupported("breaking a lock", self.profile()).with_name(name))
     }
 
-    /// Removes, in one small step, data of holds that ended at least `idle` ago. For servers that keep data of
-    /// every name.
+    /// Removes a batch of data of holds that ended at least `idle` ago.
     ///
     /// - It never delays an acquire by more than one short statement would.
     /// - A name that is locked again gets a fence above its old one.
-    /// - [`SweepReport::more`] requests another step. Several sweeps may run in parallel.
+    /// - [`SweepReport::more`] requests another step. Several may run in parallel.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let _ = idle;
         Err(Error::unsupported("sweeping: it leaves nothing behind", self.profile()))
     }
 
-    /// Checks the live server for conditions that weaken its locks.
+    /// Checks the server for conditions that weaken its locks.
     ///
-    /// - An empty result means that every check ran and found nothing. A check that can't run is a finding.
+    /// - An empty result means that every check found nothing. A check that can't run is a finding.
     async fn doctor(&self) -> Result<Vec<Finding>>;
 }
 
@@ -181,7 +170,7 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
         (**self).release_at_once(claim, release_mode)
     }
 
-    // Written out: `async fn` would allocate one more future per call.
+    // `async fn` would allocate another future.
 
     fn acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim, wait: Wait) -> Answer<'f, AcquireOutcome>
     where

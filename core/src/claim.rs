@@ -11,12 +11,12 @@ use crate::operator::Holder;
 use crate::reason::Reason;
 use crate::token::{Fence, Token};
 
-/// The renewal mode of a hold.
+/// The renewal of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RenewalMode {
-    /// The client renews the hold until it is released or lost.
+    /// Renewed until it is released or lost.
     Auto,
-    /// The hold isn't renewed: it ends one TTL after its grant.
+    /// Not renewed: the hold ends one TTL after its grant.
     Off,
 }
 
@@ -27,144 +27,139 @@ pub struct Claim {
     pub name: LockName,
     /// The lock's mode.
     pub mode: Mode,
-    /// The hold's identity: the same token is the same hold.
+    /// The hold's identity.
     pub token: Token,
-    /// The requester, for operators.
+    /// The requester.
     pub identity: Arc<Identity>,
-    /// How long the server keeps the hold without a renewal, in the profile's range.
+    /// The TTL, in the profile's range.
     pub ttl: Duration,
-    /// The number of fences to reserve: the hold's own, and the rest for local hand-overs.
+    /// The fences to reserve: its own, and those for local hand-overs.
     pub fences: u32,
-    /// The renewal mode, for backends with one lease for several holds.
+    /// For backends with one lease for several holds.
     pub renewal_mode: RenewalMode,
 }
 
 impl Claim {
-    /// Returns the patience for one acquire, swap or release: half of the TTL. A request on a dead connection can
-    /// then be repeated in time. A backend's own limit may be shorter.
+    /// Returns the limit for one request: half of the TTL.
     pub fn patience(&self) -> Duration {
         self.ttl / 2
     }
 }
 
-/// How long a backend may keep a claim that can't be granted yet.
+/// How long a backend may keep a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// One atomic attempt. A claim that isn't granted leaves no trace.
     No,
-    /// A server that can block may block, in slices, until this instant. Others queue the claim and answer
-    /// [`AcquireOutcome::Busy`] at once. [`BootInstant::FAR_FUTURE`] means no limit.
+    /// A server that can block may block until then. Others queue the claim and answer [`AcquireOutcome::Busy`].
     Until(BootInstant),
 }
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AcquireOutcome {
-    /// The hold was granted.
+    /// Granted.
     Granted(Granted),
     /// The lock is held.
     Busy(Busy),
 }
 
-/// A grant, without a deadline: only the client computes those.
+/// A grant. Only the client computes deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Granted {
-    /// The first fence; the same for a repeat with the same token.
+    /// The first fence; the same for a repeat.
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold, after a hand-over or a blocking acquire; otherwise the send. Must not be later than the
-    /// server's grant.
+    /// The start of the hold, not later than the server's grant. Default: the send.
     pub start: Option<BootInstant>,
-    /// How long the server keeps the hold from the start, if not the requested TTL: negotiated, or after a repeat
-    /// without re-arming.
+    /// The duration, if not the requested TTL.
     pub valid: Option<Duration>,
-    /// Claims of other clients are queued on the server for this name.
+    /// Other clients' claims are queued.
     pub waiters: bool,
 }
 
 impl Granted {
-    /// Creates a grant of one fence, valid from the send for the requested TTL.
+    /// Creates a grant of one fence for the TTL, from the send.
     pub const fn new(fence: Fence) -> Self {
         Self { fence, fences: 1, start: None, valid: None, waiters: false }
     }
 }
 
-/// The answer for a lock that is held.
+/// The answer for a held lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Busy {
-    /// The time until the present hold expires without a renewal. The client then polls.
+    /// The time until the present hold expires.
     pub retry_after: Option<Duration>,
-    /// The holder, if known without another round trip.
+    /// The holder, if known without another request.
     pub holder: Option<Box<Holder>>,
-    /// The claim is in the server's queue, until it is granted, released, or not repeated for long.
+    /// The claim is queued, until it is granted, released, or not repeated for long.
     pub queued: bool,
 }
 
 /// One hold to renew.
 #[derive(Debug, Clone, Copy)]
 pub struct Renew<'a> {
-    /// The claim of the hold.
+    /// The claim.
     pub claim: &'a Claim,
-    /// The number of additional fences to reserve.
+    /// Additional fences to reserve.
     pub fences: u32,
-    /// How long the client waits. Then the whole request counts as unanswered. A backend with several servers
-    /// returns its results by then, and the rest as indeterminate.
+    /// The client's limit. By then a backend with several servers returns its results.
     pub patience: Duration,
 }
 
 impl<'a> Renew<'a> {
-    /// Creates a renewal without additional fences, with a patience of a quarter of the TTL.
+    /// Creates a renewal without fences. The patience is a quarter of the TTL.
     pub fn of(claim: &'a Claim) -> Self {
         Self { claim, fences: 0, patience: claim.ttl / 4 }
     }
 
-    /// Returns how long a backend may take for a batch, within every hold's patience.
+    /// Returns the limit for a batch.
     pub fn time_to_answer(batch: &[Self]) -> Duration {
         batch.iter().map(|one| one.patience).min().unwrap_or_default() * 4 / 5
     }
 }
 
-/// The result for one hold of a renewal.
+/// One hold's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Renewal {
     /// The outcome.
     pub outcome: RenewalOutcome,
-    /// Claims of other clients are queued on the server for this name.
+    /// Other clients' claims are queued.
     pub waiters: bool,
 }
 
-/// The outcome of a renewal for one hold.
+/// The outcome of a renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RenewalOutcome {
-    /// The server keeps the hold for another TTL, or for `valid`.
+    /// Kept for another TTL, or for `valid`.
     Renewed {
-        /// The time from the send, if not the claim's TTL.
+        /// The time from the send.
         valid: Option<Duration>,
     },
-    /// The hold is lost: the server doesn't have it, for this reason as far as recorded.
+    /// The hold has ended, for this reason as far as recorded.
     NotHeld(Reason),
     /// Unknown. The client retries until the deadline.
     Indeterminate,
 }
 
 impl Renewal {
-    /// Re-armed for the claim's TTL, without waiters.
+    /// Re-armed for the TTL.
     pub const RENEWED: Self =
         Self { outcome: RenewalOutcome::Renewed { valid: None }, waiters: false };
 
-    /// Indeterminate, without known waiters.
+    /// Indeterminate.
     pub const INDETERMINATE: Self = Self { outcome: RenewalOutcome::Indeterminate, waiters: false };
 
-    /// Not held, with this reason.
+    /// Returns the result of an ended hold.
     pub const fn not_held(reason: Reason) -> Self {
         Self { outcome: RenewalOutcome::NotHeld(reason), waiters: false }
     }
 }
 
-/// The way in which a token is released.
+/// The mode of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseMode {
     /// Every acquire of this token was answered.
@@ -176,8 +171,8 @@ pub enum ReleaseMode {
 /// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseOutcome {
-    /// The token was held, queued or offered, and no longer is.
+    /// The token was held, queued or offered.
     Released,
-    /// The server had no record of the token.
+    /// The server doesn't have the token.
     NotHeld,
 }

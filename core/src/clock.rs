@@ -1,4 +1,4 @@
-//! The clock of validity, which runs while the machine sleeps.
+//! The clock of validity.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// An instant of the boot clock, in nanoseconds, which all processes of one machine share. Meaningless on another
-/// machine or after a restart.
+/// An instant of this machine's boot clock. Meaningless after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BootInstant(u64);
@@ -18,23 +17,23 @@ impl BootInstant {
     /// Later than any real instant.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// Creates an instant from nanoseconds since the clock's start.
+    /// Creates an instant from nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Returns the nanoseconds since the clock's start.
+    /// Returns the nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Returns the time from `earlier` to this instant; zero if it isn't later.
+    /// Returns the time since `earlier`; zero if it isn't earlier.
     pub fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Saturates at 64 bits, which are 584 years.
+/// Saturates at 584 years.
 #[inline]
 pub(crate) fn nanos(duration: Duration) -> u64 {
     duration
@@ -60,10 +59,8 @@ impl Sub<Duration> for BootInstant {
     }
 }
 
-/// A clock that runs while the machine sleeps, or a test's clock.
-///
-/// It is `CLOCK_BOOTTIME` on Linux and Android, elsewhere the standard library's monotonic clock. On macOS and
-/// Windows, that clock may stop while the machine sleeps, so a loss is detected later.
+/// A clock that runs while the machine sleeps: `CLOCK_BOOTTIME` on Linux and Android. Elsewhere it may stop, so a
+/// loss is detected later.
 #[derive(Clone, Default)]
 pub struct Clock(Kind);
 
@@ -79,7 +76,7 @@ struct TokioClock {
     jumped: AtomicU64,
 }
 
-/// The longest single sleep: tokio's timers stop while the machine sleeps.
+/// tokio's timers stop while the machine sleeps.
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Clock {
@@ -88,7 +85,7 @@ impl Clock {
         Self(Kind::Boot)
     }
 
-    /// Creates a clock on tokio's time, which a test can pause and advance.
+    /// Creates a clock on tokio's time, for tests.
     pub fn tokio() -> Self {
         Self(Kind::Tokio(Arc::new(TokioClock {
             base: tokio::time::Instant::now(),
@@ -102,7 +99,7 @@ impl Clock {
         match &self.0 {
             Kind::Boot => boot_now(),
             Kind::Tokio(clock) => {
-                // Starts at an hour, so that instants before the test are valid too.
+                // Starts at an hour, so that earlier instants are valid.
                 BootInstant::from_nanos(3_600_000_000_000)
                     + clock.base.elapsed()
                     + Duration::from_nanos(clock.jumped.load(Ordering::SeqCst))
@@ -110,7 +107,7 @@ impl Clock {
         }
     }
 
-    /// Moves a [`Clock::tokio`] ahead without its timers, like a suspend. No effect on the boot clock.
+    /// Moves a [`Clock::tokio`] ahead without its timers, like a suspend.
     pub fn jump(&self, by: Duration) {
         if let Kind::Tokio(clock) = &self.0 {
             clock.jumped.fetch_add(nanos(by), Ordering::SeqCst);
@@ -124,12 +121,11 @@ impl Clock {
             if left.is_zero() {
                 return;
             }
-            // tokio's timers have a granularity of a millisecond and may fire up to one late.
             tokio::time::sleep(left.min(SLICE)).await;
         }
     }
 
-    /// Sleeps for `duration`, like [`Clock::sleep_until`].
+    /// Sleeps for `duration`.
     pub async fn sleep(&self, duration: Duration) {
         self.sleep_until(self.now() + duration).await;
     }

@@ -12,8 +12,7 @@ use crate::reason::Reason;
 /// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error with its kind, lock name, backend and cause. It has no secrets: quoted URLs go through
-/// [`redact::url`](crate::redact::url).
+/// An error with its kind, lock, backend and cause, without secrets.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -28,33 +27,33 @@ struct Inner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The limit passed during this step. Nothing is held.
+    /// The limit passed. Nothing is held.
     TimedOut(Step),
-    /// The request certainly had no effect: the server can't be reached or can't serve now.
+    /// The request certainly had no effect.
     Unavailable,
-    /// The request may have had an effect, or may have one later. The client reconciles it in the background.
+    /// The request may have an effect, also later. The client reconciles it in the background.
     Indeterminate,
-    /// The hold ended before it was released.
+    /// The hold ended before its release.
     Lost(Reason),
-    /// The name is in use in another mode or with another permit count, or isn't Lockwright's.
+    /// The name is in use as another lock type, or isn't Lockwright's.
     Conflict,
-    /// The backend or this build doesn't support the operation.
+    /// The backend or this build lacks the operation.
     Unsupported,
     /// An argument is invalid.
     InvalidInput,
     /// The configuration is invalid.
     InvalidConfig,
-    /// The server denies access: password, permission.
+    /// The server denies access.
     Denied,
     /// The client was closed.
     Closed,
 }
 
-/// The present step when the limit passed.
+/// The step at which the limit passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Step {
-    /// Another task of this client had the name or was waiting for it.
+    /// Another task of this client had the name or waited for it.
     LocalTurn,
     /// Another client held the lock.
     Holder,
@@ -73,8 +72,7 @@ impl fmt::Display for Step {
 }
 
 impl Error {
-    /// Creates an error. The message is one sentence without a full stop, with the remedy if there is one, and
-    /// without the lock and the backend.
+    /// Creates an error. The message is one sentence without a full stop, the lock and the backend.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -95,8 +93,7 @@ impl Error {
         Self::new(ErrorKind::InvalidConfig, message)
     }
 
-    /// Creates an error for an invalid URL. `what` is the problem, `form` the expected form, and `shown` has no
-    /// secrets.
+    /// Creates an error for an invalid URL. `shown` has no secrets.
     pub fn invalid_url(shown: &str, what: &str, form: &str) -> Self {
         let message = format!("the URL {shown:?} can't be used: {what}; write it as {form}");
         Self::invalid_config(message)
@@ -107,7 +104,7 @@ impl Error {
         Self::new(ErrorKind::Unavailable, message)
     }
 
-    /// Creates an error for a request that may have had an effect.
+    /// Creates an error for a request with an uncertain effect.
     pub fn indeterminate(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Indeterminate, message)
     }
@@ -118,7 +115,7 @@ impl Error {
             .with_backend(profile.backend)
     }
 
-    /// Creates an error for a name in use as another lock type.
+    /// Creates a conflict of lock types.
     pub fn other_kind(present: Mode, wanted: Mode) -> Self {
         let (present, wanted) = (present.kind(), wanted.kind());
         let message = format!(
@@ -168,22 +165,22 @@ impl Error {
         self.0.kind
     }
 
-    /// Returns the message without the backend and the lock.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Returns the lock's name, if any.
+    /// Returns the lock's name.
     pub fn name(&self) -> Option<&LockName> {
         self.0.name.as_ref()
     }
 
-    /// Returns the backend, if any.
+    /// Returns the backend.
     pub fn backend(&self) -> Option<&'static str> {
         self.0.backend
     }
 
-    /// Returns whether the same call may succeed later.
+    /// Returns whether a retry may succeed.
     pub fn is_transient(&self) -> bool {
         matches!(
             self.kind(),
@@ -191,7 +188,7 @@ impl Error {
         )
     }
 
-    /// Returns the reason of a lost hold.
+    /// Returns the reason of a loss.
     pub fn lost_reason(&self) -> Option<Reason> {
         match self.kind() {
             ErrorKind::Lost(reason) => Some(reason),
@@ -199,7 +196,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the kind is [`ErrorKind::TimedOut`].
+    /// Returns whether the kind is `TimedOut`.
     pub fn is_timed_out(&self) -> bool {
         matches!(self.kind(), ErrorKind::TimedOut(_))
     }
@@ -220,7 +217,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // For `fn main() -> Result`: the message and the causes, not the struct.
+        // For `fn main() -> Result`: the message and the causes.
         write!(f, "{self} ({:?})", self.kind())?;
         let mut cause = self.source();
         while let Some(error) = cause {

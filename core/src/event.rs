@@ -8,35 +8,34 @@ use crate::name::LockName;
 use crate::reason::Reason;
 use crate::token::Token;
 
-/// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and [`Event::Lost`] are
-/// facts; the others are hints.
+/// An event from a backend to its client. Any may get lost. Only [`Event::Handed`] and [`Event::Lost`] are facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The name may be free: its waiters should retry.
+    /// The name may be free.
     Wake(LockName),
     /// A queued claim was granted. [`Granted::start`] must be set.
     Handed(Token, Granted),
-    /// The hold is in danger, for example its session is suspended. The client renews it at once.
+    /// The hold is in danger. The client renews it at once.
     AtRisk(Token),
     /// The hold has ended on the server.
     Lost(Token, Reason),
-    /// Another client requests a hold that this client keeps without using it.
+    /// Another client requests a hold that this client keeps unused.
     Recall(Token),
 }
 
-/// The channel from a backend to one client. Sending never blocks. Any thread may send, but not while holding a
-/// lock that the backend's own methods take.
+/// The channel to one client. Sending never blocks. Don't send while holding a lock that the backend's methods
+/// take.
 #[derive(Clone)]
 pub struct Events(Arc<dyn Fn(Event) -> bool + Send + Sync>);
 
 impl Events {
-    /// Creates a channel. `sink` returns whether the receiver still exists.
+    /// `sink` returns whether the receiver still exists.
     pub fn to(sink: impl Fn(Event) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(sink))
     }
 
-    /// Sends `event`. False if the client is gone.
+    /// Sends an event. False if the client is gone.
     pub fn send(&self, event: Event) -> bool {
         (self.0)(event)
     }

@@ -1,11 +1,11 @@
 //! Rejection of late writes at the protected resource.
 //!
-//! A holder that was paused beyond its TTL may send a write after the next grant. So each write carries its fence
-//! ([`Fenced`], over HTTP in [`HEADER`]). A [`Gate`] at the resource rejects a fence below the highest accepted one
-//! (Kleppmann, *How to do distributed locking*, 2016; Burrows, *The Chubby lock service*, 2006).
+//! Each write carries the holder's fence ([`Fenced`], over HTTP in [`HEADER`]), because a paused holder may write
+//! after its TTL. A [`Gate`] rejects a fence below the highest accepted one (Kleppmann, *How to do distributed
+//! locking*, 2016; Burrows, *The Chubby lock service*, 2006).
 //!
-//! If the resource is in a database, store the highest fence there, in the writing transaction. Use `check_fence`
-//! of the SQL backends, or the module `fencing` of etcd, ZooKeeper or Redis. Each accepts fences of any backend.
+//! In a database, store the highest fence in the writing transaction: see `check_fence` of the SQL backends, and
+//! the modules `fencing` of etcd, ZooKeeper and Redis. Each accepts fences of any backend.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,14 +18,13 @@ use crate::name::{LockName, NameMap};
 use crate::reason::Reason;
 use crate::token::Fence;
 
-/// The HTTP header with a [`Fenced`]. Lower case, as HTTP/2 requires.
+/// The HTTP header with a [`Fenced`]. Lower case for HTTP/2.
 pub const HEADER: &str = "lockwright-fence";
 
 /// The lock and the fence of a request.
 ///
-/// The text form is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651). The fence is a string, because
-/// integers have at most 15 digits there. The name is a string parameter, percent-encoded where it isn't plain
-/// ASCII.
+/// The text form is an item of [RFC 9651](https://www.rfc-editor.org/rfc/rfc9651). The fence is a string: integers
+/// have at most 15 digits. The name is percent-encoded where it isn't plain ASCII.
 ///
 /// ```
 /// use lockwright_core::fencing::Fenced;
@@ -38,14 +37,14 @@ pub const HEADER: &str = "lockwright-fence";
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fenced {
-    /// The full name, with the holder's namespace.
+    /// The full name.
     pub name: LockName,
-    /// The fence of the hold.
+    /// The fence.
     pub fence: Fence,
 }
 
 impl Fenced {
-    /// Returns the error for a late holder: [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded).
+    /// Returns the error [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded).
     pub fn superseded(&self, highest: Fence) -> Error {
         let message = format!(
             "the fence {} is out of date: one with {highest} was here; it was sent by a holder that \
@@ -112,11 +111,8 @@ fn decoded(text: &str) -> Option<String> {
 
 /// A check that rejects fences below the highest accepted one. Clones share one gate.
 ///
-/// The service chooses the lock that protects a resource: with the sender's choice, a late write could pass
-/// unchecked.
-///
-/// The state is in memory. Store the fences with the data, and restore them after a restart by
-/// [`remember`](Self::remember) before the first [`enter`](Self::enter).
+/// The state is in memory. Store the fences with the data, and [restore](Self::remember) them after a restart,
+/// before the first [`enter`](Self::enter).
 ///
 /// ```
 /// # use lockwright_core::LockName;
@@ -133,13 +129,13 @@ fn decoded(text: &str) -> Option<String> {
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<Mutex<NameMap<Arc<tokio::sync::Mutex<u64>>>>>);
 
-/// Exclusive access under one name, so that an earlier holder's accepted write can't follow a later holder's.
+/// Exclusive access, so that an accepted write can't follow a later holder's.
 #[derive(Debug)]
 #[must_use = "others are let in as soon as it is dropped; keep it until what came is written"]
 pub struct Inside(OwnedMutexGuard<u64>);
 
 impl Inside {
-    /// Returns the highest accepted fence, the present one's.
+    /// Returns the highest accepted fence.
     pub fn highest(&self) -> Fence {
         Fence::new(*self.0)
     }
@@ -151,7 +147,7 @@ impl Gate {
         Self::default()
     }
 
-    /// Restores the highest accepted fence after a restart.
+    /// Restores the highest fence after a restart.
     ///
     /// # Cancel safety
     /// May be dropped; the fence may or may not be stored then.
@@ -160,16 +156,13 @@ impl Gate {
         *highest = fence.get().max(*highest);
     }
 
-    /// Accepts a write, one at a time per name, after waiting for the present one. The same holder, and concurrent
-    /// readers with the same fence, may enter repeatedly.
-    ///
-    /// The service chooses `lock`, the full name of the lock that protects the resource. The gate keeps its highest
-    /// fence permanently.
+    /// Accepts a write, one at a time per name. Equal fences may enter repeatedly. The service must choose `lock`,
+    /// a full name: with the sender's choice, a late write could pass. The gate keeps its highest fence
+    /// permanently.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) if the fence is below the highest.
-    /// - [`InvalidInput`](ErrorKind::InvalidInput) if it was sent under another lock, or its fence is above
-    ///   [`Fence::MAX`].
+    /// - [`InvalidInput`](ErrorKind::InvalidInput) for another lock, or a fence above [`Fence::MAX`].
     ///
     /// # Cancel safety
     /// May be dropped; nothing was accepted then.
@@ -243,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Parses a bare item of RFC 9651, sections 4.2.4 and 4.2.5, and returns the rest.
+    /// RFC 9651, sections 4.2.4 and 4.2.5.
     fn bare_item(text: &str) -> Option<(String, &str)> {
         if let Some(string) = text.strip_prefix('"') {
             let mut chars = string.chars();
@@ -260,7 +253,7 @@ mod tests {
         (1..=15).contains(&end).then(|| (text[..end].to_owned(), &text[end..]))
     }
 
-    /// Parses an item of RFC 9651 with one parameter, sections 4.2.3 and 4.2.3.2.
+    /// RFC 9651, sections 4.2.3 and 4.2.3.2.
     fn item(text: &str) -> Option<(String, String, String)> {
         let (value, rest) = bare_item(text)?;
         let (key, rest) = rest.strip_prefix(';')?.trim_start_matches(' ').split_once('=')?;
@@ -273,7 +266,6 @@ mod tests {
 
     #[test]
     fn every_parser_of_structured_fields_reads_it() {
-        // Fences that count microseconds have 16 digits; integers have at most 15.
         assert_eq!(item("1790000000000000;name=\"x\""), None);
         assert!(item("179000000000000;name=\"x\"").is_some());
         assert_eq!(item("\"1\";Name=\"x\""), None);
@@ -318,7 +310,6 @@ mod tests {
         let lock = LockName::new("shop/x").unwrap();
         gate.remember(&lock, Fence::new(5)).await;
         for fence in [4, 5, 6] {
-            // A sender that omits the namespace.
             let error = gate.enter(&lock, &fenced(fence)).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             let text = error.to_string();

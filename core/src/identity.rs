@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The client's identity for operators, stored on the server with its holds. It never affects locking.
+/// The client's identity for operators. It never affects locking.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// The machine's name.
     pub host: Arc<str>,
     /// The process id.
     pub pid: u32,
-    /// The user's label, such as a service or a job.
+    /// The user's label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Arc<str>>,
     /// A leader's public value.
@@ -36,7 +36,6 @@ impl Identity {
     }
 }
 
-/// Checks that `text` is safe on an operator's terminal.
 pub(crate) fn check_text(what: &str, text: &str, longest: usize) -> Result<()> {
     let problem = if text.len() > longest {
         format!("a {what} has at most {longest} bytes and this one has {}", text.len())

@@ -1,20 +1,4 @@
-//! The core of [Lockwright](https://docs.rs/lockwright): common types, the backend trait, and the client for all
-//! backends.
-//!
-//! Users depend on the `lockwright` facade, which re-exports this crate. Backend authors depend on this crate
-//! alone.
-//!
-//! | module | subject |
-//! |---|---|
-//! | `backend` | [`DistributedLock`], the trait of a backend |
-//! | `claim` | requests to a backend, and its answers |
-//! | `client` | [`Locks`], [`Request`], [`Guard`]: the user's API |
-//! | `clock` | [`BootInstant`] and the clock that runs while the machine sleeps |
-//! | [`validity`] | deadlines |
-//! | `profile` | a backend's properties |
-//! | [`fencing`] | rejection of late writes |
-//! | `operator` | operators' requests |
-//! | [`backend_util`] | common parts of backends |
+//! The core of [Lockwright](https://docs.rs/lockwright). Backend authors depend on it alone.
 #![forbid(unsafe_code)]
 
 mod backend;

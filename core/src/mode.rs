@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The mode of a claim. A name is either a read-write lock (or mutex), or a semaphore of one size.
+/// The mode of a claim. A name is either a read-write lock or a semaphore of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -13,9 +13,9 @@ pub enum Mode {
     Exclusive,
     /// Concurrent readers.
     Shared,
-    /// A weighted semaphore: `count` of the name's `of` permits.
+    /// `count` of a semaphore's `of` permits.
     Permits {
-        /// The number of permits of this claim.
+        /// This claim's permits.
         count: u32,
         /// The size of the semaphore.
         of: u32,
@@ -23,7 +23,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Returns whether one name can be in use in both modes.
+    /// Returns whether one name can have both modes.
     pub const fn is_of_the_kind_of(self, other: Self) -> bool {
         match (self, other) {
             (Self::Permits { of, .. }, Self::Permits { of: other, .. }) => of == other,

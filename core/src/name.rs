@@ -7,10 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// A lock's name: 1 to 512 bytes of UTF-8, without control characters or a leading or trailing space. Compared byte
-/// by byte.
-///
-/// Only this type checks names; backends don't.
+/// A lock's name: 1 to 512 bytes of UTF-8, without control characters or a leading or trailing space.
 ///
 /// ```
 /// use lockwright_core::LockName;
@@ -29,7 +26,7 @@ impl LockName {
     /// Creates a name.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) with the violated rule and its place.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) with the violated rule.
     pub fn new(name: impl AsRef<str>) -> Result<Self> {
         let name = name.as_ref();
         check(name)?;
@@ -42,7 +39,7 @@ impl LockName {
     }
 
     pub(crate) fn prefixed(prefix: &str, name: &str) -> Result<Self> {
-        // An empty name in a namespace would otherwise lock the namespace's own prefix.
+        // An empty name would lock the namespace's prefix.
         check(name)?;
         Self::new(format!("{prefix}{name}"))
     }
@@ -55,8 +52,8 @@ impl LockName {
     }
 }
 
-/// A map by name, with a fast hash seeded per process. A lookup clones no name. The standard library's map would
-/// take a fifth of the time of an uncontended acquire and release.
+/// A map by name, seeded per process. The standard library's would take a fifth of the time of an uncontended
+/// lock.
 pub type NameMap<V> = hashbrown::HashMap<LockName, V>;
 
 fn check(name: &str) -> Result<()> {

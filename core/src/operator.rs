@@ -10,29 +10,29 @@ use crate::mode::Mode;
 use crate::name::LockName;
 use crate::token::{Fence, Token};
 
-/// One hold, as the server shows it.
+/// A hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The hold's token; `None` if its value isn't a token (another library's).
+    /// The token; `None` for another library's value.
     pub token: Option<Token>,
-    /// The holder's identity, if the server has it.
+    /// The identity, if known.
     pub identity: Option<Identity>,
-    /// The mode of the hold.
+    /// The mode.
     pub mode: Mode,
-    /// The fence, if it has one and the server shows it.
+    /// The fence, if known.
     pub fence: Option<Fence>,
-    /// The time until it expires without a renewal; `None` if it never expires or the server doesn't report it.
+    /// The time until expiry; `None` if unknown or endless.
     pub remaining: Option<Duration>,
-    /// It never expires: another library's.
+    /// Another library's hold that never expires.
     #[serde(default)]
     pub endless: bool,
-    /// The operator and the reason, for a broken hold that hasn't expired.
+    /// The operator and the reason, if broken.
     pub broken: Option<String>,
 }
 
 impl Holder {
-    /// Creates an exclusive holder with only a token.
+    /// Creates an exclusive holder.
     pub const fn new(token: Option<Token>) -> Self {
         Self {
             token,
@@ -52,11 +52,11 @@ impl Holder {
 pub struct Inspection {
     /// The name.
     pub name: LockName,
-    /// The present holders; empty for a free name.
+    /// The holders.
     pub holders: Vec<Holder>,
-    /// The number of queued claims, if the server has it.
+    /// The queued claims, if known.
     pub waiters: Option<u64>,
-    /// The highest fence ever granted for it, if the server keeps it.
+    /// The highest granted fence, if known.
     pub fence: Option<Fence>,
 }
 
@@ -67,12 +67,12 @@ impl Inspection {
     }
 }
 
-/// The start of a listing's next page. Opaque; only for the backend that created it.
+/// The start of a next page, for the backend that created it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub String);
 
-/// One page of a listing.
+/// A page.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Page {
     /// The held names.
@@ -84,7 +84,7 @@ pub struct Page {
 /// The hold to break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakTarget {
-    /// The inspected hold. Nothing is broken if another client holds by now.
+    /// This hold only.
     Token(Token),
     /// The present holder.
     Any,
@@ -93,9 +93,9 @@ pub enum BreakTarget {
 /// How a hold is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakMode {
-    /// The hold can't be renewed any more, and the name is free when it expires. Keeps mutual exclusion.
+    /// The hold can't be renewed, and frees the name when it expires. Keeps exclusion.
     RunOut,
-    /// The name is free at once. The old holder continues until it is notified, and may overlap with the next.
+    /// The name is free at once. The old holder may overlap with the next until it is notified.
     Now,
 }
 
@@ -103,16 +103,16 @@ pub enum BreakMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Broken {
-    /// The name is free or another client holds it; nothing was changed.
+    /// Nothing was changed.
     NotHeld,
-    /// The hold can't be renewed and expires in this time.
+    /// The hold expires in this time.
     RunsOut(Duration),
-    /// The name is free; the old holder may continue for this time.
+    /// The old holder may continue for this time.
     Freed(Duration),
 }
 
 impl Broken {
-    /// Combines the outcomes of two holds of one name; the longer time counts.
+    /// Combines two outcomes; the longer time counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -124,7 +124,7 @@ impl Broken {
     }
 }
 
-/// The severity of a finding.
+/// A severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -132,7 +132,7 @@ pub enum Severity {
     Note,
     /// A guarantee is weaker than it appears.
     Warning,
-    /// The lock isn't safe in this state.
+    /// The lock isn't safe.
     Error,
 }
 
@@ -146,12 +146,12 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A problem found by `doctor`.
+/// A problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The severity.
     pub severity: Severity,
-    /// A stable name in kebab case: `eviction-policy`.
+    /// A stable name: `eviction-policy`.
     pub code: &'static str,
     /// The problem.
     pub what: String,
@@ -161,11 +161,11 @@ pub struct Finding {
     pub fix: String,
 }
 
-/// The result of one sweep step.
+/// The result of a sweep step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct SweepReport {
-    /// Removed records of ended holds and reconciled tokens.
+    /// Removed records.
     pub rows: u64,
-    /// More remains for another step.
+    /// More remains.
     pub more: bool,
 }

@@ -1,4 +1,4 @@
-//! A backend's properties, as data. Code and tests query them, never a backend's name.
+//! A backend's properties.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,10 +7,7 @@ use serde::Serialize;
 
 use crate::mode::Mode;
 
-/// A backend's properties and numbers.
-///
-/// Start from [`Profile::new`] and set the properties that the fault tests confirm. Each is named after its meaning
-/// when `true` or present.
+/// A backend's properties, confirmed by fault tests. Code queries them, never a backend's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Profile {
@@ -18,43 +15,42 @@ pub struct Profile {
     pub backend: &'static str,
     /// The supported modes.
     pub modes: Modes,
-    /// The scope of its locks.
+    /// The scope.
     pub scope: Scope,
     /// The guarantee of its fences.
     pub fencing: Fencing,
-    /// The order in which waiters of different clients are granted.
+    /// The order of different clients' waiters.
     pub order: Order,
     /// How a waiter is woken.
     pub wake_up: WakeUp,
-    /// The faults that mutual exclusion survives.
+    /// The faults that exclusion survives.
     pub survives: Faults,
-    /// A release of an unanswered claim prevents the grant of its late duplicate.
+    /// A release of an unanswered claim prevents its late grant.
     pub tombstones: bool,
-    /// A hold can be broken, at once or by letting it expire.
+    /// A hold can be broken.
     pub breakable: bool,
-    /// A hold can be transferred to another process.
+    /// A hold can be transferred.
     pub tickets: bool,
-    /// An acquire with a limit blocks in the server, and the client waits for its answer until the limit. Otherwise
-    /// the client waits only as long as the answer could be useful.
+    /// An acquire with a limit blocks in the server, and the client waits as long.
     pub blocks: bool,
     /// The supported TTLs.
     #[serde(skip)]
     pub ttl: RangeInclusive<Duration>,
-    /// The largest number of holds in one renew call.
+    /// The largest batch of renewals.
     pub renew_batch: usize,
     /// The polling interval without a wake-up.
     pub slow_poll: Duration,
 }
 
 impl Profile {
-    /// The longest TTL for any backend: 30 days.
+    /// The longest TTL: 30 days.
     pub const LONGEST_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
     pub(crate) fn ttl_range(&self) -> RangeInclusive<Duration> {
         *self.ttl.start()..=Self::LONGEST_TTL.min(*self.ttl.end())
     }
 
-    /// Returns the minimum: exclusive locks inside one process, without fences, polled every 100 ms.
+    /// Returns the minimum: exclusive locks in one process, without fences, polled every 100 ms.
     pub const fn new(backend: &'static str) -> Self {
         Self {
             backend,
@@ -115,13 +111,13 @@ pub enum Scope {
 pub enum Fencing {
     /// No fences, or fences without a guarantee.
     None,
-    /// Fences always grow, unless data is lost **and** the server's clock steps back past them.
+    /// Fences grow, unless data is lost **and** the server's clock steps back past them.
     Clocked,
-    /// Fences always grow while the data survives.
+    /// Fences grow while the data survives.
     Strict,
 }
 
-/// The order in which waiters of different clients are granted.
+/// The order of different clients' waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {

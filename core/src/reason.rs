@@ -1,27 +1,27 @@
-//! The reasons why a hold was lost.
+//! Reasons of a loss.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The reason why a hold was lost.
+/// The reason of a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// It wasn't renewed in time: a fixed lease expired, or the process or machine was paused.
+    /// It wasn't renewed in time.
     Expired,
     /// An operator broke it.
     Broken,
-    /// The server couldn't be reached for too long.
+    /// The server couldn't be reached.
     Unreachable,
-    /// The server doesn't have it, without a reason: it was deleted, or data was lost.
+    /// The server doesn't have it.
     Gone,
     /// Its session or connection ended.
     SessionEnded,
-    /// It reached its request's longest duration.
+    /// It reached its [`max_hold`](crate::Request::max_hold).
     HeldTooLong,
-    /// A later holder has written already.
+    /// A later holder has written.
     Superseded,
 }
 

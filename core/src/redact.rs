@@ -1,9 +1,8 @@
-//! Removal of secrets from errors, logs and `Debug` output.
+//! Removal of secrets.
 
 use std::borrow::Cow;
 
-/// Replaces passwords, and query parameters with a secret's name, by `***`. It also works on invalid URLs, as
-/// quoted in errors, and on several URLs.
+/// Replaces passwords, and query parameters with a secret's name, by `***`, also in invalid and several URLs.
 ///
 /// ```
 /// use lockwright_core::redact::url;
@@ -42,8 +41,8 @@ pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the first comma that another URL follows. A password may contain a comma and `://`. So the text before
-/// must be a whole URL: with an `@`, or without a password in a port's place.
+/// A password may contain a comma and `://`, so a whole URL must precede the comma: with an `@`, or without a
+/// password in a port's place.
 fn next_url(text: &str) -> Option<usize> {
     text.match_indices(',').map(|(at, _)| at).find(|at| {
         let (before, after) = (&text[..*at], &text[at + 1..]);
@@ -74,16 +73,16 @@ fn after_scheme(url: &str) -> usize {
 }
 
 fn one_url(text: &str) -> String {
-    // The parameters first: a secret in them may contain an `@`.
+    // The parameters first: a secret may contain an `@`.
     let text = &parameters_redacted(text);
-    // Then the authority, up to the last `@`: a password may contain an unescaped `@`, `/` or `?`.
+    // Up to the last `@`: a password may contain an unescaped `@`, `/` or `?`.
     let start = after_scheme(text);
     match text[start..].rfind('@').map(|at| start + at) {
         Some(at) => match text[start..at].find(':') {
             Some(colon) => format!("{}:***{}", &text[..start + colon], &text[at..]),
             None => text.clone(),
         },
-        // The `@` and the host may be missing: a port that isn't a number may be a password.
+        // Without an `@`, a port that isn't a number may be a password.
         None if start > 0 => format!("{}{}", &text[..start], without_odd_ports(&text[start..])),
         None => text.clone(),
     }

@@ -1,4 +1,4 @@
-//! Tokens, which identify holds, and fences, which order the holds of a name.
+//! Tokens identify holds, and fences order them.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,14 +13,13 @@ use serde::{Deserialize, Serialize};
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 
-/// The identity of one hold: 128 random bits, generated before the request. Every operation carries it and so is
-/// idempotent. Written as 32 lower-case hexadecimal digits.
+/// The identity of one hold: 128 random bits. Written as 32 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Token([u8; 16]);
 
 impl Token {
-    /// Creates a token from its bytes, for tests and backends.
+    /// Creates a token from its bytes.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
@@ -30,7 +29,7 @@ impl Token {
         &self.0
     }
 
-    /// Returns a token from the operating system's random source.
+    /// Returns a token from the operating system.
     ///
     /// # Panics
     /// If the operating system has no random source.
@@ -92,15 +91,14 @@ impl From<Token> for String {
 
 /// A client's source of tokens: random, or chosen by a test.
 ///
-/// The bits come from a generator in the process (ChaCha, by the `rand` crate): system calls are slower. Forked
-/// processes share its state, so each client mixes in a random salt. A client and its connections must not be used
-/// on both sides of a fork.
+/// The bits come from a generator in the process (ChaCha, by the `rand` crate), with a random salt of the client,
+/// as forked processes share its state. A client and its connections must not be used on both
+/// sides of a fork.
 ///
-/// A virtual machine that is resumed twice from one snapshot repeats all of that. So random bits from the operating
-/// system, at most 100 ms old, and the boot clock's nanosecond are mixed in. With a VMGenID device, Linux 5.18 and
-/// later give different random bits after a resume. The counters of `/dev/vmclock0` are mixed in if it exists.
-/// Without either device, and within those 100 ms, only the nanosecond distinguishes the copies. If the operating
-/// system's random source fails, its previous bits are reused.
+/// A virtual machine resumed twice from a snapshot repeats all that. So the boot clock's nanosecond, random bits of
+/// the system at most 100 ms old, and the counters of `/dev/vmclock0` are mixed in. The system's bits differ after a
+/// resume with a VMGenID device, on Linux 5.18 and later. Without either device, and within those 100 ms, only the
+/// nanosecond distinguishes the copies.
 #[derive(Clone)]
 pub struct TokenSource(Source);
 
@@ -117,8 +115,7 @@ impl Default for TokenSource {
 }
 
 impl TokenSource {
-    /// Uses the given function, for predictable tests. Two holds with one token are one hold to a server: never
-    /// repeat one outside of tests.
+    /// Uses the given function, for tests. Two holds with one token are one hold to a server.
     pub fn from_fn(source: impl Fn() -> Token + Send + Sync + 'static) -> Self {
         Self(Source::Chosen(Arc::new(source)))
     }
@@ -137,19 +134,17 @@ impl TokenSource {
 
 const PRESENT: Duration = Duration::from_millis(100);
 
-/// Returns bits from the operating system no older than [`PRESENT`], and bits of the vmclock. If the random source
-/// fails, its previous bits (initially zero) are reused for another [`PRESENT`].
+/// If the random source fails, its previous bits (initially zero) are reused.
 #[inline]
 fn present_bits(now: BootInstant) -> u128 {
     thread_local! {
-        /// Random bits, bits of the vmclock, and when they expire.
         static BITS: Cell<(u128, u128, BootInstant)> =
             const { Cell::new((0, 0, BootInstant::from_nanos(0))) };
     }
 
     BITS.with(|kept| {
         let (random, generation, until) = kept.get();
-        // With more than `PRESENT` left, the clock is a different one or has gone back.
+        // With more than `PRESENT` left, the clock has changed or gone back.
         let left = until.saturating_since(now);
         if !left.is_zero() && left <= PRESENT {
             return random ^ generation;
@@ -166,7 +161,7 @@ fn spread(number: u64) -> u128 {
 }
 
 mod vmclock {
-    /// Returns bits that change after a resume, or zero without the device.
+    /// Returns zero without the device.
     #[cfg(target_os = "linux")]
     pub(super) fn generation() -> u128 {
         use std::fs::File;
@@ -181,7 +176,7 @@ mod vmclock {
         0
     }
 
-    /// Combines the disruption counter (byte 16) and, on newer hypervisors, the generation counter (byte 104).
+    /// Combines the disruption counter (byte 16) and the newer generation counter (byte 104).
     #[cfg(target_os = "linux")]
     pub(super) fn read(device: &std::fs::File) -> u128 {
         use std::os::unix::fs::FileExt;
@@ -205,16 +200,13 @@ impl fmt::Debug for TokenSource {
     }
 }
 
-/// A fencing token: larger for every later exclusive grant of the same name.
-///
-/// Send it with each write; the protected resource must reject a fence below the highest accepted one (Kleppmann,
-/// "How to do distributed locking", 2016; Chubby's sequencers, 2006).
+/// A fencing token: larger for every later exclusive grant of a name. See [`fencing`](crate::fencing).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fence(u64);
 
 impl Fence {
-    /// The largest fence, because some servers' scripts compare doubles.
+    /// The largest fence: some servers' scripts compare doubles.
     pub const MAX: Self = Self((1 << 53) - 1);
 
     /// Creates a fence from its number.
@@ -227,8 +219,7 @@ impl Fence {
         self.0
     }
 
-    /// Returns the fence if it is at most [`MAX`](Self::MAX). Call it before storing a writer's fence: a larger one
-    /// would reject every later holder.
+    /// Returns the fence if it is at most [`MAX`](Self::MAX). A larger one would reject every later holder.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) above `MAX`.
@@ -263,7 +254,7 @@ mod tests {
 
     #[test]
     fn clients_that_share_a_generator_have_tokens_of_their_own() {
-        // After a fork both sides draw the same bits: only the salt distinguishes them.
+        // After a fork, only the salt distinguishes both sides.
         let salt = |source: &TokenSource| match &source.0 {
             Source::Random { salt } => *salt,
             Source::Chosen(_) => unreachable!(),
@@ -281,7 +272,6 @@ mod tests {
         assert_ne!(present_bits(now), next, "the clock went back");
     }
 
-    /// Both copies of a snapshot have the same generator state.
     #[test]
     fn nanosecond_alone_keeps_tokens_apart() {
         let spreads: std::collections::HashSet<_> = (0..1_000).map(spread).collect();

@@ -1,9 +1,8 @@
 //! Deadlines, which no backend computes.
 //!
-//! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is the instant just before the
-//! send, never the reply. The server's clock began later, so the deadline is before the server's expiry. The drift
-//! covers clocks with slightly different rates (Redlock's term: "Distributed Locks with Redis", section "The
-//! Redlock algorithm").
+//! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is just before the send, never the
+//! reply, so the deadline is before the server's expiry. The drift covers different clock rates (Redlock:
+//! "Distributed Locks with Redis").
 //!
 //! ```text
 //! start      renew at    at risk          lost      deadline   the server's expiry
@@ -19,13 +18,13 @@ use crate::error::{Error, Result};
 /// The parameters of validity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
-    /// The clocks' drift as a part of the TTL: 0.01 is 1 %.
+    /// The drift as a part of the TTL: 0.01 is 1 %.
     pub drift_rate: f64,
-    /// An addition to the drift, for the granularity of timers.
+    /// An addition to the drift, for timers.
     pub drift_floor: Duration,
-    /// The part of the TTL before the deadline at which a hold counts as lost.
+    /// The margin as a part of the TTL.
     pub margin_rate: f64,
-    /// The longest margin.
+    /// The largest margin.
     pub margin_limit: Duration,
 }
 
@@ -47,16 +46,12 @@ impl Rules {
         ttl.saturating_sub(part(ttl, self.drift_rate) + self.drift_floor)
     }
 
-    /// Returns how long before its deadline a hold counts as lost.
+    /// Returns the time between loss and deadline.
     pub fn margin(&self, ttl: Duration) -> Duration {
         part(ttl, self.margin_rate).min(self.margin_limit)
     }
 
-    /// Checks that at least a twentieth of the TTL, the pause between two tries, remains between the renewal and
-    /// the loss.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if drift and margin leave less.
+    /// The pause between two tries must remain between renewal and loss.
     pub(crate) fn check(&self, ttl: Duration) -> Result<()> {
         let lengths = self.lengths(ttl);
         if lengths.lost >= lengths.renew + nanos(ttl) / 20 {
@@ -71,8 +66,7 @@ impl Rules {
         )))
     }
 
-    /// Returns the term after a request sent at `start` was confirmed. `in_effect` is the server's TTL, if not the
-    /// `asked` one.
+    /// Returns the term of a request sent at `start`. `in_effect` is the server's TTL, if not `asked`.
     pub fn term(&self, start: BootInstant, asked: Duration, in_effect: Option<Duration>) -> Term {
         let ttl = in_effect.map_or(asked, |in_effect| in_effect.min(asked));
         self.lengths(ttl).from(start)
@@ -113,14 +107,14 @@ fn part(time: Duration, rate: f64) -> Duration {
     Duration::from_nanos((nanos(time) as f64 * rate) as u64)
 }
 
-/// The instants of one confirmed period.
+/// The instants of a confirmed period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Term {
     /// When the client renews the hold.
     pub renew_at: BootInstant,
     /// When a renewal is overdue.
     pub at_risk_at: BootInstant,
-    /// When the hold counts as lost. Until the deadline the holder may still stop its work.
+    /// When the hold counts as lost, before the deadline.
     pub lost_at: BootInstant,
     /// When the hold must no longer be relied on.
     pub deadline: BootInstant,
@@ -163,16 +157,13 @@ mod tests {
             margin_limit: ms(margin_limit),
         };
         assert!(rules(0.45, 0.45, 60_000).check(ms(3_000)).is_err());
-        // Each alone may have its largest value.
         assert!(rules(0.0, 0.499, 60_000).check(ms(3_000)).is_ok());
         assert!(rules(0.499, 0.0, 60_000).check(ms(3_000)).is_ok());
         // The renewal takes 1/3 and the pause 1/20, which leaves 0.6166 for both.
         assert!(rules(0.3, 0.316, 60_000).check(ms(6_000)).is_ok());
         assert!(rules(0.3, 0.317, 60_000).check(ms(6_000)).is_err());
-        // With a long TTL, the margin's limit leaves more.
         assert!(rules(0.45, 0.45, 1_000).check(ms(5_900)).is_err());
         assert!(rules(0.45, 0.45, 1_000).check(ms(6_100)).is_ok());
-        // With a short TTL, the drift's floor takes more.
         let floor = Rules { drift_floor: ms(40), ..rules(0.0, 0.1, 1_000) };
         assert!(floor.check(ms(77)).is_err());
         assert!(floor.check(ms(78)).is_ok());

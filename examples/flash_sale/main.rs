@@ -1,5 +1,4 @@
-//! A flash sale: 400 buyers in 8 processes compete for 100 items. Their number is in a plain file
-//! without transactions.
+//! A flash sale: 400 buyers in 8 processes compete for 100 items.
 //!
 //! ```text
 //! cargo run --example flash_sale                          # on a SQLite file
@@ -10,7 +9,7 @@
 //! cargo run --example flash_sale --features zookeeper -- --on zookeeper # an ensemble of three
 //! ```
 //!
-//! Only the configuration file determines the backend:
+//! Only the configuration determines the backend:
 //!
 //! ```toml
 //! url = "postgres://shop:secret@db/shop?mode=session"
@@ -18,8 +17,6 @@
 //! require = ["fencing", "network"]   # what doesn't promise this is refused at the start
 //! ```
 //!
-//! Result: without the lock, more than 100 items are sold; with it, exactly 100. With `--kill`, the
-//! others continue within one TTL.
 #![forbid(unsafe_code)]
 
 mod setting;
@@ -62,7 +59,6 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
     let setting = Setting::from_arguments(folder.path())?;
     let config = setting::read(&setting.config)?;
     let (file, kill) = (&*setting.config, setting.kill);
-    // Check first that the backend meets the configuration's requirements.
     runtime.block_on(async {
         if setting.is_new && config.url.starts_with("redlock:") {
             // New nodes would wait before they vote.
@@ -77,7 +73,6 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
         locks.close().await;
         Ok(())
     })?;
-    // The longest wait of the others after a holder's death.
     let ttl = config.ttl.unwrap_or(Duration::from_secs(30));
 
     if !kill {
@@ -98,7 +93,6 @@ fn the_sale(runtime: &tokio::runtime::Runtime) -> Result<()> {
     if outcome.sales.len() != ITEMS as usize || outcome.left != 0 {
         return Err(Error::invalid_input("exactly all items should have been sold"));
     }
-    // Each sale's fence is higher than the previous one's.
     if !outcome.sales.windows(2).all(|pair| pair[0].fence < pair[1].fence) {
         return Err(Error::invalid_input("the fences of the sales should grow"));
     }
@@ -121,7 +115,6 @@ struct Outcome {
     sales: Vec<Sale>,
     left: u32,
     took: Duration,
-    /// The time between a holder's death and the next sale.
     gap: Option<Duration>,
 }
 
@@ -163,7 +156,6 @@ fn run(config: &Path, lock: &str, kill: bool) -> Result<Outcome> {
     Ok(Outcome { left: shop.left().map_err(io)?, sales, took: start.elapsed(), gap })
 }
 
-/// Processes that are killed when dropped.
 struct Children(Vec<Child>);
 
 impl Drop for Children {
@@ -175,7 +167,6 @@ impl Drop for Children {
     }
 }
 
-/// Waits until the first process holds the lock and pauses, kills it, and returns the time.
 fn kill_the_holder(shop: &Shop, children: &mut Children) -> Result<u64> {
     let limit = Instant::now() + Duration::from_secs(60);
     while !shop.somebody_stands_still() {
@@ -189,7 +180,6 @@ fn kill_the_holder(shop: &Shop, children: &mut Children) -> Result<u64> {
     Ok(now)
 }
 
-/// Runs a process with its share of the buyers.
 async fn a_process(number: &str) -> Result<()> {
     let variable = |name: &str| {
         std::env::var(name).map_err(|error| Error::invalid_input(name).with_source(error))
@@ -202,7 +192,7 @@ async fn a_process(number: &str) -> Result<()> {
     };
     let somebody_dies = variable("FLASH_SALE_KILL")? == "yes";
     let dies = somebody_dies && number == "0";
-    // The process to be killed starts first. Otherwise all items may be sold before its turn.
+    // Otherwise all items may be sold before.
     while somebody_dies && !dies && !shop.somebody_stands_still() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -217,7 +207,6 @@ async fn a_process(number: &str) -> Result<()> {
             if dies {
                 shop.stand_still().await;
             }
-            // The purchase happens under the lock or not at all.
             guard.run(shop.buy(&who, guard.fence().get())).await?.map_err(io)?;
             released(guard.release().await)
         });

@@ -1,4 +1,4 @@
-//! The configuration file: the user's own or a generated one.
+//! The configuration file.
 
 use std::path::{Path, PathBuf};
 
@@ -7,20 +7,16 @@ use lockwright::{Config, Error, Result};
 use lockwright_testbed::{Cluster, Etcd, Fleet, MariaDb, Postgres, Redis, Sentinels, ZooKeeper};
 
 pub(crate) struct Setting {
-    /// The configuration file that every process reads.
     pub(crate) config: PathBuf,
-    /// True if a process is killed while it holds.
     pub(crate) kill: bool,
-    /// True if the servers were started by this run, so that no lock can be held on them.
+    /// True if this run started the servers, so that no lock can be held on them.
     pub(crate) is_new: bool,
-    /// A server that stops when it is dropped.
     _server: Option<Box<dyn Send>>,
 }
 
 const USAGE: &str = "there are --config FILE, --url URL, --on SERVER, --require PROMISE and --kill";
 
 impl Setting {
-    /// Parses the command line. The default is a SQLite file in `folder`.
     pub(crate) fn from_arguments(folder: &Path) -> Result<Self> {
         let mut setting =
             Self { config: folder.join("sale.toml"), kill: false, is_new: false, _server: None };
@@ -57,7 +53,6 @@ impl Setting {
     }
 }
 
-/// Starts a server for this run and returns its URL.
 fn start(name: &str) -> Result<(Box<dyn Send>, String)> {
     let (server, mode) = name.split_once('/').unwrap_or((name, "lease"));
     let failed = |error: lockwright_testbed::Error| Error::unavailable(error.to_string());

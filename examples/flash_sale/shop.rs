@@ -1,5 +1,4 @@
-//! The shop: a file with the number of items left, and one with the sales, without transactions and
-//! locks.
+//! The shop: files without transactions and locks.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -14,12 +13,11 @@ pub(crate) struct Shop {
 }
 
 pub(crate) struct Sale {
-    /// In nanoseconds of the boot clock.
+    /// Nanoseconds of the boot clock.
     pub(crate) at: u64,
     pub(crate) fence: u64,
 }
 
-/// Returns the boot clock, which all processes share, in nanoseconds.
 pub(crate) fn now() -> u64 {
     lockwright::Clock::boot().now().as_nanos()
 }
@@ -33,7 +31,6 @@ impl Shop {
         fs::write(&self.left, items.to_string())
     }
 
-    /// Buys an item if one is left: reads, pauses, writes. Two buyers may read the same number.
     pub(crate) async fn buy(&self, who: &str, fence: u64) -> io::Result<()> {
         let left = self.left()?;
         if left == 0 {
@@ -47,7 +44,7 @@ impl Shop {
 
     pub(crate) fn left(&self) -> io::Result<u32> {
         loop {
-            // Without the lock, another process may be writing it.
+            // Another process may be writing it.
             let text = fs::read_to_string(&self.left)?;
             if let Ok(left) = text.parse() {
                 return Ok(left);
@@ -67,7 +64,6 @@ impl Shop {
             .collect())
     }
 
-    /// Holds the lock until this process is killed.
     pub(crate) async fn stand_still(&self) {
         let _ = fs::write(&self.still, "");
         std::future::pending().await

@@ -1,14 +1,9 @@
-//! An API in several processes, whose clients repeat requests without an answer. With its
-//! `idempotency-key`, a request takes effect exactly once and always gets the same answer.
+//! Repeated requests with an `idempotency-key` take effect exactly once.
 //!
 //! ```text
 //! cargo run --example idempotent_api            # on a SQLite file
 //! cargo run --example idempotent_api --features redis -- --url redis://127.0.0.1/
 //! ```
-//!
-//! Result: each payment is sent to all three processes in parallel, and once more by a client that
-//! hangs up early. Without the lock, cards are charged twice; with it once, and all answers have
-//! the same charge.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -45,7 +40,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a process of the API, with minimal HTTP.
 async fn api(folder: &Path) -> Result<()> {
     let locks = match told("API_LOCKS")? {
         url if url.is_empty() => None,
@@ -56,13 +50,12 @@ async fn api(folder: &Path) -> Result<()> {
     loop {
         let (connection, _) = listener.accept().await.map_err(io)?;
         let (locks, folder) = (locks.clone(), folder.to_owned());
-        // It continues after the client hangs up, so that a charge is never left incomplete.
+        // It continues after the client hangs up.
         tokio::spawn(async move {
             let mut connection = BufReader::new(connection);
             let Ok(Some(key)) = key_of(&mut connection).await else { return };
             let (status, body) = match pay(locks.as_ref(), &folder, &key).await {
                 Ok(answer) => ("201 Created", answer),
-                // The client repeats the request with the same key.
                 Err(error) => ("503 Service Unavailable", error.to_string()),
             };
             let length = body.len();
@@ -88,7 +81,6 @@ async fn key_of(
     }
 }
 
-/// Returns the answer to a payment. For a repeated payment, it is the first answer.
 async fn pay(locks: Option<&Locks>, folder: &Path, key: &str) -> Result<String> {
     let Some(locks) = locks else { return charge_or_look_up(folder, key).await };
     let guard = locks.mutex(format!("payment/{key}")).acquire().await?;
@@ -136,7 +128,7 @@ fn idempotent_api() -> Result<()> {
 
 struct Paid {
     charges: usize,
-    /// The number of payments with two different answers.
+    /// Payments with two different answers.
     contradicted: usize,
 }
 
@@ -154,7 +146,7 @@ fn pay_all(folder: &Path, locks: &str) -> Result<Paid> {
     let mut contradicted = 0;
     for payment in 0..PAYMENTS {
         let key = format!("payment-{payment}");
-        // This client hangs up at once and repeats its request.
+        // This client hangs up and repeats its request.
         drop(send(&addresses[payment % PROCESSES], &key)?);
         let asked: Result<Vec<TcpStream>> =
             addresses.iter().map(|address| send(address, &key)).collect();

@@ -1,14 +1,9 @@
-//! A queue that delivers each message at least once, and consumers in which it takes effect exactly
-//! once.
+//! A queue delivers each message at least once, and it takes effect exactly once.
 //!
 //! ```text
 //! cargo run --example idempotent_consumer       # on a SQLite file
 //! cargo run --example idempotent_consumer --features redis -- --url redis://127.0.0.1/
 //! ```
-//!
-//! Result: each message is delivered to several processes in parallel, one of which is killed
-//! during its work. Without the lock, some messages take effect twice; with it, each takes effect
-//! once.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -44,7 +39,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a process that receives every message.
 async fn consumer(number: &str) -> Result<()> {
     let folder = told("CONSUMER_FOLDER")?;
     let (ledger, start) = (Path::new(&folder).join("ledger"), Path::new(&folder).join("start"));
@@ -67,15 +61,13 @@ async fn consumer(number: &str) -> Result<()> {
     std::future::pending().await
 }
 
-/// Handles a message under its lock: no other process acts between the check of the ledger and the
-/// entry. Afterwards the ledger prevents a repetition.
+/// No other process acts between the check of the ledger and the entry.
 async fn handle_once(locks: &Locks, ledger: &Path, message: usize, dies: bool) -> Result<()> {
     let guard = locks.mutex(format!("message/{message}")).ttl(TTL).acquire().await?;
     guard.run(handle(ledger, message, dies)).await??;
     released(guard.release().await)
 }
 
-/// Adds a line for the message to the ledger, unless there is one.
 async fn handle(ledger: &Path, message: usize, dies: bool) -> Result<()> {
     let done = fs::read_to_string(ledger).map_err(io)?;
     if done.lines().any(|line| line == message.to_string()) {
@@ -111,7 +103,6 @@ fn idempotent_consumer() -> Result<()> {
     Ok(())
 }
 
-/// Delivers every message to every process. Returns how often each took effect.
 fn deliver(folder: &Path, locks: &str) -> Result<BTreeMap<String, usize>> {
     let (ledger, start) = (folder.join("ledger"), folder.join("start"));
     fs::write(&ledger, "").map_err(io)?;

@@ -1,14 +1,9 @@
-//! A late write: a holder is stopped for longer than its TTL, the next holder writes, and then the
-//! first continues and sends its write.
+//! A holder stopped for longer than its TTL sends its write after the next holder's.
 //!
 //! ```text
 //! cargo run --example late_write                # on a SQLite file
 //! cargo run --example late_write --features redis -- --url redis://127.0.0.1/
 //! ```
-//!
-//! Result: the service rejects the late write by its fence and keeps the second holder's text.
-//! Writes use HTTP with the fence in a header (`fencing::HEADER`), and the service checks it with a
-//! `Gate`.
 #![forbid(unsafe_code)]
 
 mod service;
@@ -45,13 +40,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a process that acquires the lock, and writes on command.
 async fn writer(text: &str) -> Result<()> {
     let locks = lockwright::connect(&told("LATE_WRITE_URL")?).await?;
     let guard = locks.mutex(NAME).ttl(TTL).acquire().await?;
     println!("holds with fence {}", guard.fence());
-    // Simulates delays between a check of the lock and the protected write: a slow disk, a garbage
-    // collector, a migrated machine.
+    // Simulates a delay between a check of the lock and the protected write.
     std::io::stdin().read_line(&mut String::new()).map_err(io)?;
     let answer = put(&told("LATE_WRITE_SERVICE")?, &guard.fenced(), text).map_err(io)?;
     println!("{answer}");
@@ -87,7 +80,6 @@ fn late_write(runtime: &tokio::runtime::Runtime) -> Result<()> {
     Ok(())
 }
 
-/// A process that writes. Dropping it kills it.
 struct Writer {
     child: Child,
     said: BufReader<ChildStdout>,

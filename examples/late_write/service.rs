@@ -1,4 +1,4 @@
-//! The service that the lock protects: a text that a `PUT` replaces, with minimal HTTP.
+//! The service that the lock protects, with minimal HTTP.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -9,14 +9,12 @@ use lockwright::{ErrorKind as Kind, LockName};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
-/// A service that runs until its runtime ends.
 pub(crate) struct Service {
     address: SocketAddr,
     text: Arc<Mutex<String>>,
 }
 
 impl Service {
-    /// Starts a service whose text `lock` protects.
     pub(crate) async fn start(lock: LockName) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let service = Self { address: listener.local_addr()?, text: Arc::default() };
@@ -25,7 +23,6 @@ impl Service {
             while let Ok((connection, _)) = listener.accept().await {
                 let (gate, lock, text) = (gate.clone(), lock.clone(), Arc::clone(&text));
                 tokio::spawn(async move {
-                    // A client that hangs up early has written nothing.
                     let _ = serve(connection, &gate, &lock, &text).await;
                 });
             }
@@ -75,7 +72,7 @@ async fn serve(
             Err(other) if other.kind() == Kind::InvalidInput => format!("400 Bad Request: {other}"),
             Err(late) => format!("412 Precondition Failed: {late}"),
             Ok(_inside) => {
-                // With a disk, store the fence together with the text, to keep it over restarts.
+                // With a disk, store the fence together with the text.
                 let body = String::from_utf8_lossy(&body).into_owned();
                 *text.lock().unwrap_or_else(PoisonError::into_inner) = body;
                 "204 No Content".to_owned()
@@ -87,7 +84,6 @@ async fn serve(
     connection.write_all(head.as_bytes()).await
 }
 
-/// Writes over HTTP, and returns the status and reason of the answer.
 pub(crate) fn put(service: &str, fenced: &Fenced, text: &str) -> Result<String> {
     let mut connection = TcpStream::connect(service)?;
     let length = text.len();

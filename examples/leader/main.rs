@@ -1,12 +1,9 @@
-//! An election among three processes: the leader is killed, and another process takes over.
+//! An election among three processes: the leader is killed, and another takes over.
 //!
 //! ```text
 //! cargo run --example leader                    # on a SQLite file
 //! cargo run --example leader --features redis -- --url redis://127.0.0.1/
 //! ```
-//!
-//! Result: the next process leads when the killed leader's TTL is over, with a higher fence. An
-//! observer sees each leader's own value.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -38,7 +35,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a process that campaigns, reports its election, and leads until it is killed.
 async fn candidate(value: &str) -> Result<()> {
     let locks = lockwright::connect(&told("LEADER_URL")?).await?;
     let leadership = locks.election(NAME).campaign(value).ttl(TTL).acquire().await?;
@@ -70,7 +66,6 @@ fn election(runtime: &tokio::runtime::Runtime) -> Result<()> {
     Ok(())
 }
 
-/// Returns the next elected candidate and its fence, and prints the leader that observers see.
 fn winner(
     runtime: &tokio::runtime::Runtime,
     locks: &Locks,

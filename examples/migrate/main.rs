@@ -4,11 +4,9 @@
 //! cargo run --example migrate --features redis,etcd    # servers of its own
 //! ```
 //!
-//! Result: the old and the new version in parallel overlap, because each locks on its own backend.
-//! A version in between holds both locks, and no turns overlap: first all members switch to it,
-//! then to the new version. The protected resource keeps the fences of both backends in separate
-//! registers, because they aren't comparable. It accepts current writes of all versions and rejects
-//! late writes of the old version.
+//! The old and the new version in parallel would overlap. A version in between holds both locks.
+//! First all members switch to it, then to the new version. The fences of two backends aren't
+//! comparable, so each has its own register.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -28,7 +26,6 @@ use tokio::task::JoinSet;
 const NAME: &str = "example/nightly-job";
 const TURNS: u32 = 20;
 
-/// The locks of a member.
 #[derive(Clone, Copy)]
 enum Version {
     Old,
@@ -36,7 +33,7 @@ enum Version {
     New,
 }
 
-/// The rollout: versions that run in parallel.
+/// Versions that run in parallel.
 const STEPS: [(&str, [Version; 4]); 5] = {
     use Version::{Between, New, Old};
     [
@@ -48,7 +45,6 @@ const STEPS: [(&str, [Version; 4]); 5] = {
     ]
 };
 
-/// The check of late writes, here in memory.
 #[derive(Clone, Default)]
 struct Registers {
     old: Gate,
@@ -56,7 +52,7 @@ struct Registers {
 }
 
 impl Registers {
-    /// Checks a holder of one lock with its register, and a holder of both with both.
+    /// Checks each fence with its own register.
     async fn enter(&self, old: Option<Fence>, new: Option<Fence>) -> Result<Vec<Inside>> {
         let lock = LockName::new(NAME)?;
         let mut inside = Vec::new();
@@ -111,7 +107,6 @@ async fn migrate() -> Result<()> {
     Ok(())
 }
 
-/// Returns the fence of a hold of the old version from before the rollout.
 async fn fence_of_the_old(old: &str) -> Result<Fence> {
     let old = lockwright::connect(old).await?;
     let guard = old.mutex(NAME).acquire().await?;
@@ -121,7 +116,6 @@ async fn fence_of_the_old(old: &str) -> Result<Fence> {
     Ok(fence)
 }
 
-/// Runs turns of these versions in parallel, and counts the overlaps.
 async fn together(
     versions: [Version; 4],
     old: &str,

@@ -4,9 +4,6 @@
 //! cargo run --release --example order_grabbing  # on a SQLite file
 //! cargo run --example order_grabbing --features redis -- --url redis://127.0.0.1/
 //! ```
-//!
-//! Result: each order has one winner, and the others fail at once, without waiting for a lock that
-//! the winner keeps.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -21,8 +18,7 @@ use support::{Processes, told};
 const PROCESSES: usize = 4;
 const DRIVERS: usize = 10;
 const ORDERS: usize = 10;
-/// The winner's time for a confirmation, without renewal. A winner that doesn't confirm loses the
-/// order.
+/// A winner that doesn't confirm in time loses the order.
 const TO_CONFIRM: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
@@ -42,7 +38,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a process with its drivers. It prints the winners, and how long the others took to fail.
 async fn drivers(process: &str) -> Result<()> {
     let locks = lockwright::connect(&told("DRIVERS_URL")?).await?;
     let start_together = told("DRIVERS_START")?;

@@ -1,13 +1,9 @@
-//! A rate limit shared by all processes, for a service that accepts three calls in parallel: a
-//! semaphore with three permits.
+//! A rate limit shared by all processes: a semaphore with three permits.
 //!
 //! ```text
 //! cargo run --example rate_limit                # on a SQLite file
 //! cargo run --example rate_limit --features redis -- --url redis://127.0.0.1/
 //! ```
-//!
-//! Result: without permits, the limit is exceeded; with them, never. A killed process keeps its
-//! permit for at most the TTL.
 #![forbid(unsafe_code)]
 
 #[path = "../support/mod.rs"]
@@ -29,7 +25,6 @@ const PROCESSES: usize = 4;
 const CALLERS: usize = 3;
 const CALLS: usize = 4;
 const TTL: Duration = Duration::from_secs(10);
-/// The TTL of the killed process, for which the others wait.
 const SHORT_TTL: Duration = Duration::from_secs(2);
 const CALL: Duration = Duration::from_millis(20);
 
@@ -50,7 +45,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a process whose tasks call the service repeatedly.
 async fn callers(with: &str) -> Result<()> {
     let locks = lockwright::connect(&told("CALLERS_URL")?).await?;
     let service = told("CALLERS_SERVICE")?;
@@ -82,7 +76,6 @@ async fn callers(with: &str) -> Result<()> {
     std::future::pending().await
 }
 
-/// Calls the service. The call ends when the service hangs up.
 async fn call(service: &str) -> Result<()> {
     let mut connection = TcpStream::connect(service).await.map_err(io)?;
     connection.read_to_end(&mut Vec::new()).await.map_err(io)?;
@@ -114,7 +107,6 @@ fn rate_limit(runtime: &tokio::runtime::Runtime) -> Result<()> {
     Ok(())
 }
 
-/// Runs all processes to their end. With `one_dies`, another process with a permit is killed.
 fn all_call(url: &str, service: SocketAddr, with: &str, one_dies: bool) -> Result<()> {
     let service = service.to_string();
     let mut processes = Processes::new();
@@ -134,7 +126,6 @@ fn all_call(url: &str, service: SocketAddr, with: &str, one_dies: bool) -> Resul
     Ok(())
 }
 
-/// Starts the service. Returns its address, and the maximum number of parallel calls.
 async fn serve() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(io)?;
     let address = listener.local_addr().map_err(io)?;

@@ -1,5 +1,4 @@
-//! Stock in a database table: 200 buyers in 8 processes compete for 50 items, each in a transaction
-//! that reads the number, pauses, and writes the number minus one.
+//! Stock in a database table: 200 buyers in 8 processes compete for 50 items.
 //!
 //! ```text
 //! cargo run --example stock_table --features postgres,mysql                   # on a PostgreSQL of its own
@@ -7,9 +6,8 @@
 //! cargo run --example stock_table --features postgres,mysql -- --url postgres://me@db/empty
 //! ```
 //!
-//! Result: without a lock, too many are sold; with `lock_in_transaction`, exactly 50. A mutex alone
-//! isn't enough if its holder is stopped during its work for longer than its TTL: it continues and
-//! writes an outdated number. With `check_fence`, this late write is rejected.
+//! A mutex alone isn't enough if its holder is stopped for longer than its TTL: it continues and
+//! writes an outdated number. `check_fence` rejects this late write.
 #![forbid(unsafe_code)]
 
 mod shop;
@@ -106,7 +104,7 @@ async fn the_sales() -> Result<()> {
     Ok(())
 }
 
-/// Runs the processes. Returns why a late write was rejected, if one was.
+/// Returns why a late write was rejected, if one was.
 async fn a_sale(shop: &Shop, way: Way, url: &str) -> Result<Option<String>> {
     let folder = tempfile::tempdir()?;
     let exe = std::env::current_exe()?;
@@ -133,7 +131,6 @@ async fn a_sale(shop: &Shop, way: Way, url: &str) -> Result<Option<String>> {
     Ok(std::fs::read_to_string(folder.path().join("refused")).ok())
 }
 
-/// Processes that are killed when dropped.
 struct Children(Vec<Child>);
 
 impl Drop for Children {
@@ -145,7 +142,6 @@ impl Drop for Children {
     }
 }
 
-/// Stops the first process during its work, until others have sold.
 async fn stop_the_holder(shop: &Shop, folder: &Path, child: &Child) -> Result<()> {
     let signal =
         |signal: &str| Command::new("kill").args([signal, &child.id().to_string()]).status();
@@ -171,7 +167,6 @@ async fn wait_until(limit: Instant) -> Result<()> {
     Ok(())
 }
 
-/// Runs a process with its share of the buyers.
 async fn a_process(number: &str) -> Result<()> {
     let url = std::env::var("STOCK_TABLE_URL")?;
     let folder = std::env::var("STOCK_TABLE_FOLDER")?;
@@ -182,7 +177,7 @@ async fn a_process(number: &str) -> Result<()> {
     config.ttl = Some(TTL);
     let locks = config.connect().await?;
     if matches!(way, Way::Mutex | Way::MutexAndFence) && number != "0" {
-        // The process to be stopped starts first. Otherwise all items may be sold before its turn.
+        // Otherwise all items may be sold before.
         let limit = Instant::now() + LIMIT;
         while !Path::new(&folder).join("still").exists() {
             wait_until(limit).await?;
@@ -204,14 +199,13 @@ async fn a_process(number: &str) -> Result<()> {
     Ok(())
 }
 
-/// Buys an item if one is left. With a folder, this buyer is stopped during its work.
+/// With a folder, this buyer is stopped during its work.
 async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Result<()> {
     let guard = match way {
         Way::Nothing | Way::InTransaction => None,
         Way::Mutex | Way::MutexAndFence => Some(locks.mutex("stock/pears").acquire().await?),
     };
-    // A real program works in `guard.run(..)` and checks `guard.check()`, which is nearly always
-    // enough. This one checks nothing, like a process stopped between check and write.
+    // A real program works in `guard.run(..)`.
     if let (Some(folder), Way::MutexAndFence) = (victim, way) {
         stand_still(folder).await?;
     }
@@ -240,7 +234,6 @@ async fn buy(shop: &Shop, locks: &Locks, way: Way, victim: Option<&Path>) -> Res
     }
     tx.commit().await?;
     if let Some(guard) = guard {
-        // The client reports the loss.
         match guard.release().await {
             Err(error) if victim.is_some() && error.lost_reason().is_some() => {}
             outcome => released(outcome)?,

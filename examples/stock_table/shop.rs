@@ -1,4 +1,4 @@
-//! The shop's tables, on PostgreSQL or MySQL.
+//! The shop's tables.
 
 use lockwright::sql::sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use lockwright::sql::sqlx::postgres::{PgPool, PgPoolOptions};
@@ -9,7 +9,6 @@ use lockwright::{Error, Fence};
 
 use crate::Result;
 
-/// Two tables: a row with the number of items left, and a row for each sale.
 #[derive(Debug, Clone)]
 pub(crate) enum Shop {
     Postgres(PgPool),
@@ -44,7 +43,6 @@ impl Shop {
                 Self::MySql(pool) => pool.execute(statement).await.map(drop)?,
             }
         }
-        // The tables for the lock and the fence check.
         match self {
             Self::Postgres(pool) => {
                 postgres::InTransaction::new().make_tables(&mut *pool.acquire().await?).await?
@@ -97,7 +95,6 @@ impl Transaction {
         })
     }
 
-    /// Writes the computed number, whatever the current one is.
     pub(crate) async fn sell_one_of(&mut self, left: i64) -> Result<()> {
         for statement in [
             format!("UPDATE stock SET number = {}", left - 1),

@@ -1,4 +1,4 @@
-//! Common code of the examples: the URL, child processes, the end of a hold.
+//! Common code of the examples.
 #![allow(dead_code, reason = "no example needs all of it")]
 
 use std::io::{BufRead, BufReader};
@@ -9,10 +9,8 @@ use std::time::Duration;
 
 use lockwright::{Error, ErrorKind, Result};
 
-/// The time limit, for a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns the argument of `--url`, or a SQLite file in `folder`.
 pub(crate) fn url(folder: &Path) -> Result<String> {
     match &std::env::args().skip(1).collect::<Vec<_>>()[..] {
         [] => Ok(format!("sqlite:{}", folder.join("locks.db").display())),
@@ -21,13 +19,11 @@ pub(crate) fn url(folder: &Path) -> Result<String> {
     }
 }
 
-/// Returns a variable that the first process passed to this child.
 pub(crate) fn told(name: &str) -> Result<String> {
     std::env::var(name).map_err(|error| Error::invalid_input(name).with_source(error))
 }
 
-/// Accepts a release without an answer: the client repeats it in the background, and the hold ends
-/// with its TTL at the latest.
+/// Accepts a missing answer: the client repeats the release in the background.
 pub(crate) fn released(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(error) if error.kind() == ErrorKind::Indeterminate => Ok(()),
@@ -35,7 +31,7 @@ pub(crate) fn released(outcome: Result<()>) -> Result<()> {
     }
 }
 
-/// Child processes of this program. They are killed when dropped.
+/// Child processes, killed when dropped.
 pub(crate) struct Processes {
     children: Vec<Child>,
     lines: Receiver<(usize, String)>,
@@ -48,7 +44,6 @@ impl Processes {
         Self { children: Vec::new(), lines, sender }
     }
 
-    /// Starts a process with these variables.
     pub(crate) fn start(&mut self, variables: &[(&str, &str)]) -> Result<()> {
         let mut child = Command::new(std::env::current_exe().map_err(io)?)
             .envs(variables.iter().copied())
@@ -67,7 +62,6 @@ impl Processes {
         Ok(())
     }
 
-    /// Returns the next line of output and its process.
     pub(crate) fn next(&self) -> Result<(usize, String)> {
         self.lines.recv_timeout(LIMIT).map_err(|error| {
             Error::unavailable("no process said anything for a minute").with_source(error)

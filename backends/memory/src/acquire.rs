@@ -49,7 +49,7 @@ impl Store {
             let mut granted = hold.granted();
             granted.waiters = row.is_waited_for();
             row.add(hold);
-            // The next waiter may be admitted too, and may have asked before its turn.
+            // The next waiter may be admitted too, and may have polled already.
             let wake = has_waited && row.lets_next_in();
             return Ok(Done { answer: AcquireOutcome::Granted(granted), wake });
         }
@@ -57,8 +57,7 @@ impl Store {
         if let Some(patience) = queue_for {
             row.queue_up(claim.token, claim.mode, now + patience);
         }
-        // A free lock is about to be taken by a waiter ahead of this one. Nothing wakes this one when that hold
-        // expires, so it polls by then.
+        // If a waiter ahead takes the lock, nothing wakes this one when that hold expires: poll by then.
         let free_in = row.free_at(claim.mode).map_or(claim.ttl, |at| at.saturating_since(now));
         let busy = Busy {
             retry_after: Some(free_in),

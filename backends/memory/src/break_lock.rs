@@ -6,7 +6,7 @@ use crate::row::Held;
 use crate::store::{Done, Store};
 
 impl Store {
-    /// Breaks the hold that the operator saw, or all. Also returns the tokens, so that the holders can be notified.
+    /// Also returns the tokens, to notify their holders.
     pub(crate) fn break_lock(
         &mut self,
         name: &LockName,

@@ -1,4 +1,4 @@
-//! The store that clients share, and their notifications.
+//! The store and its clients.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -11,10 +11,10 @@ use lockwright_core::{
 
 use crate::store::Store;
 
-/// After how many slow polls a silent waiter leaves the queue.
+/// A silent waiter's slow polls before it leaves the queue.
 const PATIENCE: u32 = 5;
 
-/// A store of locks in this process. Clones share the store.
+/// A store of locks. Clones share it.
 #[derive(Clone)]
 pub struct Memory(pub(crate) Arc<Inner>);
 
@@ -43,7 +43,7 @@ impl Memory {
         }))
     }
 
-    /// Returns the number of names in use. Other names are forgotten.
+    /// Returns the number of names in use.
     pub fn len(&self) -> usize {
         self.store().len()
     }
@@ -64,7 +64,7 @@ impl Memory {
         };
         let done = {
             let mut store = self.store();
-            // Read under the lock, so that instants are in the order of the steps.
+            // Read under the lock: instants must be in the order of the steps.
             store.acquire(claim, queue_for, self.0.clock.now())?
         };
         if done.wake {
@@ -88,7 +88,7 @@ impl Memory {
         done.answer
     }
 
-    /// Sends events to all clients, and drops disconnected ones. Not under the store's lock, as clients may call back.
+    /// Not under the store's lock: clients may call back.
     pub(crate) fn tell(&self, events: &[Event]) {
         let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut gone = Vec::new();

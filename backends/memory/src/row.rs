@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token};
 
-/// A name that is held or waited for. Any other name is forgotten, and may become another kind of lock.
+/// A name in use. An idle name may become another kind of lock.
 #[derive(Default)]
 pub(crate) struct Row {
-    /// One of its holders, usually the only one.
     first: Option<Held>,
-    /// The other readers or permit holders. Empty without a first holder.
+    /// Empty without a first holder.
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
     others: Option<Box<Vec<Held>>>,
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
@@ -31,12 +30,11 @@ pub(crate) struct Held {
 struct Waiter {
     token: Token,
     mode: Mode,
-    /// The waiter is gone if it hasn't asked again by then.
+    /// Without another poll, the waiter is gone then.
     live_until: BootInstant,
 }
 
 impl Row {
-    /// Removes expired holds and silent waiters.
     pub(crate) fn expire(&mut self, now: BootInstant) {
         self.first.take_if(|hold| now >= hold.expires);
         if let Some(others) = &mut self.others {
@@ -51,7 +49,7 @@ impl Row {
         }
     }
 
-    /// Returns all holds, including those expired since the last [`expire`](Self::expire).
+    /// Includes holds that expired since the last [`expire`](Self::expire).
     pub(crate) fn holds(&self) -> impl Iterator<Item = &Held> {
         self.first.iter().chain(self.others.iter().flat_map(|others| others.iter()))
     }
@@ -68,7 +66,6 @@ impl Row {
         self.holds_mut().find(|hold| hold.token == token)
     }
 
-    /// Adds a holder, which has left the queue.
     pub(crate) fn add(&mut self, hold: Held) {
         match &self.first {
             None => self.first = Some(hold),
@@ -102,15 +99,13 @@ impl Row {
         self.first.is_none() && self.queue.is_none()
     }
 
-    /// Returns the present mode if it is another kind of lock than `mode`.
     pub(crate) fn other_kind(&self, mode: Mode) -> Option<Mode> {
         let waiting = || self.queue.as_ref()?.front().map(|waiter| waiter.mode);
         let present = self.first.as_ref().map(|hold| hold.mode).or_else(waiting)?;
         (!present.is_of_the_kind_of(mode)).then_some(present)
     }
 
-    /// Returns whether a claim can be granted: it is compatible with the holders, and overtakes no waiter. Readers may
-    /// overtake waiting readers.
+    /// A claim overtakes no waiter. But readers may overtake waiting readers.
     pub(crate) fn admits(&self, token: Token, mode: Mode) -> bool {
         let fits = match mode {
             Mode::Exclusive => self.first.is_none(),
@@ -131,13 +126,12 @@ impl Row {
         first.is_some_and(|first| self.admits(first.token, first.mode))
     }
 
-    /// Returns the fence that a reader shares with the present readers.
     pub(crate) fn epoch(&self, mode: Mode) -> Option<u64> {
         let reader = self.first.as_ref().filter(|hold| hold.mode == Mode::Shared)?;
         (mode == Mode::Shared).then_some(reader.fence)
     }
 
-    /// Returns when expiry alone may admit a claim: permits when the first hold expires, others when the last one does.
+    /// Permits may be admitted when the first hold expires, others when the last one does.
     pub(crate) fn free_at(&self, mode: Mode) -> Option<BootInstant> {
         let ends = self.holds().map(|hold| hold.expires);
         match mode {
@@ -146,7 +140,7 @@ impl Row {
         }
     }
 
-    /// Returns the highest fence of the holders. Permits have none.
+    /// Permits have no fence.
     pub(crate) fn fence(&self) -> Option<Fence> {
         let last = |hold: &Held| hold.fence + u64::from(hold.fences) - 1;
         self.holds().filter(|hold| hold.has_fence()).map(last).max().map(Fence::new)
@@ -156,7 +150,6 @@ impl Row {
         self.queue.is_some()
     }
 
-    /// Returns the number of waiters that are still there.
     pub(crate) fn waiters(&self, now: BootInstant) -> u64 {
         let queue = self.queue.iter().flat_map(|queue| queue.iter());
         queue.filter(|waiter| now < waiter.live_until).count() as u64
@@ -189,7 +182,7 @@ impl Held {
         granted
     }
 
-    /// Answers a repeated request, and re-arms the hold unless it was broken.
+    /// Re-arms the hold unless it was broken.
     pub(crate) fn repeated(&mut self, ttl: Duration, now: BootInstant) -> Granted {
         let mut granted = self.granted();
         if self.broken.is_some() {

@@ -1,5 +1,4 @@
-//! All holds, queues and tombstones. Every method is one atomic step at the caller's instant, and needs exclusive
-//! access.
+//! All holds, queues and tombstones. Every method is one atomic step at the caller's instant.
 
 use lockwright_core::{Error, Fence, NameMap, Result};
 
@@ -9,12 +8,11 @@ use crate::tombstones::Tombstones;
 #[derive(Default)]
 pub(crate) struct Store {
     pub(crate) names: NameMap<Row>,
-    /// The last fence of any name. A common counter exceeds each name's fences, and lets idle names be forgotten.
+    /// One counter for all names, so that idle names can be forgotten.
     pub(crate) last_fence: u64,
     pub(crate) tombstones: Tombstones,
 }
 
-/// The result of a step, and whether to wake the name's waiters.
 pub(crate) struct Done<T> {
     pub(crate) answer: T,
     pub(crate) wake: bool,
@@ -26,7 +24,6 @@ impl Store {
     }
 }
 
-/// Reserves `count` fences, and returns the first.
 pub(crate) fn next_fence(last: &mut u64, count: u32) -> Result<u64> {
     let reserved = *last + u64::from(count);
     if reserved > Fence::MAX.get() {

@@ -1,23 +1,20 @@
-//! Tokens that are never granted again: of broken holds, of transferred holds, and of claims that were released with a
-//! request unanswered.
+//! Tokens that are never granted again.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// The minimum lifetime of a tombstone, unless their number reaches its limit. It is ample: a late request comes only
-/// from a future that still exists, and clients repeat a request within a second.
+/// Ample: a late request comes only from a future that still exists, and clients repeat within a second.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// The largest number of tombstones in one generation.
+/// Per generation.
 const LIMIT: usize = 1 << 16;
 
-/// Two generations of tombstones. The older one is dropped as a whole, so that no tombstone needs a timestamp.
+/// Two generations, so that no tombstone needs a timestamp.
 pub(crate) struct Tombstones {
     young: HashSet<Token>,
     old: HashSet<Token>,
-    /// When the younger generation becomes the older.
     next_generation: BootInstant,
 }
 
@@ -37,7 +34,6 @@ impl Tombstones {
         }
     }
 
-    /// Returns an error if the token has a tombstone.
     pub(crate) fn refuse(&mut self, token: Token, now: BootInstant) -> Result<()> {
         if self.young.is_empty() && self.old.is_empty() {
             return Ok(());

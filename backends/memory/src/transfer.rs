@@ -7,7 +7,6 @@ use lockwright_core::{AcquireOutcome, BootInstant, Busy, Claim, Mode, Result, To
 use crate::store::{Store, next_fence};
 
 impl Store {
-    /// Transfers the hold of a token to another token.
     pub(crate) fn swap(
         &mut self,
         from: Token,
@@ -35,7 +34,7 @@ impl Store {
         hold.identity = Arc::clone(&to.identity);
         hold.expires = now + to.ttl;
         let granted = hold.granted();
-        // A late duplicate of the first acquire must not find the name free later.
+        // A late duplicate of the first acquire must not find the name free.
         self.tombstones.insert(from, now);
         Ok(AcquireOutcome::Granted(granted))
     }

@@ -1,35 +1,26 @@
-//! Admission rules for servers that keep one queue per lock (etcd keys, ZooKeeper nodes), in order of arrival.
+//! Admission rules for servers that keep one queue per lock (etcd, ZooKeeper).
 //!
-//! # Why each claim can decide on its own
-//!
-//! The server numbers the claims, so a claim never enters ahead of a present one. The claims ahead of it can only
-//! become fewer, so an admitted claim stays admitted. A claim that isn't admitted by an outdated view errs on the
-//! safe side. One view of the claim and all claims ahead is enough, without coordination.
-//!
-//! The same holds for a claim of another lock type: it blocks the claims behind it until it detects the conflict
-//! and leaves.
+//! The server numbers the claims, so those ahead of a claim can only become fewer. An admitted claim stays
+//! admitted, and an outdated view errs on the safe side. A claim of another lock type blocks those behind it until
+//! it leaves.
 //!
 //! # The shared fence of concurrent readers
 //!
-//! A writer's fence is its number. A reader starts with its number, and takes the lowest fence of all concurrent
-//! readers ([`fence_source`]). These include readers behind it, which may be admitted already. It writes a taken fence
-//! to its entry. The same atomic step checks that the source reader is still there and unchanged. Until then the
-//! reader isn't admitted.
+//! A writer's fence is its number. A reader takes the lowest fence of all concurrent readers, also behind it
+//! ([`fence_source`]). It writes another reader's fence to its entry, in one atomic step with a check that this
+//! reader is present and unchanged. Until then it isn't admitted.
 //!
-//! - *The fence is above those of all earlier writers.* Earlier holders have lower numbers than the reader. And
-//!   while the source reader was there, no writer held.
-//! - *The fence is below those of all later writers.* A later writer is behind, so its number is above every fence
-//!   that was there to be taken.
-//! - *All admitted readers have the same fence.* An admitted reader has the lowest fence, until it leaves: a later
-//!   reader has a larger number, or takes an existing fence.
-//!
-//! The last test below simulates this.
+//! - *The fence is above those of all earlier writers.* Their numbers are lower, and while the source was present,
+//!   no writer held.
+//! - *The fence is below those of all later writers.* Their numbers are above every fence that was there to be
+//!   taken.
+//! - *All admitted readers have the same fence.* They have the lowest one: a later reader has a larger number, or
+//!   takes an existing fence.
 
 use crate::mode::Mode;
 use crate::token::Token;
 
-/// Returns the mark of a mode, for a claim's key or node. Exclusive claims have none, like those of other
-/// libraries.
+/// Returns the mark of a mode, for a claim's key or node.
 ///
 /// ```
 /// use lockwright_core::{Mode, Token, backend_util::admission};
@@ -56,11 +47,10 @@ pub fn marked(text: &str) -> Option<Mode> {
         let (count, of) = (count.parse().ok()?, of.parse().ok()?);
         (count > 0 && count <= of).then_some(Mode::Permits { count, of })?
     };
-    // Accept only the canonical spelling.
     (mark(mode).as_deref() == Some(text)).then_some(mode)
 }
 
-/// Parses a mark and a token, separated by a dot. One client may have several claims.
+/// Parses a mark, a dot and a token.
 pub fn signed(text: &str) -> Option<(Mode, Token)> {
     let (text, token) = text.split_once('.')?;
     Some((marked(text)?, token.parse().ok()?))
@@ -98,7 +88,7 @@ pub fn holders(line: &[Mode]) -> usize {
     }
 }
 
-/// Returns the indices of the predecessors whose release may admit this waiting claim.
+/// Returns the predecessors whose release may admit this claim.
 pub fn blockers(before: &[Mode], own: Mode) -> std::ops::Range<usize> {
     let last = before.len().saturating_sub(1);
     match own {
@@ -118,12 +108,12 @@ fn permits(mode: Mode) -> u64 {
     }
 }
 
-/// An admitted reader, or a reader that will be admitted at its next look.
+/// A reader that is admitted, or will be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reader {
-    /// The server's number of the claim.
+    /// The claim's number.
     pub created: u64,
-    /// The fence taken from another reader, if any.
+    /// The fence taken from another reader.
     pub taken: Option<u64>,
 }
 
@@ -134,8 +124,8 @@ impl Reader {
     }
 }
 
-/// Returns the reader whose fence the reader at `own` takes, if any. `readers` are all readers from the head of the
-/// queue to the first other claim, also behind `own`.
+/// Returns the reader whose fence the reader at `own` takes, if any. `readers` are all up to the first other
+/// claim, also behind `own`.
 pub fn fence_source(readers: &[Reader], own: usize) -> Option<usize> {
     let lowest = (0..readers.len()).min_by_key(|at| readers[*at].fence())?;
     (readers[lowest].fence() < readers[own].fence()).then_some(lowest)
@@ -174,7 +164,6 @@ mod tests {
             (&[W, W, R], 1),
             (&[R, R, W, R], 2),
             (&[p(1), p(2), p(1)], 2),
-            // No claim overtakes.
             (&[p(2), p(3), p(1)], 1),
             (&[p(3)], 1),
             (&[p(1), W, p(1)], 1),
@@ -191,7 +180,6 @@ mod tests {
         }
     }
 
-    /// If all other predecessors leave, the claim still isn't admitted.
     #[test]
     fn only_who_is_in_the_way_is_waited_for() {
         let modes = [W, R, p(1), p(2)];
@@ -254,7 +242,6 @@ mod tests {
             self.line[at].seen = Some((self.revision, from.map(|from| readers[from])));
         }
 
-        /// The result of the look may be outdated.
         fn acts(&mut self, at: usize) {
             let Some((revision, from)) = self.line[at].seen.take() else { return };
             let Some(from) = from else { return self.is_in(at) };
@@ -294,7 +281,6 @@ mod tests {
             self.line[at].fence = Some(fence);
         }
 
-        /// Joins, in one step with a check that nothing has changed.
         fn joins_beside(&mut self) {
             let readers = self.readers();
             if readers.len() == self.line.len() {
@@ -306,7 +292,7 @@ mod tests {
 
     #[test]
     fn readers_beside_each_other_share_what_is_above_all_writers_before() {
-        // A generator with the same numbers on every platform (Marsaglia's xorshift).
+        // Marsaglia's xorshift.
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
         let mut random = move |below: usize| {
             state ^= state << 13;

@@ -1,4 +1,4 @@
-//! The claims in this client's sessions, and when they end.
+//! The claims in this client's sessions.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,14 +11,13 @@ use crate::clock::{BootInstant, Clock};
 use crate::name::LockName;
 use crate::token::Token;
 
-/// A token and its name: the same token under another name is a different hold.
+/// The same token under another name is a different hold.
 type Key = (LockName, Token);
 
-/// The claims in sessions, held or queued, and when each ends without a renewal. For servers that end only whole
-/// sessions (etcd leases, ZooKeeper sessions).
+/// The claims in sessions, for servers that end only whole sessions (etcd, ZooKeeper).
 ///
-/// While a session lives for other holds, the backend must end claims that are no longer renewed. It removes the
-/// [overdue](Self::mark_overdue) ones from the server. So an end here must never be earlier than the holder's.
+/// The backend removes [overdue](Self::mark_overdue) claims while the session lives for others. An end here must
+/// never be earlier than the holder's.
 #[derive(Debug)]
 pub struct ClaimRegistry<P> {
     clock: Clock,
@@ -29,7 +28,7 @@ pub struct ClaimRegistry<P> {
 #[derive(Debug)]
 struct State<P> {
     places: HashMap<Key, Place<P>>,
-    /// A lower bound of all ends, recomputed when it passes: most claims are renewed before.
+    /// A lower bound: most claims are renewed before.
     earliest: BootInstant,
 }
 
@@ -57,8 +56,7 @@ impl<P: Clone> ClaimRegistry<P> {
         self.ends_at(state, ends);
     }
 
-    /// Records an unregistered place for removal, as if [overdue](Self::mark_overdue). False if the claim has a
-    /// place.
+    /// Records a place for removal. False if the claim has one.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,
@@ -74,7 +72,7 @@ impl<P: Clone> ClaimRegistry<P> {
         self.state().places.get(&key(claim)).map(|found| found.place.clone())
     }
 
-    /// Extends the end to at least `ends` if the place matches. False if it doesn't.
+    /// Extends the end to at least `ends`. False if the place doesn't match.
     pub fn extend_if(&self, claim: &Claim, ends: BootInstant, is: impl Fn(&P) -> bool) -> bool {
         match self.state().places.get_mut(&key(claim)) {
             Some(found) if is(&found.place) => {
@@ -97,8 +95,8 @@ impl<P: Clone> ClaimRegistry<P> {
         gone.map(|((name, token), found)| (name, token, found.place)).collect()
     }
 
-    /// Returns the claims that weren't renewed in time, each changed by `mark` in the same step. A claim keeps its
-    /// place for repeats until it is [removed](Self::leave_if). It isn't overdue again unless entered again.
+    /// Returns the claims not renewed in time, each changed by `mark` in the same step. A claim keeps its place
+    /// for repeats until [removed](Self::leave_if), and isn't overdue again unless entered again.
     pub fn mark_overdue(&self, mark: impl Fn(&mut P)) -> Vec<(LockName, Token, P)> {
         let now = self.clock.now();
         let mut state = self.state();
@@ -155,12 +153,12 @@ impl<P: Clone> ClaimRegistry<P> {
         state.earliest
     }
 
-    /// Returns whether any claim's place matches.
+    /// Returns whether any place matches.
     pub fn any(&self, mut is: impl FnMut(&LockName, Token, &P) -> bool) -> bool {
         self.state().places.iter().any(|((name, token), found)| is(name, *token, &found.place))
     }
 
-    /// Returns the claims whose place matches.
+    /// Returns the claims with a matching place.
     pub fn all(&self, is: impl Fn(&LockName, &P) -> bool) -> Vec<(LockName, Token, P)> {
         self.state()
             .places

@@ -1,4 +1,4 @@
-//! Tombstones of ended claims, so that a late repeat isn't handled as a new claim.
+//! Tombstones of ended claims.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,13 +10,11 @@ use crate::name::LockName;
 use crate::reason::Reason;
 use crate::token::Token;
 
-/// The shortest lifetime of a tombstone.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 
 const MANY: usize = 1_000;
 
-/// Tombstones, with the reason, for a backend that alone may receive a repeat of an ended claim. Each is kept for
-/// an hour, or its TTL if that is longer.
+/// Tombstones, so that a late repeat isn't handled as a new claim. Each is kept for an hour, or its TTL if longer.
 #[derive(Debug)]
 pub struct EndedClaims {
     clock: Clock,
@@ -25,7 +23,6 @@ pub struct EndedClaims {
 
 #[derive(Debug)]
 struct State {
-    /// The same token under another name is a different claim.
     claims: HashMap<(LockName, Token), (Reason, BootInstant)>,
     tidy_at: usize,
 }
@@ -36,7 +33,7 @@ impl EndedClaims {
         Self { clock, state: Mutex::new(State { claims: HashMap::new(), tidy_at: MANY }) }
     }
 
-    /// Adds a tombstone. The first reason is kept.
+    /// Adds a tombstone, unless there is one.
     pub fn set(&self, claim: &Claim, reason: Reason) {
         let now = self.clock.now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +45,7 @@ impl EndedClaims {
         state.claims.entry((claim.name.clone(), claim.token)).or_insert((reason, until));
     }
 
-    /// Returns the reason, if the claim has a tombstone.
+    /// Returns a tombstone's reason.
     pub fn reason(&self, claim: &Claim) -> Option<Reason> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.claims.get(&(claim.name.clone(), claim.token)).map(|(reason, _)| *reason)

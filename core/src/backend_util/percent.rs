@@ -1,8 +1,8 @@
-//! Percent-encoding of names (RFC 3986, section 2.1), for places that don't accept every character.
+//! Percent-encoding of names (RFC 3986, section 2.1).
 
 use std::fmt::Write as _;
 
-/// Encodes `%` and each character that `must_go`, as its UTF-8 bytes in hex.
+/// Encodes `%` and each character that `must_go`.
 ///
 /// ```
 /// use lockwright_core::backend_util::percent;
@@ -23,7 +23,7 @@ pub fn encode(text: &str, must_go: impl Fn(char) -> bool) -> String {
     encoded
 }
 
-/// Decodes the output of [`encode`]. `None` for a `%` without two hex digits, or bytes that aren't UTF-8.
+/// Decodes the output of [`encode`]. `None` for an invalid escape or UTF-8.
 ///
 /// ```
 /// use lockwright_core::backend_util::percent;

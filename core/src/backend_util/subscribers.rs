@@ -1,4 +1,4 @@
-//! The clients of a backend, and the names that they wait for.
+//! The clients of a backend.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,9 @@ use std::time::{Duration, Instant};
 use crate::event::{Event, Events};
 use crate::name::LockName;
 
-/// The clients attached to one backend, and the names that they wait for.
+/// The clients of one backend, and the names that they wait for.
 ///
-/// A backend forwards [`DistributedLock::attach`] to [`attach`](Self::attach), and calls [`waits`](Self::waits)
-/// when a waiting claim finds its name taken. It passes the server's notifications to [`wake`](Self::wake).
-///
-/// No internal mutex is held while events are sent, so a client's sink may call back.
-///
-/// [`DistributedLock::attach`]: crate::DistributedLock::attach
+/// No mutex is held while events are sent, so a client's sink may call back.
 #[derive(Debug)]
 pub struct Subscribers {
     forgotten_after: Duration,
@@ -50,7 +45,7 @@ impl Subscribers {
         Arc::make_mut(&mut self.attached()).push(events);
     }
 
-    /// Records a waiter of `name`.
+    /// Records a waiter, when a claim finds `name` taken.
     pub fn waits(&self, name: &LockName) {
         let now = Instant::now();
         let mut waiting = self.waiting();
@@ -61,14 +56,14 @@ impl Subscribers {
         }
     }
 
-    /// Returns whether there is any waiter.
+    /// Returns whether there is a waiter.
     pub fn anybody(&self) -> bool {
         let mut waiting = self.waiting();
         waiting.forget(Instant::now(), self.forgotten_after);
         !waiting.names.is_empty()
     }
 
-    /// Wakes the waiters of `name`, if there was one recently.
+    /// Wakes the recent waiters of `name`.
     pub fn wake(&self, name: &LockName) {
         let somebody = self.waiting().names.contains_key(name);
         if somebody {
@@ -88,7 +83,7 @@ impl Subscribers {
         }
     }
 
-    /// Sends an event to all clients, and removes the clients that are gone.
+    /// Sends an event to all clients.
     pub fn send(&self, event: &Event) {
         let attached = Arc::clone(&self.attached());
         let gone: Vec<usize> = attached
@@ -100,7 +95,7 @@ impl Subscribers {
             return;
         }
         let mut present = self.attached();
-        // A changed list is a different allocation; the indices then don't match.
+        // A changed list is another allocation; the indices then don't match.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

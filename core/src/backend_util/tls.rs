@@ -1,10 +1,10 @@
-//! TLS for all backends: files in a URL, the crypto provider, and causes of a failed handshake.
+//! TLS for all backends.
 
 use std::net::IpAddr;
 
 use crate::error::ErrorKind;
 
-/// Returns the error for a build without the feature `feature`.
+/// Returns the error for a build without `feature`.
 pub fn not_in_this_build(feature: &str) -> String {
     format!(
         "TLS to such servers isn't in this build; enable the feature `{feature}` of the crate \
@@ -12,22 +12,20 @@ pub fn not_in_this_build(feature: &str) -> String {
     )
 }
 
-/// Installs ring as this process's crypto provider, unless one is installed. Most client libraries have no default
-/// for some of their TLS, and panic in a build with several providers. One library adds a second provider. Without
-/// the feature `tls` this does nothing.
+/// Installs ring as the process's crypto provider, unless one is installed. Most client libraries have no default
+/// for some of their TLS, and panic in a build with several providers.
 pub fn choose_provider() {
     #[cfg(feature = "tls")]
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Returns whether a certificate can be for this host.
+/// Returns whether a certificate can name this host.
 #[cfg(feature = "tls")]
 pub fn is_certifiable(host: &str) -> bool {
     rustls::pki_types::ServerName::try_from(host).is_ok()
 }
 
-/// Returns whether an endpoint (with a port, perhaps with a scheme) is on this machine, so that its traffic can't
-/// be read on the network.
+/// Returns whether an endpoint is on this machine.
 pub fn is_local(endpoint: &str) -> bool {
     let host = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
@@ -38,12 +36,12 @@ pub fn is_local(endpoint: &str) -> bool {
     }
 }
 
-/// The files in a URL's parameters `ca`, `cert` and `key`.
+/// The files in a URL's parameters.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
     /// The trusted CAs' certificates; the system's if not set.
     pub authority: Option<String>,
-    /// The client's certificate and its key.
+    /// The client's certificate and key.
     pub client: Option<(String, String)>,
 }
 
@@ -51,8 +49,8 @@ impl Files {
     /// Takes the files from a URL's parameters.
     ///
     /// # Errors
-    /// A sentence: a parameter without a file, a certificate without its key, or any parameter if not `secured`.
-    /// `unsecured` is the text after "and".
+    /// A sentence about a missing file or key, or any parameter if not `secured`. `unsecured` is the text
+    /// after "and".
     pub fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,
@@ -76,7 +74,7 @@ impl Files {
     }
 }
 
-/// Reads a PEM file with a `CERTIFICATE` or any `PRIVATE KEY`.
+/// Reads a PEM file.
 ///
 /// # Errors
 /// A sentence.
@@ -91,7 +89,6 @@ pub fn pem(parameter: &str, file: &str, kind: &str) -> Result<Vec<u8>, String> {
 /// A part of rustls's error text, the kind of error, and the remedy.
 pub type Refusal = (&'static str, ErrorKind, &'static str);
 
-/// The client rejects the server.
 const BY_THE_CLIENT: &[Refusal] = &[
     (
         "UnknownIssuer",
@@ -113,15 +110,14 @@ const BY_THE_CLIENT: &[Refusal] = &[
     ),
 ];
 
-/// The server rejects the client; from specific to general.
+/// From specific to general.
 const BY_THE_SERVER: &[Refusal] = &[
     ("UnknownCA", ErrorKind::Denied, "it does not trust the issuer of the client's certificate"),
     ("ertificate", ErrorKind::Denied, "it refuses the client's certificate"),
     ("fatal alert", ErrorKind::Denied, "it ended the TLS handshake"),
 ];
 
-/// Returns the reason of a failed handshake. `own` has this kind of server's reasons, which precede more general
-/// ones.
+/// Returns the reason of a failed handshake. `own` reasons precede more general ones.
 pub fn refusal(cause: &str, own: &[Refusal]) -> Option<(ErrorKind, &'static str)> {
     let reasons = BY_THE_CLIENT.iter().chain(own).chain(BY_THE_SERVER);
     reasons.filter(|(part, ..)| cause.contains(part)).map(|(_, kind, what)| (*kind, *what)).next()

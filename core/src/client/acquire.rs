@@ -1,7 +1,6 @@
 //! The acquire operation.
 //!
-//! [`begin`] does the part without waiting, and without a future. The rest is boxed: its size would slow down a
-//! backend that answers at once.
+//! [`begin`] needs no future. A large future would slow down a backend that answers at once.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -46,7 +45,7 @@ impl Limit {
     }
 }
 
-/// The first and the longest pause after a failed attempt; it doubles each time.
+/// The first and the longest pause after a failed attempt.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 pub(crate) async fn by_tries(
@@ -77,7 +76,7 @@ pub(crate) async fn by_tries(
     Err(shared.tell(Error::timed_out(Step::Holder, &name), &name))
 }
 
-/// A request in progress. `None` only for a single attempt at a held lock. Errors are ready for the user.
+/// `None` only for one attempt at a held lock.
 pub(crate) enum Acquiring<'a> {
     Done(Option<Acquired>),
     Waiting(Pin<Box<dyn Future<Output = Acquired> + Send + 'a>>),
@@ -110,7 +109,7 @@ pub(crate) fn acquire(
     }
 }
 
-/// Returns a new hold, or releases it in the background if the client no longer grants locks.
+/// Releases the hold if the client no longer grants locks.
 pub(crate) fn admitted(hold: Arc<Hold>) -> Result<Arc<Hold>> {
     match hold.shared.ready() {
         Ok(()) => Ok(hold),
@@ -138,7 +137,6 @@ enum Far {
     Asked(Turn, Answer),
 }
 
-/// Takes a free local turn, and calls a backend that answers without waiting.
 fn begin(
     shared: Arc<Shared>,
     name: LockName,
@@ -255,7 +253,6 @@ enum Answer {
     Failed(Error),
 }
 
-/// Interprets the answer to a claim, and updates the pending claim.
 fn hear(
     shared: &Shared,
     pending: &mut Pending,
@@ -297,7 +294,7 @@ async fn go_on(far: Far, options: &Options, limit: Limit, begun: BootInstant) ->
             (Arc::clone(turn.shared()), turn.name().clone())
         }
     };
-    // Boxed: the future is large, and is moved several times.
+    // Boxed: the future is large.
     let waiting = Box::pin(waiting(far, options, limit, begun));
     match shared.unless_closed(waiting).await {
         Ok(hold) => hold.map(admitted).transpose(),
@@ -331,7 +328,6 @@ async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) 
         // `in_queue` counted it already.
         counted: was_queued,
         spot: None,
-        // The previous request for this lock may have had no answer for long.
         troubled_since: trouble.as_ref().map(|trouble| trouble.since.max(begun)),
         trouble: trouble.map(|trouble| trouble.error(sent)),
         pause: TRY_AGAIN.0,
@@ -355,7 +351,6 @@ struct Asking<'a> {
     sent: BootInstant,
     counted: bool,
     spot: Option<WaiterSlot<'a>>,
-    /// Since when the server hasn't answered.
     troubled_since: Option<BootInstant>,
     trouble: Option<Error>,
     pause: Duration,
@@ -398,7 +393,6 @@ impl Asking<'_> {
         }
     }
 
-    /// Sends one request, and waits as long as the answer could be useful.
     async fn ask(&self, turn: &mut Turn) -> Answer {
         let (shared, pending) =
             turn.claim(|shared, name| fresh(shared, name, self.options, self.sent));
@@ -421,7 +415,7 @@ impl Asking<'_> {
         self.spot.is_some() && self.shared.backend.profile().blocks
     }
 
-    /// Returns the limit; without one, one TTL after the first unanswered request.
+    /// Without a limit: one TTL after the first unanswered request.
     fn give_up_at(&self) -> BootInstant {
         match (self.limit, self.troubled_since) {
             (Limit::None, Some(since)) => since + self.options.ttl,
@@ -461,7 +455,6 @@ impl Asking<'_> {
         Next::Now
     }
 
-    /// Returns the error if a retry is of no use.
     fn after_error(&mut self, turn: &mut Turn, error: Error) -> Result<Next> {
         let shared = self.shared;
         shared.metrics.attempts_failed.add(1);
@@ -470,14 +463,14 @@ impl Asking<'_> {
             return Err(error);
         }
         let now = shared.clock.now();
-        // A blocked request waited for the holder, not for the server.
+        // A blocked request waited for the holder, not the server.
         let unanswered_since = if self.is_blocked() { now } else { self.sent };
         let since = *self.troubled_since.get_or_insert(unanswered_since);
         turn.note_trouble(since, &error);
         if self.limit == Limit::Once {
             return Err(error);
         }
-        // An earlier error is the cause of a lost queue position or a cut-short wait.
+        // An earlier error is the cause of a lost position or a cut-short wait.
         let is_cut_short = now >= self.give_up_at();
         let trouble = match self.trouble.take() {
             Some(earlier) if ended || is_cut_short => earlier,
@@ -491,7 +484,7 @@ impl Asking<'_> {
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
-        // For example, an operator broke it. The token is never granted again, so no request may inherit it.
+        // The token is never granted again.
         drop(GivenBack { shared, pending: turn.take_pending() });
         Ok(Next::Fresh)
     }
@@ -503,7 +496,7 @@ impl Asking<'_> {
         match next {
             Next::Now => {}
             Next::Fresh => {
-                // A hand-over is for one token, so the next token needs a new slot.
+                // A hand-over is for one token.
                 self.spot = None;
                 clock.sleep_until(at_most(self.shared.spread(TRY_AGAIN.0))).await;
             }
@@ -514,7 +507,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Returns a valid handed-over hold. Otherwise the next request confirms it.
+    /// An invalid hold is confirmed by the next request.
     fn take_handed(&self, turn: &mut Turn) -> Option<(Granted, Believed)> {
         let granted = self.spot.as_ref()?.take_handed()?;
         let started = granted.start?;
@@ -524,16 +517,16 @@ impl Asking<'_> {
     }
 }
 
-/// Resumes a ticket. Its hold isn't renewed, so the attempts end after one TTL.
+/// The hold isn't renewed: the attempts end after one TTL.
 pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let options = Options::of_ticket(ticket);
-    // Before sending: the server would consume the ticket.
+    // The server would consume the ticket.
     options.check(&shared)?;
     let mut turn = Turn::beside_others(Arc::clone(&shared), ticket.name().clone());
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
-    // A late acquire may have given the token a newer hold, with a different fence. A swap would take that one.
+    // A late acquire may have given the token a newer hold, which a swap would take.
     let mut is_the_same = !ticket.is_open();
     loop {
         let sent = shared.clock.now();
@@ -613,14 +606,13 @@ fn believe(
     sent: BootInstant,
 ) -> Option<Believed> {
     let now = shared.clock.now();
-    // A backend may report a start after the send, but not in the future.
+    // A start may be after the send, but not in the future.
     let start = granted.start.unwrap_or(sent).min(now);
     let term = shared.term(start, claim.ttl, granted.valid);
     (now < term.lost_at).then_some(Believed { now, start, term })
 }
 
-/// Releases a late grant. The old token is never requested again: a late release would end the hold that the token
-/// has by then.
+/// The old token is never requested again: a late release would end its new hold.
 async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     shared.metrics.grants_too_late.add(1);
     shared.metrics.attempts.add(1);
@@ -628,7 +620,6 @@ async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     given_back.release().await;
 }
 
-/// A claim to release, in the background if the result is uncertain.
 struct GivenBack<'a> {
     shared: &'a Arc<Shared>,
     pending: Option<Pending>,
@@ -678,11 +669,9 @@ fn into_hold(
     hold
 }
 
-/// Returns when a waiting claim polls.
 fn poll_after(shared: &Shared, busy: &Busy) -> Duration {
     let slowly = shared.spread(shared.backend.profile().slow_poll);
     match busy.retry_after {
-        // A little later than promised, and spread over the waiters.
         Some(time) => slowly.min(time.saturating_add(shared.spread(Duration::from_millis(4)))),
         None => slowly,
     }

@@ -1,5 +1,4 @@
-//! Waiting for a backend, with a limit. A panic of the backend becomes an error, because it must not prevent the
-//! report of a loss.
+//! Waiting for a backend. A panic becomes an error: it must not prevent the report of a loss.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,8 +14,7 @@ pub(crate) fn at_once<T>(ask: impl FnOnce() -> Option<Result<T>>) -> Option<Resu
     caught(ask).unwrap_or_else(|panicked| Some(Err(panicked)))
 }
 
-/// Sends a request and waits until an instant. A panic or a timeout is
-/// [`Indeterminate`](crate::ErrorKind::Indeterminate).
+/// A panic or a timeout is [`Indeterminate`](crate::ErrorKind::Indeterminate).
 pub(crate) async fn answer<'a, T>(
     clock: &Clock,
     send: impl FnOnce() -> Request<'a, T>,
@@ -52,7 +50,7 @@ pub(crate) async fn until<F: Future>(
     }
 }
 
-/// Logs. A subscriber that panics must not end renewals and releases.
+/// A subscriber's panic must not end renewals and releases.
 pub(crate) fn say(log: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(log));
 }

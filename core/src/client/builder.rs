@@ -22,7 +22,7 @@ use super::locks::Locks;
 use super::state::{Settings, Shared};
 
 impl Locks {
-    /// Creates a client with the default settings, on the present tokio runtime.
+    /// Creates a client with the default settings.
     ///
     /// # Errors
     /// [`InvalidConfig`](crate::ErrorKind::InvalidConfig) outside a runtime.
@@ -30,13 +30,13 @@ impl Locks {
         Self::builder(backend).build()
     }
 
-    /// Returns a builder for a client on `backend`.
+    /// Returns a builder.
     pub fn builder(backend: impl DistributedLock) -> Builder {
         Builder::new(shared_backend(backend))
     }
 }
 
-/// The settings of a client, created by [`Locks::builder`].
+/// The settings of a client.
 #[must_use = "a builder does nothing until it is built"]
 #[derive(Debug)]
 pub struct Builder {
@@ -68,56 +68,51 @@ impl Builder {
         }
     }
 
-    /// Sets the requests' default TTL: 30 s if not set, or the nearest that the backend supports.
+    /// Sets the default TTL: 30 s if not set, or the nearest supported.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// Sets the requests' default wait limit; `None`, the default, for no limit.
+    /// Sets the default wait limit; none if not set.
     pub fn wait(mut self, limit: Option<Duration>) -> Self {
         self.settings.wait = limit;
         self
     }
 
-    /// Sets a prefix for every name on the server, with its separator, as in `shop/`. This client's results don't
-    /// show it.
+    /// Sets a prefix for every name on the server: `shop/`. Results don't show it.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.settings.namespace = namespace.into();
         self
     }
 
-    /// Sets this client's label for operators, such as a service or a job.
+    /// Sets the label for operators.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Enables a background sweep, about once a minute: see [`Locks::sweep`]. One client of a fleet is enough. It
-    /// has no effect if the backend leaves no data.
+    /// Sweeps about once a minute: see [`Locks::sweep`]. One client of a fleet is enough.
     pub fn sweep(mut self, idle: Duration) -> Self {
         self.settings.sweep = Some(idle);
         self
     }
 
-    /// Sets the clock of validity, for tests.
+    /// Sets the clock, for tests.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Sets the parameters of validity: drift and margin.
+    /// Sets drift and margin.
     pub fn rules(mut self, rules: Rules) -> Self {
         self.settings.rules = rules;
         self
     }
 
-    /// Sets the runtime (with its timer) of renewals, releases and the backend's connections; the present one if
-    /// not set. It must not end before the client.
-    ///
-    /// If it ends, no hold is renewed until the next request inside another runtime, which then runs the renewals.
-    /// Until then each hold is lost at its deadline, as [`check`](crate::Guard::check) reports. A current-thread
-    /// runtime renews nothing between two `block_on` calls.
+    /// Sets the client's runtime; the present one if not set. It needs a timer, and must not end before the client.
+    /// After its end, no hold is renewed until the next request inside another runtime. A current-thread runtime
+    /// renews nothing between two `block_on` calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -129,7 +124,7 @@ impl Builder {
         self
     }
 
-    /// Sets the seed of the jitter, for repeatable simulations.
+    /// Sets the seed of the jitter.
     pub fn jitter_seed(mut self, seed: u64) -> Self {
         self.settings.jitter = Jitter::from_seed(seed);
         self

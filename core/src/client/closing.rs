@@ -1,4 +1,4 @@
-//! Turning requests away: the client was closed, or its runtime has ended.
+//! The end of a client or its runtime.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::renewer::{renewer, reschedule_all};
 use super::state::Shared;
 use super::sweeper::sweeper;
 
-/// How long `close` waits for requests to be turned away. A request whose task doesn't run is turned away later.
+/// How long `close` waits for requests whose task doesn't run.
 const TURN_AWAY: Duration = Duration::from_secs(1);
 
 struct Waiting<'a>(&'a Shared);
@@ -44,7 +44,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Drives a waiting request. Closing the client drops it, which releases a claim that may be on the server.
+    /// Closing drops the request, which releases its claim.
     pub(crate) async fn unless_closed<T>(
         &self,
         request: impl Future<Output = Result<T>>,
@@ -94,7 +94,7 @@ impl Shared {
         }
     }
 
-    /// Drives a future. Outside a runtime, polls it inside the client's runtime, which timers and connections need.
+    /// Outside a runtime, polls inside the client's, for timers and connections.
     pub(crate) async fn inside<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         std::future::poll_fn(|cx| {
@@ -116,7 +116,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Starts the tasks of the client.
     pub(super) fn start_tasks(self: &Arc<Self>, runtime: &Handle) {
         runtime.spawn(renewer(self));
         if let Some(idle) = self.settings.sweep {
@@ -124,13 +123,12 @@ impl Shared {
         }
     }
 
-    /// Moves the client's tasks to the caller's runtime, because the client's runtime has ended.
     #[cold]
     fn restart_tasks(self: &Arc<Self>) -> Result<()> {
         let here = Handle::try_current().map_err(|error| no_runtime().with_source(error))?;
         if self.renewer_ended.swap(false, Ordering::AcqRel) {
             *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = here.clone();
-            // The answers to renewals that the old runtime had sent are lost.
+            // The answers to the old runtime's renewals are lost.
             reschedule_all(self, self.clock.now());
             self.start_tasks(&here);
         }

@@ -1,7 +1,4 @@
-//! Elections.
-//!
-//! The leader is the holder of the mutex of the election's name, as in Chubby (Burrows 2006). Its public value is
-//! stored with its identity. The fence protects against its late writes.
+//! Elections. The leader holds the mutex of the election's name, as in Chubby (Burrows 2006).
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +17,7 @@ use super::locks::Locks;
 use super::request::Request;
 
 impl Locks {
-    /// Returns an election, for candidates and observers.
+    /// Returns an election.
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election::new(self, name.as_ref())
     }
@@ -47,8 +44,8 @@ impl Election {
         Self { locks: locks.clone(), name: name.to_owned() }
     }
 
-    /// Returns a request to lead. The public `value`, for example an address, has at most
-    /// [`Identity::LONGEST_VALUE`] bytes and no control characters. Sending the request reports an invalid value.
+    /// Returns a request to lead. The public `value` has at most [`Identity::LONGEST_VALUE`] bytes and no control
+    /// characters.
     pub fn campaign(&self, value: impl AsRef<str>) -> Request<Leadership> {
         let value = value.as_ref();
         let request = Request::new(self.locks.shared(), &self.name, Mode::Exclusive);
@@ -62,8 +59,7 @@ impl Election {
         }
     }
 
-    /// Returns the present leader. On Redis, it may be a candidate that was offered the lead and hasn't accepted
-    /// it, for at most 2 s (one TTL if that is shorter).
+    /// Returns the leader. On Redis, for at most 2 s or one TTL, it may be a candidate that hasn't accepted yet.
     ///
     /// # Errors
     /// Those of reaching the server, and of an invalid name.
@@ -80,7 +76,7 @@ impl Election {
         }))
     }
 
-    /// Observes the leader, by polling like a waiter without a wake-up, and at least once a second.
+    /// Observes the leader, by polling at least once a second.
     pub fn observe(&self) -> Observer {
         let each = self.locks.profile().slow_poll.min(Duration::from_secs(1));
         let (next_look, looking) = (BootInstant::from_nanos(0), JoinSet::new());
@@ -94,29 +90,28 @@ impl fmt::Debug for Election {
     }
 }
 
-/// A leader, as the server shows it.
+/// A leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// Its value from [`campaign`](Election::campaign); `None` for a holder that didn't campaign.
+    /// Its value, if it campaigned.
     pub value: Option<Arc<str>>,
-    /// Its identity, if the server has it.
+    /// Its identity, if known.
     pub identity: Option<Identity>,
-    /// Its fence, if the server shows it.
+    /// Its fence, if known.
     pub fence: Option<Fence>,
-    /// Its hold's token; `None` if it isn't Lockwright's.
+    /// Its token; `None` if it isn't Lockwright's.
     pub token: Option<Token>,
 }
 
-/// A stream of leaders, created by [`Election::observe`].
+/// A stream of leaders, from [`Election::observe`].
 #[derive(Debug)]
 pub struct Observer {
     election: Election,
     each: Duration,
     told: Option<Option<Leader>>,
     next_look: BootInstant,
-    /// The query in progress. It survives a dropped call: otherwise a caller that drops every call would get no
-    /// result. Its server resources aren't left idle.
+    /// Kept when a call is dropped: a caller that drops every call would get no result.
     looking: JoinSet<Result<Option<Leader>>>,
 }
 
@@ -127,14 +122,14 @@ impl Observer {
         self
     }
 
-    /// Waits until the leader differs from the last reported one, and returns it. The first call returns at once.
-    /// Leaders between two polls are missed.
+    /// Waits until the leader differs from the last reported one. The first call returns at once. Polling misses
+    /// short terms.
     ///
     /// # Errors
-    /// Those of reaching the server; the next call continues.
+    /// Those of reaching the server.
     ///
     /// # Cancel safety
-    /// May be dropped and called again, as in a loop of `select!`: no change is missed or delayed.
+    /// May be dropped and called again: no change is missed or delayed.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         let shared = Arc::clone(self.election.locks.shared());
         shared.inside(self.look()).await

@@ -21,9 +21,8 @@ use super::state::releasing::{Releasing, end_in_background, lost};
 use super::state::{Hold, Shared};
 use super::ticket::Ticket;
 
-/// An exclusive or shared hold, renewed while the guard lives.
-///
-/// A dropped guard releases it in the background, even outside a runtime; [`Guard::release`] waits for the answer.
+/// An exclusive or shared hold, renewed while the guard lives. Dropping it releases the hold in the
+/// background, even outside a runtime.
 #[must_use = "dropping the guard releases the lock; keep it for as long as the lock is needed"]
 #[derive(Debug)]
 pub struct Guard(Inner);
@@ -33,7 +32,7 @@ pub struct Guard(Inner);
 #[derive(Debug)]
 pub struct Permit(Inner);
 
-/// The leadership of an election. Like [`Guard`]; after a loss, another candidate may lead.
+/// The leadership of an election. Like [`Guard`].
 #[must_use = "dropping the leadership resigns; keep it for as long as you lead"]
 #[derive(Debug)]
 pub struct Leadership(Inner);
@@ -58,12 +57,12 @@ macro_rules! common {
                 self.0.hold().claim.mode
             }
 
-            /// Returns the token that identifies this hold on the server.
+            /// Returns the hold's token.
             pub fn token(&self) -> Token {
                 self.0.hold().claim.token
             }
 
-            /// Returns the time until [`lost_at`](Self::lost_at). Zero after a loss.
+            /// Returns the time until [`lost_at`](Self::lost_at); zero after a loss.
             pub fn remaining(&self) -> Duration {
                 let hold = self.0.hold();
                 let now = hold.clock().now();
@@ -74,19 +73,18 @@ macro_rules! common {
                 }
             }
 
-            /// Returns when the hold counts as lost, unless renewed. Until the [`deadline`](Self::deadline) there
-            /// is time to stop the protected work.
+            /// Returns when the hold counts as lost, unless renewed, before the [`deadline`](Self::deadline).
             pub fn lost_at(&self) -> BootInstant {
                 self.0.hold().lost_at()
             }
 
-            /// Returns the instant from which the hold must not be relied on, unless renewed.
+            /// Returns when the hold must no longer be relied on, unless renewed.
             pub fn deadline(&self) -> BootInstant {
                 self.0.hold().deadline()
             }
 
-            /// Checks that the lock is held, by the clock and without the server. Exact even after a pause of the
-            /// process. It costs tens of nanoseconds: call it before each step that needs the lock.
+            /// Checks by the clock that the lock is held, in tens of nanoseconds. Exact even after a pause of the
+            /// process. Call it before each step.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.
@@ -94,31 +92,28 @@ macro_rules! common {
                 self.0.check()
             }
 
-            /// Returns a view of the hold for other tasks.
+            /// Returns a view for other tasks.
             pub fn signal(&self) -> Signal {
                 Signal::new(self.0.hold())
             }
 
-            /// Drives `future` while the hold lives, and drops it at a loss, before the deadline. Each poll checks
-            /// the clock first.
+            /// Drives `future`, and drops it at a loss, before the deadline. Each poll checks the clock first.
             ///
-            /// A future that doesn't yield can't be stopped. Requests that it has sent need the fence.
-            ///
-            /// Outside a tokio runtime, `future` is polled inside the client's runtime.
+            /// A future that doesn't yield can't be stopped, and requests already sent need the fence. Outside a
+            /// runtime, it is polled inside the client's.
             ///
             /// # Errors
             /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed, or during its
             ///   last poll.
-            /// - [`Unavailable`](crate::ErrorKind::Unavailable) if the client's runtime has ended and the caller is
-            ///   outside a runtime.
+            /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime if the client's has ended.
             ///
             /// # Cancel safety
-            /// Dropping it drops `future`; the guard is unaffected.
+            /// Dropping it drops `future`, not the guard.
             pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
                 self.0.run(future).await
             }
 
-            /// Renews the hold now, even a fixed one.
+            /// Renews the hold, even a fixed one.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost) after a loss. [`Indeterminate`](crate::ErrorKind::Indeterminate) or
@@ -130,7 +125,7 @@ macro_rules! common {
                 self.0.renew().await
             }
 
-            /// Asks the server whether this client still has the hold. Changes no state.
+            /// Asks the server whether this client has the hold.
             ///
             /// # Errors
             /// Those of reaching the server.
@@ -145,11 +140,11 @@ macro_rules! common {
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost) if it was lost before: the last work may not have been protected.
-            /// Any other error means a missing answer: the hold has ended for this client, and the release
-            /// continues in the background.
+            /// Any other error is a missing answer: the hold has ended, and the release continues in the
+            /// background.
             ///
             /// # Cancel safety
-            /// When dropped, the release continues in the background.
+            /// The release continues in the background.
             pub async fn release(self) -> Result<()> {
                 self.0.release().await
             }
@@ -162,8 +157,8 @@ common!(Permit, "permits");
 common!(Leadership, "lead");
 
 impl Guard {
-    /// Returns the fence, to send with each write. The protected resource must reject a fence below the highest
-    /// accepted one. Concurrent readers share a fence.
+    /// Returns the fence, to send with each write. The resource must reject a fence below the highest accepted
+    /// one. Concurrent readers share a fence.
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
     }
@@ -184,24 +179,21 @@ impl Guard {
         self.client().tell(Error::closed(), &self.0.hold().claim.name)
     }
 
-    /// Returns the lock's full name and fence, to send with requests.
+    /// Returns the full name and the fence.
     pub fn fenced(&self) -> Fenced {
         self.0.fenced()
     }
 
-    /// Ends the hold in this client and returns a ticket, which [`Locks::resume`](crate::Locks::resume) accepts in
-    /// this process or another. An [`Owner`](crate::Owner) and a [`max_hold`](crate::Request::max_hold) aren't
-    /// transferred.
-    ///
-    /// Until then the hold isn't renewed. It keeps its [remaining time](Self::remaining), which may be very short
-    /// after a hand-over. For a whole TTL, [renew](Self::renew) first.
+    /// Ends the hold here, and returns a ticket for [`Locks::resume`](crate::Locks::resume), without
+    /// [`Owner`](crate::Owner) and [`max_hold`](crate::Request::max_hold). The hold isn't renewed in transfer, and
+    /// keeps its [remaining time](Self::remaining). For a whole TTL, [renew](Self::renew) first.
     ///
     /// # Errors
-    /// - [`Unsupported`](crate::ErrorKind::Unsupported) if the profile has no `tickets`.
-    /// - [`Conflict`](crate::ErrorKind::Conflict) while the same owner has another guard on the hold.
-    /// - [`Lost`](crate::ErrorKind::Lost) if it was lost before.
+    /// The guard is dropped in each case.
     ///
-    /// In each case the guard is dropped.
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) without `tickets` in the profile.
+    /// - [`Conflict`](crate::ErrorKind::Conflict) while the owner has another guard on the hold.
+    /// - [`Lost`](crate::ErrorKind::Lost) if it was lost before.
     pub fn into_ticket(mut self) -> Result<Ticket> {
         let profile = self.0.hold().shared.backend.profile();
         if !profile.tickets {
@@ -218,7 +210,6 @@ impl Guard {
         match releasing.ended {
             Err(reason) => Err(lost(&hold, reason)),
             Ok(_) => {
-                // The hold stays on the server for the ticket.
                 releasing.finish();
                 Ok(Ticket::new(&hold.claim, hold.fence, hold.release_mode()))
             }
@@ -227,12 +218,12 @@ impl Guard {
 }
 
 impl Leadership {
-    /// Returns the leader's fence, to send with writes and commands. See [`Guard::fence`].
+    /// Returns the fence: see [`Guard::fence`].
     pub fn fence(&self) -> Fence {
         self.0.hold().fence
     }
 
-    /// Returns the lock's full name and fence, to send with requests.
+    /// Returns the full name and the fence.
     pub fn fenced(&self) -> Fenced {
         self.0.fenced()
     }
@@ -242,7 +233,7 @@ impl Leadership {
         self.0.hold().claim.identity.value.as_deref().unwrap_or_default()
     }
 
-    /// Resigns: the same as [`release`](Self::release).
+    /// Same as [`release`](Self::release).
     ///
     /// # Errors
     /// As [`release`](Self::release).
@@ -255,7 +246,7 @@ impl Leadership {
 }
 
 impl Permit {
-    /// Returns an id, unique among all holds of the name. It isn't a fence: a larger id isn't a later one.
+    /// Returns an id, unique among the name's holds. It isn't a fence.
     pub fn id(&self) -> u64 {
         self.0.hold().fence.get()
     }
@@ -271,7 +262,7 @@ impl Inner {
         hold.claim.name.as_str().strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
     }
 
-    /// A name without the namespace is ambiguous between clients.
+    /// A name without the namespace is ambiguous.
     fn fenced(&self) -> Fenced {
         let hold = self.hold();
         Fenced { name: hold.claim.name.clone(), fence: hold.fence }

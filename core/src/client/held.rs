@@ -11,8 +11,7 @@ use super::multi_guard::MultiGuard;
 use super::signal::Signal;
 use super::state::Hold;
 
-/// The methods that [`Guard`], [`Permit`], [`Leadership`] and [`MultiGuard`] share, for functions that accept any of
-/// them. The trait is sealed.
+/// The common methods of all guards. The trait is sealed.
 ///
 /// ```
 /// use lockwright_core::{Held, Result};
@@ -44,33 +43,15 @@ pub trait Held: sealed::FromHold + Send + Sync + Sized {
     /// See [`Guard::signal`].
     fn signal(&self) -> Signal;
 
-    /// See [`Guard::run`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
+    /// See [`Guard::run`], also for errors and cancel safety.
     fn run<F>(&self, future: F) -> impl Future<Output = Result<F::Output>> + Send
     where
         F: Future<Output: Send> + Send;
 
-    /// See [`Guard::renew`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
+    /// See [`Guard::renew`], also for errors and cancel safety.
     fn renew(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// See [`Guard::release`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
+    /// See [`Guard::release`], also for errors and cancel safety.
     fn release(self) -> impl Future<Output = Result<()>> + Send;
 }
 

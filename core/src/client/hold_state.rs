@@ -8,12 +8,11 @@ use crate::reason::Reason;
 pub enum HoldState {
     /// Held, and confirmed recently.
     Held,
-    /// Held, but a renewal is overdue: half of the validity has passed without a confirmation. Don't start long
-    /// work. May become [`HoldState::Held`] again.
+    /// Held, but half of the validity has passed without a confirmation. Don't start long work.
     AtRisk,
     /// Released by its holder.
     Released,
-    /// Lost, permanently.
+    /// Lost.
     Lost(Reason),
 }
 

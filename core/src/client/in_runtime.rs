@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 
 use crate::backend::DistributedLock;
 
-/// A backend that is dropped inside its client's runtime, which closing its connections may need.
+/// Dropped inside the client's runtime, which closing connections may need.
 pub(crate) struct InRuntime {
     backend: Option<Arc<dyn DistributedLock>>,
     pub(super) runtime: Handle,

@@ -1,10 +1,10 @@
-//! Random variation of waits, so that clients don't poll in step.
+//! Random variation of waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The process's generator, or a seed for a repeatable simulation.
+/// The process's generator, or a seed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Jitter(Option<Arc<AtomicU64>>);
 

@@ -17,9 +17,7 @@ use super::request::Request;
 use super::state::Shared;
 use super::ticket::Ticket;
 
-/// A client, which requests locks, renews its holds and reports losses. Clones are one client.
-///
-/// Live guards stay valid after the last clone is dropped; [`close`](Locks::close) waits for the rest.
+/// A client. Clones are one client. Guards stay valid after the last clone is dropped.
 ///
 /// ```
 /// # use lockwright_core::{DistributedLock, Locks, Result};
@@ -42,7 +40,7 @@ impl Locks {
         &self.0
     }
 
-    /// Returns a request for a mutex. Sending it reports an invalid name.
+    /// Returns a request for a mutex.
     pub fn mutex(&self, name: impl AsRef<str>) -> Request<Guard> {
         Request::new(self.shared(), name.as_ref(), Mode::Exclusive)
     }
@@ -52,29 +50,26 @@ impl Locks {
         Request::new(self.shared(), name.as_ref(), Mode::Shared)
     }
 
-    /// Returns a request for an exclusive lock, like [`mutex`](Locks::mutex).
+    /// Same as [`mutex`](Locks::mutex).
     pub fn write(&self, name: impl AsRef<str>) -> Request<Guard> {
         self.mutex(name)
     }
 
-    /// Returns a request for one of the `of` permits of a semaphore.
+    /// Returns a request for permits of a semaphore of size `of`.
     pub fn semaphore(&self, name: impl AsRef<str>, of: u32) -> Request<Permit> {
         Request::new(self.shared(), name.as_ref(), Mode::Permits { count: 1, of })
     }
 
-    /// Resumes a ticket's hold, with a new token and a larger fence; a reader keeps its shared fence. The client
-    /// then renews it, unless it was [`fixed`](crate::Request::fixed).
-    ///
-    /// While the server can't be reached, the client retries for one TTL. After an unanswered acquire, the client
-    /// first checks that the token still has that hold.
+    /// Resumes a ticket's hold, with a new token and a larger fence; a reader keeps its fence. The client renews
+    /// it, unless it was [`fixed`](crate::Request::fixed). Without an answer, the client retries for one TTL.
     ///
     /// # Errors
-    /// - [`Lost`](crate::ErrorKind::Lost) if the hold expired, was broken or was resumed before, or the answer came
-    ///   after its term.
-    /// - [`Unsupported`](crate::ErrorKind::Unsupported) if the profile has no `tickets`.
-    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for a ticket of another namespace, or if this client's
-    ///   drift and margin use up its TTL. The ticket remains valid.
-    /// - Those of reaching the server: a hold that may have been resumed is released in the background.
+    /// - [`Lost`](crate::ErrorKind::Lost) if the hold expired, was broken or was resumed, or the answer came too
+    ///   late.
+    /// - [`Unsupported`](crate::ErrorKind::Unsupported) without `tickets` in the profile.
+    /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for another namespace's ticket, or if drift and margin
+    ///   use up its TTL. The ticket remains valid.
+    /// - Those of reaching the server; a hold that may have been resumed is released.
     ///
     /// # Cancel safety
     /// May be dropped; a hold that may have been resumed is released in the background.
@@ -141,9 +136,8 @@ impl Locks {
     /// Breaks the hold that was seen. The server stores `reason` and this client's identity.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a reason of more than 512 bytes or with control
-    /// characters, [`Unsupported`](crate::ErrorKind::Unsupported) if the backend can't, and those of reaching the
-    /// server.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a reason above 512 bytes or with control characters,
+    /// [`Unsupported`](crate::ErrorKind::Unsupported), and those of reaching the server.
     ///
     /// # Cancel safety
     /// May be dropped; the hold may then be broken.
@@ -164,15 +158,14 @@ impl Locks {
             .map_err(|error| shared.tell(error, &name))
     }
 
-    /// Removes one batch of the data of holds that ended at least `idle` ago; see [`DistributedLock::sweep`].
-    /// Repeat it while the result has [`more`](SweepReport::more).
+    /// Removes a batch of data of holds that ended at least `idle` ago. Repeat it while there is
+    /// [`more`](SweepReport::more).
     ///
     /// # Errors
-    /// [`Unsupported`](crate::ErrorKind::Unsupported) if the backend leaves no data, and those of reaching the
-    /// server.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported), and those of reaching the server.
     ///
     /// # Cancel safety
-    /// May be dropped; the batch may then still be removed.
+    /// May be dropped; the batch may then be removed.
     pub async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let shared = self.shared();
         shared.inside(shared.backend.sweep(idle)).await
@@ -200,7 +193,7 @@ impl Locks {
         &self.shared().backend
     }
 
-    /// Returns this client's identity, as in [`Holder::identity`](crate::Holder).
+    /// Returns this client's identity.
     pub fn identity(&self) -> &crate::Identity {
         &self.shared().identity
     }
@@ -216,11 +209,11 @@ impl Locks {
         shared.metrics.snapshot(totals, held, shared.releasing())
     }
 
-    /// Closes the client. New and waiting requests fail with [`Closed`](crate::ErrorKind::Closed). No request is
-    /// granted after this call: a late grant is released. Live guards stay valid and are renewed.
+    /// Closes the client. New and waiting requests fail with [`Closed`](crate::ErrorKind::Closed). No request
+    /// is granted after this call. Guards stay valid and are renewed.
     ///
-    /// Waits for the releases in progress, and at most a second for requests whose task doesn't run. If the
-    /// client's runtime has ended, this returns, and unreleased holds expire on the server.
+    /// Waits for the releases in progress, and at most 1 s for requests whose task doesn't run. If the client's
+    /// runtime has ended, unreleased holds expire.
     ///
     /// # Cancel safety
     /// May be dropped and called again; the client is closed from the first call on.

@@ -24,7 +24,7 @@ pub(crate) struct Metrics {
     pub(crate) reentered: Counter,
     pub(crate) waited: Counter,
     pub(crate) timed_out: Counter,
-    /// Without a grant; the registry counts the others.
+    /// Excludes grants; the registry counts them.
     pub(crate) attempts: Counter,
     pub(crate) attempts_failed: Counter,
     pub(crate) grants_too_late: Counter,
@@ -33,11 +33,11 @@ pub(crate) struct Metrics {
     pub(crate) at_risk: Counter,
     pub(crate) lost: Counter,
     pub(crate) settled: Counter,
-    /// Of lost holds; the registry counts the others.
+    /// Only of lost holds.
     pub(crate) hold_nanos: Counter,
 }
 
-/// Counters under the table's lock, which is held anyway: four atomics would cost more.
+/// Under the table's lock, which is held anyway: four atomics would cost more.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Totals {
     pub(crate) acquired: u64,
@@ -46,39 +46,39 @@ pub(crate) struct Totals {
     pub(crate) hold_nanos: u64,
 }
 
-/// A client's counters, which never decrease, and its present numbers.
+/// A client's counters, and its present numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MetricsSnapshot {
-    /// Holds granted by the server.
+    /// Granted holds.
     pub acquired: u64,
-    /// Guards from re-entry, without the server.
+    /// Guards from re-entry.
     pub reentered: u64,
-    /// Requests that waited for a turn or a holder.
+    /// Requests that waited.
     pub waited: u64,
     /// Requests whose limit passed.
     pub timed_out: u64,
     /// Acquire requests sent.
     pub attempts: u64,
-    /// Acquire requests that ended in an error.
+    /// Failed acquire requests.
     pub attempts_failed: u64,
-    /// Grants that arrived too late.
+    /// Late grants.
     pub grants_too_late: u64,
-    /// Holds released by their holders.
+    /// Released holds.
     pub released: u64,
-    /// Successful renewals, per hold.
+    /// Renewed holds.
     pub renewals: u64,
-    /// Failed or unanswered renewals, per hold.
+    /// Holds whose renewal failed.
     pub renewals_failed: u64,
     /// Holds that became [`AtRisk`](crate::HoldState::AtRisk).
     pub at_risk: u64,
     /// Lost holds.
     pub lost: u64,
-    /// Claims with a missing answer, reconciled in the background.
+    /// Claims reconciled in the background.
     pub settled: u64,
-    /// Total waiting time of granted requests.
+    /// The waiting time of granted requests.
     pub wait_time: Duration,
-    /// Total duration of ended holds.
+    /// The duration of ended holds.
     pub hold_time: Duration,
     /// Live holds.
     pub held: u64,

@@ -1,29 +1,4 @@
 //! The client, the same for every backend.
-//!
-//! | file | subject |
-//! |---|---|
-//! | `builder` | settings |
-//! | `locks` | [`Locks`]: requests, and operators' calls |
-//! | `request`, `options` | [`Request`]: a request and its options |
-//! | `acquire` | the acquire operation: local turn, attempts, limits |
-//! | `want`, `pending` | the settings of a request in the local queue, and its claim |
-//! | `waiters` | waiting claims and their wake-ups |
-//! | `renewer` | the renewal task |
-//! | `closing` | turning requests away: the client was closed, or its runtime has ended |
-//! | `multi`, `multi_guard` | requests for several names, and their guards |
-//! | `election` | elections |
-//! | `ticket` | transfers of a hold to another process |
-//! | `jitter` | random variation of waits |
-//! | `guard`, `held`, `signal`, `hold_state` | guards, and notifications |
-//! | `state` | the types of a client's state, which refer to each other |
-//! | `state/shared`, `state/events` | shared state, and the backend's events |
-//! | `state/table` | turns and registry under one mutex |
-//! | `state/turns` | the local queue, and reentrancy |
-//! | `state/beside` | reentrancy of shared holders |
-//! | `state/hold` | a hold's state: the term, the two stages of loss |
-//! | `state/registry` | live holds, by their next due instant |
-//! | `state/releasing` | the release of a hold |
-//! | `state/background` | background releases and reconciliation |
 
 mod acquire;
 mod answer;

@@ -1,7 +1,4 @@
-//! Requests for several names at once.
-//!
-//! They are acquired in one order that all clients share, so two requests can't wait for each other (Havender 1968,
-//! *Avoiding Deadlock in Multitasking Systems*).
+//! Requests for several names. All clients acquire in one order, so that requests can't deadlock (Havender 1968).
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -34,7 +31,7 @@ impl Locks {
     }
 }
 
-/// A request for several names, all or none, possibly of several clients: see [`and`](Self::and).
+/// A request for several names, all or none.
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -68,7 +65,7 @@ struct Options {
     ttl: Option<Duration>,
     is_fixed: bool,
     max_hold: Option<Duration>,
-    /// The client's own if not set; `Some(None)` for no limit.
+    /// `Some(None)` for no limit.
     wait: Option<Option<Duration>>,
     owner: Option<Owner>,
 }
@@ -78,12 +75,7 @@ impl MultiRequest {
         Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
     }
 
-    /// Adds names of this client. With another backend, this is Redisson's MultiLock, or a migration: a holder of
-    /// both locks excludes all processes that use only the old backend.
-    ///
-    /// Clients of one kind of backend must be given in the same order everywhere.
-    ///
-    /// Fences of two backends can't be compared: see [`MultiGuard::fence`].
+    /// Adds names of this client. Clients of one kind of backend must be given in the same order everywhere.
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             let (place, name) = (self.parts.len(), name.as_ref().to_owned());
@@ -92,52 +84,51 @@ impl MultiRequest {
         self
     }
 
-    /// Sets the TTL of each: see [`Request::ttl`].
+    /// Sets the TTL.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
     }
 
-    /// Disables renewal: all end one TTL after the last grant. Until then, the locks held already are renewed.
+    /// Disables renewal: all end one TTL after the last grant.
     pub fn fixed(mut self) -> Self {
         self.options.is_fixed = true;
         self
     }
 
-    /// Limits the duration of each hold: afterwards it counts as lost, even if renewed. The request fails with
-    /// [`Lost`](ErrorKind::Lost) if it still waits then.
+    /// Limits each hold. A request that still waits then fails with [`Lost`](ErrorKind::Lost).
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
     }
 
-    /// Limits how long [`acquire`](Self::acquire) waits for all of them.
+    /// Limits how long [`acquire`](Self::acquire) waits.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(Some(limit));
         self
     }
 
-    /// Removes the client's time limit from [`acquire`](Self::acquire).
+    /// Removes the client's limit from [`acquire`](Self::acquire).
     pub fn no_limit(mut self) -> Self {
         self.options.wait = Some(None);
         self
     }
 
-    /// Allows re-entry of this owner: see [`Request::reentrant`].
+    /// Allows re-entry: see [`Request::reentrant`].
     pub fn reentrant(mut self, owner: &Owner) -> Self {
         self.options.owner = Some(owner.clone());
         self
     }
 
-    /// Waits for all of them, and keeps the acquired ones.
+    /// Waits for all of them.
     ///
     /// # Errors
-    /// As [`Request::acquire`]; the acquired locks are released. Also [`Conflict`](ErrorKind::Conflict) if two
-    /// names are one lock on the server, [`Lost`](ErrorKind::Lost) as soon as an acquired lock is lost, and
-    /// [`InvalidInput`](ErrorKind::InvalidInput) without names.
+    /// As [`Request::acquire`]. Also [`Conflict`](ErrorKind::Conflict) if two names are one lock on the server,
+    /// [`Lost`](ErrorKind::Lost) as soon as an acquired lock is lost, and
+    /// [`InvalidInput`](ErrorKind::InvalidInput) without names. The acquired locks are released.
     ///
     /// # Cancel safety
-    /// May be dropped at any await point: the acquired locks are released in the background.
+    /// May be dropped at any await point: acquired locks are released in the background.
     pub async fn acquire(self) -> Result<MultiGuard> {
         let parts = self.in_order()?;
         let limit = self.limit(&parts[0].locks);
@@ -156,7 +147,7 @@ impl MultiRequest {
         self.finished(&parts, held, has_waited).await
     }
 
-    /// Tries each once. If a lock is held, returns `None` and releases the others.
+    /// Tries each once. If a lock is held, releases the others and returns `None`.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), without the limit.
@@ -237,7 +228,6 @@ impl Part {
         key(self).cmp(&key(other))
     }
 
-    /// Returns what two parts for the same lock have in common: the client and the name.
     fn id(&self) -> (*const Shared, &str) {
         (Arc::as_ptr(self.locks.shared()), &self.name)
     }
@@ -266,7 +256,7 @@ impl Part {
         limit: Option<BootInstant>,
         has_waited: &mut bool,
     ) -> Result<Guard> {
-        // No other lock is held yet, so this name can't be an alias of one.
+        // The first name can't be an alias.
         if held.is_empty() {
             return self.wait(options, limit).await;
         }
@@ -306,7 +296,7 @@ impl Part {
         }
     }
 
-    /// Drives `taking` and keeps the held locks. Fails as soon as one is lost.
+    /// Fails as soon as a held lock is lost.
     async fn beside<F>(&self, held: &[Guard], is_fixed: bool, taking: F) -> Result<Guard>
     where
         F: Future<Output = Result<Guard>>,
@@ -322,18 +312,15 @@ impl Part {
         .await?
     }
 
-    /// Renews fixed holds, which the client doesn't renew.
     async fn renewing(&self, held: &[Guard]) -> Infallible {
         loop {
             let pause = (remaining(held) / 3).max(SHORTEST_PAUSE);
             self.locks.shared().clock.sleep(pause).await;
-            // Retried after a shorter pause.
             let _ = renew(held).await;
         }
     }
 
-    /// Polls until the server shows another holder. Fails if the name is an alias of a lock that this request
-    /// holds.
+    /// Fails if the name is an alias of a held lock.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -347,7 +334,7 @@ impl Part {
         }
     }
 
-    /// Fails if this request holds the lock under another name. Returns whether that is certainly not the case.
+    /// Fails if this request holds the lock under another name. False if that isn't certain.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);

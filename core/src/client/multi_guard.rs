@@ -1,4 +1,4 @@
-//! The guards of a [`MultiRequest`](super::multi::MultiRequest).
+//! The guard of several locks.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use super::guard::Guard;
 use super::signal::Signal;
 use super::state::Hold;
 
-/// Several locks held together. A dropped guard releases them in the background.
+/// Several locks held together. Dropping the guard releases them in the background.
 #[must_use = "dropping the guard releases the locks; keep it for as long as they are needed"]
 #[derive(Debug)]
 pub struct MultiGuard {
     pub(super) guards: Vec<Guard>,
-    /// Indices in `guards`, in the order in which the names were given.
+    /// Indices in `guards`, in the given order.
     pub(super) as_given: Vec<usize>,
 }
 
@@ -32,51 +32,47 @@ impl MultiGuard {
         &self.guards
     }
 
-    /// Returns the guards, which are then independent.
+    /// Returns the guards.
     pub fn into_guards(self) -> Vec<Guard> {
         self.guards
     }
 
-    /// Returns the fence of the hold of `name`. If several clients have it, the first given client counts:
-    /// `old.multi(["x"]).and(&new, ["x"])` has the fence of `old`.
+    /// Returns the fence of the hold of `name`. If several clients have it, the first given one counts.
     ///
-    /// Fences of two backends can't be compared: one counts from 1, another in microseconds. A resource that
-    /// rejects late writes needs a register for each backend; [`fences`](Self::fences) has a fence for each.
-    ///
-    /// In a migration, both registers check a holder of both locks. Between the last hold of only the old lock and
-    /// the first hold of only the new lock, such a holder must write at least once. The new register alone checks
-    /// the latter.
+    /// Fences of two backends can't be compared: a resource needs a register for each. In a migration, both
+    /// registers check a holder of both locks. Such a holder must write between the last hold of only the old lock
+    /// and the first of only the new lock.
     pub fn fence(&self, name: &str) -> Option<Fence> {
         self.fences(name).next()
     }
 
-    /// Returns the fences of all holds of `name`, in the given order of their clients.
+    /// Returns the fences of all holds of `name`, in the given order.
     pub fn fences(&self, name: &str) -> impl Iterator<Item = Fence> {
         let guards = self.as_given.iter().map(|at| &self.guards[*at]);
         guards.filter(move |guard| guard.name() == name).map(Guard::fence)
     }
 
-    /// Returns the time until the first loss, unless renewed.
+    /// Returns the time until the first loss.
     pub fn remaining(&self) -> Duration {
         remaining(&self.guards)
     }
 
-    /// Returns when the first hold counts as lost, unless renewed: see [`Guard::lost_at`].
+    /// Returns when the first hold counts as lost: see [`Guard::lost_at`].
     pub fn lost_at(&self) -> BootInstant {
         self.signal().lost_at()
     }
 
-    /// Returns the instant from which not all holds may be relied on, unless renewed: see [`Guard::deadline`].
+    /// Returns the first deadline: see [`Guard::deadline`].
     pub fn deadline(&self) -> BootInstant {
         self.signal().deadline()
     }
 
-    /// Returns a view of all holds for other tasks.
+    /// Returns a view for other tasks.
     pub fn signal(&self) -> Signal {
         signal(&self.guards).expect("a request for several names has a name")
     }
 
-    /// Checks that all are still held, by the clock and without a server.
+    /// Checks that all are held: see [`Guard::check`].
     ///
     /// # Errors
     /// [`Lost`](crate::ErrorKind::Lost) of the first lost hold.
@@ -84,13 +80,13 @@ impl MultiGuard {
         check(&self.guards)
     }
 
-    /// Drives `future` while all live, and drops it at the first loss: see [`Guard::run`].
+    /// Drives `future` while all live: see [`Guard::run`].
     ///
     /// # Errors
     /// [`Lost`](crate::ErrorKind::Lost) if a hold was lost before the future completed, or during its last poll.
     ///
     /// # Cancel safety
-    /// Dropping it drops `future`; the guard is unaffected.
+    /// Dropping it drops `future`, not the guard.
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
         run(&self.guards, future).await
     }
@@ -98,7 +94,7 @@ impl MultiGuard {
     /// Renews all of them now.
     ///
     /// # Errors
-    /// As [`Guard::renew`], of the first that fails; the others are still renewed.
+    /// As [`Guard::renew`], of the first that fails; the others are renewed.
     ///
     /// # Cancel safety
     /// May be dropped; some are renewed then.
@@ -106,13 +102,13 @@ impl MultiGuard {
         renew(&self.guards).await
     }
 
-    /// Releases all of them, the last one first, and waits for the answers.
+    /// Releases all of them, the last one first.
     ///
     /// # Errors
-    /// As [`Guard::release`], of the first that fails; the others are still released.
+    /// As [`Guard::release`], of the first that fails; the others are released.
     ///
     /// # Cancel safety
-    /// When dropped, the releases continue in the background.
+    /// The releases continue in the background.
     pub async fn release(mut self) -> Result<()> {
         let mut failure = Ok(());
         while let Some(guard) = self.guards.pop() {

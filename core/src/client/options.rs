@@ -20,7 +20,6 @@ pub(crate) struct Options {
     pub(crate) ttl: Duration,
     pub(crate) renewal_mode: RenewalMode,
     pub(crate) owner: Option<Owner>,
-    /// The requester, if it isn't just the client.
     pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) max_hold: Option<Duration>,
     pub(super) wait: Option<Duration>,
@@ -71,7 +70,6 @@ impl Options {
                 "cannot acquire {count} of {of} permits; request 1 to {of}"
             )));
         }
-        // The builder has checked the client's own TTL.
         if self.ttl != shared.settings.ttl {
             let range = profile.ttl_range();
             if !range.contains(&self.ttl) {

@@ -3,10 +3,8 @@
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The reentrancy key: requests with the same owner share a hold.
-///
-/// Create one per logical activity. It isn't a thread or task id: an activity may span several tasks, and one
-/// thread may run several activities. Clones share the activity's holds.
+/// The reentrancy key of a logical activity, which isn't a thread or a task. Requests with the same owner share a
+/// hold.
 ///
 /// ```
 /// # use lockwright_core::Owner;

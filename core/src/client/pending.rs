@@ -6,7 +6,7 @@ use crate::clock::BootInstant;
 pub(crate) struct Pending {
     pub(crate) claim: Claim,
     pub(crate) release_mode: ReleaseMode,
-    /// Set if the server may have a record of the claim.
+    /// The server may have a record of the claim.
     pub(crate) on_server: bool,
     pub(crate) last_sent: BootInstant,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Before {
 }
 
 impl Pending {
-    /// Records a send. Until the answer, the claim's state is unknown.
+    /// Until the answer, the claim's state is unknown.
     pub(crate) fn send(&mut self, now: BootInstant) -> Before {
         self.last_sent = now;
         Before {
@@ -27,7 +27,7 @@ impl Pending {
         }
     }
 
-    /// Records that the request certainly had no effect. Earlier uncertainty remains.
+    /// The request certainly had no effect. Earlier uncertainty remains.
     pub(crate) fn unsend(&mut self, before: Before) {
         self.release_mode = before.release_mode;
         self.on_server = before.on_server || before.release_mode == ReleaseMode::Reconcile;

@@ -1,5 +1,5 @@
-//! The renewal task, one per client. It renews holds in batches, reports losses, and starts background releases.
-//! Requests run in separate tasks, so a silent server can't delay the report of a loss.
+//! The renewal task, one per client. Requests run in other tasks: a silent server can't delay the report of a
+//! loss.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -15,12 +15,12 @@ use super::state::{Hold, Job, Shared};
 
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 
-/// The limits of the pause after a failed renewal: a twentieth of the TTL, and at most a quarter of the time left.
+/// The limits of the pause after a failed renewal.
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 const AFTER_PANIC: Duration = Duration::from_millis(20);
 
-/// Records the end of the renewal task, also by the end of its runtime.
+/// Dropped at the end of the task or its runtime.
 struct EndOfRenewer(Weak<Shared>);
 
 impl Drop for EndOfRenewer {
@@ -31,7 +31,7 @@ impl Drop for EndOfRenewer {
     }
 }
 
-/// Returns the renewal task. It ends when no handle, request, hold or job keeps the client alive.
+/// Ends when no handle, request, hold or job keeps the client alive.
 pub(crate) fn renewer(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 'static {
     let going = EndOfRenewer(Arc::downgrade(shared));
     let (roused, clock) = (Arc::clone(&shared.renewer), shared.clock.clone());
@@ -40,9 +40,9 @@ pub(crate) fn renewer(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send +
         loop {
             let next = {
                 let Some(shared) = going.0.upgrade() else { return };
-                // An application's waker may panic, which must not end the renewals.
+                // An application's waker may panic.
                 let round = catch_unwind(AssertUnwindSafe(|| round(&shared, &mut due)));
-                // The holds of a round that panicked may be scheduled no more.
+                // The panic may have lost scheduled holds.
                 round.unwrap_or_else(|_| {
                     let next = shared.clock.now() + AFTER_PANIC;
                     reschedule_all(&shared, next);
@@ -71,7 +71,7 @@ fn round(shared: &Arc<Shared>, due: &mut Vec<Arc<Hold>>) -> Option<BootInstant> 
     shared.table().holds.next_due(now)
 }
 
-/// Schedules all holds for `next`, also those whose renewal was sent.
+/// Also schedules holds in a request.
 pub(super) fn reschedule_all(shared: &Shared, next: BootInstant) {
     let mut table = shared.table();
     let all = table.holds.find(|_| true);
@@ -108,7 +108,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
         look_again.push((hold, due.next));
     }
     shared.table().holds.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
-    // A batch has the patience of its least patient hold, so it has only holds with similar patience.
+    // A batch has the patience of its least patient hold.
     renew.sort_by_key(|(patience, _)| *patience);
     let size = shared.backend.profile().renew_batch.max(1);
     let mut renew = renew.as_slice();
@@ -132,7 +132,7 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     let look_again: Vec<BootInstant> = batch
         .iter()
         .map(|hold| {
-            // An application's waker may panic, which must not end the other renewals.
+            // An application's waker may panic.
             let answer = answers.next();
             catch_unwind(AssertUnwindSafe(|| note_renewal(hold, answer, start, now))).unwrap_or(now)
         })
@@ -142,8 +142,7 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     }
 }
 
-/// Returns how long to wait for a renewal's answer. Half of the time left is for a retry, also in a short term of a
-/// long TTL.
+/// Half of the time left is for a retry.
 fn patience(hold: &Hold, now: BootInstant) -> Duration {
     (hold.lost_at().saturating_since(now) / 2).max(LEAST_PATIENCE).min(hold.claim.ttl / 4)
 }
@@ -157,7 +156,6 @@ pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<
     answer(&shared.clock, send, now + patience, "the renewal").await
 }
 
-/// Returns when to check the hold again.
 pub(crate) fn note_renewal(
     hold: &Arc<Hold>,
     answer: Option<Renewal>,
@@ -182,7 +180,7 @@ pub(crate) fn note_renewal(
             let left = hold.lost_at().saturating_since(now);
             let pause = (hold.claim.ttl / 20).min(left / 4).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
             hold.renew_again_at(now + pause);
-            // Now, so that a risk or a loss in that time is reported.
+            // Now, to report a risk or a loss in that time.
             now
         }
     }

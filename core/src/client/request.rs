@@ -17,7 +17,7 @@ use super::options::Options;
 use super::owner::Owner;
 use super::state::Shared;
 
-/// A request for a hold, sent by [`acquire`](Request::acquire) or [`try_acquire`](Request::try_acquire).
+/// A request for a hold.
 ///
 /// ```no_run
 /// # async fn example(locks: lockwright_core::Locks) -> lockwright_core::Result<()> {
@@ -50,7 +50,7 @@ impl<H: Held> Request<H> {
         }
     }
 
-    /// Sets how long the server keeps the hold without a renewal. Default: the client's TTL.
+    /// Sets the TTL. Default: the client's.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = ttl;
         self
@@ -70,29 +70,27 @@ impl<H: Held> Request<H> {
 
     /// Limits how long [`acquire`](Request::acquire) waits.
     ///
-    /// Zero means one try, which waits for its answer like [`try_acquire`](Request::try_acquire). If the lock is
-    /// held, the error is [`TimedOut`](crate::ErrorKind::TimedOut). Any other limit applies even if it is too short
-    /// for an answer.
+    /// Zero means one try, which waits for its answer. Any other limit applies even if it is too short for an
+    /// answer.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
     }
 
-    /// Removes the client's time limit from [`acquire`](Request::acquire).
+    /// Removes the client's limit from [`acquire`](Request::acquire).
     pub fn no_limit(mut self) -> Self {
         self.options.wait = None;
         self
     }
 
-    /// Makes [`acquire`](Request::acquire) try this many times without a queue, with this pause (± 25 %).
-    /// [`wait_for`](Request::wait_for) is fairer and wakes up sooner.
+    /// Makes [`acquire`](Request::acquire) try this often without a queue, with this pause (± 25 %).
+    /// [`wait_for`](Request::wait_for) is fairer.
     pub fn retry(mut self, tries: u32, pause: Duration) -> Self {
         self.options.retry = Some((tries, pause));
         self
     }
 
-    /// Lets requests with the same owner share one hold, without a round trip and with the same fence and TTL. The
-    /// hold ends with its last guard.
+    /// Lets requests with the same owner share one hold, fence and TTL. The hold ends with its last guard.
     ///
     /// A re-entry fails with [`Conflict`](crate::ErrorKind::Conflict) if it is [`fixed`](Request::fixed) while the
     /// hold is renewed, or if the hold may exceed its [`max_hold`](Request::max_hold).
@@ -101,32 +99,27 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Waits for the hold.
+    /// Waits for the hold. Without an answer, the client retries until the limit; without one, for one TTL.
     ///
-    /// While the server can't be reached, or an earlier request for the same lock has no answer, the client retries
-    /// until the limit. Without a limit, it retries for one TTL.
-    ///
-    /// Outside a tokio runtime, the request runs in the client's runtime.
+    /// Outside a tokio runtime, the request runs in the client's.
     ///
     /// # Errors
-    /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the present step. Nothing is held; a claim that may be on
-    ///   the server is reconciled in the background.
+    /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the present step. Nothing is held.
     /// - [`Unavailable`](crate::ErrorKind::Unavailable) or [`Indeterminate`](crate::ErrorKind::Indeterminate)
-    ///   without an answer; reconciled as before.
+    ///   without an answer. A claim that may be on the server is reconciled in the background.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid name or TTL,
     ///   [`Unsupported`](crate::ErrorKind::Unsupported) for a mode that the backend lacks,
     ///   [`Conflict`](crate::ErrorKind::Conflict) for a name in use as another lock type,
     ///   [`Denied`](crate::ErrorKind::Denied), [`Closed`](crate::ErrorKind::Closed).
-    /// - [`Unavailable`](crate::ErrorKind::Unavailable) if the client's runtime has ended and the caller is outside
-    ///   a runtime: the hold would not be renewed.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime if the client's has ended.
     ///
     /// # Cancel safety
-    /// May be dropped at any await point. The next local request takes over the turn and a claim that may be on the
-    /// server. Otherwise the claim is reconciled in the background.
+    /// May be dropped at any await point. A claim that may be on the server passes to the next local request, or
+    /// is reconciled in the background.
     pub async fn acquire(self) -> Result<H> {
-        // Not moved: the options would be a third of the moved bytes.
+        // The options would be a third of the moved bytes.
         let (shared, options) = (self.shared, &self.options);
-        // Otherwise a loop of requests that never wait would starve its thread's other tasks.
+        // Requests that never wait would starve the thread's other tasks.
         tokio::task::consume_budget().await;
         let name = checked(&shared, self.name, options)?;
         let tries = options.retry.or((options.wait == Some(Duration::ZERO)).then_some(ONE_TRY));
@@ -146,11 +139,10 @@ impl<H: Held> Request<H> {
         Ok(H::from_hold(hold))
     }
 
-    /// Tries once. Returns `None` if the lock is held or another task of this client is acquiring or releasing it.
+    /// Tries once. Returns `None` if the lock is held, or in use by another task of this client.
     ///
     /// # Errors
-    /// As [`acquire`](Request::acquire), without the limit. Also if the server doesn't answer that other task's
-    /// request.
+    /// As [`acquire`](Request::acquire). Also if that other task's request has no answer.
     ///
     /// # Cancel safety
     /// May be dropped; a claim that may be on the server is reconciled in the background.
@@ -173,7 +165,7 @@ fn checked(shared: &Arc<Shared>, name: Result<LockName>, options: &Options) -> R
 }
 
 impl Request<Permit> {
-    /// Sets the number of permits; the default is 1.
+    /// Sets the number of permits. Default: 1.
     pub fn permits(mut self, count: u32) -> Self {
         if let Mode::Permits { of, .. } = self.options.mode {
             self.options.mode = Mode::Permits { count, of };

@@ -1,4 +1,4 @@
-//! Notifications of other tasks about a hold.
+//! Notifications about a hold.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -9,13 +9,11 @@ use crate::clock::BootInstant;
 use super::hold_state::HoldState;
 use super::state::Hold;
 
-/// A view of a hold for other tasks, from [`Guard::signal`](crate::Guard::signal). It doesn't keep the lock held.
-///
-/// The signal of a [`MultiGuard`](crate::MultiGuard) shows its holds together: they are live while each is.
+/// A view of a hold for other tasks, or of all holds of a [`MultiGuard`](crate::MultiGuard). It doesn't keep the
+/// lock held.
 #[derive(Debug, Clone)]
 pub struct Signal {
     first: One,
-    /// The other holds of a `MultiGuard`.
     others: Vec<One>,
 }
 
@@ -30,7 +28,6 @@ impl Signal {
         Self { first: One::new(hold), others: Vec::new() }
     }
 
-    /// Returns the signal of several holds, or `None` if there are none.
     pub(super) fn of<'a>(holds: impl IntoIterator<Item = &'a Arc<Hold>>) -> Option<Self> {
         let mut all = holds.into_iter().map(One::new);
         Some(Self { first: all.next()?, others: all.collect() })
@@ -40,7 +37,7 @@ impl Signal {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// Returns the present state. It checks the clock, so it is exact even before a loss has been reported.
+    /// Returns the state, exact even before a loss is reported.
     pub fn state(&self) -> HoldState {
         let worst = |worst, one: &One| match (worst, one.hold.state()) {
             (HoldState::Held, state) => state,
@@ -50,20 +47,20 @@ impl Signal {
         self.all().fold(HoldState::Held, worst)
     }
 
-    /// Returns the instant at which the hold counts as lost, unless it is renewed before.
+    /// Returns when the hold counts as lost.
     pub fn lost_at(&self) -> BootInstant {
         self.others.iter().map(|one| one.hold.lost_at()).fold(self.first.hold.lost_at(), Ord::min)
     }
 
-    /// Returns the instant from which the hold must not be relied on, unless it is renewed before.
+    /// Returns when the hold must no longer be relied on.
     pub fn deadline(&self) -> BootInstant {
         self.others.iter().map(|one| one.hold.deadline()).fold(self.first.hold.deadline(), Ord::min)
     }
 
-    /// Waits until the hold is released or lost, and returns that state.
+    /// Waits until the hold is released or lost.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time; no change is missed.
+    /// May be dropped and called again; no change is missed.
     pub async fn ended(&self) -> HoldState {
         if self.others.is_empty() {
             return self.first.ended().await;
@@ -71,11 +68,11 @@ impl Signal {
         first_of(self.all().map(One::ended).collect()).await
     }
 
-    /// Waits for a change since the last call (a renewal, a risk, the end), and returns the state. Several
-    /// changes count as one. After the hold's end it returns at once.
+    /// Waits for a change since the last call (a renewal, a risk, the end). Changes may be merged. After the end
+    /// it returns at once.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time; no change is missed.
+    /// May be dropped and called again; no change is missed.
     pub async fn changed(&mut self) -> HoldState {
         if self.others.is_empty() {
             return self.first.changed().await;
@@ -88,7 +85,7 @@ impl Signal {
 
 impl One {
     fn new(hold: &Arc<Hold>) -> Self {
-        // Enables notifications, so that a later call misses no change.
+        // Enables notifications, so that no change is missed.
         let _ = hold.changed();
         Self { seen: hold.version(), hold: Arc::clone(hold) }
     }
@@ -101,7 +98,7 @@ impl One {
             if !state.is_live() {
                 return state;
             }
-            // This timer detects the loss on time even if the renewal task is late.
+            // Detects the loss on time even if the renewal task is late.
             let lost_at = self.hold.lost_at();
             tokio::select! {
                 () = changed => {}
@@ -129,7 +126,7 @@ impl One {
     }
 }
 
-/// Waits for the first result. Drops the other futures, which must be cancel safe.
+/// Drops the other futures, which must be cancel safe.
 async fn first_of(futures: Vec<impl Future<Output = HoldState>>) -> HoldState {
     let mut futures: Vec<Pin<Box<_>>> = futures.into_iter().map(Box::pin).collect();
     std::future::poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! The sweep task, for clients that enable it.
+//! The sweep task.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) fn sweeper(
     }
 }
 
-/// Returns whether more remains, or `None` to end the task.
+/// `None` ends the task.
 async fn step(shared: &Weak<Shared>, idle: Duration) -> Option<bool> {
     let shared = shared.upgrade().filter(|shared| !shared.is_closed())?;
     let send = || shared.backend.sweep(idle);

@@ -14,8 +14,8 @@ use crate::token::{Fence, Token};
 /// A hold in transfer, from [`Guard::into_ticket`](crate::Guard::into_ticket) to
 /// [`Locks::resume`](crate::Locks::resume).
 ///
-/// Serialise it in any format, and send it with the work. In transfer the hold isn't renewed: it expires one TTL
-/// after its last renewal. A ticket is a credential: its bearer can resume the hold, once.
+/// Serialise it in any format. The hold expires one TTL after its last renewal. A ticket is a credential: its
+/// bearer can resume the hold, once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     name: LockName,
@@ -24,7 +24,7 @@ pub struct Ticket {
     fence: Fence,
     ttl: Duration,
     is_fixed: bool,
-    /// An unanswered acquire of the token may arrive after the hold has expired, and create a different hold.
+    /// An unanswered acquire may arrive after the hold has expired, and create a different hold.
     #[serde(default)]
     is_open: bool,
 }
@@ -42,17 +42,17 @@ impl Ticket {
         }
     }
 
-    /// Returns the full name, with the old client's namespace.
+    /// Returns the full name.
     pub fn name(&self) -> &LockName {
         &self.name
     }
 
-    /// Returns the fence of the transferred hold. The resumed hold has a larger one; a reader's stays the same.
+    /// Returns the fence.
     pub fn fence(&self) -> Fence {
         self.fence
     }
 
-    /// Returns how long the server keeps the hold without a renewal.
+    /// Returns the hold's TTL.
     pub fn ttl(&self) -> Duration {
         self.ttl
     }

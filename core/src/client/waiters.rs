@@ -1,4 +1,4 @@
-//! Waiting claims and their wake-ups.
+//! Waiting claims.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,10 +25,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Waits for a wake-up or a hand-over, including earlier ones.
-    ///
-    /// # Cancel safety
-    /// May be dropped; a received wake-up is lost then.
+    /// Includes earlier wake-ups. If this is dropped, a received wake-up is lost.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
@@ -43,7 +40,7 @@ impl Waiters {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a claim for wake-ups and a hand-over, until the result is dropped.
+    /// Until the result is dropped.
     pub(crate) fn register<'a>(&'a self, name: &LockName, token: Token) -> WaiterSlot<'a> {
         let waiter = Arc::new(Waiter::default());
         let mut registered = self.registered();
@@ -58,8 +55,7 @@ impl Waiters {
         }
     }
 
-    /// Hands a grant to its waiting claim. A claim that no longer waits has a release in progress, which covers the
-    /// grant.
+    /// A claim that no longer waits has a release in progress, which covers the grant.
     pub(crate) fn hand(&self, token: Token, granted: Granted) {
         if let Some(waiter) = self.registered().by_token.get(&token) {
             *waiter.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);

@@ -16,7 +16,6 @@ pub(crate) struct Want {
     pub(crate) renewal_mode: RenewalMode,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) owner: Option<Owner>,
-    /// The requester, if it isn't just the client.
     pub(crate) identity: Option<Arc<Identity>>,
 }
 

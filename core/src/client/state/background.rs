@@ -1,4 +1,4 @@
-//! Background releases, and reconciliation after missing answers.
+//! Background releases, and reconciliation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,21 +46,18 @@ impl Job {
         }
     }
 
-    /// Runs the job. If it is dropped before its end (its runtime is shutting down), the turn still passes on.
+    /// If the job is dropped unfinished, the turn passes on.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        // Created here, because the first poll may never happen.
+        // Created here: the first poll may never happen.
         let mut running = Running(self);
         async move {
             running.0.work().await;
         }
     }
 
-    /// Passes the turn to the next local request although the release has no answer yet. So an unresponsive server
-    /// delays that request only by its own limit.
-    ///
-    /// Exclusion doesn't need the turn, which only keeps a client's requests from waiting on the server for each
-    /// other. The server distinguishes claims by token, and backends keep claims apart as for two clients (in the
-    /// modes `session` and `row`, each claim has its own connection).
+    /// Passes the turn on before the release has an answer, so that a silent server delays the next request only
+    /// by its own limit. Exclusion doesn't need the turn: the server distinguishes claims by token, and backends
+    /// keep them apart as for two clients.
     fn pass_turn(&mut self, since: BootInstant, error: &Error) {
         if std::mem::take(&mut self.has_turn) {
             let name = &self.claim().name;
@@ -119,8 +116,7 @@ impl Job {
             || (ended == ReleaseOutcome::NotHeld && long_ago())
     }
 
-    /// An answered hold expires by itself. An unanswered claim is retried without end: the server may still grant
-    /// it.
+    /// An unanswered claim is retried without end: the server may still grant it.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
         self.release_mode == ReleaseMode::Plain && now > begun + self.claim().ttl * 2
     }

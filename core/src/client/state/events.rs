@@ -1,4 +1,4 @@
-//! The processing of the backend's events.
+//! The backend's events.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use crate::token::Token;
 use super::{HoldEvent, Shared};
 
 impl Shared {
-    /// Receives an event, on any thread, so it only records and notifies.
+    /// Called on any thread, so it only records and notifies.
     pub(crate) fn on_event(&self, event: Event) {
         match event {
             Event::Wake(name) => self.waiters.wake(&name),
@@ -31,8 +31,7 @@ impl Shared {
         }
     }
 
-    /// Processes the backend's events together: the end of a session loses many holds. After the renewal task's
-    /// end, the reporting thread calls this.
+    /// All at once: the end of a session loses many holds.
     pub(crate) fn take_hold_events(&self) {
         let told =
             std::mem::take(&mut *self.hold_events.lock().unwrap_or_else(PoisonError::into_inner));
@@ -49,7 +48,7 @@ impl Shared {
         let now = self.clock.now();
         let holds = self.table().holds.find(|hold| facts.contains_key(&hold.claim.token));
         for hold in &holds {
-            // An application's waker may panic, which must not delay the other facts.
+            // An application's waker may panic.
             let report = || match facts[&hold.claim.token] {
                 HoldEvent::AtRisk => {
                     hold.renew_again_at(now);

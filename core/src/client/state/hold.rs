@@ -18,10 +18,10 @@ use crate::validity::Term;
 
 use super::{Hold, Shared};
 
-/// How much earlier a renewal may be, to share a batch.
+/// How much earlier a renewal may join a batch.
 const LONGEST_SLACK: Duration = Duration::from_millis(250);
 
-/// The phases, as stored, with the reason of a loss in the next byte.
+/// The next byte has the reason of a loss.
 mod phase {
     pub(super) const HELD: u32 = 0;
     pub(super) const AT_RISK: u32 = 1;
@@ -64,7 +64,7 @@ fn decode(phase: u32) -> HoldState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) renew: bool,
-    /// The hold was lost, and the time to stop the protected work is over.
+    /// The time to stop the work is over.
     pub(crate) over: bool,
     pub(crate) next: BootInstant,
 }
@@ -113,7 +113,7 @@ impl Hold {
         let lost_at = term.lost_at.min(self.keep_until);
         let margin = term.deadline.saturating_since(term.lost_at);
         let deadline = term.deadline.min(lost_at + margin);
-        // Spread by the token, so that holds of one burst don't renew in one burst.
+        // Spreads the renewals of a burst.
         let window = term.at_risk_at.as_nanos().saturating_sub(term.renew_at.as_nanos()) / 8;
         let early = window / 255 * u64::from(self.claim.token.as_bytes()[0]);
         self.renew_at.store(term.renew_at.as_nanos() - early, Ordering::Release);
@@ -126,11 +126,10 @@ impl Hold {
         &self.shared.clock
     }
 
-    /// Returns the notification of changes. A caller that then reads the phase misses no earlier change.
+    /// A caller that then reads the phase misses no change.
     pub(crate) fn changed(&self) -> &Notify {
         let changed = self.changed.get_or_init(Box::default);
-        // `SeqCst` orders this and the changes of the phase for all threads. A change either notifies, or precedes
-        // this and is seen.
+        // `SeqCst` orders this and the changes of the phase: a change either notifies, or is seen.
         self.watched.store(true, Ordering::SeqCst);
         changed
     }
@@ -174,12 +173,12 @@ impl Hold {
         if state.is_live() { self.state_at(self.clock().now()) } else { state }
     }
 
-    /// Returns whether the hold is live, without reporting a loss, for callers that hold the table's lock.
+    /// Reports no loss, for callers that hold the table's lock.
     pub(crate) fn looks_live(&self) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && self.clock().now() < self.lost_at()
     }
 
-    /// Returns the state, after marking an expired hold as lost.
+    /// Marks an expired hold as lost.
     pub(crate) fn state_at(&self, now: BootInstant) -> HoldState {
         if now >= self.lost_at() && decode(self.phase.load(Ordering::SeqCst)).is_live() {
             let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -223,8 +222,7 @@ impl Hold {
         lost
     }
 
-    /// Extends the hold after a confirmed request, sent at the term's start. Never shortens it. A hold that had
-    /// expired by `now`, or whose loss was reported, stays lost.
+    /// Never shortens the hold. A hold that had expired by `now`, or whose loss was reported, stays lost.
     pub(crate) fn confirm(&self, term: Term, now: BootInstant) {
         let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
         if !decode(self.phase.load(Ordering::SeqCst)).is_live() {
@@ -264,7 +262,7 @@ impl Hold {
         }
     }
 
-    /// Ends the hold. Returns its duration in nanoseconds, or the reason of an earlier loss.
+    /// Returns nanoseconds, or the reason of an earlier loss.
     pub(crate) fn end(&self) -> Result<u64, Reason> {
         let now = self.clock().now();
         if let HoldState::Lost(reason) = self.state_at(now) {
@@ -296,15 +294,14 @@ impl Hold {
         has_turn
     }
 
-    /// Returns how much earlier the hold may be renewed, to share a batch. It must be less than the pause after a
-    /// failed renewal. It must also be less than a first term after a hand-over, short even with a long TTL.
+    /// Must be less than the pause after a failed renewal, and than a first term after a hand-over.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// Returns the slack of the first check; a loss has none.
+    /// A loss has no slack.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.renewal_mode == RenewalMode::Auto
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);

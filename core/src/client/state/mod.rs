@@ -1,7 +1,4 @@
-//! The state of a client.
-//!
-//! A hold refers to its client, and the client refers to its holds, in the local queue and the registry. So these
-//! types are defined in one file. The other files of this folder implement them.
+//! The state of a client. The types refer to each other, so one file defines them.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -48,7 +45,6 @@ pub(crate) struct Settings {
     pub(crate) rules: Rules,
     pub(crate) tokens: TokenSource,
     pub(crate) jitter: Jitter,
-    /// The age from which the client sweeps remains, if it sweeps by itself.
     pub(crate) sweep: Option<Duration>,
 }
 
@@ -64,12 +60,12 @@ pub(crate) struct Shared {
     pub(crate) renewer: Arc<Notify>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     pub(crate) hold_events: Mutex<Vec<(Token, HoldEvent)>>,
-    /// Live holds that their holders have ended. The table counts them when they are removed.
+    /// Ended live holds, counted by the table when removed.
     ended: AtomicU64,
-    /// Other releases in progress: in the background, and of lost holds.
+    /// Releases in the background, and of lost holds.
     others: AtomicU64,
     pub(crate) waiting: AtomicU64,
-    /// After the close: notified after a release or a rejected request. Also when the renewal task ends.
+    /// Notified after a release or a rejected request, once closed, and when the renewal task ends.
     pub(crate) idle: Notify,
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
@@ -96,7 +92,7 @@ pub(crate) struct Registry {
     due: BinaryHeap<Reverse<DueEntry>>,
     stale: usize,
     totals: Totals,
-    /// The renewal task's next planned check; `None` while it sleeps until a notification.
+    /// `None` while the renewal task sleeps until a notification.
     keeper_looks_at: Option<BootInstant>,
 }
 
@@ -117,7 +113,6 @@ struct DueEntry {
 pub(crate) struct Turns {
     taken: NameMap<Taken>,
     beside: Beside,
-    /// Names whose turn belongs to a request without an answer.
     troubled: NameMap<Trouble>,
 }
 
@@ -148,15 +143,13 @@ pub(crate) struct Queued {
 pub(crate) enum Passed {
     Turn(Turn),
     Entered(Entered),
-    /// The owner holds the lock with other settings.
     Refused(Error),
 }
 
-/// A share in a re-entered hold. Dropping an unused last share ends the hold.
+/// Dropping an unused last share ends the hold.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
-/// The turn of one name, or a placeholder for claims without turns. On drop, its claim is inherited or reconciled,
-/// and the turn passes on.
+/// A turn, or a placeholder. On drop, its claim is inherited or reconciled, and the turn passes on.
 pub(crate) struct Turn {
     shared: Option<Arc<Shared>>,
     taken: bool,
@@ -167,18 +160,18 @@ pub(crate) struct Turn {
 #[derive(Default)]
 pub(crate) struct Beside(NameMap<Vec<Arc<Hold>>>);
 
-/// One hold. It is live until it is released or lost, and never again.
+/// An ended hold never becomes live again.
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
     pub(crate) claim: Claim,
     pub(crate) fence: Fence,
     pub(crate) owner: Option<Owner>,
-    /// `Unanswered` if an acquire of this token may still arrive.
+    /// `Reconcile` if an acquire of this token may still arrive.
     release_mode: ReleaseMode,
     granted_at: BootInstant,
     keep_until: BootInstant,
 
-    /// Serialises confirmations with the detection of a loss. A reported loss must never be revoked.
+    /// A reported loss must never be revoked.
     term_changes: Mutex<()>,
     renew_at: AtomicU64,
     at_risk_at: AtomicU64,
@@ -201,7 +194,7 @@ pub(crate) struct Job {
     shared: Arc<Shared>,
     what: What,
     release_mode: ReleaseMode,
-    /// Set if a local turn is passed on when the release is done, or has failed once.
+    /// The turn passes on when the release is done, or has failed once.
     has_turn: bool,
     last_sent: Option<BootInstant>,
 }

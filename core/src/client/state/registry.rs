@@ -1,8 +1,5 @@
-//! All live holds of a client, by their next due instant.
-//!
-//! A slab of slots and a heap of due instants. A rescheduled or removed hold increments its slot's generation, so
-//! the old heap entry is stale. A mostly stale heap is swept. So 100,000 holds cost the renewal task only its due
-//! work.
+//! All live holds: a slab of slots, and a heap of due instants. Rescheduling or removing a hold increments its
+//! slot's generation, which makes its old heap entry stale.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -18,7 +15,7 @@ use super::{DueEntry, Hold, Registry, Slot};
 const SWEEP_FROM: usize = 64;
 
 impl Registry {
-    /// Inserts a new hold. Returns true if the renewal task must be woken, as it would check too late.
+    /// Returns true if the renewal task must wake up.
     pub(crate) fn insert(&mut self, hold: &Arc<Hold>, at: BootInstant, wait_nanos: u64) -> bool {
         self.totals.acquired += 1;
         self.totals.wait_nanos += wait_nanos;
@@ -61,7 +58,6 @@ impl Registry {
         self.totals
     }
 
-    /// Returns true if the renewal task must be woken.
     pub(crate) fn reschedule<'a>(
         &mut self,
         due: impl IntoIterator<Item = (&'a Arc<Hold>, BootInstant)>,
@@ -81,8 +77,7 @@ impl Registry {
         tell
     }
 
-    /// Removes the holds due at `now`, or so soon that they join the batch. The caller must reschedule or remove
-    /// each.
+    /// Includes holds due so soon that they join the batch. The caller must reschedule or remove each.
     pub(crate) fn take_due(&mut self, now: BootInstant, into: &mut Vec<Arc<Hold>>) {
         let mut until = now;
         while let Some(Reverse(entry)) = self.due.peek().copied() {
@@ -103,8 +98,7 @@ impl Registry {
         }
     }
 
-    /// Returns the next planned check; later holds need no wake-up. Without holds the plan stays, so that
-    /// short-lived holds don't wake the renewal task each time.
+    /// Without holds the plan stays, so that short-lived holds don't wake the renewal task.
     pub(crate) fn next_due(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some(Reverse(entry)) = self.due.peek().copied() {
             if self.live(entry).is_some() {

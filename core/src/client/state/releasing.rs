@@ -19,10 +19,9 @@ pub(crate) fn lost(hold: &Hold, reason: Reason) -> Error {
     hold.shared.tell(Error::lost(reason, &hold.claim.name), &hold.claim.name)
 }
 
-/// A release in progress. If dropped unfinished, it continues in the background.
+/// If dropped unfinished, it continues in the background.
 pub(crate) struct Releasing {
     hold: Option<Arc<Hold>>,
-    /// The hold's duration in nanoseconds, or the reason of its loss.
     pub(crate) ended: Result<u64, Reason>,
 }
 

@@ -50,7 +50,7 @@ impl Shared {
         }
     }
 
-    /// Queues a release, on any thread, also outside a runtime.
+    /// Called on any thread, also outside a runtime.
     pub(crate) fn in_background(job: Job) {
         let shared = Arc::clone(job.shared());
         shared.others.fetch_add(1, Ordering::SeqCst);
@@ -65,8 +65,7 @@ impl Shared {
         shared.renewer.notify_one();
     }
 
-    /// Records the end of the renewal task and its runtime. Queued jobs would keep the client alive, so they are
-    /// dropped; unreleased holds expire on the server.
+    /// Queued jobs would keep the client alive; unreleased holds expire on the server.
     pub(crate) fn renewer_has_ended(&self) {
         let jobs = {
             let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +84,6 @@ impl Shared {
         self.tell_idle();
     }
 
-    /// Counts an ended hold; not `was_live` if it was lost before.
     pub(crate) fn count_ended(&self, was_live: bool) {
         let counter = if was_live { &self.ended } else { &self.others };
         counter.fetch_add(1, Ordering::SeqCst);
@@ -104,7 +102,6 @@ impl Shared {
         self.ended_and_registered(totals) + self.others.load(Ordering::SeqCst)
     }
 
-    /// Returns the ended live holds that weren't removed at the time of `totals`.
     pub(crate) fn ended_and_registered(&self, totals: Totals) -> u64 {
         self.ended.load(Ordering::SeqCst).saturating_sub(totals.released)
     }
@@ -139,8 +136,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether an answered release reconciles a claim. Only a tombstone prevents the grant of an unanswered
-    /// acquire.
+    /// Only a tombstone prevents the grant of an unanswered acquire.
     pub(crate) fn one_answer_reconciles(&self, release_mode: ReleaseMode) -> bool {
         release_mode == ReleaseMode::Plain || self.backend.profile().tombstones
     }
@@ -153,8 +149,6 @@ impl Shared {
         self.settings.jitter.spread(time)
     }
 
-    /// Returns the term after a request sent at `start` was confirmed. `in_effect` is a different TTL of the
-    /// server.
     pub(crate) fn term(
         &self,
         start: BootInstant,

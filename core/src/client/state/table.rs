@@ -1,5 +1,4 @@
-//! A client's turns and holds, under one mutex: acquire and release need both, and an uncontended lock is a
-//! considerable part of their time.
+//! Turns and holds under one mutex: acquire and release need both, and locking takes much of their time.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -9,7 +8,7 @@ use crate::reason::Reason;
 use super::{Hold, Shared, Table};
 
 impl Shared {
-    /// While the table is locked, never drop, notify or send: each may call back into this.
+    /// While locked, never drop, notify or send: each may call back.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

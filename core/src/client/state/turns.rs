@@ -1,8 +1,6 @@
-//! The local queue. One client's requests for one name take turns in order of arrival, and share one remote claim.
-//! So they don't compete on the server.
-//!
+//! The local queue. One client's requests for a name take turns in order of arrival, and share one remote claim.
 //! Only the request with the turn may send requests about the name. The turn passes on when the hold has ended on
-//! the server, or when its first release has failed.
+//! the server, or its first release has failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -61,7 +59,7 @@ impl Turn {
         Self { shared: Some(shared), taken: true, name: Some(name), pending: None }
     }
 
-    /// A placeholder for claims that may hold concurrently.
+    /// For claims that may hold concurrently.
     pub(crate) fn beside_others(shared: Arc<Shared>, name: LockName) -> Self {
         Self { shared: Some(shared), taken: false, name: Some(name), pending: None }
     }
@@ -84,7 +82,6 @@ impl Turn {
             .expect("a turn has its name, or its claim does")
     }
 
-    /// Records a missing answer, for the requests that wait for the turn.
     pub(crate) fn note_trouble(&self, since: BootInstant, error: &Error) {
         if self.taken {
             self.shared().table().turns.note_trouble(self.name(), since, error);
@@ -134,7 +131,6 @@ impl Drop for Turn {
     }
 }
 
-/// Queued requests of a new hold's owner.
 pub(crate) struct Joined {
     entering: VecDeque<Queued>,
     refused: Vec<(Queued, Error)>,
@@ -186,7 +182,7 @@ impl Turns {
         Ok(Entry::Queued(receiver))
     }
 
-    /// Returns a share in the owner's hold, for modes without turns.
+    /// For modes without turns.
     pub(crate) fn enter_beside(
         &self,
         name: &LockName,
@@ -208,7 +204,7 @@ impl Turns {
         }
     }
 
-    /// Records a grant. Returns the owner's queued requests, with their shares counted.
+    /// Returns the owner's queued requests.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
         let owner = hold.owner.as_ref()?;
         if hold.claim.mode != Mode::Exclusive {
@@ -254,9 +250,7 @@ impl Turns {
         last
     }
 
-    /// Returns the next request for the turn. `pending` is the previous claim, if it may be on the server.
-    ///
-    /// A pending claim keeps the turn if no request waits, or if the next can't take it over.
+    /// A `pending` claim keeps the turn if no request waits, or if the next can't take it over.
     pub(crate) fn next(&mut self, name: &LockName, pending: Option<&Pending>) -> Option<Queued> {
         let hashbrown::hash_map::EntryRef::Occupied(mut entry) = self.taken.entry_ref(name) else {
             return None;
@@ -323,7 +317,7 @@ impl Shared {
             match queued.sender.send(Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
-                    // Gone. A loop instead of the turn's drop, because there may be thousands.
+                    // A loop: there may be thousands.
                     turn.shared = None;
                     pending = turn.pending.take();
                 }
@@ -362,8 +356,7 @@ impl Taken {
 }
 
 impl Want {
-    /// Rejects a re-entry if the hold may last longer than it allows. It can't wait: its owner would wait for
-    /// itself.
+    /// A re-entry can't wait: its owner would wait for itself.
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed =
             self.renewal_mode == RenewalMode::Off && hold.claim.renewal_mode != RenewalMode::Off;
@@ -381,7 +374,6 @@ impl Want {
     }
 }
 
-/// The owner would wait for itself.
 fn unchangeable(present: Mode, wanted: Mode) -> Error {
     Error::new(
         ErrorKind::Conflict,

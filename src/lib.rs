@@ -47,7 +47,7 @@ pub use connect::connect;
 pub use lockwright_core::{
     BootInstant, Builder, Clock, Election, Error, ErrorKind, Fence, Guard, Held, HoldState, Leader,
     Leadership, LockName, Locks, MetricsSnapshot, Mode, MultiGuard, MultiRequest, Observer, Owner,
-    Permit, Profile, Reason, Request, Result, Signal, Step, Ticket, Token, fencing,
+    Permit, Profile, Reason, Request, Result, Signal, Ticket, TicketError, Token, fencing,
 };
 /// A fence check in an etcd transaction.
 #[cfg(feature = "etcd")]
@@ -67,8 +67,8 @@ pub mod backend {
     pub use lockwright_core::backend_util;
     pub use lockwright_core::{
         AcquireOutcome, Busy, Claim, DistributedLock, Event, Events, Granted, Identity, NameMap,
-        ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalMode, RenewalOutcome, TokenSource,
-        Wait, async_trait, duration, redact, validity,
+        ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalMode, RenewalOutcome, Step,
+        TokenSource, Wait, async_trait, duration, redact, validity,
     };
 
     pub use crate::connect::{open, open_for_diagnosis};

@@ -9,7 +9,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use lockwright::{Error, ErrorKind, Step};
+use lockwright::backend::Step;
+use lockwright::{Error, ErrorKind};
 
 use crate::escape::escape;
 

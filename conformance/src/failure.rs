@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::Location;
 
-use lockwright_core::{Error, ErrorKind, Reason};
+use lockwright_core::{Error, ErrorKind, Reason, TicketError};
 
 /// The result of a case's body.
 pub type Verdict<T = ()> = Result<T, Failure>;
@@ -40,6 +40,12 @@ impl fmt::Display for Failure {
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<TicketError> for Failure {
+    fn from(failed: TicketError) -> Self {
+        Error::from(failed).into()
     }
 }
 

@@ -28,7 +28,7 @@ pub use claim::{
 };
 pub use client::{
     Builder, Election, Guard, Held, HoldState, Leader, Leadership, Locks, MetricsSnapshot,
-    MultiGuard, MultiRequest, Observer, Owner, Permit, Request, Signal, Ticket,
+    MultiGuard, MultiRequest, Observer, Owner, Permit, Request, Signal, Ticket, TicketError,
 };
 pub use clock::{BootInstant, Clock};
 pub use error::{Error, ErrorKind, Result, Step};

@@ -21,14 +21,6 @@ enum Verdict {
 
 impl Verdict {
     const ALL: [Self; 3] = [Self::Passed, Self::Failed, Self::NotPromised];
-
-    fn shown(self) -> &'static str {
-        match self {
-            Self::Passed => "✓",
-            Self::Failed => "FAILED",
-            Self::NotPromised => "–",
-        }
-    }
 }
 
 /// The prefix of the page's line with the newer servers.
@@ -79,11 +71,16 @@ impl Table {
             }
             let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
             let Some((first, cells)) = cells.split_first() else { continue };
-            if let Some(case) = first.strip_prefix('`').and_then(|case| case.strip_suffix('`')) {
-                for (label, shown) in labels.iter().zip(cells) {
-                    let verdict = Verdict::ALL.into_iter().find(|it| it.shown() == *shown);
+            let case = first.strip_prefix('`').and_then(|case| case.strip_suffix('`'));
+            if let Some(case) = case.filter(|case| case.contains("::")) {
+                let not_promised = numbers(cells.first().unwrap_or(&""));
+                for (number, label) in (1..).zip(&labels) {
+                    let verdict = match not_promised.contains(&number) {
+                        true => Verdict::NotPromised,
+                        false => Verdict::Passed,
+                    };
                     let column = table.columns.entry(String::clone(label)).or_default();
-                    column.extend(verdict.map(|verdict| (case.to_owned(), verdict)));
+                    column.insert(case.to_owned(), verdict);
                 }
             } else if first.parse::<usize>().is_ok() {
                 labels.extend(cells.first().map(|label| (*label).to_owned()));
@@ -118,27 +115,36 @@ impl Table {
         })
     }
 
-    /// Formats the table in Markdown. The columns are numbered, because there are too many for
-    /// names.
+    /// Formats the results in Markdown: totals, passed cases by group, and the backends that don't
+    /// promise a case. Backends have numbers, because there are too many for names.
     fn markdown(&self) -> String {
         let mut text = String::from("| | backend | passed | not promised |\n|--:|---|--:|--:|\n");
         for (number, backend, [passed, _, not_promised]) in self.counts() {
             let _ = writeln!(text, "| {number} | {backend} | {passed} | {not_promised} |");
         }
-        text += "\n| case |";
+        text += "\n## Passed cases by group\n\n| group |";
         for (number, ..) in self.counts() {
             let _ = write!(text, " {number} |");
         }
         text += "\n|---|";
-        text += &":-:|".repeat(self.columns.len());
-        for case in self.cases() {
-            let _ = write!(text, "\n| `{case}` |");
-            for cases in self.columns.values() {
-                let _ =
-                    write!(text, " {} |", cases.get(case).map_or("", |verdict| verdict.shown()));
+        text += &"--:|".repeat(self.columns.len());
+        let cases = self.cases();
+        for of_group in cases.chunk_by(|one, other| group(one) == group(other)) {
+            let _ = write!(text, "\n| `{}` |", group(of_group[0]));
+            for verdicts in self.columns.values() {
+                let passed = |case: &&&str| verdicts.get(**case) == Some(&Verdict::Passed);
+                let _ = write!(text, " {} |", of_group.iter().filter(passed).count());
             }
         }
-        text += "\n";
+        text += "\n\n## Cases\n\n| case | not promised by |\n|---|---|\n";
+        for case in cases {
+            let without = |(_, cases): &(usize, &BTreeMap<String, Verdict>)| {
+                cases.get(case) != Some(&Verdict::Passed)
+            };
+            let numbers = (1..).zip(self.columns.values()).filter(without);
+            let ranges = ranges(numbers.map(|(number, _)| number));
+            let _ = writeln!(text, "| `{case}` | {ranges} |");
+        }
         text
     }
 
@@ -174,20 +180,47 @@ impl Table {
     fn page(&self) -> String {
         format!(
             "# What each backend passes\n\n\
-             Every case of the conformance suite on every backend, against real servers, as \
-             `cargo xtask test` saw it\nlast; it writes this page. ✓ passed; – is not promised, so there \
-             is nothing to pass: by the backend's\nprofile, or as the case needs what isn't done there \
-             (its server frozen, restarted, emptied or cut off,\nother processes, a clock that is \
-             moved, something that its locks protect).\n`lockwright conformance` does no such thing to \
-             the server of its URL, so it says \"not promised\"\nof more cases, and of each why. What a \
-             case checks, `lockwright conformance --list` says.\n[Guarantees](guarantees.md) says what \
-             the promises mean.\n\n\
-             A backend *on* a server ran on a newer version than the machine has installed, which the test \
-             command\nfetches: `MySQL 8.4+` is version 8.4 or later.\n\n{NEWER}{}.\n\n{}",
+             `cargo xtask test` runs every case of the conformance suite on every backend, with real \
+             servers, and writes this\npage. A case isn't promised if the backend's profile excludes \
+             it, or if its test environment lacks a requirement:\nservers that are frozen or \
+             restarted, other processes, a simulated clock, a protected resource.\n`lockwright \
+             conformance --list` describes the cases, and [Guarantees](guarantees.md) the \
+             promises.\n\n\
+             A backend *on* a server ran on a newer version than the installed one, which the test \
+             command downloads: `MySQL 8.4+`\nis version 8.4 or later.\n\n{NEWER}{}.\n\n{}",
             self.newer.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
             self.markdown()
         )
     }
+}
+
+fn group(case: &str) -> &str {
+    case.split("::").next().unwrap_or(case)
+}
+
+/// Formats ascending numbers: `1, 3–5`.
+fn ranges(numbers: impl Iterator<Item = usize>) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let shown = ranges.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}–{last}"),
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// Parses the result of [`ranges`].
+fn numbers(ranges: &str) -> BTreeSet<usize> {
+    let parsed = ranges.split(", ").filter_map(|range| {
+        let (first, last) = range.split_once('–').unwrap_or((range, range));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    });
+    parsed.flatten().collect()
 }
 
 /// Returns whether a column belongs to a newer server.
@@ -301,6 +334,15 @@ mod tests {
             &["test x::one ... FAILED", "test x::two ... ok", "suite: a", "test x::one ... ok"],
         ));
         assert_eq!(table.counts().map(|(_, _, counts)| counts).collect::<Vec<_>>(), [[2, 0, 0]]);
+    }
+
+    #[test]
+    fn numbers_are_shown_as_ranges() {
+        for (shown, all) in [("", vec![]), ("2", vec![2]), ("1–2, 5, 7–9", vec![1, 2, 5, 7, 8, 9])]
+        {
+            assert_eq!(ranges(all.iter().copied()), shown);
+            assert_eq!(numbers(shown), all.into_iter().collect());
+        }
     }
 
     #[test]

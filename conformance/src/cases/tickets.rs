@@ -264,8 +264,12 @@ async fn a_shared_guard_makes_no_ticket(context: Arc<Context>) -> Verdict {
     let owner = Owner::new();
     let first = locks.mutex("x").reentrant(&owner).acquire().await?;
     let second = locks.mutex("x").reentrant(&owner).acquire().await?;
-    let kind = second.into_ticket().err().map(|error| error.kind());
-    ensure!(kind == Some(ErrorKind::Conflict), "a second guard was answered {kind:?}");
+    let failed = second.into_ticket().expect_err("the owner has another guard");
+    let kind = failed.error().kind();
+    ensure!(kind == ErrorKind::Conflict, "a second guard was answered {kind:?}");
+    let second = failed.into_guard();
+    second.check()?;
+    second.release().await?;
     first.check()?;
     let ticket = first.into_ticket()?;
     let resumed = locks.resume(&ticket).await?;
@@ -280,7 +284,9 @@ async fn a_shared_guard_makes_no_ticket(context: Arc<Context>) -> Verdict {
 async fn without_tickets_it_is_said(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let guard = locks.mutex("x").acquire().await?;
-    let kind = guard.into_ticket().err().map(|error| error.kind());
-    ensure!(kind == Some(ErrorKind::Unsupported), "the ticket was answered {kind:?}");
+    let failed = guard.into_ticket().expect_err("the profile has no tickets");
+    let kind = failed.error().kind();
+    ensure!(kind == ErrorKind::Unsupported, "the ticket was answered {kind:?}");
+    failed.into_guard().release().await?;
     context.nothing_left().await
 }

@@ -1,5 +1,6 @@
 //! Guards of held locks.
 
+use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -17,7 +18,7 @@ use super::answer::at_once;
 use super::hold_state::HoldState;
 use super::renewer::{ask_renewal, note_renewal};
 use super::signal::Signal;
-use super::state::releasing::{Releasing, end_in_background, lost};
+use super::state::releasing::{Releasing, end_for_ticket, end_in_background, lost};
 use super::state::{Hold, Shared};
 use super::ticket::Ticket;
 
@@ -189,31 +190,60 @@ impl Guard {
     /// keeps its [remaining time](Self::remaining). For a whole TTL, [renew](Self::renew) first.
     ///
     /// # Errors
-    /// The guard is dropped in each case.
+    /// With the guard:
     ///
     /// - [`Unsupported`](crate::ErrorKind::Unsupported) without `tickets` in the profile.
     /// - [`Conflict`](crate::ErrorKind::Conflict) while the owner has another guard on the hold.
     /// - [`Lost`](crate::ErrorKind::Lost) if it was lost before.
-    pub fn into_ticket(mut self) -> Result<Ticket> {
-        let profile = self.0.hold().shared.backend.profile();
-        if !profile.tickets {
-            return Err(Error::unsupported("moving a hold to another process", profile));
-        }
-        let hold = self.0.0.take().expect("a guard has its hold until it is consumed");
-        if !hold.shared.leave(&hold) {
-            let message = "its owner has another guard on this hold; release that first";
-            let error = Error::new(crate::error::ErrorKind::Conflict, message);
-            return Err(hold.shared.tell(error, &hold.claim.name));
-        }
-        let releasing = Releasing::begin(hold);
-        let hold = Arc::clone(releasing.hold());
-        match releasing.ended {
-            Err(reason) => Err(lost(&hold, reason)),
-            Ok(_) => {
-                releasing.finish();
+    pub fn into_ticket(mut self) -> Result<Ticket, TicketError> {
+        match end_for_ticket(self.hold()) {
+            Ok(()) => {
+                let hold = self.0.0.take().expect("a guard has its hold until it is consumed");
                 Ok(Ticket::new(&hold.claim, hold.fence, hold.release_mode()))
             }
+            Err(error) => Err(TicketError::new(self, error)),
         }
+    }
+}
+
+/// A failed [`Guard::into_ticket`]: the guard and the error. `?` converts it to the [`Error`] and drops the guard.
+#[derive(Debug)]
+pub struct TicketError {
+    guard: Guard,
+    error: Error,
+}
+
+impl TicketError {
+    fn new(guard: Guard, error: Error) -> Self {
+        Self { guard, error }
+    }
+
+    /// Returns the error.
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// Returns the guard.
+    pub fn into_guard(self) -> Guard {
+        self.guard
+    }
+}
+
+impl fmt::Display for TicketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for TicketError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl From<TicketError> for Error {
+    fn from(failed: TicketError) -> Self {
+        failed.error
     }
 }
 

@@ -28,7 +28,7 @@ mod want;
 
 pub use builder::Builder;
 pub use election::{Election, Leader, Observer};
-pub use guard::{Guard, Leadership, Permit};
+pub use guard::{Guard, Leadership, Permit, TicketError};
 pub use held::Held;
 pub use hold_state::HoldState;
 pub use locks::Locks;

@@ -1,7 +1,7 @@
 //! Tickets, beyond the conformance suite.
 
 use lockwright_core::validity::Rules;
-use lockwright_core::{ErrorKind, Locks, Reason};
+use lockwright_core::{ErrorKind, Locks, Owner, Reason};
 
 use crate::support::{Act, TTL, client, millis, secs, settle_down, troubled};
 
@@ -30,6 +30,29 @@ async fn an_answer_that_comes_when_the_time_is_up_is_told_as_that() {
     assert!(error.to_string().contains("it expired before"), "{error}");
     settle_down().await;
     assert!(memory.is_empty(), "it was given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_ticket_returns_the_guard() {
+    let (locks, memory, clock) = client();
+    let owner = Owner::new();
+    let request = || locks.mutex("x").reentrant(&owner).fixed();
+    let (first, second) = (request().acquire().await.unwrap(), request().acquire().await.unwrap());
+    let failed = second.into_ticket().unwrap_err();
+    assert_eq!(failed.error().kind(), ErrorKind::Conflict);
+    // Both guards count still, in either order.
+    failed.into_guard().release().await.unwrap();
+    first.check().unwrap();
+    clock.sleep(TTL * 2).await;
+    let failed = first.into_ticket().unwrap_err();
+    assert!(matches!(failed.error().kind(), ErrorKind::Lost(_)), "{failed}");
+    let next = locks.mutex("x").acquire();
+    let first = failed.into_guard();
+    assert!(first.check().is_err());
+    drop(first);
+    next.await.unwrap().release().await.unwrap();
+    settle_down().await;
+    assert!(memory.is_empty(), "nothing is left");
 }
 
 /// The server would swap any hold of the token.

@@ -1,9 +1,10 @@
 //! The release of a hold.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::claim::ReleaseOutcome;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::reason::Reason;
 
 use super::background::send_release;
@@ -12,6 +13,29 @@ use super::{Hold, Job, Shared};
 pub(crate) fn end_in_background(hold: Arc<Hold>) {
     if hold.shared.leave(&hold) {
         drop(Releasing::begin(hold));
+    }
+}
+
+/// Ends the hold in this client and leaves it on the server. After an error, the guard still has the hold.
+pub(crate) fn end_for_ticket(hold: &Arc<Hold>) -> Result<()> {
+    let profile = hold.shared.backend.profile();
+    if !profile.tickets {
+        return Err(Error::unsupported("moving a hold to another process", profile));
+    }
+    if !hold.shared.leave_if_last(hold) {
+        let message = "its owner has another guard on this hold; release that first";
+        return Err(hold.shared.tell(Error::new(ErrorKind::Conflict, message), &hold.claim.name));
+    }
+    match hold.end() {
+        Ok(nanos) => {
+            hold.shared.count_ended(true);
+            Shared::let_go(hold, Ok(nanos));
+            Ok(())
+        }
+        Err(reason) => {
+            hold.guards.store(1, Ordering::Release);
+            Err(lost(hold, reason))
+        }
     }
 }
 

@@ -300,6 +300,15 @@ impl Shared {
         hold.owner.is_none() || self.table().turns.leave(hold)
     }
 
+    /// Leaves the hold only if this is its last guard, and returns whether it is.
+    pub(crate) fn leave_if_last(&self, hold: &Hold) -> bool {
+        if hold.owner.is_none() {
+            return true;
+        }
+        let mut table = self.table();
+        hold.guards.load(Ordering::Acquire) == 1 && table.turns.leave(hold)
+    }
+
     pub(crate) fn pass_turn(self: &Arc<Self>, name: &LockName, pending: Option<Pending>) {
         let next = self.table().turns.next(name, pending.as_ref());
         self.pass_turn_to(next, name, pending);

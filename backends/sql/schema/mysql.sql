@@ -36,11 +36,11 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
     KEY {prefix}_tombstone_until (until_us)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Readers and holders of permits. Their name's row above has the token `readers` or `semaphore of N`, the
--- fence of the readers or of the last permit, and the expiry of the last holder. It is locked before
--- changes here.
+-- Readers and holders of permits. Their name's row has the token `readers` or `semaphore of N`, the fence
+-- of the readers or of the last permit, and the expiry of the last holder. It is locked before changes
+-- here.
 --
--- A writer that waits for readers also has a row, with the mode `exclusive`. Until it expires or the fence
+-- A row with the mode `exclusive` is a writer that waits for readers. Until it expires or the fence
 -- changes, new readers are rejected.
 CREATE TABLE IF NOT EXISTS {beside} (
     name     VARCHAR(512) NOT NULL,
@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS {beside} (
     -- Both are 0 for other modes.
     permits  BIGINT NOT NULL,
     size     BIGINT NOT NULL,
-    -- The readers' fence, the permit's number, or the fence of the readers that a writer waits for.
+    -- The fence, the permit's number, or the fence of the readers that a writer waits for.
     fence    BIGINT NOT NULL,
     ttl      BIGINT NOT NULL,
     expires  BIGINT NOT NULL,

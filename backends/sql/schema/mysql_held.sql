@@ -1,5 +1,5 @@
--- Holds in sessions. The server has the lock, which ends with its session. These rows have the fence and
--- the identity. Only the server's locks show whether a session still holds.
+-- Holds in sessions, with their fences and identities. Only the server's locks show whether a session still
+-- holds.
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (

@@ -40,11 +40,11 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 );
 CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 
--- Readers and holders of permits. Their name's row above has the token `readers` or `semaphore of N`, the
--- fence of the readers or of the last permit, and the expiry of the last holder. It is locked before
--- changes here.
+-- Readers and holders of permits. Their name's row has the token `readers` or `semaphore of N`, the fence
+-- of the readers or of the last permit, and the expiry of the last holder. It is locked before changes
+-- here.
 --
--- A writer that waits for readers also has a row, with the mode `exclusive`. Until it expires or the fence
+-- A row with the mode `exclusive` is a writer that waits for readers. Until it expires or the fence
 -- changes, new readers are rejected.
 CREATE TABLE IF NOT EXISTS {beside} (
     name     text COLLATE "C" NOT NULL,
@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS {beside} (
     -- Both are 0 for other modes.
     permits  bigint NOT NULL,
     size     bigint NOT NULL,
-    -- The readers' fence, the permit's number, or the fence of the readers that a writer waits for.
+    -- The fence, the permit's number, or the fence of the readers that a writer waits for.
     fence    bigint NOT NULL,
     ttl      bigint NOT NULL,
     expires  bigint NOT NULL,

@@ -1,5 +1,5 @@
--- Holds in sessions. The server has the lock, which ends with its session. These rows have the fence and
--- the identity. Only pg_locks and pg_stat_activity show whether a session still holds.
+-- Holds in sessions, with their fences and identities. Only pg_locks and pg_stat_activity show whether a
+-- session still holds.
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (

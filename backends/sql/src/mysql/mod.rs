@@ -19,8 +19,8 @@
 //!   clients may hold: the profile doesn't promise [`Fault::ServerClockStep`].
 //! - A fence is at least the server's clock in microseconds, and above the name's last fence. So
 //!   fences grow unless data are lost **and** the clock steps back.
-//! - Failover isn't survived: a replica promoted without the last commits may grant a held lock.
-//! - The server has no notifications, so waiters poll.
+//! - A replica promoted without the last commits may grant a held lock.
+//! - Waiters poll: the server has no notifications.
 //! - Rows of unused names remain until a [`sweep`](lockwright_core::DistributedLock::sweep).
 
 mod config;

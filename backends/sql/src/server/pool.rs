@@ -1,8 +1,8 @@
 //! A small connection pool with a time limit for each request.
 //!
 //! A connection is returned only after a complete answer. Otherwise its session is ended on the
-//! server, so no late answer can reach the next request. sqlx's own pool sends another request for
-//! each returned connection.
+//! server, so no late answer can reach the next request. sqlx's own pool sends one more request for
+//! each.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

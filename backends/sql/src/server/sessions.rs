@@ -18,8 +18,8 @@ pub(crate) enum Use {
 
 /// The shares of one backend's server sessions. One is reserved for ending abandoned ones.
 ///
-/// A connection has a permit from before it is opened until the server has ended its session. If
-/// that end isn't certain, the session goes to `Pool::abandon` with its permit.
+/// A connection has a permit until the server has ended its session. If that isn't certain, the
+/// session goes to `Pool::abandon` with its permit.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionLimit {
     shares: [(usize, Arc<Semaphore>); 3],

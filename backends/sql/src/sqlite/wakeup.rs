@@ -5,11 +5,10 @@
 //!
 //! - SQLite opens the log for writing, so grants, renewals and checkpoints wake no waiter.
 //! - The wake-up follows the commit, so a woken waiter finds the name free.
-//! - It needs no disk access.
+//! - The log has no POSIX locks, so it may be closed, unlike the database file.
+//! - A process killed after its commit loses the wake-up. The client's slow poll replaces it.
 //!
-//! The README compares alternatives. The log has no POSIX locks, so it may be opened and closed,
-//! unlike the database file. A process killed after its commit loses the wake-up, which the
-//! client's slow poll replaces.
+//! The README compares alternatives.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

@@ -1,7 +1,6 @@
 //! The one task that owns the connection.
 //!
-//! - A dropped caller leaves no transaction and no lock. Its request is either carried out or never
-//!   begun.
+//! - A dropped caller leaves no transaction. Its request is carried out or never begun.
 //! - Requests that arrive while the disk is busy share one transaction with one sync.
 //! - A single acquire or release is one statement, and so one round trip to SQLite's thread.
 

@@ -11,10 +11,9 @@
 //!   and it isn't read from a snapshot older than the lock.
 //! - **A hold after a wait starts** at the send of one more statement on its session.
 //! - **A writer that waits for readers closes a gate to new ones**, also between the slices of its
-//!   wait. At the end of a slice, the server alone would grant the lock to the readers queued
-//!   behind.
-//! - **Each connection has a permit.** Holds and waits have another share than requests, so a
-//!   release never waits for a permit that a hold has.
+//!   wait: the server alone would then grant the lock to the readers queued behind.
+//! - **Holds and waits have other permits than requests**, so a release never waits for a hold's
+//!   permit.
 //! - **The end of the connection is the end of the hold**: the task reports it at once.
 
 mod engine;
@@ -48,7 +47,7 @@ pub(crate) type SessionId = i64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locked {
     Yes,
-    /// Another session has it, and this one isn't queued.
+    /// Another session has it. This one isn't queued.
     No {
         /// The name's row has the claim's own token, so another session may hold for it.
         same_token: bool,
@@ -99,7 +98,7 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     async fn close(self);
 }
 
-/// A database server whose sessions can hold locks. Methods named as in
+/// A database server whose sessions can hold locks. Methods of
 /// [`DistributedLock`](lockwright_core::DistributedLock) behave as there. Other requests use pooled
 /// connections.
 #[async_trait]

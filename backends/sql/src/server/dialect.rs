@@ -56,7 +56,7 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         limits: Limits,
     ) -> impl Future<Output = sqlx::Result<(Self::Connection, Option<ServerSession>)>> + Send;
 
-    /// Returns the ids of those that still exist.
+    /// Ends those that still exist, and returns their ids.
     fn end_sessions<'a>(
         &'a self,
         connection: &'a mut Self::Connection,

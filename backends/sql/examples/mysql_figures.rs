@@ -21,7 +21,7 @@ const HAND_OVERS: usize = 100;
 
 #[tokio::main]
 async fn main() {
-    // On a worker of the runtime, where a server's tasks run.
+    // On a worker of the runtime, as a server's tasks.
     tokio::spawn(figures()).await.unwrap();
 }
 
@@ -110,7 +110,6 @@ async fn pairs(backend: &Mysql, name: &str) -> f64 {
     f64::from(count) / begun.elapsed().as_secs_f64()
 }
 
-/// Two clients with their own connections acquire one lock in turn.
 async fn hand_overs(url: &str, mode: &str) {
     let mut clients = Vec::new();
     for _ in 0..2 {
@@ -124,7 +123,7 @@ async fn hand_overs(url: &str, mode: &str) {
             let guard = next.mutex("x").acquire().await.unwrap();
             (guard, Instant::now())
         });
-        // Long enough for a wait, and at a different phase of its polling each time.
+        // At a different phase of the polling each time.
         tokio::time::sleep(Duration::from_millis(60 + (round as u64 * 7) % 50)).await;
         let released = Instant::now();
         guard.release().await.unwrap();

@@ -28,7 +28,7 @@ async fn main() {
     match std::env::var(ROLE).as_deref() {
         Ok("holder") => holder().await,
         Ok("busy") => busy().await,
-        // On a worker of the runtime, where a server's tasks run.
+        // On a worker of the runtime, as a server's tasks.
         _ => tokio::spawn(figures()).await.unwrap(),
     }
 }
@@ -89,7 +89,7 @@ fn median(values: &mut [f64]) -> f64 {
 
 fn fdatasyncs(path: &std::path::Path) -> f64 {
     let file = File::create(path).unwrap();
-    // SQLite overwrites its log repeatedly, so the baseline doesn't grow the file either.
+    // SQLite overwrites its log, so the baseline doesn't grow the file either.
     for page in 0..2_000 {
         file.write_all_at(&[1; 4096], page * 4096).unwrap();
     }
@@ -122,7 +122,7 @@ async fn bare_connection(path: &std::path::Path, synchronous: &str) -> SqliteCon
     connection
 }
 
-/// The minimum for a lock: inserts a row unless it exists, and removes it.
+/// The minimum for a lock.
 async fn bare(connection: &mut SqliteConnection) -> f64 {
     const UPSERT: &str = "INSERT INTO t VALUES (?1, ?2)
         ON CONFLICT DO UPDATE SET token = excluded.token WHERE token IS NULL RETURNING token";
@@ -176,7 +176,6 @@ fn child(role: &str, file: &std::path::Path) -> std::process::Child {
         .unwrap()
 }
 
-/// Waits for a line, holds, and prints when the release began.
 async fn holder() {
     let backend = Sqlite::open(std::env::var(FILE).unwrap()).await.unwrap();
     let mut line = String::new();
@@ -221,7 +220,6 @@ async fn hand_over(folder: &std::path::Path) {
         let claim = claim("x");
         let far = Wait::Until(Clock::boot().now() + Duration::from_secs(60));
         assert!(matches!(backend.acquire(&claim, far).await.unwrap(), AcquireOutcome::Busy(_)));
-        // Discards a wake-up of the previous round.
         tokio::time::sleep(Duration::from_millis(5)).await;
         let _ = tokio::time::timeout(Duration::ZERO, notify.notified()).await;
         to.write_all(b"\n").unwrap();
@@ -247,7 +245,6 @@ async fn hand_over(folder: &std::path::Path) {
     );
 }
 
-/// Acquires and releases one name repeatedly.
 async fn busy() {
     let backend = Sqlite::open(std::env::var(FILE).unwrap()).await.unwrap();
     loop {

@@ -1,5 +1,5 @@
--- Holds in sessions. The server has the lock, which ends with its session. These rows have the fence, and the
--- identity for operators. Only the server's locks show whether a session still holds.
+-- Holds in sessions, with their fences and identities. Only the server's locks show whether a session still
+-- holds.
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
@@ -10,17 +10,17 @@ CREATE TABLE IF NOT EXISTS {hold} (
     identity TEXT         NOT NULL,
     fence    BIGINT       NOT NULL,
     ttl_ms   BIGINT       NOT NULL,
-    -- The number of the connection on the server.
+    -- The connection's number on the server.
     session  BIGINT       NOT NULL,
     updated  BIGINT       NOT NULL,
     broken   TEXT,
-    -- Whether a different connection released it.
+    -- Whether another connection released it.
     released TINYINT      NOT NULL DEFAULT 0,
     PRIMARY KEY (kind, name),
     CONSTRAINT {prefix}_hold_fence CHECK (fence BETWEEN 1 AND 9007199254740991)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The readers of a name. The name's row above has the token `readers` and the same fence.
+-- Readers. Their name's row above has the token `readers` and the same fence.
 CREATE TABLE IF NOT EXISTS {reader} (
     kind     VARCHAR(8)   NOT NULL,
     name     VARCHAR(512) NOT NULL,
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS {reader} (
     CONSTRAINT {prefix}_reader_fence CHECK (fence BETWEEN 1 AND 9007199254740991)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The rows that the mode "row" locks. They never change: a row that is locked for long can't be written.
+-- The rows that the mode "row" locks. They never change: a row locked for long can't be written.
 CREATE TABLE IF NOT EXISTS {row} (
     name VARCHAR(512) NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -1,16 +1,16 @@
--- Lockwright's tables on PostgreSQL. They may share a database with other tables.
+-- Lockwright's tables on PostgreSQL. Other tables may be in the same database.
 --
--- Times are the server's clock_timestamp() in microseconds since 1970. A user who locks needs only SELECT,
--- INSERT, UPDATE and DELETE.
+-- Times are clock_timestamp() in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE and
+-- DELETE.
 
 -- Serializes concurrent creation.
 SELECT pg_advisory_xact_lock(5499258310474722403);
 
--- One row for each name that is held, or was.
+-- One row for each name that is or was held.
 CREATE TABLE IF NOT EXISTS {lease} (
     -- Compared byte by byte.
     name     text COLLATE "C" NOT NULL PRIMARY KEY,
-    -- NULL after a release. The row remains for its fence.
+    -- NULL after a release. The row keeps the fence.
     token    text COLLATE "C",
     -- JSON, for people: host, pid, label.
     identity text NOT NULL,
@@ -20,19 +20,19 @@ CREATE TABLE IF NOT EXISTS {lease} (
     fences   integer NOT NULL CHECK (fences >= 1),
     ttl      bigint NOT NULL,
     expires  bigint NOT NULL,
-    -- When it was granted, renewed or released.
+    -- Of the last grant, renewal or release.
     updated  bigint NOT NULL,
-    -- Who broke it and why. A broken hold can't be renewed and expires.
+    -- Who broke it and why. A broken hold isn't renewed.
     broken   text,
-    -- The end of the time in which a release sends a notification.
+    -- The end of the time in which a release notifies.
     waiting  bigint NOT NULL,
     -- The latest tokens with a tombstone, which a concurrent claim may not see.
     buried   text NOT NULL,
     CHECK (fence >= 0 AND fence + fences <= 9007199254740992)
-    -- Space for new versions of a row on its page, so that no index is written.
+    -- Space for new row versions on the page, so that no index is written.
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- Tokens that must not be granted any more: released during an acquire, or broken at once.
+-- Tokens that are never granted again: released during an acquire, or broken at once.
 CREATE TABLE IF NOT EXISTS {tombstone} (
     token  text COLLATE "C" NOT NULL PRIMARY KEY,
     until  bigint NOT NULL,
@@ -40,21 +40,21 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 );
 CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 
--- Shared holders: readers, or the holders of permits. Their name's row above has the token `readers` or
--- `semaphore of N`. Its fence is the readers' shared one or the last permit's number, and it expires with the
--- last holder. So an exclusive claim doesn't read this table. The name's row is locked before changes here.
+-- Readers and holders of permits. Their name's row has the token `readers` or `semaphore of N`, the fence
+-- of the readers or of the last permit, and the expiry of the last holder. It is locked before changes
+-- here.
 --
--- A writer that waits for readers also has a row, with the mode `exclusive`. Until it expires or the fence
+-- A row with the mode `exclusive` is a writer that waits for readers. Until it expires or the fence
 -- changes, new readers are rejected.
 CREATE TABLE IF NOT EXISTS {beside} (
     name     text COLLATE "C" NOT NULL,
     token    text COLLATE "C" NOT NULL,
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- The permits that it holds, of `size`. Both are 0 for other modes.
+    -- Both are 0 for other modes.
     permits  bigint NOT NULL,
     size     bigint NOT NULL,
-    -- The readers' shared fence, the permit's number, or the fence of the readers that a writer waits for.
+    -- The fence, the permit's number, or the fence of the readers that a writer waits for.
     fence    bigint NOT NULL,
     ttl      bigint NOT NULL,
     expires  bigint NOT NULL,
@@ -63,8 +63,7 @@ CREATE TABLE IF NOT EXISTS {beside} (
     PRIMARY KEY (name, token)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- One row. A name without a row starts above the floor, so a row may be deleted once the floor is at its last
--- fence.
+-- One row. A name without a row starts above the floor, so a row at or below it may be deleted.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      integer PRIMARY KEY CHECK (id = 1),
     version integer NOT NULL,

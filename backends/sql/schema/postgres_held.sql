@@ -1,5 +1,5 @@
--- Holds in sessions. The server has the lock, which ends with its session. These rows have the fence, and the
--- identity for operators. Only pg_locks and pg_stat_activity show whether a session still holds.
+-- Holds in sessions, with their fences and identities. Only pg_locks and pg_stat_activity show whether a
+-- session still holds.
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
@@ -11,16 +11,16 @@ CREATE TABLE IF NOT EXISTS {hold} (
     identity text   NOT NULL,
     fence    bigint NOT NULL CHECK (fence BETWEEN 1 AND 9007199254740991),
     ttl_ms   bigint NOT NULL,
-    -- The process id of the session on the server.
+    -- The session's process id on the server.
     session  bigint NOT NULL,
     updated  timestamptz NOT NULL,
     broken   text,
-    -- Whether a different connection released it.
+    -- Whether another connection released it.
     released boolean NOT NULL DEFAULT false,
     PRIMARY KEY (kind, name)
 );
 
--- The readers of a name. The name's row above has the token `readers` and the same fence.
+-- Readers. Their name's row above has the token `readers` and the same fence.
 CREATE TABLE IF NOT EXISTS {reader} (
     kind     text   NOT NULL,
     name     text   COLLATE "C" NOT NULL,
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS {reader} (
     PRIMARY KEY (kind, name, token)
 );
 
--- The rows that the mode "row" locks. They never change: a row that is locked for long can't be written.
+-- The rows that the mode "row" locks. They never change: a row locked for long can't be written.
 CREATE TABLE IF NOT EXISTS {row} (
     name text COLLATE "C" PRIMARY KEY
 );

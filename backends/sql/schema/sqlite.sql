@@ -1,10 +1,9 @@
--- Lockwright's tables in a SQLite file. They may share a file with other tables.
+-- Lockwright's tables in a SQLite file. Other tables may be in the same file.
 --
--- Times ending in _ns are nanoseconds of CLOCK_BOOTTIME, valid only with their boot id: a row of another boot
--- has expired.
+-- Times in _ns are nanoseconds of CLOCK_BOOTTIME. A row of another boot id has expired.
 
--- One row. `fence` is the highest fence ever granted, over all names. So a lease row can be deleted at once,
--- and its name still never gets a fence twice.
+-- One row. `fence` is the highest fence ever granted, so a name whose row is deleted never gets a fence
+-- twice.
 CREATE TABLE lockwright_meta (
     id      INTEGER PRIMARY KEY CHECK (id = 1),
     version INTEGER NOT NULL,
@@ -26,13 +25,13 @@ CREATE TABLE lockwright_lease (
     ttl_ns     INTEGER NOT NULL,
     expires_ns INTEGER NOT NULL,
     boot       TEXT    NOT NULL,
-    -- The time of the last grant or renewal by the wall clock, for people.
+    -- The wall clock at the last grant or renewal, for people.
     updated    TEXT    NOT NULL,
-    -- Who broke it and why. A broken hold can't be renewed and expires.
+    -- Who broke it and why. A broken hold isn't renewed.
     broken     TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The counter changes in the same statement as the grant, so no crash can separate them.
+-- In the grant's own statement, so that no crash can separate them.
 CREATE TRIGGER lockwright_grant AFTER INSERT ON lockwright_lease BEGIN
     UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;
 END;
@@ -40,7 +39,7 @@ CREATE TRIGGER lockwright_takeover AFTER UPDATE OF fence ON lockwright_lease BEG
     UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;
 END;
 
--- Tokens that must not be granted any more: released during an acquire, or broken at once.
+-- Tokens that are never granted again: released during an acquire, or broken at once.
 CREATE TABLE lockwright_tombstone (
     token    TEXT    NOT NULL PRIMARY KEY,
     until_ns INTEGER NOT NULL,
@@ -48,7 +47,7 @@ CREATE TABLE lockwright_tombstone (
     broken   TEXT
 ) STRICT, WITHOUT ROWID;
 
--- The first fence is the wall clock in microseconds, so that a recreated file most likely continues above the
--- old fences. Nothing relies on that.
+-- The first fence is the wall clock in microseconds: most likely a recreated file continues above the old
+-- fences. Nothing relies on that.
 INSERT INTO lockwright_meta (id, version, fence)
 VALUES (1, 1, CAST(unixepoch('subsec') * 1000000 AS INTEGER));

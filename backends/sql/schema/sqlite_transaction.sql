@@ -1,7 +1,6 @@
--- The table of `check_fence`, in the file of the protected data.
+-- The table of `check_fence`, next to the protected data.
 
--- The highest fence used for a write, by name. A row may be deleted once no holder from before `updated` can
--- write any more.
+-- The highest fence used for a write. A row may be deleted once no holder from before `updated` can write.
 CREATE TABLE IF NOT EXISTS lockwright_fence (
     name    TEXT    NOT NULL COLLATE BINARY PRIMARY KEY,
     fence   INTEGER NOT NULL,

@@ -1,9 +1,8 @@
-//! Encoding of modes in the tables, the same for every database.
+//! Encoding of modes in the tables.
 
 use lockwright_core::Mode;
 
 /// Returns the token column's value for a name with shared holders, which looks like no token.
-/// `None` for exclusive holds and unknown modes.
 pub(crate) fn kind(mode: Mode) -> Option<String> {
     match mode {
         Mode::Shared => Some(READERS.to_owned()),
@@ -15,7 +14,7 @@ pub(crate) fn kind(mode: Mode) -> Option<String> {
 pub(crate) const READERS: &str = "readers";
 const SEMAPHORE: &str = "semaphore of ";
 
-/// Returns the mode in which a name is in use, by its row's token.
+/// Returns the mode of a name in use, by its row's token.
 pub(crate) fn present(token: &str) -> Option<Mode> {
     if token == READERS {
         return Some(Mode::Shared);
@@ -26,7 +25,6 @@ pub(crate) fn present(token: &str) -> Option<Mode> {
     }
 }
 
-/// Returns the column `mode`.
 pub(crate) fn word(mode: Mode) -> &'static str {
     match mode {
         Mode::Shared => "shared",
@@ -35,7 +33,6 @@ pub(crate) fn word(mode: Mode) -> &'static str {
     }
 }
 
-/// Returns the columns `permits` and `size`.
 pub(crate) fn permits(mode: Mode) -> (u32, u32) {
     match mode {
         Mode::Permits { count, of } => (count, of),

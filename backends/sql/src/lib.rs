@@ -6,8 +6,8 @@
 //! | [`postgres`] | a PostgreSQL server |
 //! | [`mysql`] | a MySQL or MariaDB server |
 //!
-//! SQLite is available only on Linux and Android: other systems lack a clock in the standard
-//! library that runs during suspend and is shared by all processes.
+//! SQLite needs Linux or Android: other systems have no clock in the standard library that runs
+//! during suspend and is shared by all processes.
 #![forbid(unsafe_code)]
 
 #[cfg(any(
@@ -27,7 +27,7 @@ mod server;
 #[cfg(all(feature = "sqlite", any(target_os = "linux", target_os = "android")))]
 pub mod sqlite;
 
-/// Types for locks and fences in the application's own transaction.
+/// Locks and fences in the application's own transaction.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub mod transaction {
     pub use crate::server::transaction::{Outcome, Wait};

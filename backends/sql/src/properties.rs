@@ -1,4 +1,4 @@
-//! Property tests: no URL or row causes a panic, and errors are clear.
+//! Property tests: no URL or row causes a panic.
 
 use lockwright_core::Mode;
 use lockwright_properties::{assert_clear, check, text, texts};
@@ -42,7 +42,7 @@ fn urls_of_files() {
     });
 }
 
-/// Earlier, errors showed part of these passwords as names of unknown parameters.
+/// Earlier, errors showed parts of these passwords.
 #[test]
 fn a_password_with_a_question_mark() {
     let url = "mariadb://:hush?x{hush@db:3306/app?mode=session";

@@ -10,7 +10,7 @@ use super::dialect::MySql;
 use crate::server::config::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// The URL parameters of sqlx that a user may set. It silently ignores unknown ones.
+/// sqlx silently ignores unknown parameters.
 const OF_SQLX: [&str; 9] = [
     "sslmode", "ssl-mode", "sslca", "ssl-ca", "sslcert", "ssl-cert", "sslkey", "ssl-key", "socket",
 ];
@@ -25,8 +25,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Parses a URL: `mysql://[user[:password]@]host[:port]/database[?parameters]`. The scheme
-    /// `mariadb://` is a synonym.
+    /// Parses a URL: `mysql://[user[:password]@]host[:port]/database[?parameters]`, or
+    /// `mariadb://`.
     ///
     /// | parameter | meaning |
     /// |---|---|
@@ -37,7 +37,7 @@ impl Config {
     /// | `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` | as for MySQL's own programs |
     ///
     /// MySQL 8's default passwords (`caching_sha2_password`) need TLS: the driver is built without
-    /// RSA, which could encrypt them otherwise.
+    /// RSA.
     ///
     /// # Errors
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid. The
@@ -55,7 +55,6 @@ impl Config {
         let server: MySqlConnectOptions = rest.parse().map_err(|cause: sqlx::Error| {
             invalid(config::invalid_url(&rest, "there is a mistake", &cause))
         })?;
-        // One statement of the dialect sets all that a session needs.
         let server = server
             .pipes_as_concat(false)
             .no_engine_substitution(false)
@@ -90,9 +89,8 @@ impl Config {
     }
 
     /// Sets the time limit for the server's answer; 1.2 s by default, and 3 s in the modes
-    /// `session` and `row`. An unanswered request is indeterminate: its connection is closed, and
-    /// the server ends its session. In the lease mode a request takes at most half of its TTL, and
-    /// a renewal a fifth. Listings and sweeps may take 5 s unless this is set.
+    /// `session` and `row`. In the lease mode a request takes at most half of its TTL, and a
+    /// renewal a fifth. Listings and sweeps may take 5 s unless this is set.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.common.answer = Some(limit);
         self
@@ -104,14 +102,14 @@ impl Config {
         self
     }
 
-    /// Also connects to a server that can't lock, such as a replica, so that
-    /// [`doctor`](lockwright_core::DistributedLock::doctor) can examine it. Creates no tables.
+    /// Also connects to a server that can't lock, such as a replica, for
+    /// [`doctor`](lockwright_core::DistributedLock::doctor). Creates no tables.
     pub fn for_diagnosis(mut self) -> Self {
         self.common.for_diagnosis = true;
         self
     }
 
-    /// Returns the SQL that creates the tables, for users without that permission. Doesn't connect.
+    /// Returns the SQL that creates the tables. Doesn't connect.
     pub fn schema(&self) -> String {
         schema::text(&MySql::new(self))
     }

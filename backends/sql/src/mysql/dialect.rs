@@ -21,16 +21,12 @@ use crate::server::sql::Value;
 use crate::server::table::Tables;
 use crate::server::tls;
 
-/// The settings of every connection.
-///
 /// - UTC: in other time zones, `SYSDATE` jumps at the end of daylight saving time.
-/// - `READ COMMITTED`: the SQL relies on seeing the commits before each statement. The default also
-///   locks gaps, so that requests for different names deadlock.
-/// - Strict mode without silent truncation. No mode that changes literals or the order of
-///   assignments.
-/// - A `COMMIT` begins no new transaction, whatever the server's default is.
+/// - `READ COMMITTED`: statements must see earlier commits. The default also locks gaps, so that
+///   requests for different names deadlock.
+/// - No mode that changes literals or the order of assignments.
 /// - `group_concat_max_len` fits all names of a sweep step.
-/// - Idle connections live longer than in the pool, whatever the server's default is.
+/// - Idle connections live longer than in the pool.
 const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
                      autocommit = 1, \
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
@@ -38,10 +34,10 @@ const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 
                      group_concat_max_len = 4194304; \
                      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-/// The server's clock, without time zone and fractions. Only `SYSDATE` is read at each occurrence.
+/// Only `SYSDATE` is read at each occurrence.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
 
-/// A number of the server, different after a failover.
+/// Different after a failover.
 const SERVER: &str =
     "CAST(CRC32(CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)) AS SIGNED)";
 
@@ -54,10 +50,10 @@ pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSessio
     Some(ServerSession { id: row.int(0).ok()?, server: row.int(1).ok()?, seen: 0, opened })
 }
 
-/// The start of the statement: a constant, which allows an index lookup.
+/// A constant, which allows an index lookup.
 const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
-/// A batch of renewals as a table. The character set must be explicit.
+/// The character set must be explicit.
 const ASKED: &str = "JSON_TABLE(:holds, '$[*]' COLUMNS (place FOR ORDINALITY, \
                      name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$[0]', \
                      token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
@@ -68,7 +64,6 @@ const LOCKED: &str = "JSON_TABLE(@lockwright_locked, '$[*]' COLUMNS (\
                       token VARCHAR(32) CHARACTER SET utf8mb4 PATH '$[1]', \
                       ttl BIGINT PATH '$[2]', place BIGINT PATH '$[3]')) AS locked";
 
-/// The names chosen by a sweep, as a table; and one name, for comparison with a column.
 const OLD: &str = "JSON_TABLE(@lockwright_old, '$[*]' COLUMNS (\
                    name VARCHAR(512) CHARACTER SET utf8mb4 PATH '$')) AS old";
 const OLD_NAME: &str = "CONVERT(old.name USING utf8mb4) COLLATE utf8mb4_bin";
@@ -78,7 +73,6 @@ pub(crate) struct MySql {
     pub(super) server: MySqlConnectOptions,
     tables: Tables,
     backend: &'static str,
-    /// Set when no proxy gives the server's sessions to several connections in turn.
     is_direct: Arc<AtomicBool>,
 }
 
@@ -92,7 +86,7 @@ impl MySql {
         }
     }
 
-    /// Records that a session belongs to one connection, so it may be ended by its number.
+    /// No proxy shares sessions, so one may be ended by its number.
     pub(super) fn set_direct(&self) {
         self.is_direct.store(true, Ordering::Relaxed);
     }
@@ -113,7 +107,7 @@ impl MySql {
 
 impl std::fmt::Debug for MySql {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The driver's options contain the password.
+        // They contain the password.
         f.debug_struct("MySql").field("tables", &self.tables).finish_non_exhaustive()
     }
 }
@@ -223,7 +217,7 @@ impl Dialect for MySql {
     async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
-        // Whole seconds. The statement limit exceeds the client's, because its error may follow a
+        // Whole seconds. The statement limit exceeds the client's, as its error may follow a
         // commit. MySQL applies it to reads only.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;
@@ -245,7 +239,7 @@ impl Dialect for MySql {
         sessions: &[ServerSession],
     ) -> sqlx::Result<Vec<i64>> {
         let list = || sessions.iter().map(|session| session.id.to_string()).collect::<Vec<_>>();
-        // A restarted server gives the same ids to other sessions.
+        // A restarted server reuses ids.
         let text = format!(
             "SHOW GLOBAL STATUS LIKE 'Uptime'; \
              SELECT id, {SERVER} FROM information_schema.processlist WHERE id IN ({})",
@@ -262,7 +256,7 @@ impl Dialect for MySql {
                     && session.opened.elapsed().as_secs() <= uptime.saturating_add(1)
             };
             if sessions.iter().any(is_older) {
-                // Listed until it ends by itself, if this user may not end it.
+                // Listed until it ends by itself.
                 match self.fetch(connection, format!("KILL {id}")).await {
                     Err(error) if error.as_database_error().is_none() => return Err(error),
                     Ok(_) | Err(_) => {}
@@ -286,7 +280,7 @@ impl Dialect for MySql {
             changed |= affected > 0;
         });
         match fetched.await {
-            // The session to end has already ended. A `KILL` is always the last statement.
+            // Already ended. A `KILL` is always the last statement.
             Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok(Vec::new()),
             Err(sqlx::Error::Database(error)) if changed && done > 0 => {
                 Err(sqlx::Error::Database(Box::new(Later(error))))
@@ -304,7 +298,7 @@ impl Dialect for MySql {
         }
     }
 
-    /// Returns the error number, as most SQLSTATEs are `HY000`.
+    /// Most SQLSTATEs are `HY000`.
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
         if let Some(Later(error)) = error.try_downcast_ref() {
             return format!("{LATER}{}", Self::code(&**error)).into();
@@ -339,7 +333,7 @@ pub(super) async fn fetch_on(
     fetch_told(connection, text, |_| {}).await
 }
 
-/// Sends SQL, and calls `done` after each statement with the number of rows it changed.
+/// `done` gets the number of rows that each statement changed.
 async fn fetch_told(
     connection: &mut MySqlConnection,
     text: String,
@@ -357,7 +351,6 @@ async fn fetch_told(
     Ok(rows)
 }
 
-/// An error after an earlier statement of the text has committed a change.
 #[derive(Debug)]
 struct Later(Box<dyn DatabaseError>);
 
@@ -401,7 +394,7 @@ pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-/// Writes a text in hexadecimal, independent of modes and character sets.
+/// Independent of modes and character sets.
 fn quote(value: &str, text: &mut String) {
     text.push_str("_utf8mb4 X'");
     for byte in value.bytes() {
@@ -439,14 +432,12 @@ pub(super) const DEADLOCK: u16 = 1213;
 pub(super) const INTERRUPTED: u16 = 1317;
 const NO_SUCH_THREAD: u16 = 1094;
 
-/// Returns whether the session has ended: a shutdown, a kill, the idle timeout.
 pub(super) fn is_the_end(number: u16) -> bool {
     matches!(number, 1053 | 1077..=1080 | 1152..=1161 | 1184 | 1927 | 3169 | 4031)
 }
 
-/// Returns the verdict for an error number: <https://mariadb.com/kb/en/mariadb-error-codes/>. A
-/// failed statement is rolled back. Errors possible after a commit, and errors [`Later`] than a
-/// change, are `Indeterminate`.
+/// Codes: <https://mariadb.com/kb/en/mariadb-error-codes/>. A failed statement is rolled back.
+/// Errors possible after a commit, and errors [`Later`] than a change, are `Indeterminate`.
 fn judge(number: u16) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 

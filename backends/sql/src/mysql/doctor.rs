@@ -13,10 +13,9 @@ use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::sql::Sql;
 
-/// A clock difference that network delays don't explain.
+/// Larger than network delays.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// The number of names from which a sweep pays off.
 const MANY_NAMES: i64 = 1_000_000;
 
 pub(super) async fn examine(pool: &Pool<MySql>) -> Result<Vec<Finding>> {
@@ -179,7 +178,6 @@ async fn tables(pool: &Pool<MySql>, facts: &Facts) -> Result<Vec<Finding>> {
                 why: "requests fail".to_owned(),
                 fix: "GRANT SELECT, INSERT, UPDATE, DELETE on them".to_owned(),
             }),
-            // A table may also be missing.
             Err(error) => findings.push(no_tables(&error)),
         }
     }

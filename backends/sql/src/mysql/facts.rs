@@ -9,7 +9,7 @@ use crate::server::dialect::{BadRow, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 
-/// The oldest versions with `JSON_TABLE` and `SKIP LOCKED`.
+/// The oldest with `JSON_TABLE` and `SKIP LOCKED`.
 const OLDEST_MARIADB: (u32, u32) = (10, 6);
 const OLDEST_MYSQL: (u32, u32) = (8, 0);
 
@@ -30,7 +30,6 @@ impl Facts {
         rows.iter().map(pair).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns a setting, or `None` if the server lacks it.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -92,7 +91,7 @@ impl Facts {
         Err(Error::new(ErrorKind::Unsupported, problem).with_backend(backend))
     }
 
-    /// Returns an error if a lock isn't valid in the server's whole cluster.
+    /// A lock must be valid in the server's whole cluster.
     pub(super) fn can_hold(&self, backend: &'static str) -> Result<()> {
         match self.multi_primary() {
             None => Ok(()),

@@ -10,30 +10,18 @@
 //! | `session` | a `GET_LOCK` | exclusion of `GET_LOCK` in other programs |
 //! | `row` | a locked row in an open transaction | exclusion of `SELECT … FOR UPDATE` in other programs |
 //!
-//! Holds of one mode don't exclude holds of another. The modes `lease` and `row` support readers;
-//! only `lease` supports permits.
-//!
-//! | file | subject |
-//! |---|---|
-//! | `config` | URL and settings |
-//! | `dialect` | connections, literals, error numbers |
-//! | `facts` | a server's facts, and whether it can keep locks |
-//! | `proxy` | detection of proxies that share sessions |
-//! | `doctor` | diagnosis of a live server |
-//! | `tls` | check for unencrypted connections |
-//! | `held` | the modes `session` and `row` |
-//! | [`transaction`] | locks and fences in the application's own transaction |
+//! Holds of different modes don't exclude each other. `lease` and `row` support readers; only
+//! `lease` supports permits.
 //!
 //! # Limits of the lease mode
 //!
 //! - The server's clock decides when a hold expires. A step ahead ends holds early, so that two
 //!   clients may hold: the profile doesn't promise [`Fault::ServerClockStep`].
-//! - A fence is the larger of the name's last fence plus one and the server's clock in
-//!   microseconds. So fences grow unless data are lost **and** the clock steps back.
-//! - Failover isn't survived: a replica promoted without the last commits may grant a held lock.
-//! - The server has no notifications, so waiters poll.
-//! - Rows of unused names remain until [`sweep`](lockwright_core::DistributedLock::sweep) deletes
-//!   them.
+//! - A fence is at least the server's clock in microseconds, and above the name's last fence. So
+//!   fences grow unless data are lost **and** the clock steps back.
+//! - A replica promoted without the last commits may grant a held lock.
+//! - Waiters poll: the server has no notifications.
+//! - Rows of unused names remain until a [`sweep`](lockwright_core::DistributedLock::sweep).
 
 mod config;
 mod dialect;
@@ -66,8 +54,7 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// Locks on a MySQL or MariaDB server.
 ///
-/// Its few connections are shared by all its clients, opened on demand, and closed when it is
-/// dropped.
+/// Clients share its few connections, which close when it is dropped.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -142,7 +129,7 @@ impl Config {
     }
 }
 
-/// Returns the profile of the modes `session` and `row`; `None` for the lease mode.
+/// Returns the mode's profile; `None` for the lease mode.
 pub fn held_profile(mode: Mode) -> Option<Profile> {
     match mode {
         Mode::Lease => None,

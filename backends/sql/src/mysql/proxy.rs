@@ -7,9 +7,8 @@ use crate::server::dialect::{Dialect, Row};
 use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::pool::Pool;
 
-/// Returns whether several connections use the same server session in turn. While a second
-/// connection is in a transaction, such a proxy answers it with the first one's session, or
-/// switches the first one's.
+/// While a second connection is in a transaction, such a proxy answers it with the first one's
+/// session, or switches that.
 pub(super) async fn shares_sessions(pool: &Pool<MySql>) -> Result<bool> {
     let dialect = pool.dialect();
     let limit = pool.limits().connect;

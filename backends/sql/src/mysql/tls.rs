@@ -9,8 +9,7 @@ use crate::server::errors::Effect;
 use crate::server::pool::Pool;
 use crate::server::{doctor, tls};
 
-/// The state of this connection: without a cipher there is no TLS. Behind a proxy, only the proxy's
-/// connection is known.
+/// Behind a proxy, only the proxy's connection is known.
 const CIPHER: &str = "SHOW SESSION STATUS LIKE 'Ssl_cipher'";
 
 pub(super) async fn look(pool: &Pool<MySql>) -> Result<Option<Finding>> {

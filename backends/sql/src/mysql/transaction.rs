@@ -2,9 +2,8 @@
 //!
 //! # A lock of the transaction
 //!
-//! [`lock_in_transaction`] locks the name's row of the table `lockwright_turn`. The lock ends with
-//! the transaction: by commit, by rollback, or with the connection. So there is no renewal, no
-//! loss, and no fence.
+//! [`lock_in_transaction`] locks the name's row of the table `lockwright_turn` until the
+//! transaction ends. There is no renewal, no loss, and no fence.
 //!
 //! ```no_run
 //! # async fn example(pool: sqlx::MySqlPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -22,22 +21,22 @@
 //! ```
 //!
 //! - **Take it before the transaction reads anything.** At `REPEATABLE READ`, MySQL's default, a
-//!   plain `SELECT` sees the state at the transaction's first plain `SELECT`. If that was before
-//!   the wait, it misses all changes made during the wait.
+//!   plain `SELECT` sees the state at the first one. If that was before the wait, it misses all
+//!   changes made during the wait.
 //! - It excludes other transactions, and programs that lock the name's row with `SELECT … FOR
-//!   UPDATE` or change it. It doesn't exclude holds of a client, in any mode.
-//! - The transaction may take the lock repeatedly, and take other locks. Always take several in the
-//!   same order: on a deadlock, the server rolls back one whole transaction at once.
-//! - A name's row remains until [`InTransaction::sweep`] deletes it. The server may also report a
-//!   deadlock when the very first transaction with a name is rolled back while two or more wait.
+//!   UPDATE` or change it, but no holds of a client.
+//! - The transaction may take the lock repeatedly, and other locks. Always take several in the same
+//!   order: on a deadlock, the server rolls back one whole transaction.
+//! - A name's row remains until [`InTransaction::sweep`]. The server may also report a deadlock
+//!   when a name's first transaction is rolled back while two or more wait.
 //! - On a cluster with several primaries (Galera), two transactions on different nodes can both
-//!   have the lock. Only one can commit: the other's commit fails.
+//!   have the lock. Only one can commit.
 //!
 //! # A fence
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
-//! then overwrite what a later holder has written. [`check_fence`] in the writing transaction
-//! rejects that. It accepts fences of every backend.
+//! then overwrite a later holder's data. [`check_fence`] in the writing transaction rejects that,
+//! with fences of every backend.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::MySqlPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -52,9 +51,8 @@
 //! # }
 //! ```
 //!
-//! The table `lockwright_fence` has the highest fence of each name. The name's row is locked until
-//! the transaction ends. So a second transaction with the name waits, and sees the writes of the
-//! first if it has read nothing before.
+//! The name's row of the table `lockwright_fence` is locked until the transaction ends. So a second
+//! transaction waits, and sees the writes of the first if it has read nothing before.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -73,31 +71,29 @@ const BACKEND: &str = "mysql-transaction";
 
 const SCHEMA: &str = include_str!("../../schema/mysql_transaction.sql");
 
-/// The polling interval in the last second of a wait.
+/// In the last second of a wait.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes a lock in the application's own transaction, which has it until it ends.
 ///
 /// After [`Outcome::Busy`] the transaction is unchanged. MariaDB supports [`Wait::No`] and
-/// fractions of a second; MySQL waits for whole seconds, and at least one.
-///
-/// A connected [`Mysql`](super::Mysql) or [`InTransaction::make_tables`] must have created the
-/// tables. The [module's page](self) says which locks it excludes, and why it comes before the
-/// first `SELECT`.
+/// fractions of a second; MySQL waits for whole seconds, and at least one. A connected
+/// [`Mysql`](super::Mysql) or [`InTransaction::make_tables`] creates the tables. See the [module's
+/// page](self).
 ///
 /// # Errors
 /// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), or no
 ///   transaction was begun.
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are no such tables.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
-/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the transaction was rolled back **by
-///   the server**, because of a deadlock or `innodb_rollback_on_timeout`; or it is read-only; or
-///   the connection broke.
+/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): the **server** rolled the
+///   transaction back, because of a deadlock or `innodb_rollback_on_timeout`; or it is read-only;
+///   or the connection broke.
 ///
 /// # Cancel safety
-/// No lock outlives the transaction. A dropped wait continues on the server for at most five
-/// seconds, and the connection is busy until then. Drop the transaction too: it is rolled back
-/// after that. On MySQL the session's `innodb_lock_wait_timeout` may then remain short.
+/// No lock outlives the transaction. A dropped wait occupies the connection for at most five
+/// seconds. Drop the transaction too: it is rolled back after that. On MySQL the session's
+/// `innodb_lock_wait_timeout` may then remain short.
 pub async fn lock_in_transaction(
     tx: &mut MySqlConnection,
     name: &str,
@@ -109,8 +105,8 @@ pub async fn lock_in_transaction(
 /// Rejects a holder's transaction if a later holder has written before.
 ///
 /// Records the fence for the name, and locks the record until the transaction ends. The name may
-/// differ from the lock's, but all writers of the same data must use the same. The tables must
-/// exist, as for [`lock_in_transaction`].
+/// differ from the lock's, but all writers of the same data must use the same. For the tables, see
+/// [`lock_in_transaction`].
 ///
 /// # Errors
 /// - [`Lost`](lockwright_core::ErrorKind::Lost) with
@@ -121,8 +117,8 @@ pub async fn lock_in_transaction(
 /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are no such tables.
 /// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
 /// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had this name
-///   for longer than the user's `innodb_lock_wait_timeout`; a deadlock, for which the server has
-///   rolled back; or the connection broke.
+///   for longer than `innodb_lock_wait_timeout`; a deadlock, after which the server has rolled
+///   back; or the connection broke.
 ///
 /// # Cancel safety
 /// May be dropped; the transaction must then be rolled back or dropped.
@@ -132,8 +128,7 @@ pub async fn check_fence(tx: &mut MySqlConnection, name: &str, fence: Fence) -> 
 
 static DEFAULT: LazyLock<InTransaction> = LazyLock::new(InTransaction::default);
 
-/// [`lock_in_transaction`] and [`check_fence`](check_fence()) with configurable table names. Create
-/// one value and keep it.
+/// The same functions with other tables. Create one value and keep it.
 #[derive(Debug, Clone)]
 pub struct InTransaction {
     tables: Tables,
@@ -176,13 +171,13 @@ impl InTransaction {
     /// Sets the prefix of the tables' names; `lockwright` by default.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it consists of
-    /// lower-case letters, digits and underscores.
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) unless it has only lower-case
+    /// letters, digits and underscores.
     pub fn table(self, prefix: &str) -> Result<Self> {
         Ok(Self::of(self.tables.named(prefix)?))
     }
 
-    /// Sets the tables' database, if it isn't the connection's own. It must exist.
+    /// Sets the tables' database; by default the connection's. It must exist.
     ///
     /// # Errors
     /// As [`InTransaction::table`].
@@ -190,8 +185,7 @@ impl InTransaction {
         Ok(Self::of(self.tables.within(schema)?))
     }
 
-    /// Returns the SQL that creates the tables, also part of
-    /// [`Config::schema`](super::Config::schema).
+    /// Returns the SQL that creates the tables.
     pub fn schema(&self) -> String {
         self.tables.expand(SCHEMA, MySql::QUOTE)
     }
@@ -216,8 +210,8 @@ impl InTransaction {
         fetch_on(connection, self.schema()).await.map(drop).map_err(|cause| failed(&cause))
     }
 
-    /// Deletes rows of names that weren't used for `idle`, in one small step, and returns their
-    /// number. Repeat until it returns 0. No transaction waits for it.
+    /// Deletes some rows of names unused for `idle`, and returns their number. Repeat until it
+    /// returns 0. No transaction waits for it.
     ///
     /// `idle` must be longer than any holder can be stopped: a deleted fence rejects no write.
     ///
@@ -270,7 +264,7 @@ impl InTransaction {
         run(tx, &self.probe, &[]).await.map_err(|cause| failed(&cause))?;
         let mut slice = Duration::ZERO;
         loop {
-            // Whole seconds; the fraction is spent polling.
+            // Whole seconds; polling does the rest.
             let seconds = i64::try_from(slice.as_secs()).unwrap_or(i64::MAX);
             let arguments =
                 [("name", Value::Text(name.as_str())), ("seconds", Value::Int(seconds))];
@@ -291,7 +285,6 @@ impl InTransaction {
         }
     }
 
-    /// Checks, after an unsuccessful wait, that the transaction still exists.
     async fn passed(&self, tx: &mut MySqlConnection) -> Result<()> {
         run(tx, &self.restore, &[]).await.map_err(|cause| failed(&cause))?;
         run(tx, &self.passed, &[]).await.map(drop).map_err(|cause| match number(&cause) {

@@ -1,4 +1,4 @@
-//! Notifications of releases: `LISTEN` on one connection, while there are waiters.
+//! Notifications of releases: `LISTEN` while there are waiters.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,20 +21,19 @@ use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 use crate::server::sql::Value;
 
-/// The time limit for the probe, which a server sends at once.
+/// A server sends it at once.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// The time until the next try if the probe didn't arrive.
+/// Until the next try without the probe.
 const DEAF_FOR: Duration = Duration::from_secs(60);
 
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The time without waiters until the connection is closed.
+/// Without waiters.
 const UNUSED: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A listener with its own connection, open while there are waiters.
 #[derive(Debug)]
 pub(super) struct Listener {
     pool: Arc<Pool<Postgresql>>,
@@ -62,7 +61,7 @@ impl Bell for Listener {
             return Some(POLL);
         }
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        // A task that ended with its runtime is restarted on the current runtime.
+        // The task may have ended with its runtime.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let ears = Ears {
                 pool: Arc::clone(&self.pool),
@@ -107,13 +106,12 @@ impl Ears {
                     );
                     let until = Instant::now() + DEAF_FOR;
                     *self.deaf_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
-                    // The waiters then switch to polling.
                     self.waiters.wake_all();
                     return;
                 }
                 End::Lost(error) => {
                     tracing::debug!(%error, "the listening connection was lost");
-                    // Notifications may be lost, so all waiters ask the server.
+                    // Notifications may be lost.
                     self.waiters.wake_all();
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -122,7 +120,7 @@ impl Ears {
     }
 
     fn wake(&self, name: &str) {
-        // Any client can write to the channel: other payloads are ignored.
+        // Any client can write to the channel.
         if let Ok(name) = LockName::new(name) {
             self.waiters.wake(&name);
         }
@@ -152,7 +150,7 @@ impl Ears {
                 Ok(Ok(None)) => return Err(sqlx::Error::WorkerCrashed),
                 Ok(Err(error)) => return Err(error),
                 Err(_) => {
-                    // A dead peer is as silent as a peer without notifications.
+                    // A dead peer is as silent as one without notifications.
                     within(limits.answer, listener.execute("SELECT 1")).await?;
                 }
             }
@@ -165,8 +163,7 @@ impl Ears {
     }
 }
 
-/// Returns whether notifications arrive, tested on a new connection. True without a free permit:
-/// the listener that has it has tested this already.
+/// Tests a new connection. Without a free permit, an active listener has tested this.
 pub(super) async fn is_heard(pool: &Pool<Postgresql>) -> Result<bool> {
     let Some(permit) = pool.sessions().try_permit(Use::Listen) else { return Ok(true) };
     let trying = async {
@@ -178,7 +175,6 @@ pub(super) async fn is_heard(pool: &Pool<Postgresql>) -> Result<bool> {
     trying.await.map_err(|cause| failed(cause, Effect::Reads, pool.dialect()).error)
 }
 
-/// A connection that listens. Dropping it ends its session.
 struct Line<'a> {
     pool: &'a Pool<Postgresql>,
     listener: Option<PgListener>,
@@ -195,7 +191,7 @@ impl Drop for Line<'_> {
     }
 }
 
-/// Opens a connection that listens, or returns `None` behind a pooler.
+/// `None` behind a pooler.
 async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Option<Line<'_>>> {
     let limits = pool.limits();
     let dialect = pool.dialect();
@@ -210,7 +206,7 @@ async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Op
     let opened = Instant::now();
     let listener = PgListener::connect_with(&only_one).await;
     let listener = line.listener.insert(listener?);
-    // Reports a lost connection as an error, after which all waiters ask the server.
+    // A lost connection must be an error, after which all waiters ask the server.
     listener.eager_reconnect(false);
     let asking = async {
         let connection = listener.acquire().await?;
@@ -231,7 +227,7 @@ async fn hears(
     listener: &mut PgListener,
     other: impl Fn(&str),
 ) -> sqlx::Result<bool> {
-    // No lock name begins with a space.
+    // Unlike any lock name.
     let probe = format!(" {}", lockwright_core::Token::random());
     let mut text = "SELECT pg_notify(".to_owned();
     Postgresql::literal(Value::Text(pool.dialect().channel()), &mut text);

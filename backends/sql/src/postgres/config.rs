@@ -10,7 +10,7 @@ use super::dialect::Postgresql;
 use crate::server::config::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// The URL parameters of sqlx. It only logs a warning for unknown ones.
+/// sqlx only logs a warning for unknown parameters.
 const OF_SQLX: [&str; 18] = [
     "sslmode",
     "ssl-mode",
@@ -52,7 +52,7 @@ impl Config {
     /// | `connections` | the largest number of server sessions, for all uses together; 8 by default, and 32 in the modes `session` and `row` |
     /// | `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `host`, `hostaddr`, `port`, `dbname`, `user`, `password`, `application_name`, `options` | as for PostgreSQL's own programs |
     ///
-    /// `PGHOST`, `PGPASSWORD` and so on, and `~/.pgpass`, are used for parts that the URL omits.
+    /// `PGHOST`, `PGPASSWORD` and so on, and `~/.pgpass`, are used for omitted parts.
     ///
     /// # Errors
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid. The
@@ -105,9 +105,8 @@ impl Config {
     }
 
     /// Sets the time limit for the server's answer; 1.2 s by default, and 3 s in the modes
-    /// `session` and `row`. An unanswered request is indeterminate: its connection is closed, and
-    /// the server ends its session. In the lease mode a request takes at most half of its TTL, and
-    /// a renewal a fifth. Listings and sweeps may take 5 s unless this is set.
+    /// `session` and `row`. In the lease mode a request takes at most half of its TTL, and a
+    /// renewal a fifth. Listings and sweeps may take 5 s unless this is set.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.common.answer = Some(limit);
         self
@@ -119,14 +118,14 @@ impl Config {
         self
     }
 
-    /// Also connects to a server that can't lock, such as a replica, so that
-    /// [`doctor`](lockwright_core::DistributedLock::doctor) can examine it. Creates no tables.
+    /// Also connects to a server that can't lock, such as a replica, for
+    /// [`doctor`](lockwright_core::DistributedLock::doctor). Creates no tables.
     pub fn for_diagnosis(mut self) -> Self {
         self.common.for_diagnosis = true;
         self
     }
 
-    /// Returns the SQL that creates the tables, for users without that permission. Doesn't connect.
+    /// Returns the SQL that creates the tables. Doesn't connect.
     pub fn schema(&self) -> String {
         schema::text(&Postgresql::new(self))
     }

@@ -24,12 +24,12 @@ pub(crate) struct Postgresql {
     tables: Tables,
     channel: String,
     backend: &'static str,
-    /// The value that marks this backend's sessions.
+    /// The mark of this backend's sessions.
     mark: Option<String>,
     pub(super) plans: Arc<Plans>,
 }
 
-/// The start time of the server process identifies the server.
+/// Different after a failover.
 const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
@@ -38,7 +38,7 @@ pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
     prepared: Vec<Arc<str>>,
-    /// The prefix of each statement behind a pooler, which may use another session each time.
+    /// Behind a pooler, which may use another session each time.
     limits: Option<String>,
 }
 
@@ -54,7 +54,6 @@ impl Postgresql {
         }
     }
 
-    /// Marks each session, which reveals a pooler.
     pub(super) fn marked(mut self) -> Self {
         let mark = Token::random().to_string();
         self.server = self.server.options([("lockwright.mark", &mark)]);
@@ -62,14 +61,12 @@ impl Postgresql {
         self
     }
 
-    /// Returns an expression for the identity of a session: its process, the server's start, the
-    /// server's clock, and whether the connection is direct.
+    /// With the server's start and clock, and whether the connection is direct.
     pub(super) fn identity(&self) -> String {
         let is_direct = self.is_direct();
         format!("pg_backend_pid()::bigint, {SERVER}, {}, {is_direct}", Self::NOW)
     }
 
-    /// Returns the session at the start of a row, if the connection is direct.
     pub(super) fn session(row: &Row, opened: Instant) -> Result<Option<ServerSession>, BadRow> {
         let (id, server, seen) = (row.int(0)?, row.int(1)?, row.int(2)?);
         Ok(row.bool(3)?.then_some(ServerSession { id, server, seen, opened }))
@@ -93,7 +90,7 @@ impl Postgresql {
 
 impl std::fmt::Debug for Postgresql {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The driver's options contain the password.
+        // They contain the password.
         f.debug_struct("Postgresql").field("tables", &self.tables).finish_non_exhaustive()
     }
 }
@@ -176,7 +173,7 @@ impl Dialect for Postgresql {
     }
 
     fn is_by_file(&self) -> bool {
-        // A host that is a path is the folder of a unix socket.
+        // A path is the folder of a unix socket.
         self.server.get_socket().is_some() || self.server.get_host().starts_with('/')
     }
 
@@ -190,7 +187,7 @@ impl Dialect for Postgresql {
         let mut connection = self.connect().await?;
         let [lock, statement] = [limits.answer, limits.slow].map(below);
         let is_direct = self.is_direct();
-        // Limits that the user or the URL sets stay as they are.
+        // The user's own limits stay.
         let unset = |name: &str| format!("current_setting('{name}') = '0'");
         let set = |name: &str, to: u128| {
             let unset = unset(name);
@@ -228,7 +225,7 @@ impl Dialect for Postgresql {
         connection: &mut Connection,
         sessions: &[ServerSession],
     ) -> sqlx::Result<Vec<i64>> {
-        // A later session with the same process id has a later start.
+        // A later session with the same id has a later start.
         let which: Vec<String> = sessions
             .iter()
             .map(|session| {
@@ -242,7 +239,7 @@ impl Dialect for Postgresql {
         let which = format!("FROM pg_stat_activity WHERE {}", which.join(" OR "));
         let end = format!("SELECT pid::bigint, pg_terminate_backend(pid) {which}");
         let rows = match fetch_on(&mut connection.driver, end).await {
-            // Sessions that this user may not end are listed until they end by themselves.
+            // Listed until they end by themselves.
             Err(sqlx::Error::Database(_)) => {
                 fetch_on(&mut connection.driver, format!("SELECT pid::bigint {which}")).await?
             }
@@ -296,7 +293,7 @@ impl Dialect for Postgresql {
     }
 }
 
-/// Returns a server-side limit in milliseconds, below the client's, so that its error is in time.
+/// Below the client's limit, so that the server's error is in time.
 fn below(limit: Duration) -> u128 {
     (limit.as_millis() * 9 / 10).max(1)
 }
@@ -310,7 +307,7 @@ pub(super) async fn fetch_on(
     rows.iter().map(row).collect()
 }
 
-/// Writes a literal that doesn't depend on `standard_conforming_strings`.
+/// Independent of `standard_conforming_strings`.
 fn quote(value: &str, text: &mut String) {
     let escapes = value.contains('\\');
     text.push_str(if escapes { " E'" } else { "'" });
@@ -318,7 +315,7 @@ fn quote(value: &str, text: &mut String) {
         match c {
             '\'' => text.push_str("''"),
             '\\' => text.push_str("\\\\"),
-            // The server would end the query here. No name, token or note has one.
+            // The server would end the query here.
             '\0' => {}
             other => text.push(other),
         }
@@ -343,15 +340,14 @@ fn row(row: &PgRow) -> sqlx::Result<Row> {
     Ok(Row(cells))
 }
 
-/// Returns the verdict for an SQLSTATE:
-/// <https://www.postgresql.org/docs/current/errcodes-appendix.html>. A failed statement is rolled
-/// back. Errors possible after a commit, or from a pooler that has lost the server, are
+/// Codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>. A failed statement is
+/// rolled back. Errors possible after a commit, or from a pooler that has lost the server, are
 /// `Indeterminate`.
 fn judge(code: &str, message: &str) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 
     Some(match code {
-        // The message is in the server's language; otherwise the next verdict applies.
+        // In English only; otherwise the next verdict applies.
         "28000" if message.contains("no encryption") || message.contains("SSL off") => {
             Verdict::new(Denied, tls::ENCRYPTED_ONLY)
         }
@@ -381,13 +377,12 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         "40001" | "40P01" | "23505" => {
             Verdict::again("the request failed repeatedly because of deadlocks; try again")
         }
-        // The tables were altered under a plan; the next connection makes its own.
+        // The tables were altered under a plan.
         "0A000" if message.contains("cached plan") => {
             Verdict::again("the tables are being altered again and again; try again").useless()
         }
         "55P03" => Verdict::new(Unavailable, "another session keeps the tables locked"),
-        // The server's timeout precedes the commit. Another session's cancel may follow it, while
-        // the server writes its log.
+        // The timeout precedes the commit. A cancel may follow it, while the server writes its log.
         "57014" if message.contains("statement timeout") => {
             Verdict::new(Unavailable, "the server cancelled the request by its statement_timeout")
         }
@@ -412,7 +407,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
         _ if code.starts_with("53") => {
             Verdict::new(Unavailable, "the server is short of memory, disk or connections")
         }
-        // A pooler's own message, sent before it has passed on anything.
+        // A pooler's message, before it has passed on anything.
         "08P01" if message.contains("unsupported startup parameter") => Verdict::new(
             InvalidConfig,
             "a pooler refuses a parameter of the connection; leave `options` out of the URL",

@@ -12,16 +12,15 @@ use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::sql::Sql;
 
-/// The oldest version that still gets fixes.
+/// The oldest that still gets fixes.
 const OLDEST_MAINTAINED: i64 = 140_000;
 
-/// A clock difference that network delays don't explain.
+/// Larger than network delays.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// The number of names from which a sweep pays off.
 const MANY_NAMES: i64 = 1_000_000;
 
-/// The reported age of a snapshot, in transactions and in seconds.
+/// In transactions and in seconds.
 const OLD_SNAPSHOT: (i64, i64) = (10_000, 60);
 
 #[derive(Debug)]

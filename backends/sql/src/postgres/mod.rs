@@ -8,30 +8,17 @@
 //! | `session` | an advisory lock | exclusion of `pg_advisory_lock` in other programs |
 //! | `row` | a locked row in an open transaction | the same, without numbers for names |
 //!
-//! Holds of one mode don't exclude holds of another. All modes support readers; only `lease`
+//! Holds of different modes don't exclude each other. All modes support readers; only `lease`
 //! supports permits.
-//!
-//! | file | subject |
-//! |---|---|
-//! | `config` | URL and settings |
-//! | `dialect` | connections, literals, error codes |
-//! | `plans` | statements that the server plans once |
-//! | `pooler` | detection of poolers |
-//! | `bell` | notifications of releases |
-//! | `doctor` | diagnosis of a live server |
-//! | `tls` | check for unencrypted connections |
-//! | `held` | the modes `session` and `row` |
-//! | [`transaction`] | locks and fences in the application's own transaction |
 //!
 //! # Limits of the lease mode
 //!
 //! - The server's clock decides when a hold expires. A step ahead ends holds early, so that two
 //!   clients may hold: the profile doesn't promise [`Fault::ServerClockStep`].
-//! - A fence is the larger of the name's last fence plus one and the server's clock in
-//!   microseconds. So fences grow unless data are lost **and** the clock steps back.
-//! - Failover isn't survived: a replica promoted without the last commits may grant a held lock.
-//! - Rows of unused names remain until [`sweep`](lockwright_core::DistributedLock::sweep) deletes
-//!   them.
+//! - A fence is at least the server's clock in microseconds, and above the name's last fence. So
+//!   fences grow unless data are lost **and** the clock steps back.
+//! - A replica promoted without the last commits may grant a held lock.
+//! - Rows of unused names remain until a [`sweep`](lockwright_core::DistributedLock::sweep).
 
 mod bell;
 mod config;
@@ -64,16 +51,15 @@ use bell::Listener;
 use dialect::Postgresql;
 use pooler::Server;
 
-/// The polling interval with notifications, which may get lost.
+/// With notifications, which may get lost.
 const SLOW_POLL: Duration = Duration::from_secs(1);
 
-/// The polling interval without notifications.
+/// Without notifications.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Locks on a PostgreSQL server.
 ///
-/// Its few connections are shared by all its clients, opened on demand, and closed when it is
-/// dropped.
+/// Clients share its few connections, which close when it is dropped.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -120,7 +106,7 @@ impl Config {
     }
 
     async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
-        // A pooler doesn't deliver notifications.
+        // A pooler delivers none.
         let (pool, look) = self.look(false).await?;
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;
@@ -137,14 +123,13 @@ impl Config {
         Ok(Arc::new(LeaseBackend::new(pool, profile_of(told), waiters, bell)))
     }
 
-    /// Connects with marked sessions, or without marks if a pooler rejects them.
     async fn look(&self, listens_by_pooler: bool) -> Result<(Arc<Pool<Postgresql>>, Server)> {
         let (limits, sessions) = (self.common.limits(), self.common.sessions(true)?);
         let dialect = Postgresql::new(self);
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
-            // If the mark wasn't the reason, the retry gets the same error.
+            // If the mark isn't the reason, the retry fails too.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => {
                 let sessions = self.common.sessions(listens_by_pooler)?;
                 let pool = Arc::new(Pool::new(dialect, limits, sessions));
@@ -156,7 +141,7 @@ impl Config {
     }
 
     async fn held(self, kind: held::Kind) -> Result<Arc<dyn DistributedLock>> {
-        // These modes have no listener. [`held`] uses its permit to find out why connections fail.
+        // These modes have no listener.
         let (pool, look) = self.look(true).await?;
         let sessions = held::Sessions::new(kind, Arc::clone(&pool));
         if !self.common.for_diagnosis {
@@ -168,7 +153,7 @@ impl Config {
     }
 }
 
-/// Returns the profile of the modes `session` and `row`; `None` for the lease mode.
+/// Returns the mode's profile; `None` for the lease mode.
 pub fn held_profile(mode: Mode) -> Option<Profile> {
     match mode {
         Mode::Lease => None,

@@ -1,9 +1,8 @@
 //! Prepared plans for frequent statements.
 //!
-//! Planning an acquire takes several times as long as executing it. The driver's way of preparing
-//! takes two round trips, and numbers as names. Here statements are prepared in SQL with their
-//! first use, with names derived from their texts. Behind a pooler the plans would be in other
-//! sessions.
+//! Planning an acquire takes several times as long as executing it. SQL prepares a statement with
+//! its first use, under a name derived from its text. The driver would take two round trips, and
+//! numbers as names.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +15,7 @@ use crate::server::sql::{Arguments, Sql, Value, value};
 
 #[derive(Debug, Default)]
 pub(super) struct Plans {
-    /// True if the backend's connections are direct.
+    /// Set if connections are direct: behind a pooler the plans would be in other sessions.
     kept: AtomicBool,
     known: Mutex<HashMap<&'static str, Arc<Plan>>>,
 }
@@ -37,7 +36,7 @@ impl Plans {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Returns the plan of a statement, whose arguments always have the same types.
+    /// A `name`'s arguments must always have the same types.
     pub(super) fn of(&self, name: &'static str, sql: &Sql, arguments: Arguments<'_>) -> Arc<Plan> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(known.entry(name).or_insert_with(|| Arc::new(Plan::new(sql, arguments))))

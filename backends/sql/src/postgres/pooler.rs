@@ -1,8 +1,8 @@
 //! Detection of the kind of server: a primary, a replica, or a pooler in front.
 //!
-//! A pooler must be detected before a session has any state: other clients might get notifications
-//! of a `LISTEN`, which may confuse their drivers. So each connection has a mark, a session setting
-//! that no pooler passes on: a pooler rejects it, omits it, or shows the mark of another client.
+//! A pooler must be detected before a session has any state, which may confuse the pooler's other
+//! clients. So each connection has a mark, a session setting that a pooler rejects, omits, or shows
+//! with another client's value.
 
 use lockwright_core::{Error, ErrorKind, Result};
 
@@ -17,9 +17,8 @@ const OLDEST: i64 = 120_000;
 pub(super) struct Server {
     pub(super) is_replica: bool,
     pub(super) version: i64,
-    /// True if every name can be stored, and compared by its bytes.
+    /// Every name can be stored, and compared by its bytes.
     is_utf8: bool,
-    /// True if there is no pooler in between.
     pub(super) is_direct: bool,
     product: String,
 }
@@ -73,8 +72,6 @@ fn look() -> String {
     )
 }
 
-/// Returns the name of a server with PostgreSQL's protocol that isn't PostgreSQL, by its
-/// `version()`.
 fn other_product(version: &str) -> Option<&str> {
     const OTHERS: [(&str, &str); 4] = [
         ("-YB-", "YugabyteDB"),

@@ -2,9 +2,8 @@
 //!
 //! # A lock of the transaction
 //!
-//! [`lock_in_transaction`] takes `pg_advisory_xact_lock` on the name's key. The lock ends with the
-//! transaction: by commit, by rollback, or with the connection. So there is no renewal, no loss,
-//! and no fence.
+//! [`lock_in_transaction`] takes `pg_advisory_xact_lock` on the name's key until the transaction
+//! ends. There is no renewal, no loss, and no fence.
 //!
 //! ```no_run
 //! # async fn example(pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -22,15 +21,13 @@
 //! ```
 //!
 //! - It excludes other transactions, holds in the mode [`session`](super::Mode::Session), and other
-//!   programs that lock the [key](#the-key-of-a-name). It doesn't exclude holds in the modes
-//!   `lease` and `row`.
-//! - The transaction may take the lock repeatedly, and take other locks. Always take several in the
-//!   same order: the server detects a deadlock after its `deadlock_timeout`, and one transaction
-//!   gets an error.
-//! - The transaction must be `READ COMMITTED`, PostgreSQL's default. At a higher level, all
-//!   statements see the state when the first one began, before the wait, so that is rejected.
+//!   programs that lock the [key](#the-key-of-a-name), but no holds in the modes `lease` and `row`.
+//! - The transaction may take the lock repeatedly, and other locks. Always take several in the same
+//!   order: on a deadlock, one transaction gets an error after `deadlock_timeout`.
+//! - The transaction must be `READ COMMITTED`, PostgreSQL's default. Higher levels are rejected:
+//!   their statements see the state before the wait.
 //! - It works behind a transaction pooler.
-//! - A waiting transaction occupies a connection, so the pool must be large enough.
+//! - A waiting transaction occupies a connection of the pool.
 //!
 //! # The key of a name
 //!
@@ -47,8 +44,8 @@
 //! # A fence
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
-//! then overwrite what a later holder has written. [`check_fence`] in the writing transaction
-//! rejects that. It accepts fences of every backend.
+//! then overwrite a later holder's data. [`check_fence`] in the writing transaction rejects that,
+//! with fences of every backend.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -63,9 +60,9 @@
 //! # }
 //! ```
 //!
-//! The table `lockwright_fence` has the highest fence of each name. The name's row is locked until
-//! the transaction ends. So a second transaction with the name waits, and sees the writes of the
-//! first. Call `check_fence` before reading anything that decides what is written.
+//! The name's row of the table `lockwright_fence` is locked until the transaction ends. So a second
+//! transaction waits, and sees the writes of the first. Call `check_fence` before reading anything
+//! that decides the writes.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -82,33 +79,30 @@ use crate::server::transaction::{self, Limit, Outcome, Wait};
 
 const BACKEND: &str = "postgres-transaction";
 
-/// The name's key in SQL, which the mode `session` locks too.
 const KEY: &str =
     "('x' || substr(encode(sha256(convert_to(:name, 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint";
 
 const SCHEMA: &str = include_str!("../../schema/postgres_transaction.sql");
 
-/// Restores the transaction after a failed statement.
 const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright";
 
 /// Takes a lock in the application's own transaction, which has it until it ends.
 ///
 /// The transaction stays usable, also after an error, unless the connection broke. Its
-/// `lock_timeout` is unchanged. The [module's page](self) says which locks it excludes.
+/// `lock_timeout` is unchanged. See the [module's page](self).
 ///
 /// # Errors
 /// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName); no transaction was begun,
 ///   or it has failed before; it isn't `READ COMMITTED`.
 /// - [`Unsupported`](ErrorKind::Unsupported): the server is a replica.
 /// - [`Unavailable`](ErrorKind::Unavailable): a deadlock, the user's `statement_timeout`, or a
-///   broken connection, with which the transaction is gone.
+///   broken connection, which ends the transaction.
 ///
 /// # Cancel safety
-/// No lock outlives the transaction. A dropped wait continues on the server for at most five
-/// seconds, and the connection is busy until then. Drop the transaction too: it is rolled back
-/// after that. (`rollback()` returns the error of the wait, and happens with the connection's next
-/// use.) To stop the wait at once, close the connection, and set `client_connection_check_interval`
-/// on the server.
+/// No lock outlives the transaction. A dropped wait occupies the connection for at most five
+/// seconds. Drop the transaction too: it is rolled back after that. (`rollback()` returns the error
+/// of the wait, and happens with the connection's next use.) To stop the wait at once, close the
+/// connection, and set `client_connection_check_interval` on the server.
 pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
     DEFAULT.lock(tx, name, wait).await
 }
@@ -117,7 +111,7 @@ pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) 
 ///
 /// Records the fence for the name, and locks the record until the transaction ends. The name may
 /// differ from the lock's, but all writers of the same data must use the same. A connected
-/// [`Postgres`](super::Postgres) or [`InTransaction::make_tables`] must have created the table.
+/// [`Postgres`](super::Postgres) or [`InTransaction::make_tables`] creates the table.
 ///
 /// # Errors
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
@@ -137,8 +131,7 @@ pub async fn check_fence(tx: &mut PgConnection, name: &str, fence: Fence) -> Res
 
 static DEFAULT: LazyLock<InTransaction> = LazyLock::new(InTransaction::default);
 
-/// [`lock_in_transaction`] and [`check_fence`] with configurable table names. Create one value and
-/// keep it.
+/// The same functions with other tables. Create one value and keep it.
 #[derive(Debug, Clone)]
 pub struct InTransaction {
     tables: Tables,
@@ -174,7 +167,7 @@ impl InTransaction {
     /// Sets the prefix of the tables' names; `lockwright` by default.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorKind::InvalidConfig) unless it consists of lower-case letters, digits
+    /// [`InvalidConfig`](ErrorKind::InvalidConfig) unless it has only lower-case letters, digits
     /// and underscores.
     pub fn table(self, prefix: &str) -> Result<Self> {
         Ok(Self::of(self.tables.named(prefix)?))
@@ -188,8 +181,7 @@ impl InTransaction {
         Ok(Self::of(self.tables.within(schema)?))
     }
 
-    /// Returns the SQL that creates the table of fences, also part of
-    /// [`Config::schema`](super::Config::schema).
+    /// Returns the SQL that creates the table of fences.
     pub fn schema(&self) -> String {
         expand(&self.tables, SCHEMA)
     }
@@ -203,14 +195,13 @@ impl InTransaction {
     /// # Cancel safety
     /// May be dropped at any time; the table may then remain.
     pub async fn make_tables(&self, connection: &mut PgConnection) -> Result<()> {
-        // The lock serializes concurrent creation. Several statements in one query are one
-        // transaction.
+        // Serializes concurrent creation: several statements in one query are one transaction.
         let text = format!("SELECT pg_advisory_xact_lock(5499258310474722403); {}", self.schema());
         fetch_on(connection, text).await.map(drop).map_err(|cause| failed(&cause))
     }
 
-    /// Deletes fences of names that weren't used for `idle`, in one small step, and returns their
-    /// number. Repeat until it returns 0. No transaction waits for it.
+    /// Deletes some fences of names unused for `idle`, and returns their number. Repeat until it
+    /// returns 0. No transaction waits for it.
     ///
     /// `idle` must be longer than any holder can be stopped: a deleted fence rejects no write.
     ///
@@ -286,7 +277,7 @@ fn expand(tables: &Tables, text: &str) -> String {
     tables.expand(&text.replace("{key}", KEY), Postgresql::QUOTE)
 }
 
-/// Runs SQL that begins with a savepoint. If it fails, the transaction is restored.
+/// The SQL begins with a savepoint, which restores the transaction.
 async fn run(tx: &mut PgConnection, sql: &Sql, arguments: Arguments<'_>) -> sqlx::Result<Vec<Row>> {
     let answer = fetch_on(tx, sql.render(arguments, Postgresql::literal)).await;
     if let Err(cause @ sqlx::Error::Database(_)) = &answer
@@ -356,7 +347,7 @@ fn failed(cause: &sqlx::Error) -> Error {
     error.with_backend(BACKEND).with_source(cause.to_string())
 }
 
-/// Zero would disable the timeout.
+/// Zero disables the timeout.
 fn millis(slice: Duration) -> i64 {
     i64::try_from(slice.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
 }

@@ -1,8 +1,7 @@
 //! Abandoned sessions, whose connection the client has closed.
 //!
-//! A server that waits for a lock or a replica doesn't notice a closed connection. So one task ends
-//! such sessions through its own connection, and polls until the server no longer lists them. Until
-//! then, each keeps its permit.
+//! A server that waits for a lock or a replica doesn't notice that. So one task ends such sessions
+//! through its own connection. Each keeps its permit until it has ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,30 +19,27 @@ use super::sessions::SessionPermit;
 pub(crate) struct ServerSession {
     /// The process id (PostgreSQL) or connection id (MySQL).
     pub(crate) id: i64,
-    /// Identifies the server: after a failover, ids are reused.
+    /// After a failover, ids are reused.
     pub(crate) server: i64,
-    /// A server time in microseconds, while the session existed.
+    /// In microseconds, while the session existed.
     pub(crate) seen: i64,
-    /// An instant before the connection was opened.
+    /// Before the connection was opened.
     pub(crate) opened: Instant,
 }
 
-/// The shortest and longest pause between polls for sessions that haven't ended.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
-/// The shortest and longest pause between attempts to reach the server.
 const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The longest time that the task waits for one connection. The limit doubles with each connection that isn't ready in
-/// time, because a frozen server may still open a session for each of them when it continues.
+/// The limit for one connection doubles up to this: a frozen server may later open a session for
+/// each attempt.
 const LONGEST_CONNECT: Duration = Duration::from_secs(60);
 
-/// The time the server may need to end a session after its connection.
+/// Between the end of a connection and of its session.
 const CLOSING: Duration = Duration::from_millis(200);
 
-/// The time the task keeps an idle connection.
 const UNUSED: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -51,9 +47,8 @@ pub(crate) struct Abandoned<D> {
     dialect: Arc<D>,
     limits: Limits,
     waiting: Mutex<Waiting>,
-    /// The last error of connecting, until a connection succeeds.
     refusal: Mutex<Option<String>>,
-    /// Set when the backend is dropped, which needs no permits.
+    /// A dropped backend needs no permits.
     closed: AtomicBool,
 }
 
@@ -65,14 +60,13 @@ struct Waiting {
 
 #[derive(Debug)]
 struct Ending {
-    /// `None` for a connection that was abandoned while it was opened.
+    /// Abandoned while it was opened.
     session: Option<ServerSession>,
     since: Instant,
     _permits: Permits,
     ended: oneshot::Sender<()>,
 }
 
-/// The permits that an abandoned session keeps: its own, and the request's.
 pub(crate) type Permits = (Option<SessionPermit>, Option<super::pool::Turn>);
 
 /// Returns the permits if the runtime drops the task.
@@ -127,7 +121,7 @@ impl<D> Abandoned<D> {
 }
 
 impl<D: Dialect> Abandoned<D> {
-    /// Ends a session on the server. The receiver resolves when the session has ended.
+    /// The receiver resolves when the session has ended.
     pub(crate) fn add(
         self: &Arc<Self>,
         runtime: &Handle,
@@ -146,7 +140,7 @@ impl<D: Dialect> Abandoned<D> {
         when_ended
     }
 
-    /// Ends sessions. Returns true when none is left, false if the backend was dropped.
+    /// Returns false if the backend was dropped.
     async fn attend(&self) -> bool {
         let shortest = LIMIT.max(self.limits.connect);
         let (mut pause, mut limit) = (TRIES.0, shortest);
@@ -157,7 +151,6 @@ impl<D: Dialect> Abandoned<D> {
                     (pause, limit) = (TRIES.0, shortest);
                     self.set_refusal(None);
                     let is_done = self.end_all(connection, own, begun).await;
-                    // The server may notice the closed connection only after a moment.
                     tokio::time::sleep(CLOSING).await;
                     let mut waiting = self.waiting();
                     if waiting.sessions.is_empty() {
@@ -185,7 +178,6 @@ impl<D: Dialect> Abandoned<D> {
         }
     }
 
-    /// Ends sessions through this connection. Returns false if it failed.
     async fn end_all(
         &self,
         mut connection: D::Connection,
@@ -202,7 +194,6 @@ impl<D: Dialect> Abandoned<D> {
                 let ending = self.dialect.end_sessions(&mut connection, &known);
                 match tokio::time::timeout(LIMIT, ending).await {
                     Ok(Ok(found)) => still_there = found,
-                    // The connection works, but the user may not list sessions.
                     Ok(Err(cause)) if cause.as_database_error().is_some() => {
                         self.set_refusal(Some(errors::plain(&cause)));
                         tokio::time::sleep(TRIES.1).await;
@@ -222,7 +213,7 @@ impl<D: Dialect> Abandoned<D> {
             }
             let has_ended = |ending: &mut Ending| match ending.session {
                 Some(session) => known.contains(&session) && !still_there.contains(&session.id),
-                // The server accepts connections in order, so it has accepted the abandoned one.
+                // The server has accepted the abandoned connection before this one.
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {

@@ -15,10 +15,9 @@ pub enum Mode {
     /// behind a transaction pooler.
     #[default]
     Lease,
-    /// A lock of a database session: it ends with its connection. Each hold has its own connection.
+    /// A lock of a database session, with its own connection: it ends with that.
     Session,
-    /// A locked row in an open transaction: it ends with its connection. Each hold has its own
-    /// connection.
+    /// A locked row in an open transaction, with its own connection: it ends with that.
     Row,
 }
 
@@ -71,11 +70,6 @@ impl Common {
         }
     }
 
-    /// Returns the bound on server sessions. With `listens`, one is for a listener or for watching
-    /// sessions.
-    ///
-    /// # Errors
-    /// If the bound is too low for the mode.
     pub(crate) fn sessions(&self, listens: bool) -> Result<SessionLimit> {
         if self.mode == Mode::Lease {
             let total = self.connections.unwrap_or(SessionLimit::LEASE);
@@ -93,10 +87,7 @@ impl Common {
     }
 }
 
-/// Removes Lockwright's parameters from a URL and leaves the driver's.
-///
-/// # Errors
-/// For an unknown parameter, without its value, which may be secret.
+/// An error omits the unknown parameter's value, which may be secret.
 pub(crate) fn take(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     taken(url, drivers).map_err(|error| match redact::hidden_password(url) {
         Some(what) => Error::invalid_config(format!("the URL {:?}: {what}", redact::url(url))),
@@ -140,7 +131,7 @@ fn taken(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     Ok((url, common))
 }
 
-/// Returns whether a name is known. A `known` that ends with `[` is a prefix.
+/// `[` at the end marks a prefix.
 fn is_named(name: &str, known: &str) -> bool {
     name == known || (known.ends_with('[') && name.starts_with(known))
 }

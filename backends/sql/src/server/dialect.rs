@@ -13,23 +13,22 @@ use super::pool::{Limits, Pool};
 use super::sql::{Arguments, Sql, Value};
 use super::table::Tables;
 
-/// A database server: everything in which it differs from the others.
+/// A database server.
 ///
-/// [`Dialect::fetch`] sends each SQL text in one round trip. A text that changes anything is
-/// atomic, or correct if execution stops after any of its statements.
+/// A text that changes anything is atomic, or correct if execution stops after any of its
+/// statements.
 pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     type Connection: Send + 'static;
 
     const QUOTE: char;
 
-    /// The clock `{now}`: microseconds, read at each occurrence.
+    /// `{now}` in microseconds, read at each occurrence.
     const NOW: &'static str;
 
-    /// True if tables are created in one transaction. If not, concurrent first users may find some
-    /// of them.
+    /// If not in one transaction, concurrent first users may find some of the tables.
     const TABLES_APPEAR_AT_ONCE: bool = true;
 
-    /// Returns the SQL with a longer limit on waits for other sessions.
+    /// Lengthens the limit on waits for other sessions.
     fn patiently(text: String) -> String;
 
     fn backend(&self) -> &'static str;
@@ -38,7 +37,6 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     fn texts(&self) -> &'static Texts;
 
-    /// Fills in the names of the tables and the clock.
     fn expand(&self, text: &str) -> String {
         self.tables().expand(text, Self::QUOTE).replace("{now}", Self::NOW)
     }
@@ -47,26 +45,25 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         ""
     }
 
-    /// Returns whether the server is reached through a file, not the network.
     fn is_by_file(&self) -> bool;
 
     fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
 
-    /// Opens a connection for requests, with server-side time limits where possible. Also returns
-    /// its session, unless a pooler shares it.
+    /// With server-side time limits where possible. Also returns the session, unless a pooler
+    /// shares it.
     fn open(
         &self,
         limits: Limits,
     ) -> impl Future<Output = sqlx::Result<(Self::Connection, Option<ServerSession>)>> + Send;
 
-    /// Ends those of the sessions that still exist, and returns their ids.
+    /// Ends those that still exist, and returns their ids.
     fn end_sessions<'a>(
         &'a self,
         connection: &'a mut Self::Connection,
         sessions: &'a [ServerSession],
     ) -> impl Future<Output = sqlx::Result<Vec<i64>>> + Send + 'a;
 
-    /// Sends SQL and returns the rows of all its statements.
+    /// Returns the rows of all statements, in one round trip.
     fn fetch<'a>(
         &'a self,
         connection: &'a mut Self::Connection,
@@ -82,21 +79,20 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
         self.fetch(connection, sql.render(arguments, Self::literal))
     }
 
-    /// Writes a value as an escaped literal.
     fn literal(value: Value<'_>, text: &mut String);
 
-    /// Returns the code for [`judge`](Dialect::judge): the SQLSTATE, if specific enough.
+    /// The SQLSTATE, if specific enough.
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
         error.code().unwrap_or_default()
     }
 
-    /// Returns the meaning of a server's error, or `None` for an unknown error.
+    /// `None` for an unknown error.
     fn judge(code: &str, message: &str) -> Option<Verdict>;
 
     fn examine(&self, pool: &Pool<Self>) -> impl Future<Output = Result<Vec<Finding>>> + Send;
 }
 
-/// The SQL texts, whose parameters and columns are the same for all databases. Times are the
+/// Parameters and columns are the same for all databases: see PostgreSQL's files. Times are the
 /// server's, in microseconds.
 #[derive(Debug)]
 pub(crate) struct Texts {
@@ -111,16 +107,14 @@ pub(crate) struct Texts {
     pub(crate) list: &'static str,
     pub(crate) break_run_out: &'static str,
     pub(crate) break_now: &'static str,
-    /// Raises the floor above the fences that `sweep_leases` deletes.
     pub(crate) sweep_floor: &'static str,
     pub(crate) sweep_leases: &'static str,
     pub(crate) sweep_tombstones: &'static str,
-    // The same for shared holders.
+    // Shared holders.
     pub(crate) beside_acquire: &'static str,
     pub(crate) beside_renew: &'static str,
     pub(crate) beside_release: &'static str,
     pub(crate) beside_reconcile: &'static str,
-    /// Removes the mark of a waiting writer.
     pub(crate) beside_end: &'static str,
     pub(crate) beside_wait: &'static str,
     pub(crate) beside_swap: &'static str,
@@ -140,7 +134,6 @@ pub(crate) enum Cell {
 }
 
 impl Row {
-    /// Returns a number, or a boolean as 0 or 1.
     pub(crate) fn int(&self, at: usize) -> Result<i64, BadRow> {
         match self.0.get(at) {
             Some(Cell::Int(number)) => Ok(*number),
@@ -148,12 +141,11 @@ impl Row {
         }
     }
 
-    /// Returns whether the value is `NULL` or the column is missing.
     pub(crate) fn is_null(&self, at: usize) -> bool {
         matches!(self.0.get(at), None | Some(Cell::Null))
     }
 
-    /// Returns a boolean; `NULL` is false.
+    /// `NULL` is false.
     pub(crate) fn bool(&self, at: usize) -> Result<bool, BadRow> {
         match self.0.get(at) {
             Some(Cell::Int(number)) => Ok(*number != 0),
@@ -162,7 +154,6 @@ impl Row {
         }
     }
 
-    /// Returns a text, or `None` for `NULL`.
     pub(crate) fn text(&self, at: usize) -> Result<Option<&str>, BadRow> {
         match self.0.get(at) {
             Some(Cell::Text(text)) => Ok(Some(text)),
@@ -172,6 +163,5 @@ impl Row {
     }
 }
 
-/// A row that no SQL of this crate produces.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BadRow;

@@ -2,7 +2,6 @@
 
 use lockwright_core::{Finding, Severity};
 
-/// Reports an unencrypted connection. `fix` says how to encrypt it.
 pub(crate) fn not_encrypted(fix: &str) -> Finding {
     let fix = if cfg!(feature = "tls") {
         fix.to_owned()

@@ -7,7 +7,6 @@ use lockwright_core::{Error, ErrorKind};
 use super::dialect::{BadRow, Dialect};
 use super::tls;
 
-/// The effect of a request. A read has none, even unanswered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
@@ -18,19 +17,17 @@ pub(crate) enum Effect {
 pub(crate) struct Verdict {
     pub(crate) kind: ErrorKind,
     pub(crate) message: &'static str,
-    /// Set if a retry may succeed: the request lost against a concurrent one.
+    /// The request lost against a concurrent one.
     pub(crate) again: bool,
-    /// Set if this server rejects everything for now: its connections are closed.
+    /// This server rejects everything for now.
     pub(crate) useless: bool,
 }
 
 impl Verdict {
-    /// Creates the verdict for an error without effect.
     pub(crate) const fn new(kind: ErrorKind, message: &'static str) -> Self {
         Self { kind, message, again: false, useless: false }
     }
 
-    /// Creates the verdict for an error that a retry may avoid.
     pub(crate) const fn again(message: &'static str) -> Self {
         Self { kind: ErrorKind::Unavailable, message, again: true, useless: false }
     }
@@ -45,7 +42,7 @@ impl Verdict {
 pub(crate) struct Failure {
     pub(crate) error: Error,
     pub(crate) again: bool,
-    /// Set if the pool's other connections are probably dead too.
+    /// Others in the pool are probably dead too.
     pub(crate) lost: bool,
 }
 
@@ -63,7 +60,6 @@ pub(crate) fn timed_out(effect: Effect, limit: Duration, backend: &'static str) 
     Failure { error: error.with_backend(backend), again: false, lost: false }
 }
 
-/// Returns the failure of a connection that wasn't ready in time.
 pub(crate) fn not_connected_in(limit: Duration, backend: &'static str) -> Failure {
     let error = Error::unavailable(format!(
         "no connection to the server within {limit:?}; check that it runs, and that this machine \
@@ -72,7 +68,6 @@ pub(crate) fn not_connected_in(limit: Duration, backend: &'static str) -> Failur
     Failure { error: error.with_backend(backend), again: false, lost: false }
 }
 
-/// Returns the failure for lack of a session. `refusal` is why sessions can't be ended.
 pub(crate) fn no_session_in(
     limit: Duration,
     refusal: Option<String>,
@@ -90,7 +85,6 @@ pub(crate) fn no_session_in(
     Failure { error, again: false, lost: false }
 }
 
-/// Returns the failure of a connection attempt: no request was sent.
 pub(crate) fn not_connected<D: Dialect>(cause: sqlx::Error, dialect: &D) -> Failure {
     let error = match &cause {
         sqlx::Error::Database(refusal) => {
@@ -127,7 +121,7 @@ pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D
                 Some(verdict) => {
                     (Error::new(verdict.kind, verdict.message), verdict.again, verdict.useless)
                 }
-                // A statement that fails with an error has been rolled back.
+                // A failed statement has been rolled back.
                 None => {
                     (Error::unavailable("the server can't carry out the request"), false, false)
                 }
@@ -153,7 +147,6 @@ pub(crate) fn plain(cause: &sqlx::Error) -> String {
     }
 }
 
-/// Returns the error for a row that this version never writes.
 pub(crate) fn bad_row(_: BadRow, backend: &'static str) -> Error {
     Error::new(
         ErrorKind::Conflict,

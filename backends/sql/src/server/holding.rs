@@ -7,8 +7,8 @@ use lockwright_core::{Busy, Fence, Granted, Holder, Inspection, LockName, Mode};
 use super::dialect::{BadRow, Row};
 use crate::kind;
 
-/// A hold as the SQL returns it: `name, token, identity, mode, fence, fences, expires, broken,
-/// waiting, now`, followed by `permits, size` for a possibly shared hold.
+/// `name, token, identity, mode, fence, fences, expires, broken, waiting, now`, and of a possibly
+/// shared hold `permits, size`.
 #[derive(Debug)]
 pub(crate) struct Holding<'r> {
     pub(crate) name: &'r str,
@@ -28,11 +28,10 @@ impl<'r> Holding<'r> {
         let token = row.text(from + 1)?;
         let word = row.text(from + 3)?.ok_or(BadRow)?;
         let mode = match token {
-            // The name is free: the next holder is the first.
+            // The name is free.
             None => Mode::Exclusive,
             Some(token) => match (row.int(from + 10), row.int(from + 11)) {
                 (Ok(permits), Ok(size)) => kind::mode(word, permits, size).ok_or(BadRow)?,
-                // This is the row of the name, not of a shared holder.
                 _ => kind::present(token).filter(|mode| kind::word(*mode) == word).ok_or(BadRow)?,
             },
         };
@@ -65,7 +64,7 @@ impl<'r> Holding<'r> {
         granted.fences = self.fences;
         granted.waiters = self.waiting;
         if self.broken.is_some() {
-            // A broken hold keeps its expiry.
+            // A broken hold isn't renewed.
             granted.valid = Some(self.remaining());
         }
         granted
@@ -89,7 +88,7 @@ impl<'r> Holding<'r> {
         holder
     }
 
-    /// Returns whether the row's number is a fence. The numbers of permits aren't.
+    /// Permits have numbers instead.
     fn has_fence(&self) -> bool {
         !matches!(self.mode, Mode::Permits { .. })
     }
@@ -102,7 +101,7 @@ impl<'r> Holding<'r> {
     }
 }
 
-/// Groups rows, ordered by name, into one inspection for each name.
+/// The rows are ordered by name.
 pub(crate) fn inspections(rows: &[Row]) -> Result<Vec<Inspection>, BadRow> {
     let mut inspections: Vec<Inspection> = Vec::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! The backend trait, for holds that are rows. Each operation is one request.
+//! The backend trait, for holds that are rows.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,57 +21,49 @@ use crate::kind;
 /// The minimum time a tombstone is kept.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// The minimum time a writer blocks new readers after its last poll: several polls.
+/// How long a writer's poll blocks new readers, at least.
 const WAITS: Duration = Duration::from_secs(1);
 
-/// The number of attempts to break any holder while holders change.
 const BREAK_TRIES: usize = 10;
 
 const PAGE: usize = 200;
 
-/// The number of rows examined, and of tombstones deleted, by one sweep step.
 const SWEEP: usize = 1_000;
 
-/// The minimum age of a swept row: longer than any statement, so none can have missed the last
-/// change.
+/// Longer than any statement, so none can have missed the last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
-/// The pause before a renewal retries rows that another session had locked.
+/// Before a retry of locked rows.
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
-/// The minimum wait of a renewal in the server's queue for such a row, as sessions that take turns
-/// leave no gap for a retry. A single row may use all the remaining time.
+/// The minimum wait in the server's queue for a locked row, as sessions that take turns leave no
+/// gap for a retry.
 const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
-/// The number of rows waited for in parallel.
 const WAIT_AT_ONCE: usize = 3;
 
-/// The time for which batches stay smaller after a failure.
+/// After a failure.
 const SMALLER_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct LeaseBackend<D: Dialect> {
     pool: Arc<Pool<D>>,
     statements: Statements,
-    /// The renewals, exclusive and shared, that wait for locked rows.
     waiting: [Sql; 2],
     profile: Profile,
     waiters: Arc<Subscribers>,
     bell: Option<Box<dyn Bell>>,
-    /// The name that the sweep has reached.
     swept: Mutex<String>,
-    /// The largest batch of renewals since a failure, and the time of the failure.
     batch: Mutex<Option<(usize, Instant)>>,
 }
 
 type Holds<'a, 'b> = &'a [(usize, &'b Renew<'b>)];
 
-/// Answers for part of a batch. `None` for a row that another session has locked.
+/// `None` for a row that another session has locked.
 type Renewals = Vec<(usize, Option<Renewal>)>;
 
-/// A listener for releases on the server.
 pub(crate) trait Bell: std::fmt::Debug + Send + Sync {
-    /// Starts to listen, then wakes all waiters. Returns a polling interval if that is impossible.
+    /// Also wakes all waiters. Returns a polling interval if it can't listen.
     fn listen(&self) -> Option<Duration>;
 }
 
@@ -99,7 +91,6 @@ statements!(
 );
 
 impl<D: Dialect> LeaseBackend<D> {
-    /// Without a `bell`, waiters poll.
     pub(crate) fn new(
         pool: Arc<Pool<D>>,
         profile: Profile,
@@ -108,7 +99,7 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Self {
         let dialect = pool.dialect();
         let statements = Statements::new(dialect.texts(), |text| dialect.expand(text));
-        // Only for the names' rows: a wait for a reader's own row would lock out the name's other readers.
+        // Only for names' rows: a wait for a reader's row would lock out the other readers.
         let waiting = [dialect.texts().renew, dialect.texts().beside_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         Self {
@@ -134,7 +125,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let mut poll = None;
         let mut waits = false;
         if let (Some(bell), Wait::Until(_)) = (&self.bell, wait) {
-            // Before the attempt, to get the notification of a release right after it.
+            // Before the attempt, so that no notification is missed.
             self.waiters.waits(&claim.name);
             poll = bell.listen();
             waits = poll.is_none();
@@ -175,7 +166,6 @@ impl<D: Dialect> LeaseBackend<D> {
         busy.retry_after = busy.retry_after.map(|after| poll.map_or(after, |poll| after.min(poll)));
         let is_read = holding.mode == Mode::Shared;
         if is_read && claim.mode == Mode::Exclusive && matches!(wait, Wait::Until(_)) {
-            // New readers now wait for this writer.
             self.change_so(&self.statements.beside_wait, &arguments, sending).await?;
             busy.queued = true;
         }
@@ -223,7 +213,7 @@ impl<D: Dialect> LeaseBackend<D> {
             (false, ReleaseMode::Plain) => &self.statements.beside_release,
             (false, ReleaseMode::Reconcile) => &self.statements.beside_reconcile,
         };
-        // Repeating a release with a tombstone changes nothing.
+        // A repeat changes nothing.
         let again = release_mode == ReleaseMode::Reconcile;
         let sending = Sending { again, ..self.sending(claim) };
         let mut ended = self.held(&self.change_so(statement, &arguments, sending).await?)?;
@@ -266,7 +256,7 @@ impl<D: Dialect> LeaseBackend<D> {
         Err(Error::unavailable("the holder changes too fast to be broken; try again"))
     }
 
-    /// Breaks the hold of a token, if there is one. Returns the time it had left.
+    /// Returns the time that the hold had left.
     async fn break_one(
         &self,
         name: &LockName,
@@ -284,7 +274,6 @@ impl<D: Dialect> LeaseBackend<D> {
         ];
         let (alone, beside, left) = match how {
             BreakMode::RunOut => (&self.statements.break_run_out, &self.statements.beside_break, 0),
-            // The column of the release's answer.
             BreakMode::Now => (&self.statements.break_now, &self.statements.beside_break_now, 2),
         };
         let mut left_at = 0;
@@ -314,14 +303,13 @@ impl<D: Dialect> LeaseBackend<D> {
         Ok(found.unwrap_or_else(|| Inspection::free(name.clone())))
     }
 
-    /// Renews these holds with `statement`, and retries rows that another session has locked.
     async fn renew_with(
         &self,
         (statement, waiting): (&Sql, &Sql),
         mut holds: Vec<(usize, &Renew<'_>)>,
         deadline: Instant,
     ) -> Result<Renewals> {
-        // A fixed order prevents deadlocks of concurrent batches.
+        // Prevents deadlocks of concurrent batches.
         holds.sort_by(|(_, one), (_, other)| one.claim.name.cmp(&other.claim.name));
         let size = match *self.batch.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((size, failed)) if failed.elapsed() < SMALLER_FOR => size,
@@ -332,7 +320,6 @@ impl<D: Dialect> LeaseBackend<D> {
         keep_locked(&mut holds, &renewals);
         if !holds.is_empty() {
             tokio::time::sleep(LOCKED_PAUSE).await;
-            // On an error, the answers so far are kept.
             let Ok(answers) = self.renew_some(statement, &holds, size, deadline).await else {
                 return Ok(renewals);
             };
@@ -355,14 +342,12 @@ impl<D: Dialect> LeaseBackend<D> {
         Ok(renewals)
     }
 
-    /// Doubles the reduced size of batches after a complete renewal.
     fn grow_batch(&self, size: usize) {
         let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
         *batch = batch.map(|(halved, since)| (grown(halved, size), since));
     }
 
-    /// Renews in parallel batches of at most `size`. A failed batch is halved. Returns an error
-    /// only if all batches fail.
+    /// A failed batch is halved. Returns an error only if all fail.
     async fn renew_some(
         &self,
         statement: &Sql,
@@ -443,7 +428,7 @@ impl<D: Dialect> LeaseBackend<D> {
         Ok((at, Some(Renewal { outcome, waiters })))
     }
 
-    /// Returns the limits of a claim's request. They leave time for a second try.
+    /// Leaves time for a second try.
     fn sending(&self, claim: &Claim) -> Sending {
         let limits = self.pool.limits();
         Sending {
@@ -518,13 +503,13 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         let deadline = Instant::now() + Renew::time_to_answer(holds);
         let (alone, beside): (Vec<_>, Vec<_>) =
             holds.iter().enumerate().partition(|(_, hold)| hold.claim.mode == Mode::Exclusive);
-        // In parallel: a delay of one statement costs no holds of the other.
+        // Neither delays the other's holds.
         let (alone, beside) = tokio::join!(
             self.renew_with((&self.statements.renew, &self.waiting[0]), alone, deadline),
             self.renew_with((&self.statements.beside_renew, &self.waiting[1]), beside, deadline),
         );
         let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
-        // Answers from one statement are kept even if the other failed.
+        // One statement's answers are kept even if the other failed.
         let known = match (alone, beside) {
             (Err(error), Err(_)) => return Err(error),
             (Err(error), Ok(known)) | (Ok(known), Err(error)) if known.is_empty() => {
@@ -556,7 +541,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        // Names are in byte order, so names with the prefix are contiguous and end here.
+        // Byte order: names with the prefix are contiguous.
         let last = format!("{prefix}{}", "\u{10FFFF}".repeat(LockName::MAX_LEN / 4));
         let after = from.as_ref().map(|cursor| cursor.0.as_str());
         let arguments = [
@@ -588,10 +573,9 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         answer.map_err(|error| error.with_backend(self.profile.backend).with_name(name))
     }
 
-    /// Raises the table's floor to the highest fence of the rows to delete, and commits. Then
-    /// deletes rows with fences at or below the floor. Later claims of the name start above it. A
-    /// statement from before has seen the row's last state, as that is a minute old, and starts
-    /// above the row.
+    /// Raises the floor to the highest fence of the rows to delete, and commits, before it deletes
+    /// rows at or below the floor. Later claims start above the floor. An earlier statement has
+    /// seen the row's last state, which is a minute old, and starts above the row.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let after = self.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let arguments = [

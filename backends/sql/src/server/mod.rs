@@ -1,24 +1,4 @@
-//! Code shared by the databases with a server. A [`dialect::Dialect`] has the differences: SQL
-//! files with the same parameters and columns, connecting, and error codes.
-//!
-//! | file | subject |
-//! |---|---|
-//! | `dialect` | the interface to one database |
-//! | `sql` | SQL with named parameters |
-//! | `pool` | connections, with a time limit for each request |
-//! | `sessions` | the bound on a backend's server sessions |
-//! | `abandoned` | ending abandoned sessions |
-//! | `lease` | the backend trait, for holds that are rows |
-//! | `held` | the backend trait, for holds in sessions |
-//! | `holding` | conversion of rows to the trait's answers |
-//! | `pass_on` | delegation to the backend of the mode |
-//! | `schema` | creation of the tables |
-//! | `table` | configurable table names |
-//! | `config` | Lockwright's URL parameters |
-//! | `errors` | effects of failed requests |
-//! | `tls` | TLS errors |
-//! | `doctor` | findings of every server |
-//! | `transaction` | locks and fences in the application's own transaction |
+//! Code shared by the databases with a server. A [`dialect::Dialect`] has the differences.
 
 pub(crate) mod abandoned;
 pub(crate) mod config;

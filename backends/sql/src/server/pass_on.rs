@@ -1,4 +1,4 @@
-//! Delegation of a server's backend to the backend of its mode.
+//! Delegation to the backend of the mode.
 
 use std::pin::Pin;
 
@@ -6,7 +6,7 @@ use lockwright_core::Result;
 
 pub(crate) type Answer<'f, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'f>>;
 
-/// Implements the trait by delegation to the type's first field.
+/// The backend must be the type's first field.
 macro_rules! pass_on {
     ($backend:ty) => {
         const _: () = {
@@ -30,7 +30,7 @@ macro_rules! pass_on {
                     self.0.attach(events);
                 }
 
-                // Returns the inner future as it is: an `async fn` would add an allocation.
+                // An `async fn` would add an allocation.
 
                 fn acquire<'s, 'c, 'f>(
                     &'s self,

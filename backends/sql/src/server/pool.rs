@@ -1,8 +1,8 @@
 //! A small connection pool with a time limit for each request.
 //!
-//! sqlx's own pool sends another request for each returned connection. Here a connection is
-//! returned only after a complete answer. Otherwise it is closed and its session is ended on the
-//! server. So no late answer can reach the next request.
+//! A connection is returned only after a complete answer. Otherwise its session is ended on the
+//! server, so no late answer can reach the next request. sqlx's own pool sends one more request for
+//! each.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,39 +22,35 @@ use super::sql::{Arguments, Sql};
 pub(crate) struct Limits {
     pub(crate) connect: Duration,
     pub(crate) answer: Duration,
-    /// The same for listings, sweeps and the creation of tables.
+    /// For listings, sweeps and new tables.
     pub(crate) slow: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending {
-    /// The time limit for the whole request, with getting a connection.
+    /// With getting a connection.
     pub(crate) within: Duration,
     pub(crate) answer: Duration,
-    /// Set for renewals, for which one connection is reserved.
+    /// Renewals have one reserved connection.
     pub(crate) renews: bool,
-    /// Set if an unanswered request is retried once its session has ended, and so can't carry it
-    /// out.
+    /// Retry an unanswered request once its session has ended, and so can't carry it out.
     pub(crate) again: bool,
-    /// Set if the request may wait for another session's lock. A timeout then isn't a dead
-    /// connection.
+    /// The request may wait for another session's lock, so a timeout isn't a dead connection.
     pub(crate) waits: bool,
 }
 
-/// The number of attempts of a request that loses against concurrent ones.
 const TRIES: u32 = 5;
 
-/// The idle time after which a connection is closed.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// A request dropped after this time without an answer closes all connections of its generation.
+/// A request dropped after this silence closes all connections of its generation.
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {
     dialect: Arc<D>,
     limits: Limits,
     sessions: SessionLimit,
-    /// Bounds concurrent requests by the number of connections for them.
+    /// Bounds concurrent requests.
     turns: Arc<Semaphore>,
     /// One permit less, for requests other than renewals.
     ordinary: Arc<Semaphore>,
@@ -80,7 +76,6 @@ enum Request<'a> {
     Text(&'a str),
 }
 
-/// The permit to send a request. An abandoned request's session keeps it.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _ordinary: Option<OwnedSemaphorePermit>,
@@ -94,7 +89,6 @@ struct Connected<C> {
     permit: SessionPermit,
 }
 
-/// A connection taken from the pool, or being opened. Dropping it ends its session.
 struct Taken<'a, D: Dialect> {
     pool: &'a Pool<D>,
     connected: Option<Connected<D::Connection>>,
@@ -134,8 +128,8 @@ impl<D: Dialect> Pool<D> {
         &self.sessions
     }
 
-    /// Ends a session on the server, which keeps its permit until it has ended. Then the receiver
-    /// resolves. `session` is `None` for a connection that was closed before it was ready.
+    /// The receiver resolves when the session has ended. `None`: the connection was closed before
+    /// it was ready.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn abandon(
         &self,
@@ -156,8 +150,7 @@ impl<D: Dialect> Pool<D> {
         Sending { within, answer, renews: false, again: false, waits: false }
     }
 
-    /// Sends SQL and returns its rows. Retries a request that lost against a concurrent one,
-    /// without effect.
+    /// Retries a request that lost against a concurrent one.
     ///
     /// # Cancel safety
     /// The server may still carry out a dropped request.
@@ -183,7 +176,6 @@ impl<D: Dialect> Pool<D> {
         self.insist(effect, Request::Sql(sql, arguments), sending).await
     }
 
-    /// Sends SQL without parameters, with the limits of a slow request.
     pub(crate) async fn fetch_text(&self, text: String, effect: Effect) -> Result<Vec<Row>> {
         self.insist(effect, Request::Text(&text), self.slowly()).await
     }
@@ -196,7 +188,7 @@ impl<D: Dialect> Pool<D> {
     ) -> Result<Vec<Row>> {
         let deadline = Deadline::now() + sending.within;
         let mut tries = 1;
-        // Set after an unanswered request: it may have taken effect, even if the retry fails.
+        // An unanswered request may have taken effect, even if the retry fails.
         let mut is_unsure = false;
         loop {
             let mut when_ended = None;
@@ -204,7 +196,6 @@ impl<D: Dialect> Pool<D> {
                 Ok(rows) => return Ok(rows),
                 Err(failure) if failure.again && tries < TRIES => tries += 1,
                 Err(failure) => {
-                    // Once the session has ended, the server can't carry out the request.
                     let has_ended = match when_ended {
                         Some(ended) if sending.again => {
                             matches!(timeout_at(deadline, ended).await, Ok(Ok(())))
@@ -263,7 +254,6 @@ impl<D: Dialect> Pool<D> {
                 if sending.waits {
                     taken.sent = None;
                 } else {
-                    // The other connections are probably dead too, and would cost a request each.
                     self.forget(taken.generation, &taken.runtime);
                 }
                 if taken.is_old {
@@ -302,7 +292,7 @@ impl<D: Dialect> Pool<D> {
         {
             let mut idle = self.idle();
             taken.generation = idle.generation;
-            // The last used one, so that the others become idle.
+            // The last one, so that others become idle.
             if let Some((connected, used)) = idle.connections.pop() {
                 if used.elapsed() < IDLE {
                     taken.connected = Some(connected);
@@ -348,7 +338,6 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// Closes idle connections; older connections are then not returned to the pool.
     fn forget(&self, generation: u64, runtime: &Handle) {
         let dead = {
             let mut idle = self.idle();
@@ -376,7 +365,6 @@ impl<D: Dialect> Pool<D> {
     }
 }
 
-/// Returns the error of a request whose first try may have taken effect.
 fn unsure(error: Error) -> Error {
     if error.kind() == ErrorKind::Indeterminate {
         return error;
@@ -393,7 +381,6 @@ impl<D: Dialect> Drop for Pool<D> {
 }
 
 impl<D: Dialect> Taken<'_, D> {
-    /// Closes the connection and ends its session. Then the receiver resolves.
     fn end(&mut self) -> Option<oneshot::Receiver<()>> {
         let abandoned = &self.pool.abandoned;
         let turn = self.turn.take();

@@ -13,15 +13,14 @@ pub(crate) fn text<D: Dialect>(dialect: &D) -> String {
     dialect.expand(dialect.texts().schema)
 }
 
-/// Creates the tables unless they exist, concurrently with other clients. Needs no permission for
-/// existing tables.
+/// Needs no permission if the tables exist.
 pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     let found = match version(pool).await {
         // Without transactional DDL, another client may be creating the tables.
         Err(error)
             if is_missing(&error) || (!D::TABLES_APPEAR_AT_ONCE && is_unfinished(&error)) =>
         {
-            // The same text that `lockwright schema` prints, with comments.
+            // What `lockwright schema` prints.
             match pool.fetch_text(D::patiently(text(pool.dialect())), Effect::Changes).await {
                 Err(error) if error.kind() == ErrorKind::Denied => Err(Error::new(
                     ErrorKind::Denied,
@@ -42,7 +41,6 @@ pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     known(pool, found)
 }
 
-/// Checks that the tables exist and have the supported version.
 pub(crate) async fn look<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     known(pool, version(pool).await?)
 }
@@ -59,7 +57,6 @@ fn known<D: Dialect>(pool: &Pool<D>, found: i64) -> Result<()> {
     .with_backend(pool.dialect().backend()))
 }
 
-/// The message with which a dialect reports a missing table.
 pub(crate) const MISSING: &str = "a table of Lockwright doesn't exist; create the tables with the SQL that `lockwright schema` \
      prints";
 

@@ -5,51 +5,42 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-/// The use of a connection, with its own share of the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Request,
-    /// A hold or a wait in the modes `session` and `row`.
+    /// In the modes `session` and `row`.
     #[allow(dead_code)]
     Hold,
-    /// A listener for notifications, or a watcher of sessions.
+    /// A listener, or a watcher of sessions.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     Listen,
 }
 
-/// The number of server sessions that one backend may have, divided into shares. One session is
-/// reserved for the task that ends abandoned sessions.
+/// The shares of one backend's server sessions. One is reserved for ending abandoned ones.
 ///
-/// A connection has a permit from before it is opened until the server has ended its session. If
-/// that end isn't certain, the session goes to `Pool::abandon` with its permit.
+/// A connection has a permit until the server has ended its session. If that isn't certain, the
+/// session goes to `Pool::abandon` with its permit.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionLimit {
     shares: [(usize, Arc<Semaphore>); 3],
 }
 
-/// The permit for one server session. Dropping it returns the permit.
 #[derive(Debug)]
 pub(crate) struct SessionPermit(#[allow(dead_code)] OwnedSemaphorePermit);
 
 impl SessionLimit {
-    /// The default in the lease mode.
     pub(crate) const LEASE: usize = 8;
-    /// The default in the modes `session` and `row`.
     pub(crate) const HELD: usize = 32;
-    /// The minimum in the lease mode: one for requests and one for cancelling.
     pub(crate) const LEAST: usize = 2;
-    /// The minimum in the modes `session` and `row`.
     pub(crate) const LEAST_HELD: usize = 4;
 
-    /// Returns the shares in the lease mode: one for cancelling, one for a listener if `listens`,
-    /// the rest for requests.
+    /// One for cancelling, one if `listens`, the rest for requests.
     pub(crate) fn lease(total: usize, listens: bool) -> Self {
         let listen = usize::from(listens && total > Self::LEAST);
         Self::of(total.saturating_sub(1 + listen), 0, listen)
     }
 
-    /// Returns the shares in the modes `session` and `row`: one for cancelling, one for a listener
-    /// if `listens`, up to four for requests, the rest for holds and waits.
+    /// Up to four for requests, the rest for holds and waits; otherwise as `lease`.
     pub(crate) fn held(total: usize, listens: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
         Self::of(request, total.saturating_sub(1 + listen + request), listen)

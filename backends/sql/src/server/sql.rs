@@ -16,15 +16,13 @@ impl<'a> From<Option<&'a str>> for Value<'a> {
 
 pub(crate) type Arguments<'a> = &'a [(&'static str, Value<'a>)];
 
-/// SQL with parameters written as `:name`. Comments are removed.
+/// SQL with parameters written as `:name`, without comments.
 ///
-/// It is sent as one plain query with literals: one round trip, several statements in a file, and
-/// no prepared statement that might be missing on a pooler's connection. A dialect may send a
-/// [hot](Sql::hot) statement differently.
+/// Sent as one plain query with literals: one round trip, and no prepared statement that might be
+/// missing on a pooler's connection. A dialect may send a [hot](Sql::hot) statement differently.
 #[derive(Debug, Clone)]
 pub(crate) struct Sql {
     pieces: Vec<Piece>,
-    /// The name of a statement whose plan is worth keeping.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     hot: Option<&'static str>,
 }
@@ -52,7 +50,6 @@ impl Sql {
             let length =
                 name.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(name.len());
             if length == 0 || rest[..colon].ends_with(':') {
-                // A cast has two colons.
                 from = colon + 1;
                 continue;
             }
@@ -65,7 +62,7 @@ impl Sql {
         Self { pieces, hot: None }
     }
 
-    /// Parses a single, frequent statement, with a unique name in its database.
+    /// The name must be unique in the statement's database.
     pub(crate) fn hot(name: &'static str, text: &str) -> Self {
         Self { hot: Some(name), ..Self::new(text) }
     }
@@ -88,7 +85,6 @@ impl Sql {
         names
     }
 
-    /// Returns the SQL in which `write` replaces each parameter.
     pub(crate) fn with_parameters(&self, mut write: impl FnMut(&str, &mut String)) -> String {
         let mut text = String::with_capacity(4096);
         for piece in &self.pieces {
@@ -100,8 +96,6 @@ impl Sql {
         text
     }
 
-    /// Returns the SQL in which `literal` writes each parameter.
-    ///
     /// # Panics
     /// If a parameter has no argument.
     pub(crate) fn render(
@@ -113,10 +107,8 @@ impl Sql {
     }
 }
 
-/// Returns the value of a parameter.
-///
 /// # Panics
-/// If it has none.
+/// If the parameter has none.
 pub(crate) fn value<'a>(arguments: Arguments<'a>, name: &str) -> Value<'a> {
     match arguments.iter().find(|(known, _)| *known == name) {
         Some((_, value)) => *value,

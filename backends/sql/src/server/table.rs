@@ -4,13 +4,12 @@ use lockwright_core::{Error, Result};
 
 const DEFAULT: &str = "lockwright";
 
-/// The longest prefix: with its suffixes, it fits every database.
+/// With suffixes, it fits every database.
 const LONGEST: usize = 40;
 
 const LONGEST_SCHEMA: usize = 63;
 
-/// The schema and prefix of the tables. As they become part of the SQL, they have only letters,
-/// digits and underscores, and are quoted.
+/// Only letters, digits and underscores, quoted, as they become part of the SQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tables {
     schema: Option<String>,
@@ -24,7 +23,6 @@ impl Default for Tables {
 }
 
 impl Tables {
-    /// Names the tables `PREFIX_lease` and so on.
     pub(crate) fn named(mut self, prefix: &str) -> Result<Self> {
         check("table", prefix, LONGEST)?;
         prefix.clone_into(&mut self.prefix);
@@ -42,8 +40,7 @@ impl Tables {
         self.schema.as_deref()
     }
 
-    /// Replaces `{lease}`, `{meta}` and so on by the tables' quoted names, and `{prefix}` by the
-    /// prefix of index names.
+    /// `{lease}` and so on become quoted names, and `{prefix}` the prefix of index names.
     pub(crate) fn expand(&self, text: &str, quote: char) -> String {
         let mut text = text.replace("{prefix}", &self.prefix);
         for table in
@@ -60,14 +57,14 @@ impl Tables {
         text
     }
 
-    /// Returns a name of at most 63 bytes for objects such as a channel.
+    /// At most 63 bytes.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn scope(&self) -> String {
         match &self.schema {
             Some(schema) if schema.len() + self.prefix.len() < LONGEST_SCHEMA => {
                 format!("{schema}.{}", self.prefix)
             }
-            // Schemas may then share the name, which causes needless wake-ups.
+            // Schemas may share the name, which causes needless wake-ups.
             _ => self.prefix.clone(),
         }
     }

@@ -1,4 +1,4 @@
-//! TLS errors of the driver, and hosts that need no TLS.
+//! TLS errors of the driver.
 
 use std::borrow::Cow;
 use std::io;
@@ -8,7 +8,7 @@ use lockwright_core::Error;
 /// The drivers pass ring explicitly, but verify certificates with the process's default.
 pub(crate) use lockwright_core::backend_util::tls::choose_provider;
 
-/// Returns the error of a connection that failed because of TLS, before a password was sent.
+/// Before a password was sent.
 pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
     match cause {
         sqlx::Error::Tls(cause) => Some(Error::invalid_config(unusable(&cause.to_string()))),
@@ -19,8 +19,7 @@ pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
             ))
         }
         sqlx::Error::Io(cause) => distrusted(cause),
-        // MySQL's default, `caching_sha2_password`, at the first login after a server start. The setting isn't wrong:
-        // another login over TLS ends the refusals.
+        // MySQL's `caching_sha2_password`, until the first login over TLS. The setting isn't wrong.
         sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA auth") => {
             Some(Error::unavailable(
                 "the server takes this user's password over TLS only; turn TLS on there, and build \
@@ -51,7 +50,6 @@ fn is_of_a_file(cause: &io::Error) -> bool {
         || cause.raw_os_error() == Some(NO_ACCESS)
 }
 
-/// The driver reports a failed handshake as an I/O error of kind `InvalidData`.
 fn distrusted(cause: &io::Error) -> Option<Error> {
     if cause.kind() != io::ErrorKind::InvalidData {
         return None;
@@ -71,7 +69,6 @@ fn distrusted(cause: &io::Error) -> Option<Error> {
     Some(Error::invalid_config(message))
 }
 
-/// The message for a server that requires TLS, on an unencrypted connection.
 pub(crate) const ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
     "the server takes this user over TLS only; write sslmode=verify-full (for MySQL \
      ssl-mode=VERIFY_IDENTITY) in the URL"
@@ -80,7 +77,6 @@ pub(crate) const ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
      of the crate `lockwright` (of the command: `lockwright/tls`)"
 };
 
-/// The same, for a server that doesn't say why it rejects a user.
 #[cfg(feature = "mysql")]
 pub(crate) const REFUSED_OR_ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
     "the server refuses the user or the password, or takes them over TLS only; check all three in \
@@ -90,7 +86,7 @@ pub(crate) const REFUSED_OR_ENCRYPTED_ONLY: &str = if cfg!(feature = "tls") {
      URL, and whether TLS is needed, for which this build lacks the feature `tls`"
 };
 
-/// Removes PEM text, which the driver quotes from environment variables that it can't parse.
+/// The driver quotes environment variables that it can't parse.
 pub(crate) fn without_pem(text: &str) -> Cow<'_, str> {
     match text.split_once("-----BEGIN") {
         Some((before, _)) => format!("{before}***").into(),

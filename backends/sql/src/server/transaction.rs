@@ -8,7 +8,7 @@ use super::dialect::{BadRow, Row};
 use super::errors::Verdict;
 use super::sql::Value;
 
-/// The time a transaction waits for a lock that another session holds.
+/// The time to wait for a lock that another session holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Doesn't wait.
@@ -37,8 +37,7 @@ impl Outcome {
     }
 }
 
-/// The longest wait of one statement. A dropped wait keeps its connection busy for at most this
-/// time.
+/// A dropped wait uses its connection for at most this time.
 const SLICE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -58,7 +57,7 @@ impl Limit {
         Self { clock, until }
     }
 
-    /// Returns how long the next statement may wait, or `None` after the end.
+    /// `None` after the end.
     pub(crate) fn slice(&self) -> Option<Duration> {
         match self.until {
             None => Some(SLICE),
@@ -75,12 +74,11 @@ pub(crate) fn number(fence: Fence, backend: &'static str) -> Result<i64> {
     Ok(fence.get() as i64) // far below `i64::MAX`
 }
 
-/// The number of rows that one sweep step deletes at most.
 const STEP: i64 = 500;
 
 pub(crate) fn sweeping(idle: Duration) -> [(&'static str, Value<'static>); 2] {
     let idle = idle.as_secs() + u64::from(idle.subsec_nanos() > 0);
-    // A hundred years, which every server can subtract from its clock.
+    // A hundred years: every server can subtract that.
     let idle = i64::try_from(idle).unwrap_or(i64::MAX).min(100 * 366 * 24 * 60 * 60);
     [("idle_s", Value::Int(idle)), ("limit", Value::Int(STEP))]
 }
@@ -97,8 +95,7 @@ pub(crate) fn no_transaction(what: &str) -> Error {
     ))
 }
 
-/// Returns the error of a failed statement. Before the commit, even an unanswered one has no
-/// effect.
+/// An unanswered statement before the commit has no effect.
 pub(crate) fn failed(
     cause: &sqlx::Error,
     judge: impl Fn(&str, &str) -> Option<Verdict>,
@@ -125,7 +122,6 @@ pub(crate) fn failed(
     Error::new(kind, message).with_backend(backend).with_source(cause.to_string())
 }
 
-/// Returns an error if the table's `highest` rejects this fence.
 pub(crate) fn compare(
     name: &LockName,
     fence: Fence,

@@ -12,7 +12,7 @@ use super::statements::{Acquire, Hold};
 use super::writer::{Answer, Request};
 use super::{PROFILE, Sqlite};
 
-/// Unwraps an answer, which always has its request's kind.
+/// An answer always has its request's kind.
 macro_rules! expect {
     ($answer:expr, $kind:ident) => {
         match $answer {
@@ -33,9 +33,8 @@ impl DistributedLock for Sqlite {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        // A release between an attempt and its answer wakes the waiter, and removes the name from
-        // the expected ones. So the next attempt is due. One more is enough for progress; after
-        // that the caller polls.
+        // A release between an attempt and its answer uses up the wake-up, so the next attempt is
+        // due. After one more, the caller polls.
         const ATTEMPTS: u32 = 3;
 
         known_mode(claim)?;
@@ -114,7 +113,7 @@ impl DistributedLock for Sqlite {
 impl Sqlite {
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         if let Wait::Until(until) = wait {
-            // Before the attempt, to get the wake-up of a release right after it.
+            // Before the attempt, so that no wake-up is missed.
             self.waiters.expect(&claim.name, until, &self.jobs);
         }
         self.granted(Request::Acquire(asked(claim, wait)?), claim).await

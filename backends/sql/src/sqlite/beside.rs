@@ -1,7 +1,7 @@
-//! Shared holders: readers and holders of permits.
+//! Readers and holders of permits.
 //!
-//! Each has its own row. The name's row shows that they exist, for the single statement of an
-//! exclusive acquire. All functions need a transaction, and a moment from inside it.
+//! Their name's row shows that they exist, for the single statement of an exclusive acquire. All
+//! functions need a transaction, and a moment from inside it.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::statements::{
 };
 use crate::kind;
 
-/// The time a writer blocks new readers after its last poll: several polls.
+/// How long a writer's poll blocks new readers: several polls.
 const WAITS: Duration = Duration::from_secs(3);
 
 struct Look {
@@ -28,7 +28,6 @@ struct Look {
     writer_until: Option<BootInstant>,
 }
 
-/// Grants a shared hold, if it is compatible with the present holders.
 pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -95,8 +94,8 @@ pub(super) async fn acquire(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(granted(fence)?)))
 }
 
-/// Records that a writer waits for readers. The record is void once the name's fence has changed,
-/// so it needs no transaction.
+/// Records that a writer waits for readers. Void once the name's fence has changed, so it needs no
+/// transaction.
 pub(super) async fn wait(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -155,7 +154,6 @@ pub(super) async fn swap(
     if is_broken || holder(&old, at)?.mode != asked.mode {
         return not_held;
     }
-    // Concurrent readers share their fence.
     let fence = match asked.mode {
         Mode::Shared => old.try_get("fence")?,
         _ => number(connection, &asked.name).await?,
@@ -176,7 +174,7 @@ pub(super) async fn swap(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(granted(fence)?)))
 }
 
-/// Renews the holds that still exist, and adds their tokens to `renewed`.
+/// Adds the tokens of renewed holds to `renewed`.
 pub(super) async fn renew(
     connection: &mut SqliteConnection,
     asked: &[Asked<'_>],
@@ -196,7 +194,7 @@ pub(super) async fn renew(
     keep(connection, &names, at).await
 }
 
-/// Removes a hold. Returns whether it existed, and whether that may admit a waiter.
+/// Returns whether the hold existed, and whether that may admit a waiter.
 pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -211,7 +209,7 @@ pub(super) async fn release(
     let look = look(connection, &hold.name, at).await?;
     let ends = match (look.last_end, look.writer_until) {
         (Some(end), _) => end,
-        // The name is free, but the row remains for the record of a waiting writer.
+        // The row remains for the waiting writer's record.
         (None, Some(_)) => at.now,
         (None, None) => {
             query!("beside_close").bind(name).execute(connection).await?;
@@ -223,7 +221,7 @@ pub(super) async fn release(
     Ok((ReleaseOutcome::Released, makes_room))
 }
 
-/// Removes the record of a waiting writer. Needs no transaction.
+/// Needs no transaction.
 pub(super) async fn withdraw(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -279,7 +277,7 @@ async fn own(
     }
 }
 
-/// Returns the existing hold of a repeated claim, renewed unless it was broken.
+/// The hold is renewed unless it was broken.
 async fn again(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -292,7 +290,6 @@ async fn again(
     renew(connection, &hold, at, &mut renewed).await?;
     let mut granted = granted(own.try_get("fence")?)?;
     if renewed.is_empty() {
-        // A broken hold keeps its expiry.
         granted.valid = Some(expires(own)?.saturating_since(at.now));
     }
     Ok(granted)
@@ -326,7 +323,7 @@ async fn add(
         .map(drop)
 }
 
-/// Sets the names' expiry to that of their last holder.
+/// Names expire with their last holder.
 async fn keep(
     connection: &mut SqliteConnection,
     names: &[impl AsRef<str>],

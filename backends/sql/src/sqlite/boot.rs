@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockwright_core::{Error, Result};
 
-/// Returns the id of this boot. Processes with the same id share one `CLOCK_BOOTTIME`.
+/// Processes with the same id share one `CLOCK_BOOTTIME`.
 pub(super) fn boot_id() -> Result<Arc<str>> {
     const ID: &str = "/proc/sys/kernel/random/boot_id";
     const MOUNTS: &str = "/proc/self/mountinfo";
@@ -26,7 +26,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
              unmount it there, or keep the locks on a server"
         )));
     }
-    // A kernel without time namespaces has no such file.
+    // Kernels without time namespaces lack it.
     if let Ok(offsets) = fs::read_to_string(OFFSETS)
         && shifts_boot_clock(&offsets)
     {
@@ -38,7 +38,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
     Ok(Arc::from(id.trim()))
 }
 
-/// Returns whether `path` is a mount point, by mountinfo's fifth field.
+/// By mountinfo's fifth field.
 fn is_mounted_over(mounts: &str, path: &str) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(4) == Some(path))
 }
@@ -46,7 +46,7 @@ fn is_mounted_over(mounts: &str, path: &str) -> bool {
 fn shifts_boot_clock(offsets: &str) -> bool {
     offsets.lines().any(|line| {
         let mut words = line.split_whitespace();
-        // The clock is shown by name or, on old kernels, by number.
+        // By number on old kernels.
         matches!(words.next(), Some("boottime" | "7")) && words.any(|number| number != "0")
     })
 }
@@ -62,7 +62,6 @@ mod tests {
         assert_eq!(id, boot_id().unwrap());
     }
 
-    /// Runs in its own mount namespace, with a file mounted over the boot id, as in containers.
     #[test]
     fn a_replaced_boot_id_is_noticed() {
         const REPLACE: &str = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";

@@ -19,7 +19,7 @@ pub enum Synchronous {
     Full,
     /// The death of any process, but not a power cut: requests don't wait for the disk. After a
     /// power cut the file may be some seconds old. All holds end with the restart, but **fences may
-    /// repeat**. The crate's README has the gain in speed.
+    /// repeat**.
     Normal,
 }
 
@@ -34,7 +34,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Creates settings for the file at `path`, with `synchronous=FULL` and the boot clock.
+    /// Creates settings for the file at `path`.
     pub fn file(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),
@@ -48,8 +48,8 @@ impl Config {
     /// `?synchronous=normal`, and `?file_system=local` (the default) or
     /// [`?file_system=any`](Config::any_file_system).
     ///
-    /// - A relative path starts at the current folder: `sqlite:locks.db`. An absolute path keeps
-    ///   its slash: `sqlite:/var/lib/locks.db`, `sqlite:///var/lib/locks.db`.
+    /// - `sqlite:locks.db` is relative to the current folder. An absolute path keeps its slash:
+    ///   `sqlite:/var/lib/locks.db`, `sqlite:///var/lib/locks.db`.
     /// - The path isn't percent-decoded. A path with a question mark needs [`Config::file`].
     ///
     /// # Errors
@@ -95,8 +95,8 @@ impl Config {
     }
 
     /// Allows a file system that other machines may share, such as NFS, SMB, sshfs or a shared
-    /// folder of a virtual machine. Only one machine may use the file, as machines don't exclude
-    /// each other.
+    /// folder of a virtual machine. Only one machine may use the file: machines don't exclude each
+    /// other.
     pub fn any_file_system(mut self) -> Self {
         self.any_file_system = true;
         self
@@ -108,14 +108,13 @@ impl Config {
         self
     }
 
-    /// Returns the SQL that creates the tables. [`open`](Config::connect) runs it if they are
-    /// missing.
+    /// Returns the SQL that creates the tables.
     pub fn schema(&self) -> String {
         super::connection::SCHEMA.to_owned()
     }
 
-    /// Opens the file, creates it and its tables if missing, and starts the task that owns the
-    /// connection on the current runtime. The folder must exist.
+    /// Opens the file, creates it and its tables if missing, and starts its task on the current
+    /// runtime. The folder must exist.
     ///
     /// # Cancel safety
     /// May be dropped at any time; a new file or new tables may then remain.

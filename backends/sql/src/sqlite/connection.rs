@@ -21,7 +21,6 @@ pub(super) const SCHEMA: &str = concat!(
     include_str!("../../schema/sqlite_beside.sql")
 );
 
-/// Tables that files of the first versions lack.
 const ADDED: &str = include_str!("../../schema/sqlite_beside.sql");
 
 #[derive(Debug, Clone)]
@@ -32,7 +31,6 @@ pub(super) struct Database {
     pub(super) boot: Arc<str>,
 }
 
-/// The identity of a file, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileId {
     device: u64,
@@ -51,8 +49,7 @@ impl Database {
         self.open(true).await
     }
 
-    /// Opens the file again after a failure. A new file in its place is rejected, as it would admit
-    /// a second holder.
+    /// A new file in its place is rejected, as it would admit a second holder.
     pub(super) async fn reopen(&self) -> Result<Open> {
         if let Err(source) = file_id(&self.path) {
             return Err(Error::unavailable(format!(
@@ -65,8 +62,7 @@ impl Database {
         self.open(false).await
     }
 
-    /// Returns the write-ahead log, which exists while the file is open in WAL mode. SQLite puts it
-    /// next to the target of a symbolic link.
+    /// The log exists while the file is open in WAL mode, next to the target of a symbolic link.
     pub(super) fn log(&self) -> PathBuf {
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.to_path_buf());
         let mut log = path.into_os_string();
@@ -75,7 +71,7 @@ impl Database {
     }
 
     pub(super) fn is_still(&self, open: &Open) -> bool {
-        // By `stat` only: opening and closing the file here would drop SQLite's locks on it.
+        // By `stat` only: closing the file here would drop SQLite's locks on it.
         file_id(&self.path).is_ok_and(|id| id == open.id)
     }
 
@@ -101,12 +97,9 @@ impl Database {
             Err(e) => return Err(self.refused("can't be looked at").with_source(e)),
         }
         self.check_file_system(if path.exists() { path.as_ref() } else { folder })?;
-        // SQLite creates its log next to the file.
         writable(folder).map_err(|e| self.denied(folder, e))
     }
 
-    /// Rejects a file system that other machines may share. If that can't be examined, the doctor
-    /// reports it.
     fn check_file_system(&self, place: &Path) -> Result<()> {
         match file_system::network(place) {
             Ok(Some(Network(kind))) if !self.any_file_system => Err(self.refused(&format!(
@@ -123,7 +116,7 @@ impl Database {
             .filename(&self.path)
             .create_if_missing(create)
             .foreign_keys(false)
-            // The writer retries by itself: SQLite sleeps up to 100 ms between two attempts.
+            // SQLite would sleep up to 100 ms.
             .busy_timeout(Duration::ZERO)
             .thread_name(|_| "lockwright-sqlite".to_owned())
             .disable_statement_logging();
@@ -134,7 +127,7 @@ impl Database {
                 other => break other.map_err(|e| self.failed(e))?,
             }
         };
-        // Again: the path may be a symbolic link, or another file system was mounted.
+        // Again: it may be a symbolic link, or another file system.
         self.check_file_system(&self.path)?;
         self.prepare(&mut connection).await?;
         let id = file_id(&self.path).map_err(|source| {
@@ -192,7 +185,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Checks that this user may write. Assumes equal real and effective users.
+/// Assumes equal real and effective users.
 pub(super) fn writable(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, Access::WRITE_OK)?)
 }
@@ -203,8 +196,7 @@ fn file_id(path: &Path) -> io::Result<FileId> {
     Ok(FileId { device: found.dev(), inode: found.ino() })
 }
 
-/// Switches to WAL mode, which needs exclusive access. If the file is in use, its mode remains:
-/// slower, but as safe.
+/// WAL mode needs exclusive access. If the file is in use, its mode remains: slower, but as safe.
 async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     let mut patience = Patience::new(Duration::from_secs(1));
     loop {
@@ -219,7 +211,7 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<
 async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     if missing(connection).await?.is_some() {
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
-        // Again under the write lock: another process may have created them.
+        // Under the write lock, as another process may have created them.
         let made = match missing(connection).await {
             Ok(None) => Ok(()),
             Ok(Some(tables)) => sqlx::raw_sql(tables).execute(&mut *connection).await.map(drop),
@@ -257,17 +249,15 @@ pub(super) async fn version(connection: &mut SqliteConnection) -> sqlx::Result<i
 }
 
 impl Open {
-    /// Closes the connection. The last one of all processes merges the log into the file.
     pub(super) async fn close(self) {
         let _ = self.connection.close().await;
     }
 }
 
-/// The longest wait for the file's write lock, which a running process has for one sync of the
-/// disk.
+/// A running process has the write lock for one sync of the disk.
 pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
-/// Retries for the file's write lock: first at once, then with pauses of 1 ms to 5 ms.
+/// First at once, then with pauses of 1 ms to 5 ms.
 #[derive(Debug)]
 pub(super) struct Patience {
     limit: Duration,
@@ -280,9 +270,7 @@ impl Patience {
         Self { limit, since: Instant::now(), tries: 0 }
     }
 
-    /// Pauses, and returns whether to retry.
     pub(super) async fn again(&mut self) -> bool {
-        // A sync of a fast disk is shorter than the shortest pause.
         const ON_THE_SPOT: u32 = 4;
 
         let waited = self.since.elapsed();

@@ -20,7 +20,7 @@ pub(super) struct Examination {
 
 pub(super) async fn examine(connection: &mut SqliteConnection) -> sqlx::Result<Examination> {
     let integrity: String = pragma(connection, "PRAGMA quick_check(1)").await?.try_get(0)?;
-    // The rows of a damaged table can't be counted.
+    // A damaged table can't be counted.
     let foreign_rows = if integrity == SOUND {
         sqlx::query(include_str!("queries/foreign_rows.sql"))
             .fetch_one(&mut *connection)
@@ -38,7 +38,6 @@ pub(super) async fn examine(connection: &mut SqliteConnection) -> sqlx::Result<E
     })
 }
 
-/// SQLite's answer for an intact file.
 const SOUND: &str = "ok";
 
 async fn pragma(
@@ -103,7 +102,6 @@ fn file_system(path: &Path) -> Option<Finding> {
 }
 
 fn permissions(path: &Path) -> Vec<Finding> {
-    // SQLite creates its log next to the file.
     [Some(path), path.parent()]
         .into_iter()
         .flatten()

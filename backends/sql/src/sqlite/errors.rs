@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use lockwright_core::{Error, ErrorKind};
 
-/// The effect of a failed request on the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     None,
@@ -12,7 +11,6 @@ pub(super) enum Effect {
     Unknown,
 }
 
-/// A database error, and the possible effect of its request.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
     pub(super) effect: Effect,
@@ -40,7 +38,6 @@ fn code(error: &sqlx::Error) -> Option<i32> {
     Some(extended & 0xff)
 }
 
-/// Returns whether another connection has the required lock, so that nothing was done.
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
     matches!(code(error), Some(BUSY | LOCKED))
 }
@@ -49,15 +46,13 @@ pub(super) fn is_refused(error: &sqlx::Error) -> bool {
     matches!(code(error), Some(PERM | READONLY | CANTOPEN | AUTH))
 }
 
-/// Returns whether a statement refers to a missing table.
 pub(super) fn lacks_a_table(error: &sqlx::Error) -> bool {
     matches!(code(error), Some(ERROR))
 }
 
 impl Failure {
-    /// Returns the failure of a statement without a transaction. Some codes prove that nothing was
-    /// written. A failed write or sync of the log doesn't: a record that reached the disk becomes
-    /// valid at recovery.
+    /// Some codes prove that nothing was written. A failed write or sync of the log doesn't: a
+    /// record that reached the disk becomes valid at recovery.
     pub(super) fn of_statement(error: sqlx::Error) -> Self {
         let effect = match code(&error) {
             Some(
@@ -68,17 +63,15 @@ impl Failure {
         Self { effect, source: Arc::new(error) }
     }
 
-    /// Returns the failure of a transaction that was rolled back, or of a read.
+    /// Rolled back, or only read.
     pub(super) fn without_effect(error: sqlx::Error) -> Self {
         Self { effect: Effect::None, source: Arc::new(error) }
     }
 
-    /// Returns the failure of a transaction whose outcome is unknown.
     pub(super) fn in_doubt(error: sqlx::Error) -> Self {
         Self { effect: Effect::Unknown, source: Arc::new(error) }
     }
 
-    /// Returns whether the request only timed out waiting for a lock.
     pub(super) fn was_busy(&self) -> bool {
         is_busy(&self.source)
     }
@@ -87,7 +80,6 @@ impl Failure {
         self.to_error_about("")
     }
 
-    /// The same, prefixed by the failed operation.
     pub(super) fn to_error_about(&self, what: &str) -> Error {
         let code = code(&self.source);
         let (kind, message) = match code {
@@ -107,7 +99,7 @@ impl Failure {
                 ErrorKind::InvalidConfig,
                 "the file is not a SQLite database; name another, or delete it if it isn't needed",
             ),
-            // Not transient: the user must change something before retrying.
+            // Not transient: the user must act before a retry.
             Some(CORRUPT) => (
                 ErrorKind::InvalidConfig,
                 "the lock file is damaged; stop all processes that use it and delete it",

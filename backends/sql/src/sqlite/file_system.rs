@@ -1,5 +1,5 @@
-//! The kind of file system that a lock file is on. Machines that share a file have different boot
-//! ids, so each treats the other's holds as those of an earlier boot.
+//! Detection of file systems that several machines may share. Their boot ids differ, so each treats
+//! the other's holds as expired.
 
 use std::fs;
 use std::io;
@@ -9,10 +9,10 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Network(pub(super) String);
 
-/// The magic number of FUSE and virtiofs.
+/// FUSE and virtiofs.
 const FUSE: u64 = 0x6573_5546;
 
-/// Kinds of FUSE on a local disk or another file system of this machine.
+/// On a local disk or another file system of this machine.
 const LOCAL_FUSE: [&str; 8] = [
     "fuseblk",
     "fuse.bindfs",
@@ -24,7 +24,6 @@ const LOCAL_FUSE: [&str; 8] = [
     "fuse.ntfs-3g",
 ];
 
-/// Returns the file system of a file or folder if other machines may share it.
 pub(super) fn network(path: &Path) -> io::Result<Option<Network>> {
     let magic = rustix::fs::statfs(path)?.f_type as u64;
     let kind = || {
@@ -35,9 +34,9 @@ pub(super) fn network(path: &Path) -> io::Result<Option<Network>> {
     Ok(of_magic(magic, || kind().ok().flatten()))
 }
 
-/// Decides by the magic number of statfs(2), and for FUSE by the mount.
+/// By statfs(2), and for FUSE by the mount.
 fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<Network> {
-    // On 32-bit machines the number may be sign-extended.
+    // 32-bit machines may sign-extend it.
     let name = match magic & 0xffff_ffff {
         0x6969 => "NFS",
         0x517b => "SMB",
@@ -98,7 +97,7 @@ mod tests {
             0x0116_1970,
             0x7461_636f,
             0x5346_414f,
-            // CIFS as a 32-bit machine may report it.
+            // CIFS, sign-extended.
             0xffff_ffff_ff53_4d42,
         ] {
             assert!(named(network, None).is_some(), "{network:x}");

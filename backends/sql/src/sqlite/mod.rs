@@ -1,24 +1,9 @@
 //! Locks in a SQLite file, shared by the processes of one machine.
 //!
-//! A hold is a row that expires by itself. Its expiry is an instant of `CLOCK_BOOTTIME`, stored
-//! with the boot id. That clock runs during suspend and ignores steps of the wall clock. Rows of
-//! another boot have expired. Fences come from one counter in the file, so they grow as long as the
-//! file exists, with the default `synchronous=FULL` also through power cuts.
-//!
-//! | file | subject |
-//! |---|---|
-//! | `config` | URL and settings |
-//! | `backend` | the backend trait |
-//! | `writer` | the one task that owns the connection: queue, transactions, retries |
-//! | `statements` | one function for each operation on the rows |
-//! | `beside` | the same for shared holders: readers, permits |
-//! | `transaction` | fences in the application's own transaction |
-//! | `connection` | opening the file, its schema |
-//! | `errors` | effects of failed requests |
-//! | `wakeup` | notifications of releases |
-//! | `boot` | the boot id |
-//! | `file_system` | detection of shared file systems |
-//! | `doctor` | diagnosis of a live file |
+//! A hold is a row that expires at an instant of `CLOCK_BOOTTIME`, stored with the boot id. That
+//! clock runs during suspend and ignores steps of the wall clock. Rows of another boot have
+//! expired. Fences come from one counter in the file, so they grow as long as the file exists, with
+//! the default `synchronous=FULL` also through power cuts.
 //!
 //! # Requirements
 //!
@@ -58,8 +43,8 @@ use writer::Jobs;
 
 /// Locks in a SQLite file, for the processes of one machine.
 ///
-/// One value, shared through an `Arc`, is enough for a process. The connection is closed when the
-/// last reference is dropped.
+/// One value, shared through an `Arc`, is enough for a process. Its last drop closes the
+/// connection.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -82,7 +67,7 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the lock file at `path`, and creates it if it doesn't exist.
+    /// Opens the lock file at `path`, and creates it if missing.
     ///
     /// # Errors
     /// As [`Config::connect`].
@@ -127,7 +112,7 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     profile.tickets = true;
     profile.ttl = Duration::from_millis(50)..=Profile::LONGEST_TTL;
     profile.renew_batch = 500;
-    // Only for wake-ups lost by a process killed after its commit, or a row deleted by hand.
+    // For wake-ups lost by a process killed after its commit.
     profile.slow_poll = Duration::from_secs(1);
     profile
 });

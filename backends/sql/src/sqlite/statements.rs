@@ -1,4 +1,4 @@
-//! One function for each operation on the rows. None of them waits or retries.
+//! The operations on the rows, without waits or retries.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -25,7 +25,6 @@ pub(super) const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
 const PAGE: i64 = 200;
 
-/// The time and boot that a statement uses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment<'a> {
     pub(super) now: BootInstant,
@@ -50,7 +49,7 @@ pub(super) struct Acquire {
     pub(super) identity: String,
     pub(super) fences: u32,
     pub(super) ttl: Duration,
-    /// True if the caller retries if it isn't granted.
+    /// The caller retries if it isn't granted.
     pub(super) waits: bool,
 }
 
@@ -67,18 +66,16 @@ pub(super) type Asked<'a> = (&'a str, String, i64);
 #[derive(Debug)]
 pub(super) enum Acquired {
     Outcome(AcquireOutcome),
-    /// The token has a tombstone, and is never granted again.
+    /// The token is never granted again.
     Buried,
     OtherKind(Mode),
     /// The hold exists, or the name became free in between: a transaction must decide.
     Again,
 }
 
-/// Grants the name if it is free.
-///
 /// Outside of a transaction `at` is older than the write lock, which is safe: a row that had
-/// expired then has still expired, and the new expiry is no earlier than the send plus the TTL.
-/// Only a transaction may renew an existing hold, as that may have just expired.
+/// expired then still has, and the new expiry is no earlier than the send plus the TTL. Only a
+/// transaction may renew an existing hold, as that may have just expired.
 pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -134,7 +131,7 @@ pub(super) async fn acquire(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(again(connection, asked, &row, at).await?)))
 }
 
-/// Returns the hold of a repeated claim, renewed unless it was broken. In a transaction.
+/// In a transaction.
 async fn again(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -152,13 +149,12 @@ async fn again(
         .await?;
     let mut granted = grant(row)?;
     if rearmed.rows_affected() == 0 {
-        // A broken hold keeps its expiry.
         granted.valid = Some(at.remaining(row)?);
     }
     Ok(granted)
 }
 
-/// Transfers the hold of `from` to `asked`. In a transaction, with a moment from inside it.
+/// In a transaction, with a moment from inside it.
 pub(super) async fn swap(
     connection: &mut SqliteConnection,
     from: Token,
@@ -196,7 +192,7 @@ pub(super) async fn swap(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(grant(row)?)))
 }
 
-/// Returns the row of a name, and whether the token has a tombstone.
+/// Also returns whether the token has a tombstone.
 pub(super) async fn seen(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -212,7 +208,7 @@ pub(super) async fn seen(
         .ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Renews the holds that still exist. In a transaction, with a moment from inside it.
+/// In a transaction, with a moment from inside it.
 pub(super) async fn renew(
     connection: &mut SqliteConnection,
     holds: &[Hold],
@@ -265,8 +261,8 @@ async fn why_not_held(
     })
 }
 
-/// Ends a hold, and returns whether that may admit a waiter. Needs a transaction with a tombstone
-/// or for shared holds.
+/// Returns whether that may admit a waiter. Needs a transaction with a tombstone or for shared
+/// holds.
 pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -307,7 +303,7 @@ pub(super) async fn bury(
         .map(drop)
 }
 
-/// Breaks the hold `seen`, or all holds. In a transaction.
+/// In a transaction.
 pub(super) async fn break_lock(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -338,7 +334,6 @@ pub(super) async fn break_lock(
             let hold = Hold { name: name.clone(), mode, token, ttl: Duration::ZERO };
             beside::release(connection, &hold, at).await?;
         }
-        // Informs the holder at its next renewal, and rejects a repeat of its claim.
         let until = at.now + remaining.max(TOMBSTONE);
         bury(connection, &token, until, at.boot, Some(broken)).await?;
     }
@@ -380,7 +375,7 @@ pub(super) async fn list(
     for row in &rows {
         let name: &str = row.try_get("name")?;
         if !name.starts_with(prefix) {
-            // Names are in byte order, so names with the prefix are contiguous.
+            // Byte order: names with the prefix are contiguous.
             return Ok(page);
         }
         if page.names.last().is_none_or(|last| last.name.as_str() != name) {
@@ -412,8 +407,8 @@ pub(super) async fn held(
         .collect()
 }
 
-/// Deletes rows that expired at least `idle` ago (until then they show a paused holder why it lost
-/// its hold), and expired tombstones. At most `limit` of each kind.
+/// Keeps rows for `idle` after they expired, as they show a paused holder why it lost its hold.
+/// Deletes at most `limit` rows of each kind.
 pub(super) async fn sweep(
     connection: &mut SqliteConnection,
     idle: Duration,
@@ -488,7 +483,7 @@ pub(super) fn holder(row: &SqliteRow, at: Moment<'_>) -> Result<Holder> {
         holder.mode = kind::mode(word, row.try_get("permits")?, row.try_get("size")?)
             .ok_or_else(|| sqlx::Error::Decode(format!("{word:?} is no mode").into()))?;
     }
-    // The numbers of permits aren't fences.
+    // Permits have numbers instead.
     if word != "permits" {
         holder.fence = Some(fence(row)?);
     }

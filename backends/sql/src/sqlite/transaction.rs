@@ -1,9 +1,8 @@
 //! Fences in the application's own transaction.
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
-//! then overwrite what a later holder has written. If the protected data are in a SQLite file (not
-//! the lock file), [`check_fence`] in the writing transaction rejects that. It accepts fences of
-//! every backend.
+//! then overwrite a later holder's data. If the data are in a SQLite file (not the lock file),
+//! [`check_fence`] in the writing transaction rejects that. It accepts fences of every backend.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks, pool: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
@@ -20,8 +19,8 @@
 //! # }
 //! ```
 //!
-//! SQLite allows one writing transaction at a time. `BEGIN IMMEDIATE` or this check must come
-//! before any read, so that the second transaction sees the writes of the first.
+//! `BEGIN IMMEDIATE` or this check must come before any read, so that a second transaction sees the
+//! writes of the first.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, LockName, Result};
@@ -34,9 +33,8 @@ const BACKEND: &str = "sqlite-transaction";
 
 /// Rejects a holder's transaction if a later holder has written before.
 ///
-/// Records the fence for the name, as part of the transaction. The name may differ from the lock's,
-/// but all writers of the same data must use the same. [`make_fence_table`] must have created the
-/// table.
+/// Records the fence for the name in the transaction. The name may differ from the lock's, but all
+/// writers of the same data must use the same. [`make_fence_table`] creates the table.
 ///
 /// # Errors
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
@@ -47,7 +45,6 @@ const BACKEND: &str = "sqlite-transaction";
 /// - [`Denied`](ErrorKind::Denied): the file can't be written.
 /// - [`Unavailable`](ErrorKind::Unavailable): another transaction has been writing for longer than
 ///   the connection's `busy_timeout`, or has written since this one has read; or the file failed.
-///   Nothing is recorded unless the transaction is committed.
 ///
 /// # Cancel safety
 /// May be dropped; the transaction must then be rolled back or dropped.
@@ -68,7 +65,7 @@ pub async fn check_fence(tx: &mut Transaction<'_, Sqlite>, name: &str, fence: Fe
     Ok(())
 }
 
-/// Creates the table of [`check_fence`] in the file of this connection, unless it exists.
+/// Creates the table of [`check_fence`] unless it exists.
 ///
 /// # Errors
 /// [`Denied`](ErrorKind::Denied) if the file can't be written;
@@ -82,7 +79,7 @@ pub async fn make_fence_table(connection: &mut SqliteConnection) -> Result<()> {
     made.map(drop).map_err(failed)
 }
 
-/// Returns the error of a failed statement, which has no effect before the commit.
+/// Before the commit, a failed statement has no effect.
 fn failed(cause: sqlx::Error) -> Error {
     let (kind, message) = if is_busy(&cause) {
         (

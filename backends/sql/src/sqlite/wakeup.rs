@@ -1,20 +1,14 @@
 //! Notifications of releases.
 //!
-//! Within the process, the writer notifies every attached client after its commit. For other
-//! processes, it opens and closes SQLite's log for reading, which the kernel reports to all
-//! watchers of the log.
+//! In the process, the writer notifies every attached client after its commit. For other processes,
+//! it opens and closes SQLite's log for reading, which inotify reports.
 //!
 //! - SQLite opens the log for writing, so grants, renewals and checkpoints wake no waiter.
 //! - The wake-up follows the commit, so a woken waiter finds the name free.
-//! - It needs no disk access.
+//! - The log has no POSIX locks, so it may be closed, unlike the database file.
+//! - A process killed after its commit loses the wake-up. The client's slow poll replaces it.
 //!
-//! The README has figures of worse alternatives. Writes to the log are reported before they are
-//! visible: SQLite publishes them in shared memory after the sync, without an event. Setting the
-//! file's times waits for the file system's journal.
-//!
-//! The log has no POSIX locks, so it may be opened and closed, unlike the database file.
-//!
-//! A wake-up is lost if its process is killed after the commit. The client's slow poll replaces it.
+//! The README compares alternatives.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -48,13 +42,11 @@ struct Expected {
     watching: bool,
 }
 
-/// The time after which a silent waiter is dropped.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// The interval for dropping such waiters.
 const TIDY: Duration = Duration::from_secs(1);
 
-/// The polling interval if the log can't be watched.
+/// If the log can't be watched.
 const POLL: Duration = Duration::from_millis(25);
 
 impl Waiters {
@@ -74,14 +66,13 @@ impl Waiters {
         clients.insert(id, events);
     }
 
-    /// Records that a client is about to request `name`, and may wait.
     pub(super) fn expect(self: &Arc<Self>, name: &LockName, until: BootInstant, jobs: &Jobs) {
         let until = until.min(self.clock.now() + KEPT);
         let mut expected = locked(&self.expected);
         expected.until.insert(name.clone(), until);
         if !expected.watching {
             expected.watching = true;
-            // Before the lock is released: from here on no wake-up is missed.
+            // No wake-up is missed from here on.
             let watch = {
                 let _runtime = self.runtime.enter();
                 Watch::start(&self.log)
@@ -90,12 +81,10 @@ impl Waiters {
         }
     }
 
-    /// Returns whether `name` had no wake-up since it was expected.
     pub(super) fn is_expected(&self, name: &LockName) -> bool {
         locked(&self.expected).until.contains_key(name)
     }
 
-    /// Notifies all clients, here and in other processes, that these names were freed.
     pub(super) fn announce(&self, freed: Vec<LockName>) {
         if !freed.is_empty() {
             ring(&self.log);
@@ -124,7 +113,7 @@ impl Waiters {
         locked(&self.expected).until.keys().cloned().collect()
     }
 
-    /// Drops waiters that are gone. Returns false, and ends the watch, without any left.
+    /// Returns false, and ends the watch, if no waiter is left.
     fn tidy(&self) -> bool {
         let now = self.clock.now();
         let mut expected = locked(&self.expected);
@@ -138,18 +127,18 @@ impl Waiters {
     }
 }
 
-/// Ignores poison, as no panic can leave a change incomplete.
+/// No panic can leave a change incomplete.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn ring(log: &Path) {
-    // If it fails, the waiters' slow poll finds the name free.
+    // The waiters' slow poll replaces it.
     drop(File::open(log));
 }
 
 async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
-    // Releases of other names cause wake-ups too, which are handled together within this time.
+    // Releases of other names wake too. They are handled together within this time.
     const GAP: Duration = Duration::from_millis(1);
 
     let mut tidied = tokio::time::Instant::now();
@@ -171,7 +160,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
                 }
             }
             Heard::FileGone => {
-                // Each client repeats its request, gets the file's error, and starts a new watch.
+                // Each client repeats its request, and gets the file's error.
                 waiters.stop_watching();
                 waiters.wake(waiters.names());
                 return;
@@ -180,13 +169,12 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
     }
 }
 
-/// Wakes the waiters of free names. Returns whether it woke any.
+/// Returns whether it woke a waiter.
 async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
     let mut names = waiters.names();
     if names.is_empty() {
         return false;
     }
-    // If the request fails, all waiters ask for themselves.
     if let Ok(Answer::Held(held)) = jobs.ask(Request::Held(names.clone())).await {
         names.retain(|name| !held.contains(name.as_str()));
     }
@@ -201,8 +189,8 @@ enum Heard {
     FileGone,
 }
 
-/// A watch by inotify. Polls if the user's limit of watches is reached, or without WAL mode, as
-/// there is no log.
+/// A watch by inotify. Polls if the user has no watch left, or without WAL mode, as there is no
+/// log.
 enum Watch {
     Inotify(AsyncFd<OwnedFd>),
     Poll,
@@ -214,14 +202,12 @@ impl Watch {
             let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
             let what = WatchFlags::CLOSE_NOWRITE | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
             inotify::add_watch(&fd, log, what)?;
-            // The unsafe successor of this function takes an `OwnedFd`.
             #[expect(deprecated, reason = "its successor is unsafe, and this crate forbids that")]
             AsyncFd::new(fd)
         };
         start().map_or(Self::Poll, Self::Inotify)
     }
 
-    /// Returns the next wake-up, or nothing after [`TIDY`].
     async fn next(&mut self) -> Heard {
         match self {
             Self::Poll => {

@@ -1,7 +1,6 @@
 //! The one task that owns the connection.
 //!
-//! - This task carries out the requests, so a dropped caller leaves no transaction and no lock. Its
-//!   request is either carried out or never begun.
+//! - A dropped caller leaves no transaction. Its request is carried out or never begun.
 //! - Requests that arrive while the disk is busy share one transaction with one sync.
 //! - A single acquire or release is one statement, and so one round trip to SQLite's thread.
 
@@ -44,7 +43,7 @@ pub(super) enum Answer {
     Renewed(Vec<Renewal>),
     Released {
         ended: ReleaseOutcome,
-        /// True if that may admit a waiter.
+        /// That may admit a waiter.
         makes_room: bool,
     },
     Broken(Broken),
@@ -64,16 +63,15 @@ struct Job {
 #[derive(Debug, Clone)]
 pub(super) struct Jobs(mpsc::UnboundedSender<Job>);
 
-/// A weak handle, which doesn't keep the file open.
+/// Doesn't keep the file open.
 #[derive(Debug)]
 pub(super) struct WeakJobs(mpsc::WeakUnboundedSender<Job>);
 
-/// The time limit of an answer: the longest wait for the write lock, plus the disk and earlier
-/// requests.
+/// The wait for the write lock, the disk and earlier requests.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3 * BUSY_LIMIT.as_secs());
 
 impl Jobs {
-    /// Starts the task on the current runtime. It ends with the last of these handles.
+    /// Ends with the last of these handles.
     pub(super) fn start(
         database: &Database,
         open: Open,
@@ -92,8 +90,6 @@ impl Jobs {
         Self(jobs)
     }
 
-    /// Sends a request and waits for its answer.
-    ///
     /// # Cancel safety
     /// A dropped request is still carried out, unless it has no lasting effect and hasn't begun.
     pub(super) async fn ask(&self, request: Request) -> Result<Answer> {
@@ -134,12 +130,11 @@ impl Request {
         matches!(self, Self::Inspect(_) | Self::List { .. } | Self::Held(_) | Self::Examine)
     }
 
-    /// Returns whether the request can be skipped if its caller was dropped.
+    /// Returns whether a request whose caller was dropped can be skipped.
     fn is_moot_unheard(&self) -> bool {
         self.only_reads() || matches!(self, Self::Acquire(_))
     }
 
-    /// Returns whether the request is atomic and correct without a transaction.
     fn is_one_statement(&self) -> bool {
         match self {
             Self::Acquire(asked) => asked.mode == Mode::Exclusive,
@@ -166,15 +161,15 @@ impl From<Acquired> for Outcome {
     }
 }
 
-/// The number of rows of a kind that one sweep step deletes at most.
+/// Of each kind, in one sweep step.
 const SWEEP: u32 = 200;
 
-/// The largest number of requests in one transaction.
+/// The requests in one transaction.
 const BATCH: usize = 64;
 
 struct Writer {
     database: Database,
-    /// `None` after a failure, until the next request opens it again.
+    /// `None` after a failure, until the next request.
     open: Option<Open>,
     waiters: Arc<Waiters>,
     clock: Clock,
@@ -236,7 +231,7 @@ impl Writer {
         }
     }
 
-    /// Notifies the waiters before the callers: the process may end with its answer.
+    /// The waiters before the callers: the process may end with its answer.
     fn finish(&mut self, jobs: Vec<Job>, results: Vec<Result<Answer, Failure>>) {
         if results.iter().any(|r| matches!(r, Err(f) if f.effect == Effect::Unknown)) {
             self.open = None;
@@ -257,7 +252,6 @@ impl Writer {
         }
     }
 
-    /// Ensures that the file is open, and that it is the file at its path.
     async fn make_sure_of_the_file(&mut self) -> Result<()> {
         if let Some(open) = &self.open
             && !self.database.is_still(open)
@@ -306,7 +300,7 @@ impl Writer {
         }
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
-            // The clock is read inside, under the write lock.
+            // Inside, under the write lock.
             match self.run(request, true).await {
                 Ok(Outcome::Done(answer)) => answers.push(answer),
                 Ok(Outcome::Again) => unreachable!("nothing changes under the write lock"),
@@ -315,7 +309,7 @@ impl Writer {
         }
         match self.execute("COMMIT").await {
             Ok(()) => Ok(answers),
-            // No write has begun: outside of WAL mode, readers block it.
+            // Nothing is written: outside of WAL mode, readers block it.
             Err(e) if is_busy(&e) => Err(self.roll_back(e).await),
             Err(e) => Err(Failure::in_doubt(e)),
         }
@@ -324,7 +318,7 @@ impl Writer {
     async fn roll_back(&mut self, because: sqlx::Error) -> Failure {
         match self.execute("ROLLBACK").await {
             Ok(()) => Failure::without_effect(because),
-            // The connection is closed, which ends the transaction.
+            // That ends the transaction.
             Err(_) => Failure::in_doubt(because),
         }
     }
@@ -374,7 +368,6 @@ impl Writer {
         }))
     }
 
-    /// Periodically deletes expired rows, in small steps, after the answers were sent.
     async fn sweep(&mut self) {
         const KEPT: Duration = Duration::from_secs(10 * 60);
         const PAUSE: Duration = Duration::from_secs(60);
@@ -386,13 +379,12 @@ impl Writer {
         }
         let Ok(connection) = open_connection(&mut self.open) else { return };
         let at = Moment { now, boot: &self.database.boot };
-        // Harmless: the next request gets and reports it too.
+        // The next request reports it too.
         let swept = statements::sweep(connection, KEPT, SWEEP, at).await.unwrap_or_default();
         self.next_sweep = now + if swept.more { SHORT_PAUSE } else { PAUSE };
     }
 }
 
-/// Copies an error for another caller.
 fn again(error: &Error) -> Error {
     let text = error.to_string();
     let told = Error::new(error.kind(), text.strip_prefix("sqlite: ").unwrap_or(&text))

@@ -17,7 +17,7 @@ pub(super) async fn findings(sessions: &Sessions) -> Result<Vec<Finding>> {
     if let Err(error) = facts.can_hold(pool.dialect().backend()) {
         findings.push(several_primaries(&error));
     }
-    // First: ending a session is safe only if no other client shares it.
+    // Ending a session is safe only if no other client shares it.
     if let Err(error) = sessions.check().await {
         findings.push(shared_sessions(&error));
     } else if let Err(error) = open(sessions).await {

@@ -1,31 +1,27 @@
 //! The modes `session` (`GET_LOCK`) and `row` (`SELECT … FOR UPDATE` in an open transaction; `LOCK
-//! IN SHARE MODE` for readers, which only this mode supports). Each hold has its own connection.
+//! IN SHARE MODE` for readers, which only this mode supports).
 //!
 //! # The lock of a name
 //!
 //! In the mode `session`, an ASCII name without capitals and of at most 64 characters is locked as
-//! it is. For other names the SHA-256 is locked, as MySQL limits names and ignores case. Other
-//! programs can take the same lock:
+//! it is, and otherwise its SHA-256, as MySQL limits names and ignores case:
 //!
 //! ```sql
 //! SELECT GET_LOCK('orders/42', 10);
 //! SELECT GET_LOCK(SHA2('Orders/42', 256), 10);
 //! ```
 //!
-//! These locks belong to the whole server, not to one of its databases. In the mode `row`, other
-//! programs lock the name's row of the table `lockwright_row`.
+//! These locks belong to the whole server. The mode `row` locks the name's row of `lockwright_row`.
 //!
 //! # The gate of a name
 //!
-//! A writer that waits while readers hold has two more `GET_LOCK` locks: ` lockwright/waits/…`,
-//! which a reader must find free, and ` lockwright/gate/…`, on which readers wait. Programs that
-//! ignore them reduce only fairness.
+//! A writer that waits for readers has two more locks: ` lockwright/waits/…`, which a reader must
+//! find free, and ` lockwright/gate/…`, on which readers wait.
 //!
 //! # The mark of a session
 //!
-//! A session that holds or waits also has the `GET_LOCK` lock ` lockwright/TOKEN/HASH`, with the
-//! first 16 digits of the name's SHA-256. No lock name begins with a space. So `IS_USED_LOCK` finds
-//! a claim's session, which can then be ended.
+//! A session that holds or waits also has the lock ` lockwright/TOKEN/HASH`, with 16 digits of the
+//! name's SHA-256. No lock name begins with a space.
 
 mod doctor;
 mod session;
@@ -57,10 +53,10 @@ use session::MySqlSession;
 use statements::Statements;
 use watch::Watch;
 
-/// The longest `wait_timeout`: a year, and less on Windows.
+/// The longest `wait_timeout` on Windows; a year elsewhere.
 const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 
-/// The mark of a claim's session. It includes the name, as tokens may have several names.
+/// With the name, as tokens may have several.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,8 +126,6 @@ impl Kind {
     }
 }
 
-/// Returns a lock of a writer that waits for readers. Its name includes the table, as it belongs to
-/// the whole server.
 fn of_gate(what: &str) -> String {
     format!(
         "CONCAT(' lockwright/{what}/', \
@@ -147,9 +141,8 @@ fn key(name: &str) -> String {
     KEY.replace("NAME", name)
 }
 
-/// The longest time left of the TTL, in µs, to the second; unknown if the user may not see the
-/// session. MySQL counts started seconds, so its number may be one too large. MariaDB ignores the
-/// comment.
+/// In µs; unknown if the user may not see the session. MySQL counts started seconds, so its number
+/// may be one too large. MariaDB ignores the comment.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \
@@ -166,7 +159,6 @@ fn profile(backend: &'static str, shared: bool) -> Profile {
     // A hold ends with its connection, which the holder notices later. So holds survive neither a
     // server restart nor a network failure.
     profile.survives = Faults::of(&[Fault::ClientCrash, Fault::ServerClockStep]);
-    // Every acquire of a token runs in its own process, which can reject it.
     profile.tombstones = true;
     profile.breakable = true;
     profile.blocks = true;
@@ -199,11 +191,10 @@ impl Sessions {
         }
     }
 
-    /// Checks that each connection has its own session on the server.
+    /// Checks that connections don't share sessions.
     ///
     /// # Errors
-    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) behind a proxy that shares
-    /// sessions.
+    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) if they do.
     pub(super) async fn check(&self) -> Result<()> {
         if !proxy::shares_sessions(&self.rows.pool).await? {
             self.rows.pool.dialect().set_direct();
@@ -228,7 +219,7 @@ impl Server for Sessions {
     type Session = MySqlSession;
     type Dialect = MySql;
 
-    /// Idle times are in whole seconds, and [`LEFT`] may subtract one.
+    /// Whole seconds, and [`LEFT`] may subtract one.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
 
     fn profile(&self) -> &Profile {

@@ -27,13 +27,13 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) struct MySqlSession {
     connection: MySqlConnection,
     statements: Arc<Statements>,
-    /// For requests about this session through other connections.
+    /// For requests about this session.
     pool: Arc<Pool<MySql>>,
     watch: Arc<Watch>,
     watching: Option<Watching>,
     id: SessionId,
     over: bool,
-    /// Set after a wait, which may have left the gate and the mark.
+    /// A wait may have left the gate and the mark.
     has_waited: bool,
     /// Dropped after the connection.
     permit: Permit<MySql>,
@@ -86,13 +86,13 @@ impl MySqlSession {
         sql.render(&arguments, MySql::literal)
     }
 
-    /// Sends the locking statement. The server counts whole seconds, and MySQL rounds, so a shorter
-    /// wait is ended through another connection.
+    /// The server counts whole seconds, and MySQL rounds, so a shorter wait is ended through
+    /// another connection.
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
         let statements = Arc::clone(&self.statements);
         let locking = statements.of(claim);
         let sql = if slice.is_some() { &locking.wait } else { &locking.try_lock };
-        // A reader may wait twice, at the gate and for the row.
+        // A reader waits twice: at the gate and for the row.
         let is_cut =
             |slice: &Duration| claim.mode == Mode::Shared || *slice < Duration::from_secs(1);
         let whole = slice.map_or(0, |slice| slice.as_secs().max(1));
@@ -112,8 +112,7 @@ impl MySqlSession {
                 biased;
                 done = &mut running => return done,
                 () = tokio::time::sleep(slice) => {
-                    // Await the answer before sending anything else, which a late `KILL QUERY`
-                    // could hit.
+                    // Otherwise a late `KILL QUERY` could end the next statement.
                     let cut = format!("KILL QUERY {id}");
                     let cut = pool.fetch_text(cut, Effect::Changes).await;
                     (running.await, cut)
@@ -123,7 +122,6 @@ impl MySqlSession {
         match cut {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Indeterminate => {
-                // The `KILL QUERY` may still arrive, and end any later statement.
                 tracing::debug!(%error, "the server did not confirm that a wait was cut off");
                 self.over = true;
                 return Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionAborted.into()));
@@ -157,7 +155,6 @@ impl MySqlSession {
         slice: Option<Duration>,
         last: bool,
     ) -> sqlx::Result<Locked> {
-        // A new row may be swept before it is locked.
         const TRIES: u32 = 5;
         let statements = Arc::clone(&self.statements);
         let locking = statements.of(claim);
@@ -178,7 +175,7 @@ impl MySqlSession {
             }
             match self.run(Self::text(&statements.make, claim, &[])).await {
                 Ok(_) => {}
-                // The advisory lock for creating the row remains then.
+                // The advisory lock for creating the row remains.
                 Err(error) if is_in_vain(&error) => {
                     self.run("DO RELEASE_ALL_LOCKS()".to_owned()).await?;
                 }
@@ -202,14 +199,12 @@ impl MySqlSession {
     }
 }
 
-/// The settings of a new session. An idle session without a hold also times out, in case this
-/// process is stopped. The server's other limits are disabled.
+/// An idle session without a hold also times out, in case this process is stopped.
 const SET_UP: &str = "SET SESSION wait_timeout = 60 \
                       /*M!100600 , idle_transaction_timeout = 0, idle_write_transaction_timeout = 0, \
                       idle_readonly_transaction_timeout = 0, max_statement_time = 0 */ \
                       /*!80000 , max_execution_time = 0 */";
 
-/// Releases all locks of the session, and resets its idle timeout.
 const LET_GO: &str = "DO RELEASE_ALL_LOCKS(); SET SESSION wait_timeout = 60";
 
 impl fmt::Debug for MySqlSession {
@@ -228,7 +223,7 @@ impl Session for MySqlSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // A longer slice ends early, by a fraction of a second, so another follows.
+        // A longer slice ends early, so another follows.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
         self.has_waited |= slice.is_some() && self.statements.kind == Kind::Row;
         let locked = match self.statements.kind {
@@ -255,7 +250,7 @@ impl Session for MySqlSession {
             {
                 return Ok(Kept::Unsure);
             }
-            // In the mode `row`, an error may roll back the transaction, and with it the lock.
+            // In the mode `row`, an error may roll back the lock.
             Err(error)
                 if self.statements.kind == Kind::Session
                     && number(&error).is_some_and(|number| !is_the_end(number)) =>
@@ -323,7 +318,7 @@ impl Session for MySqlSession {
     }
 }
 
-/// Returns seconds, rounded up, at least one.
+/// Rounded up, at least one.
 fn seconds_up(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX).max(1)
 }

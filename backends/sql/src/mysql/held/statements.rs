@@ -12,13 +12,12 @@ pub(super) struct Statements {
     pub(super) alone: Locking,
     /// Only in the mode `row`.
     shared: Option<Locking>,
-    /// Creates the name's row in the mode `row`.
+    /// In the mode `row`.
     pub(super) make: Sql,
     pub(super) shorten: Sql,
     pub(super) mark: Sql,
 }
 
-/// The statements that differ between exclusive and shared holds.
 #[derive(Debug)]
 pub(super) struct Locking {
     pub(super) try_lock: Sql,

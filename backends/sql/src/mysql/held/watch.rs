@@ -1,7 +1,7 @@
 //! Detection of ended sessions.
 //!
-//! sqlx reads a connection only while a statement runs, which would restart the session's idle
-//! time. So one other connection asks the server about all sessions: an ended one has no mark.
+//! Another connection asks the server for the sessions' marks: sqlx reads a connection only while a
+//! statement runs, which would restart the session's idle time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,10 @@ use crate::server::held::{Permit, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
 
-/// The polling interval, and so the delay of a report.
+/// Also the delay of a report.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The number of idle intervals after which the connection is closed.
+/// The idle intervals until the connection is closed.
 const KEPT: u32 = 25;
 
 const BATCH: usize = 200;
@@ -38,7 +38,7 @@ struct Watched {
     asked: bool,
 }
 
-/// A watched session. Dropping this ends the watch.
+/// Dropping this ends the watch.
 #[derive(Debug)]
 pub(super) struct Watching {
     watch: Arc<Watch>,
@@ -48,13 +48,11 @@ pub(super) struct Watching {
 
 enum Asked {
     Answered(Line),
-    /// No answer: the state of the sessions is unknown.
     Unsure,
-    /// Two attempts to connect failed: the sessions are gone too.
+    /// Two attempts to connect failed.
     Gone,
 }
 
-/// The connection for these requests. Dropping it ends its session.
 #[derive(Debug)]
 struct Line {
     connection: MySqlConnection,
@@ -66,7 +64,6 @@ impl Watch {
         Self { pool: Arc::clone(pool), watched: Mutex::default() }
     }
 
-    /// Watches a session by its mark, as SQL. Must be called inside a runtime.
     pub(super) fn over(self: &Arc<Self>, session: SessionId, mark: String) -> Watching {
         let (sender, ended) = watch::channel(false);
         let mut watched = self.watched();
@@ -130,7 +127,7 @@ impl Watch {
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "the watching connection was lost");
                     if matches!(error, sqlx::Error::Io(_)) {
-                        // The server has closed the connection.
+                        // The server has closed it.
                         line.permit.give_back();
                     }
                 }
@@ -180,7 +177,6 @@ impl Watch {
     }
 
     fn tell(&self, number: u64) {
-        // The hold may have been released in between.
         if let Some((.., ended)) = self.watched().sessions.remove(&number) {
             ended.send_replace(true);
         }
@@ -191,7 +187,6 @@ impl Watch {
     }
 }
 
-/// The polling task. If its runtime drops it, the next session starts another.
 struct Asking {
     watch: Arc<Watch>,
     ended: bool,
@@ -207,7 +202,7 @@ impl Drop for Asking {
 
 impl Watching {
     pub(super) async fn ended(&mut self) {
-        // An error means that the state is unknown, which is no end.
+        // An error is no end.
         if self.ended.wait_for(|ended| *ended).await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -1,22 +1,15 @@
--- Grants a free or expired name, or renews the token's own hold. No waiters, as there are no notifications.
--- :name, :token, :identity, :fences, :ttl
--- Returns one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now
---
--- The first statement is atomic. The second finds its result by the token. A hold whose answer is lost
--- expires.
---
--- The first assignment decides, with a clock that is read after the row was locked. The later ones use its
--- decision, and read the clock again for the new times.
+-- The first statement is atomic. The second finds its result by the token. The first assignment decides,
+-- with a clock read after the row was locked. The later ones use its decision, and read the clock again.
 INSERT INTO {lease}
     (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, buried, decided)
 SELECT :name, :token, :identity, 'exclusive',
-       -- Above the row too, in case a sweep deletes it in between.
+       -- As a sweep may delete the row in between.
        GREATEST(meta.floor + 1, COALESCE(seen.fence + seen.fences, 0), {now}),
        :fences, :ttl, {now} + :ttl, {now}, NULL, '', 2
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
 WHERE NOT EXISTS (SELECT 1 FROM {tombstone} WHERE token = :token)
-  -- A claim that finds the name held writes nothing.
+  -- A rejected claim writes nothing.
   AND NOT COALESCE(seen.token <> :token AND seen.expires > {now}, FALSE)
 ON DUPLICATE KEY UPDATE
     decided = CASE
@@ -28,7 +21,7 @@ ON DUPLICATE KEY UPDATE
     token = IF({lease}.decided = 2, VALUES(token), {lease}.token),
     identity = IF({lease}.decided = 2, VALUES(identity), {lease}.identity),
     mode = IF({lease}.decided = 2, VALUES(mode), {lease}.mode),
-    -- Before `fences`, which still has the old value.
+    -- Before `fences` changes.
     fence = IF({lease}.decided = 2, GREATEST({lease}.fence + {lease}.fences, VALUES(fence)),
                {lease}.fence),
     fences = IF({lease}.decided = 2, VALUES(fences), {lease}.fences),

@@ -1,7 +1,3 @@
--- Grants a shared hold if it fits, or renews the token's own hold. After `beside_lock`.
--- :name, :token, :identity, :kind (the token column of the name's row), :mode, :permits, :size, :ttl
--- Returns one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now,
--- permits, size
 SELECT lease.fence, lease.fences,
        COALESCE(lease.token IS NOT NULL AND lease.expires > @lockwright_now, FALSE),
        COALESCE(lease.token = :kind AND lease.expires > @lockwright_now, FALSE),
@@ -13,7 +9,6 @@ WHERE lease.name = :name;
 
 SELECT COALESCE(SUM(IF(mode <> 'exclusive', permits, 0)), 0),
        MIN(IF(mode <> 'exclusive', expires, NULL)),
-       -- A writer that waits for these readers, or for the previous ones.
        MAX(IF(mode = 'exclusive' AND fence = @lockwright_fence, expires, NULL)),
        COALESCE(MAX(mode <> 'exclusive' AND token = :token), 0),
        COALESCE(MAX(mode <> 'exclusive' AND token = :token AND broken IS NOT NULL), 0)
@@ -24,7 +19,7 @@ WHERE name = :name AND expires > @lockwright_now;
 
 SET @lockwright_own = @lockwright_own AND @lockwright_ours AND NOT @lockwright_buried;
 
--- 2 a new hold, 1 its own hold again, 0 nothing.
+-- 2 a new hold, 1 the own hold again, 0 nothing.
 SET @lockwright_does = CASE
     WHEN @lockwright_buried THEN 0
     WHEN @lockwright_own THEN IF(@lockwright_broken, 0, 1)
@@ -33,7 +28,6 @@ SET @lockwright_does = CASE
     WHEN :size > 0 AND @lockwright_taken + :permits > :size THEN 0
     ELSE 2 END;
 
--- A new reader shares the present readers' fence.
 SET @lockwright_fence = IF(
     @lockwright_does < 2 OR (@lockwright_ours AND :size = 0),
     @lockwright_fence,
@@ -45,7 +39,7 @@ SELECT :name, :token, :identity, :mode, :permits, :size, @lockwright_fence, :ttl
        @lockwright_now + :ttl, @lockwright_now, NULL
 FROM {meta} AS meta
 WHERE @lockwright_does = 2
--- Reuses the row of a hold that has ended.
+-- The row of an ended hold.
 ON DUPLICATE KEY UPDATE
     identity = VALUES(identity), mode = VALUES(mode), permits = VALUES(permits), size = VALUES(size),
     fence = VALUES(fence), ttl = VALUES(ttl), expires = VALUES(expires), updated = VALUES(updated),
@@ -66,7 +60,6 @@ UPDATE {lease} SET
     broken = NULL
 WHERE name = :name AND @lockwright_does > 0;
 
--- Expired holders, so that few rows are read.
 DELETE FROM {beside}
 WHERE name = :name AND token <> :token AND expires < @lockwright_now - 60000000
   AND @lockwright_does = 2;

@@ -1,6 +1,3 @@
--- Leaves a tombstone for a hold that is about to be freed, for its holder's next renewal or repeated claim.
--- After `beside_lock`.
--- :name, :token, :broken, :tombstone
 INSERT INTO {tombstone} (token, until_us, broken)
 SELECT :token, @lockwright_now + GREATEST(expires - @lockwright_now, :tombstone), :broken
 FROM {beside}

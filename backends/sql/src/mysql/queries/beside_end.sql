@@ -1,7 +1,4 @@
--- Removes the token's hold, or its record of a waiting writer. After `beside_lock`, which the record doesn't
--- need.
--- :name, :token
--- Returns: whether it held, NULL, how many microseconds were left
+-- Without notifications: the second column is NULL.
 SET @lockwright_now = {now};
 
 SELECT MAX(expires - @lockwright_now), COALESCE(MAX(mode <> 'exclusive'), 0)
@@ -15,7 +12,6 @@ SELECT MAX(expires) INTO @lockwright_ends
 FROM {beside}
 WHERE name = :name AND mode <> 'exclusive' AND expires > @lockwright_now;
 
--- The name expires with its last holder.
 UPDATE {lease} SET
     token = IF(@lockwright_ends IS NULL, NULL, token),
     expires = COALESCE(@lockwright_ends, @lockwright_now),

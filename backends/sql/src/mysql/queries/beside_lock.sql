@@ -1,6 +1,4 @@
--- Begins a change of shared holders: locks the name's row, created if necessary. The next statements see all
--- earlier changes, and commit.
--- :name
+-- The next statements commit.
 BEGIN;
 
 INSERT INTO {lease}
@@ -10,7 +8,7 @@ SELECT :name, NULL, '', 'exclusive',
        1, 0, 0, {now}, NULL, '', 0
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
--- Locked, but unchanged.
+-- Unchanged.
 ON DUPLICATE KEY UPDATE decided = {lease}.decided;
 
 SET @lockwright_now = {now};

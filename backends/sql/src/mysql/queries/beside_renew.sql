@@ -1,9 +1,4 @@
--- Renews the shared holds of the batch that still exist.
--- :holds JSON [[name, token, ttl], ...]
--- Returns for each: its index, 'renewed' or why not, whether there are waiters
---
--- Reads the clock after locking the names' rows. A hold is 'skipped' if another session has locked its row or its
--- name's row. Joins by the key, because a scan waits for other rows too.
+-- Joins by the key, as a scan would wait for other rows.
 BEGIN;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, asked.token, asked.ttl, asked.place))
@@ -30,7 +25,6 @@ STRAIGHT_JOIN {lease} AS lease FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN {beside} AS beside FORCE INDEX (PRIMARY)
     ON beside.name = lease.name
     AND beside.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
-    -- Excludes a waiting writer.
     AND beside.mode = lease.mode
 SET beside.ttl = locked.ttl,
     beside.expires = @lockwright_now + locked.ttl,
@@ -38,13 +32,12 @@ SET beside.ttl = locked.ttl,
 WHERE beside.expires > @lockwright_now AND beside.broken IS NULL
   AND lease.mode <> 'exclusive' AND lease.token IS NOT NULL AND lease.expires > @lockwright_now;
 
--- Names expire with their last holder.
 UPDATE (
     SELECT beside.name, MAX(beside.expires) AS ends
     FROM {locked}
     STRAIGHT_JOIN {beside} AS beside FORCE INDEX (PRIMARY)
         ON beside.name = CONVERT(locked.name USING utf8mb4) COLLATE utf8mb4_bin
-        -- Not the name's other holders: an UPDATE locks each row that it reads.
+        -- Only by the key: an UPDATE locks each row that it reads.
         AND beside.token = CONVERT(locked.token USING utf8mb4) COLLATE utf8mb4_bin
     WHERE beside.mode <> 'exclusive'
     GROUP BY beside.name

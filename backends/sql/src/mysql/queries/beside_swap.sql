@@ -1,8 +1,3 @@
--- Transfers a shared hold to another token, for a ticket, and leaves a tombstone for the old token. After
--- `beside_lock`.
--- :name, :from, :token, :identity, :mode, :permits, :size, :ttl, :tombstone
--- Returns, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting,
--- now, permits, size
 SELECT MAX(lease.fence), MAX(lease.fences),
        MAX(IF(beside.token = :from, beside.fence, NULL)),
        COALESCE(MAX(beside.token = :from), 0), COALESCE(MAX(beside.token = :token), 0)
@@ -18,7 +13,6 @@ WHERE lease.name = :name AND lease.mode = :mode AND lease.token IS NOT NULL
 
 SET @lockwright_old = @lockwright_old AND NOT @lockwright_own;
 
--- Concurrent readers share their fence.
 SET @lockwright_epoch = IF(:size = 0, @lockwright_epoch,
                            GREATEST(@lockwright_fence + @lockwright_fences, @lockwright_now));
 
@@ -31,7 +25,6 @@ UPDATE {beside} SET
     updated = @lockwright_now
 WHERE name = :name AND token = :from AND @lockwright_old;
 
--- A repeat, whose first answer was lost.
 UPDATE {beside} SET ttl = :ttl, expires = @lockwright_now + :ttl, updated = @lockwright_now
 WHERE name = :name AND token = :token AND @lockwright_own;
 

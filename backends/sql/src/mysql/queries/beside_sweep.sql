@@ -1,6 +1,4 @@
--- Deletes some rows of shared holds that expired long ago. Skips rows that another session has locked.
--- :idle, :limit
--- Returns: how many
+-- Skips locked rows.
 SELECT MAX(part.token) INTO @lockwright_last
 FROM (
     SELECT token FROM {beside} WHERE expires < {now} - :idle ORDER BY token LIMIT :limit

@@ -1,5 +1,3 @@
--- Records that a writer waits for readers. Void once the name's fence has changed, so it needs no lock.
--- :name, :token, :identity, :ttl, :patience
 INSERT INTO {beside}
     (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
 SELECT :name, :token, :identity, 'exclusive', 0, 0, lease.fence, :ttl, {now} + :patience, {now}, NULL

@@ -1,6 +1,3 @@
--- Frees the name, and leaves a tombstone for the holder's next renewal or repeated claim.
--- :name, :token, :broken, :tombstone
--- Returns, if it is held: for how many microseconds its holder may still rely on it
 BEGIN;
 
 UPDATE {lease} SET
@@ -9,7 +6,7 @@ UPDATE {lease} SET
     buried = RIGHT(CONCAT(buried, ' ', :token), 16 * 33)
 WHERE name = :name AND token = :token AND expires > {now};
 
--- The row is still locked, so its times are from this break.
+-- The row is still locked, so its times are this break's.
 INSERT INTO {tombstone} (token, until_us, broken)
 SELECT :token, updated + GREATEST(expires - updated, :tombstone), :broken
 FROM {lease}

@@ -1,6 +1,3 @@
--- Marks a hold as broken, which prevents its renewal. The first break keeps its reason.
--- :name, :token, :broken
--- Returns, if it is held: in how many microseconds it expires
 UPDATE {lease} SET broken = COALESCE(broken, :broken)
 WHERE name = :name AND token = :token AND expires > {now};
 

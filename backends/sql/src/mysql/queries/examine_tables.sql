@@ -1,4 +1,4 @@
--- Changes nothing, and is rejected if the user may not change the tables.
+-- Changes nothing. Rejected without permission for changes.
 INSERT INTO {lease} SELECT * FROM {lease} WHERE FALSE;
 UPDATE {lease} SET updated = updated WHERE FALSE;
 DELETE FROM {lease} WHERE FALSE;

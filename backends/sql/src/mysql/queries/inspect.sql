@@ -1,6 +1,3 @@
--- The row of a name, or one row for each of its shared holders.
--- :name
--- Returns: name, token, identity, mode, fence, fences, expires, broken, waiting, now, permits, size
 SELECT lease.name, COALESCE(beside.token, lease.token), COALESCE(beside.identity, lease.identity),
        lease.mode, COALESCE(beside.fence, lease.fence), lease.fences,
        COALESCE(beside.expires, lease.expires), COALESCE(beside.broken, lease.broken), FALSE, {now},

@@ -1,6 +1,3 @@
--- One page of held names, each with all its holders.
--- :first, :last, :after (or NULL), :limit
--- Returns: name, token, identity, mode, fence, fences, expires, broken, waiting, now, permits, size
 SELECT held.name, COALESCE(beside.token, held.token), COALESCE(beside.identity, held.identity), held.mode,
        COALESCE(beside.fence, held.fence), held.fences, COALESCE(beside.expires, held.expires),
        COALESCE(beside.broken, held.broken), FALSE, {now}, beside.permits, beside.size

@@ -1,7 +1,3 @@
--- Frees the name if the token holds it, and leaves a tombstone. A concurrent claim may not see that, so the
--- row has the token too. The second statement waits for that claim, so the third sees its result.
--- :name, :token, :tombstone
--- Returns: whether it held
 INSERT INTO {tombstone} (token, until_us) VALUES (:token, {now} + :tombstone)
 ON DUPLICATE KEY UPDATE until_us = GREATEST(until_us, VALUES(until_us));
 
@@ -13,7 +9,6 @@ SELECT :name, NULL, '', 'exclusive',
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
 ON DUPLICATE KEY UPDATE
-    -- The last sixteen.
     buried = RIGHT(CONCAT({lease}.buried, ' ', VALUES(buried)), 16 * 33);
 
 UPDATE {lease} SET token = NULL, updated = {now}

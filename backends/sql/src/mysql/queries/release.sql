@@ -1,6 +1,3 @@
--- Compares the token and frees the name in one step.
--- :name, :token
--- Returns: whether it held
 UPDATE {lease} SET token = NULL, updated = {now}
 WHERE name = :name AND token = :token AND expires > {now};
 

@@ -1,10 +1,5 @@
--- Renews the holds of the batch that still exist.
--- :holds JSON [[name, token, ttl], ...]
--- Returns for each: its index, 'renewed' or why not, whether there are waiters
---
--- Locks the rows first, until the commit. So a hold that is alive and unbroken in the last statement was so
--- when it was renewed. A row that another session has locked is 'skipped'. Joins by the key, because a scan
--- waits for other rows too.
+-- Locks the rows until the commit. So a hold that is unbroken in the last statement was so when it was
+-- renewed. Joins by the key, as a scan would wait for other rows.
 BEGIN;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, lease.token, asked.ttl, asked.place))

@@ -1,8 +1,4 @@
--- Transfers a hold to another token, for a ticket, and leaves a tombstone for the old one.
--- :name, :from, :token, :identity, :ttl, :tombstone
--- Returns, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting, now
---
--- Reads the clock after the row was locked. Assigns the token after the columns that depend on it.
+-- Assigns the token after the columns that depend on it.
 BEGIN;
 
 UPDATE {lease} SET

@@ -1,7 +1,4 @@
--- Raises the floor to the highest fence of the deletable rows, among the next rows by name.
--- :after, :idle, :limit
---
--- In two steps, because an update locks the rows that it reads.
+-- In two steps, as an update locks the rows that it reads.
 SELECT MAX(part.fence + part.fences - 1) INTO @lockwright_floor
 FROM (SELECT * FROM {lease} WHERE name > :after ORDER BY name LIMIT :limit) AS part
 WHERE GREATEST(part.updated, IF(part.token IS NULL, 0, part.expires)) < {now} - :idle;

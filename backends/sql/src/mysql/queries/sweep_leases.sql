@@ -1,6 +1,3 @@
--- Deletes the deletable rows, among the next rows by name. Skips rows that another session has locked.
--- :after, :idle, :limit
--- Returns: how many were deleted, how many were examined, the last name
 SELECT COUNT(*), MAX(part.name) INTO @lockwright_seen, @lockwright_last
 FROM (SELECT name FROM {lease} WHERE name > :after ORDER BY name LIMIT :limit) AS part;
 

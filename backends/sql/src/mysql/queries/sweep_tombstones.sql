@@ -1,8 +1,4 @@
--- Deletes some expired tombstones. Skips rows that another session has locked.
--- :limit
--- Returns: how many
---
--- Compares with the start of the statement, which allows an index lookup.
+-- Skips locked rows. The statement's start allows an index lookup.
 SELECT MAX(part.until_us) INTO @lockwright_last
 FROM (
     SELECT until_us FROM {tombstone} WHERE until_us < {begun} ORDER BY until_us LIMIT :limit

@@ -1,4 +1,3 @@
--- Locks the name's row until the transaction ends, and raises its fence.
 -- Last row: the highest fence, maybe above :fence. A locking read takes no earlier snapshot.
 SAVEPOINT lockwright_probe;
 RELEASE SAVEPOINT lockwright_probe;

@@ -1,3 +1,2 @@
--- After an unsuccessful wait: fails if the savepoint ended with its transaction. Without autocommit there is
--- always a new transaction.
+-- Fails if the savepoint ended with its transaction. Without autocommit there is always a new one.
 RELEASE SAVEPOINT lockwright_probe;

@@ -1,2 +1,1 @@
--- After a failed wait, on MySQL.
 SET @lockwright = NULL /*!80000 , SESSION innodb_lock_wait_timeout = @lockwright_limit */;

@@ -1,5 +1,5 @@
--- Deletes unused rows, except those that a transaction has locked. The first search uses no locks, which SET
--- would take. Last row: how many.
+-- Skips locked rows. The first search takes no locks, unlike SET.
+-- Last row: how many.
 SELECT JSON_ARRAYAGG(old.name) INTO @lockwright FROM (
     SELECT name FROM {swept} WHERE {age} < UTC_TIMESTAMP() - INTERVAL :idle_s SECOND LIMIT :limit
 ) AS old;

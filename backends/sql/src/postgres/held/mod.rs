@@ -1,31 +1,29 @@
 //! The modes `session` (an advisory lock) and `row` (`SELECT … FOR UPDATE` in an open transaction;
-//! `FOR SHARE` for readers). Each hold has its own connection.
+//! `FOR SHARE` for readers).
 //!
 //! # The key of a name
 //!
-//! The mode `session` locks the first 64 bits of the name's SHA-256. Other programs can take the
-//! same lock:
+//! The mode `session` locks the first 64 bits of the name's SHA-256, for readers by
+//! `pg_advisory_lock_shared`:
 //!
 //! ```sql
 //! SELECT pg_advisory_lock(
 //!     ('x' || substr(encode(sha256(convert_to('orders/42', 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint);
 //! ```
 //!
-//! A reader takes `pg_advisory_lock_shared` of the same key. Two names with the same key exclude
-//! each other, which is slow but safe. In the mode `row`, other programs lock the name's row of the
-//! table `lockwright_row`.
+//! Two names with the same key exclude each other, which is safe. The mode `row` locks the name's
+//! row of `lockwright_row`.
 //!
 //! # The gate of a name
 //!
-//! A writer that waits while readers hold has the name's gate, an advisory lock of two numbers: the
-//! next 64 bits of the SHA-256 in the mode `session`, and those after them in the mode `row`. A
-//! reader enters only through an open gate. Programs that ignore it reduce only fairness.
+//! A writer that waits for readers has the name's gate, an advisory lock of two numbers: the next
+//! 64 bits of the SHA-256 in the mode `session`, and those after them in the mode `row`. Readers
+//! need an open gate.
 //!
 //! # The mark of a session
 //!
-//! `application_name` is `lockwright/TOKEN/KEY` while a session holds or waits, with the key in
-//! hexadecimal, and `lockwright/idle` otherwise. So operators can find a claim's session in
-//! `pg_stat_activity`, and end it.
+//! `application_name` is `lockwright/TOKEN/KEY` while a session holds or waits, and
+//! `lockwright/idle` otherwise.
 
 mod doctor;
 mod probe;
@@ -57,7 +55,7 @@ use crate::server::table::Tables;
 use session::PgSession;
 use statements::Statements;
 
-/// The longest idle timeout in PostgreSQL: 2^31 - 1 ms, in whole minutes.
+/// PostgreSQL's longest idle timeout: 2^31 - 1 ms, in whole minutes.
 const LONGEST_TTL: Duration = Duration::from_secs(35_791 * 60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +105,7 @@ impl Kind {
         tables.expand(&text, '"')
     }
 
-    /// Returns the position of the gate's digits in the name's SHA-256.
+    /// In digits of the SHA-256.
     fn gate_at(self) -> usize {
         match self {
             Self::Session => 17,
@@ -155,12 +153,11 @@ fn key_from(name: &str, at: usize) -> String {
     format!("('x' || {})::bit(64)::bigint", digits_from(name, at, 16))
 }
 
-/// The lock of a session that reads for a claim: each claim has at most one.
+/// Each claim has at most one reading session, which has this lock.
 const CLAIM: &str = "('x' || substr(:token, 1, 16))::bit(64)::bigint";
 
-/// Closes the gate before a writer waits for readers, unless this or another writer (perhaps
-/// stopped) has closed it. Readers only pass through the gate, so the writer waits for them. One
-/// row.
+/// Closes the gate before a writer waits for readers, unless a writer has. Readers only pass
+/// through it, so the writer waits for them.
 const CLOSE_GATE: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
          WHERE kind = '{kind}' AND name = :name AND token = '{readers}') \
      AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
@@ -169,18 +166,18 @@ const CLOSE_GATE: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
              AND (classid::bigint << 32) | objid::bigint = {gate_as_one})) \
      THEN pg_advisory_lock({gate})::text END";
 
-/// A condition: the session is still the claim's, now that the row `held` is locked. PostgreSQL
-/// caches activity within a transaction, so the cache is cleared first. Both branches refer to
-/// `held`, so that neither is evaluated before the row is locked.
+/// The session is still the claim's, once the row `held` is locked. Both branches refer to `held`,
+/// so that neither is evaluated before. PostgreSQL caches activity within a transaction, so the
+/// cache is cleared.
 const STILL_MARKED: &str = "CASE WHEN pg_stat_clear_snapshot() IS NULL OR held.name IS NULL THEN false \
      ELSE EXISTS (SELECT FROM pg_stat_get_activity(:session::int) AS activity \
          WHERE activity.application_name = {mark} AND held.name = :name) END";
 
-/// The rest of a slice after an earlier statement has blocked too, in ms.
+/// The rest of a slice, as an earlier statement has blocked too.
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
      (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
 
-/// The time left of the TTL, in µs; unknown if the user may not see the session.
+/// In µs; unknown if the user may not see the session.
 const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL \
      WHEN holding.state LIKE 'idle%' THEN greatest(0, least(held.ttl_ms * 1000, \
      held.ttl_ms * 1000 - (extract(epoch FROM clock_timestamp() - holding.state_change) * 1000000)::bigint)) \
@@ -197,11 +194,10 @@ fn profile(backend: &'static str) -> Profile {
     // server restart nor a network failure, nor a clock step ahead: idle timeouts use the wall
     // clock.
     profile.survives = Faults::of(&[Fault::ClientCrash]);
-    // Every acquire of a token runs in its own process, which can reject it.
     profile.tombstones = true;
     profile.breakable = true;
     profile.blocks = true;
-    // Shorter ones would expire while the hold's row is being written.
+    // Shorter ones would expire before the row is written.
     profile.ttl = Duration::from_millis(200)..=LONGEST_TTL;
     // A stuck connection must not delay other holds.
     profile.renew_batch = 1;
@@ -214,7 +210,7 @@ pub(super) struct Sessions {
     kind: Kind,
     statements: Arc<Statements>,
     rows: Rows<Postgresql>,
-    /// True if the server can check for dead clients while they wait.
+    /// Whether the server can detect dead clients while they wait.
     checks_clients: AtomicBool,
 }
 
@@ -230,11 +226,7 @@ impl Sessions {
         }
     }
 
-    /// Checks that a connection has its own session on the server.
-    ///
-    /// # Errors
-    /// [`Unsupported`](lockwright_core::ErrorKind::Unsupported) behind a pooler that shares
-    /// sessions, or if the server is too old.
+    /// Rejects a pooler that shares sessions, and old servers.
     pub(super) async fn check(&self) -> Result<()> {
         probe::check(self).await
     }

@@ -10,9 +10,8 @@ use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::held::{Permit, Server, Session};
 use crate::server::sessions::Use;
 
-/// Rejects a pooler that gives one server session to several connections in turn. While a second
-/// connection is in a transaction, such a pooler answers it with the first one's session, or
-/// switches the first one's. A session pooler does neither.
+/// While a second connection is in a transaction, such a pooler answers it with the first one's
+/// session, or switches that. A session pooler does neither.
 pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let (pool, dialect) = (&sessions.rows.pool, sessions.rows.pool.dialect());
     let limits = pool.limits();
@@ -20,7 +19,7 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let mut first = sessions.open(sessions.permit(deadline).await?).await?;
     let opened = first.id();
     let limit = limits.connect;
-    // With the smallest limit there is only one permit for holds.
+    // With the smallest limit, holds have one permit.
     let _permit = match Permit::try_get(pool, Use::Hold) {
         Some(permit) => permit,
         None => Permit::get(pool, Use::Listen, deadline).await?,
@@ -46,7 +45,7 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     match answer {
         Ok(Ok(true)) => Ok(()),
         Ok(Ok(false)) => Err(shared()),
-        // The error of a pooler that pools single statements and rejects transactions.
+        // A pooler of single statements rejects transactions.
         Ok(Err(cause)) if is_protocol_violation(&cause) => Err(shared().with_source(cause)),
         Ok(Err(cause)) => Err(not_connected(cause, dialect).error),
         Err(_) => Err(not_connected_in(limit, dialect.backend()).error),

@@ -1,8 +1,7 @@
 //! A connection that carries a hold.
 //!
 //! sqlx reads a connection only while a statement runs. A [`PgListener`] (without a channel) can
-//! also be read in between, which reveals its end at once. Its `try_recv` is cancel-safe: it
-//! removes only complete messages from the buffer.
+//! also be read in between, which reveals its end. Its `try_recv` is cancel-safe.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +24,6 @@ use crate::server::sql::{Arguments, Value};
 
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Releases all locks of the session, and resets its idle timeouts.
 const LET_GO: &str = "SELECT set_config('application_name', 'lockwright/idle', false), \
                       set_config('idle_session_timeout', '60s', false), \
                       set_config('idle_in_transaction_session_timeout', '60s', false), \
@@ -38,18 +36,17 @@ pub(crate) struct PgSession {
     statements: Arc<Statements>,
     id: SessionId,
     prepared: Vec<Arc<str>>,
-    /// Set as soon as the connection has failed: the listener would reconnect, without the hold.
+    /// Set once the connection has failed: the listener would reconnect, without the hold.
     over: bool,
-    /// Set after a wait, which may have left the gate and the mark.
+    /// After a wait: the gate and the mark may remain.
     has_waited: bool,
-    /// Set if the current wait leaves no state even if it fails.
     is_last: bool,
     checks_clients: bool,
     /// Dropped after the connection.
     permit: Permit<Postgresql>,
 }
 
-/// PostgreSQL's codes: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+/// <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 mod code {
     pub(super) const LOCK_NOT_AVAILABLE: &str = "55P03";
     pub(super) const QUERY_CANCELED: &str = "57014";
@@ -71,7 +68,6 @@ impl PgSession {
             .idle_timeout(None)
             .max_lifetime(None)
             .test_before_acquire(false)
-            // A returned connection is closed.
             .after_release(|_, _| Box::pin(async { Ok(false) }))
             .connect_lazy_with(dialect.server.clone());
         let opened = Instant::now();
@@ -82,7 +78,7 @@ impl PgSession {
         };
         let mut listener = match connected {
             Ok(listener) => listener,
-            // The session may exist on the server without being ready yet.
+            // The session may exist on the server.
             Err(error @ sqlx::Error::PoolTimedOut) => {
                 return Err(errors::not_connected(error, dialect).error);
             }
@@ -105,17 +101,16 @@ impl PgSession {
             checks_clients: check_clients,
             permit,
         };
-        // One limit for the connection and its set-up: the connection may be silent by now.
+        // One limit for both: the connection may be silent by now.
         match timeout_at((opened + limit).into(), session.set_up(opened)).await {
             Ok(result) => result.map(|()| session),
             Err(_) => Err(errors::not_connected_in(limit, dialect.backend()).error),
         }
     }
 
-    /// Overrides settings that would end the session early or shorten its waits.
     async fn set_up(&mut self, opened: Instant) -> Result<()> {
-        // An idle session without a hold also times out, in case this process is stopped. A
-        // statement in the holding transaction must see later commits, such as a break.
+        // A session without a hold also times out, in case this process is stopped. The holding
+        // transaction must see later commits, such as a break.
         let mut text = "SET application_name = 'lockwright/idle'; SET statement_timeout = 0; \
                         SET lock_timeout = 0; SET idle_session_timeout = '60s'; \
                         SET idle_in_transaction_session_timeout = '60s'; \
@@ -144,7 +139,7 @@ impl PgSession {
             session.into_iter().for_each(|session| self.permit.is_of(session));
         }
         if self.checks_clients {
-            // Without it, a killed waiter stays in the queue. Not available on every system.
+            // Without it, a killed waiter stays in the queue.
             let set = "SET client_connection_check_interval = '1s'".to_owned();
             self.checks_clients = match self.run(set).await {
                 Ok(_) => true,
@@ -222,8 +217,8 @@ impl PgSession {
         let mut all = String::new();
         let in_transaction = self.statements.kind == Kind::Row;
         if which == Which::Keep {
-            // The renewal reads, and plans with, a table that other sessions may have locked.
-            // Without a limit, a release would wait for it as well.
+            // A renewal reads a table that others may lock. Without a limit, a release would wait
+            // too.
             let savepoint = if in_transaction { "SAVEPOINT lockwright; " } else { "" };
             let limit = millis(claim.ttl / 4);
             all.push_str(&format!(
@@ -250,17 +245,15 @@ impl PgSession {
         Ok(rows)
     }
 
-    /// Locks a row, and creates it if necessary. The number of rows shows success; a failed attempt
-    /// is rolled back.
+    /// A failed attempt is rolled back.
     async fn lock_row(
         &mut self,
         claim: &Claim,
         which: Which,
         times: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
-        // A new row may be swept before it is locked.
         const TRIES: u32 = 5;
-        // A wait is preceded by other statements.
+        // Other statements precede a wait.
         let before = if which == Which::Wait { 4 } else { 0 };
         for _ in 0..TRIES {
             match self.about(which, claim, times).await {
@@ -294,8 +287,8 @@ impl PgSession {
                 Ok(if flag(0) { Locked::Yes } else { Locked::No { same_token: flag(1) } })
             }
             Err(error) if is_in_vain(&error) => {
-                // The lock may have been granted: it isn't undone with its statement, which may
-                // time out between the grant and its answer.
+                // The statement may time out between the grant and its answer, which doesn't undo
+                // the lock.
                 let rows = self.about(Which::Missed, claim, &[]).await?;
                 let same_token = rows.first().and_then(|row| row.bool(0).ok()).unwrap_or(false);
                 Ok(Locked::No { same_token })
@@ -325,7 +318,7 @@ enum Which {
 
 impl fmt::Debug for PgSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The pool's options contain the password.
+        // They contain the password.
         f.debug_struct("PgSession")
             .field("id", &self.id)
             .field("over", &self.over)
@@ -360,8 +353,7 @@ impl Session for PgSession {
         let rows = match self.about(Which::Keep, claim, &[]).await {
             Ok(rows) => rows,
             Err(sqlx::Error::Database(error)) if !is_the_end(error.code().as_deref()) => {
-                // Locks from before a savepoint survive its rollback. Prepared plans outlive an
-                // error.
+                // Locks from before a savepoint survive its rollback.
                 let undo = match self.statements.kind {
                     Kind::Session => "",
                     Kind::Row => "ROLLBACK TO SAVEPOINT lockwright; RELEASE SAVEPOINT lockwright; ",
@@ -414,21 +406,20 @@ impl Session for PgSession {
 
     async fn close(self) {
         let Self { listener, pool, permit, .. } = self;
-        // The drop returns the connection to the pool, which closes it.
+        // The pool closes it.
         drop(listener);
         let _ = tokio::time::timeout(CLOSE_LIMIT, pool.close()).await;
         drop(permit);
     }
 }
 
-/// Returns why no connection can be opened: sqlx's pool retries silently while no server answers or
-/// the server has too many clients.
+/// sqlx's pool retries silently while no server answers or the server has too many clients.
 async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     const MOMENT: Duration = Duration::from_millis(200);
 
     loop {
         tokio::time::sleep(MOMENT).await;
-        // These modes have no listener, so its permit is used here, by one task at a time.
+        // Unused in these modes.
         let Some(mut permit) = Permit::try_get(requests, Use::Listen) else { continue };
         match requests.dialect().open(requests.limits()).await {
             Ok((connection, session)) => {
@@ -443,7 +434,7 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     }
 }
 
-/// Returns milliseconds, rounded up.
+/// Rounded up.
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX)
 }
@@ -459,8 +450,8 @@ fn is_in_vain(error: &sqlx::Error) -> bool {
     matches!(code_of(error), Some(code::LOCK_NOT_AVAILABLE | code::QUERY_CANCELED | code::DEADLOCK))
 }
 
-/// Returns whether the session has ended: class 57P (an operator, an idle timeout, a shutdown),
-/// class 08 (the connection), and the idle timeouts inside a transaction.
+/// Class 57P (an operator, an idle timeout, a shutdown), class 08 (the connection), and the idle
+/// timeouts inside a transaction.
 fn is_the_end(code: Option<&str>) -> bool {
     code.is_none_or(|code| {
         code.starts_with("57P")

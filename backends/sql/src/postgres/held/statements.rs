@@ -13,17 +13,16 @@ pub(super) struct Statements {
     pub(super) dialect: Postgresql,
     alone: Locking,
     shared: Locking,
-    /// Creates the name's row in the mode `row`.
+    /// In the mode `row`.
     pub(super) make: Sql,
     pub(super) shorten: Sql,
 }
 
-/// The statements that differ between exclusive and shared holds.
 #[derive(Debug)]
 pub(super) struct Locking {
     pub(super) try_lock: Sql,
     pub(super) wait: Sql,
-    /// Follows an unsuccessful wait, and in the mode `row` an unsuccessful attempt.
+    /// After an unsuccessful wait, and in the mode `row` an attempt.
     pub(super) missed: Sql,
     pub(super) unlock: Sql,
     pub(super) keep: Sql,

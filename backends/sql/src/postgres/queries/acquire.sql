@@ -1,8 +1,7 @@
 -- Grants a free or expired name, renews the token's own hold, or records a waiter.
--- :name, :token, :identity, :fences, :ttl, :waits
--- Returns one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now
+-- Returns `buried` and a hold
 --
--- The decisive clock is read once, after the row was locked. So a hold that has expired by then isn't
+-- The clock that decides is read once, after the row was locked. So a hold that has expired by then isn't
 -- renewed, and a TTL starts no earlier than its grant.
 WITH seen AS (
     SELECT * FROM {lease} WHERE name = :name
@@ -12,15 +11,15 @@ WITH seen AS (
     INSERT INTO {lease} AS lease
         (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, buried)
     SELECT :name, :token, :identity, 'exclusive',
-           -- Above the row too, in case a sweep deletes it in between.
+           -- Above the row too, as a sweep may delete it in between.
            greatest(meta.floor + 1, coalesce(seen.fence + seen.fences, 0), at.now),
            :fences, :ttl, at.now + :ttl, at.now, NULL, 0, ''
     FROM {meta} AS meta
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     LEFT JOIN seen ON true
     WHERE NOT EXISTS (SELECT FROM buried)
-      -- A claim that finds the name held writes nothing, nor does a waiter while the record of waiters is
-      -- valid for some more seconds.
+      -- A rejected claim writes nothing, nor does a waiter while the record of waiters is valid for some
+      -- seconds.
       AND NOT coalesce(
           seen.token <> :token AND seen.expires > at.now
               AND (NOT :waits OR seen.waiting > at.now + 5000000),

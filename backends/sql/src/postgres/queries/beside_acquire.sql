@@ -1,8 +1,6 @@
--- Grants a shared hold if it fits, renews the token's own hold, or records a waiter. After `beside_lock`.
--- :name, :token, :identity, :kind (the token column of the name's row), :mode, :permits, :size, :ttl,
--- :waits
--- Returns one row: buried, name, token, identity, mode, fence, fences, expires, broken, waiting, now,
--- permits, size
+-- Grants a shared hold if it fits, renews the token's own, or records a waiter. After `beside_lock`.
+-- :kind is the token column of the name's row
+-- Returns `buried` and a hold
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now,
            coalesce(lease.token IS NOT NULL AND lease.expires > now, false) AS live,
@@ -35,7 +33,7 @@ WITH seen AS MATERIALIZED (
                WHEN :size > 0 AND taken + :permits > :size THEN 'busy'
                ELSE 'new'
            END AS does,
-           -- A new reader shares the present readers' fence.
+           -- Readers share a fence.
            CASE WHEN ours AND :size = 0 THEN seen.fence
                 ELSE greatest(seen.fence + seen.fences, (SELECT floor + 1 FROM {meta}), now) END AS next
     FROM seen CROSS JOIN others
@@ -44,7 +42,7 @@ WITH seen AS MATERIALIZED (
         (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
     SELECT :name, :token, :identity, :mode, :permits, :size, next, :ttl, now + :ttl, now, NULL
     FROM state WHERE does = 'new'
-    -- Reuses the row of a hold that has ended.
+    -- The row of an ended hold.
     ON CONFLICT (name, token) DO UPDATE SET
         (identity, mode, permits, size, fence, ttl, expires, updated, broken) = (
             excluded.identity, excluded.mode, excluded.permits, excluded.size, excluded.fence,
@@ -73,7 +71,6 @@ WITH seen AS MATERIALIZED (
     FROM state
     WHERE does = 'busy' AND :waits AND lease.name = :name AND lease.waiting <= now + 5000000
 ), pruned AS (
-    -- Expired holders, so that few rows are read.
     DELETE FROM {beside} AS beside USING state
     WHERE does = 'new' AND beside.name = :name AND beside.token <> :token
       AND beside.expires < now - 60000000

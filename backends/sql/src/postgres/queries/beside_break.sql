@@ -1,6 +1,5 @@
--- Marks a shared hold as broken, which prevents its renewal. The first break keeps its reason. After
--- `beside_lock`, so that no repeat of the claim runs concurrently.
--- :name, :token, :broken
+-- Prevents a renewal. The first break's reason stays. After `beside_lock`, so that no repeat of the claim
+-- runs concurrently.
 -- Returns, if it is held: in how many microseconds it expires
 UPDATE {beside} SET broken = coalesce(broken, :broken)
 WHERE name = :name AND token = :token

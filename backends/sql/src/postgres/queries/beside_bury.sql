@@ -1,8 +1,5 @@
--- Leaves a tombstone for a token. Before `beside_lock`, which waits for a concurrent claim with the token.
--- Later claims see the tombstone.
--- :token, :tombstone
---
--- Sets the isolation level first, as `beside_lock` does: it can't be changed after the first query.
+-- Leaves a tombstone. Before `beside_lock`, which waits for a concurrent claim. Sets the isolation level,
+-- which can't be changed after the first query.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 INSERT INTO {tombstone} AS tombstone (token, until)

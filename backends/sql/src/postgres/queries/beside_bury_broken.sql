@@ -1,6 +1,4 @@
--- Leaves a tombstone for a hold that is about to be freed, for its holder's next renewal or repeated claim.
--- After `beside_lock`.
--- :name, :token, :broken, :tombstone
+-- Leaves a tombstone before the hold is freed, for its next renewal or repeated claim. After `beside_lock`.
 INSERT INTO {tombstone} AS tombstone (token, until, broken)
 SELECT :token, {now} + greatest(beside.expires - {now}, :tombstone), :broken
 FROM {beside} AS beside

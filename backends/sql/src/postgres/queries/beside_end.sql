@@ -1,6 +1,5 @@
--- Removes the token's hold, or its record of a waiting writer, and notifies the waiters that this may admit.
--- After `beside_lock`, which the record doesn't need.
--- :name, :token, :channel
+-- Removes the token's hold, or its record of a waiting writer, which needs no `beside_lock`. Notifies the
+-- waiters that this may admit.
 -- Returns: whether it held, whether a notification was sent, how many microseconds were left
 WITH at AS MATERIALIZED (
     SELECT {now} AS now
@@ -11,7 +10,7 @@ WITH at AS MATERIALIZED (
     FROM {beside} CROSS JOIN at
     WHERE name = :name AND token <> :token AND mode <> 'exclusive' AND expires > now
 ), kept AS (
-    -- The name expires with its last holder.
+    -- Names expire with their last holder.
     UPDATE {lease} AS lease SET
         token = CASE WHEN ends IS NOT NULL THEN lease.token END,
         expires = coalesce(ends, now),

@@ -1,6 +1,4 @@
--- Begins a change of shared holders: locks the name's row, created if necessary. The next statements see all
--- earlier changes.
--- :name
+-- Locks the name's row. The next statements see all earlier changes.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 INSERT INTO {lease} AS lease
@@ -9,5 +7,5 @@ SELECT :name, NULL, '', 'exclusive', greatest(meta.floor, coalesce(seen.fence + 
        1, 0, 0, {now}, NULL, 0, ''
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
--- Locked, but not written.
+-- Not written.
 ON CONFLICT (name) DO UPDATE SET updated = excluded.updated WHERE false;

@@ -1,9 +1,8 @@
--- Renews the shared holds of the batch that still exist.
--- :holds JSON [[name, token, ttl], ...]
+-- Renews shared holds. :holds is JSON [[name, token, ttl], ...]
 -- Returns for each: its index, 'renewed' or why not, whether there are waiters
 --
--- Reads the clock after locking the names' rows, in order. A hold is 'skipped' if another session has locked its row
--- or its name's row.
+-- Reads the clock after locking the names' rows, in order. 'skipped': another session has locked the row or
+-- its name's.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 WITH locked AS MATERIALIZED (
@@ -12,7 +11,7 @@ WITH locked AS MATERIALIZED (
     ORDER BY name
     FOR UPDATE SKIP LOCKED
 )
--- Passes the locked names to the next statement. Returns no rows.
+-- Passes the locked names to the next statement.
 SELECT count(*) FROM locked
 HAVING set_config('lockwright.locked', coalesce(json_agg(name), '[]')::text, true) IS NULL;
 
@@ -26,7 +25,7 @@ WITH locked AS MATERIALIZED (
     -- The lock that the update takes.
     FOR NO KEY UPDATE OF beside SKIP LOCKED
 )
--- Passes the locked holds' places in the same way.
+-- Passes the locked holds' places.
 SELECT count(*) FROM locked
 HAVING set_config('lockwright.locked', coalesce(json_agg(place), '[]')::text, true) IS NULL;
 

@@ -1,8 +1,5 @@
--- Transfers a shared hold to another token, for a ticket, and leaves a tombstone for the old token. After
--- `beside_lock`.
--- :name, :from, :token, :identity, :mode, :permits, :size, :ttl, :tombstone
--- Returns, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting,
--- now, permits, size
+-- Transfers a shared hold, for a ticket, with a tombstone for the old token. After `beside_lock`.
+-- Returns, if one of the two holds: a hold
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now
     FROM {lease} AS lease
@@ -13,14 +10,14 @@ WITH seen AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM {tombstone} WHERE token = :token)
 ), old AS MATERIALIZED (
     SELECT beside.token, seen.now, seen.waiting,
-           -- Concurrent readers share their fence.
+           -- Readers share a fence.
            CASE WHEN beside.token = :token OR :size = 0 THEN beside.fence
                 ELSE greatest(seen.fence + seen.fences, seen.now) END AS next
     FROM seen
     JOIN {beside} AS beside ON beside.name = seen.name AND beside.token IN (:from, :token)
     WHERE beside.expires > seen.now AND beside.broken IS NULL
       AND beside.mode = :mode AND beside.permits = :permits AND beside.size = :size
-    -- A repeat, whose first answer was lost.
+    -- A repeat after a lost answer.
     ORDER BY beside.token = :token DESC
     LIMIT 1
 ), swapped AS (

@@ -1,5 +1,3 @@
--- Deletes some rows of shared holds that expired long ago.
--- :idle, :limit
 -- Returns: how many
 WITH gone AS (
     DELETE FROM {beside} WHERE (name, token) IN (

@@ -1,6 +1,4 @@
--- Frees the name, notifies the waiters, and leaves a tombstone for the holder's next renewal or repeated
--- claim.
--- :name, :token, :broken, :tombstone, :channel
+-- Leaves a tombstone for the holder's next renewal or repeated claim.
 -- Returns, if it is held: for how many microseconds its holder may still rely on it
 WITH freed AS (
     UPDATE {lease} SET

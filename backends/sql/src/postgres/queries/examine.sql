@@ -1,7 +1,4 @@
--- Facts that the server reports about itself.
--- Returns: replica, read only, version, fsync, full_page_writes, synchronous_commit, replicas,
--- synchronous_standby_names, multi-primary (which, or NULL), now, age of the oldest snapshot in transactions,
--- and in seconds (NULL if not visible)
+-- The last two columns: the oldest snapshot's age in transactions, and in seconds (NULL if not visible).
 SELECT pg_is_in_recovery(),
        current_setting('transaction_read_only') = 'on',
        current_setting('server_version_num')::bigint,

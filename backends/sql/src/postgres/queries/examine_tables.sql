@@ -1,4 +1,3 @@
--- Facts about Lockwright's tables, which must exist.
 -- Returns: whether the user has the necessary permissions, the approximate number of names
 SELECT bool_and(has_table_privilege(name::regclass, privilege)),
        (SELECT reltuples::bigint FROM pg_class WHERE oid = '{lease}'::regclass)

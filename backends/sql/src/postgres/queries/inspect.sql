@@ -1,6 +1,4 @@
--- The row of a name, or one row for each of its shared holders.
--- :name
--- Returns: name, token, identity, mode, fence, fences, expires, broken, waiting, now, permits, size
+-- Returns the name's row, or one for each of its shared holders
 SELECT lease.name,
        coalesce(beside.token, lease.token),
        coalesce(beside.identity, lease.identity),

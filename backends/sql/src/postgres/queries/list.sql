@@ -1,6 +1,4 @@
 -- One page of held names, each with all its holders.
--- :first, :last, :after (or NULL), :limit
--- Returns: name, token, identity, mode, fence, fences, expires, broken, waiting, now, permits, size
 WITH held AS (
     SELECT lease.*, now
     FROM {lease} AS lease

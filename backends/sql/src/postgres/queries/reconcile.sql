@@ -1,6 +1,5 @@
--- Frees the name if the token holds it, and leaves a tombstone. A concurrent claim may not see that, so the
--- row has the token too. The second statement waits for that claim, so the third sees its result.
--- :name, :token, :tombstone, :channel
+-- Frees the name if the token holds it, with a tombstone. A concurrent claim may not see that, so the row
+-- has the token too. The second statement waits for that claim, so the third sees its result.
 -- Returns, if the token was there: whether it held
 INSERT INTO {tombstone} AS tombstone (token, until)
 VALUES (:token, {now} + :tombstone)

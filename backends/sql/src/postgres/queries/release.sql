@@ -1,5 +1,3 @@
--- Compares the token, frees the name and notifies the waiters in one step.
--- :name, :token, :channel
 -- Returns, if the token was there: whether it held
 WITH ended AS (
     UPDATE {lease} SET

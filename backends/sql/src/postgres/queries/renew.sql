@@ -1,8 +1,7 @@
--- Renews the holds of the batch that still exist.
--- :holds JSON [[name, token, ttl], ...]
+-- Renews holds. :holds is JSON [[name, token, ttl], ...]
 -- Returns for each: its index, 'renewed' or why not, whether there are waiters
 --
--- Reads the clock after locking the rows. A row that another session has locked is 'skipped'.
+-- Reads the clock after locking the rows. 'skipped': another session has locked the row.
 WITH asked AS (
     SELECT hold ->> 0 AS name, hold ->> 1 AS token, (hold ->> 2)::bigint AS ttl, place - 1 AS place
     FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)

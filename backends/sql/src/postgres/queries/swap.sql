@@ -1,6 +1,5 @@
--- Transfers a hold to another token, for a ticket, and leaves a tombstone for the old one.
--- :name, :from, :token, :identity, :ttl, :tombstone
--- Returns, if one of the two holds: name, token, identity, mode, fence, fences, expires, broken, waiting, now
+-- Transfers a hold, for a ticket, with a tombstone for the old token.
+-- Returns, if one of the two holds: a hold
 --
 -- Reads the clock after the row was locked.
 WITH swapped AS (

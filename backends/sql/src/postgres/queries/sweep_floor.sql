@@ -1,5 +1,3 @@
--- Raises the floor to the highest fence of the deletable rows, among the next rows by name.
--- :after, :idle, :limit
 UPDATE {meta} AS meta SET floor = idle.fence
 FROM (
     SELECT max(fence + fences - 1) AS fence

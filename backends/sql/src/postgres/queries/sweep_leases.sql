@@ -1,5 +1,4 @@
--- Deletes the deletable rows, among the next rows by name. Skips rows that another session has locked.
--- :after, :idle, :limit
+-- Skips locked rows.
 -- Returns: how many were deleted, how many were examined, the last name
 WITH part AS MATERIALIZED (
     SELECT name FROM {lease} WHERE name > :after ORDER BY name LIMIT :limit

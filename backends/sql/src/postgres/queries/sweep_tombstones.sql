@@ -1,5 +1,3 @@
--- Deletes some expired tombstones.
--- :limit
 -- Returns: how many
 WITH gone AS (
     DELETE FROM {tombstone} WHERE token IN (

@@ -1,5 +1,4 @@
--- Locks the name's row until the transaction ends, and raises its fence.
--- Last row: the highest fence, which is :fence unless it is above.
+-- Last row: the highest fence, maybe above :fence.
 SAVEPOINT lockwright;
 INSERT INTO {fence} AS seen (name, fence, updated) VALUES (:name, :fence, clock_timestamp())
 ON CONFLICT (name) DO UPDATE SET fence = EXCLUDED.fence, updated = EXCLUDED.updated

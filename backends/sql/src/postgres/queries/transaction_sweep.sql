@@ -1,4 +1,4 @@
--- Deletes unused rows, except those that a transaction has locked.
+-- Skips locked rows.
 WITH deleted AS (
     DELETE FROM {fence} WHERE name IN (
         SELECT name FROM {fence}

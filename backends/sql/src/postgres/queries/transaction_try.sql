@@ -1,5 +1,5 @@
--- One attempt, rejected outside a transaction by the savepoint.
--- One row: locked (NULL: not tried), the isolation level, whether this is a replica.
+-- The savepoint fails outside a transaction.
+-- Returns: locked (NULL: not tried), the isolation level, whether this is a replica
 SAVEPOINT lockwright;
 SELECT CASE WHEN fits THEN pg_try_advisory_xact_lock({key}) END, isolation, replica
 FROM (SELECT isolation, replica,

@@ -1,5 +1,4 @@
--- Blocks for a slice. An unsuccessful wait is rolled back to the savepoint, and lock_timeout with it.
--- Otherwise lock_timeout is restored.
+-- A rollback to the savepoint restores lock_timeout. Success restores it here.
 SAVEPOINT lockwright;
 SELECT set_config('lockwright.lock_timeout', current_setting('lock_timeout'), true),
        set_config('lock_timeout', :slice_ms::text, true);

@@ -1,4 +1,4 @@
-//! The backend trait: passes operations to a claim's task, or to the server.
+//! The backend trait: passes operations to a task or to the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,15 +23,11 @@ use super::withdraw::LIMIT;
 pub(crate) struct Engine<S: Server> {
     shared: Arc<Shared<S>>,
     runtime: Handle,
-    /// Dropping this makes waiting tasks withdraw. Holds remain, see [`holding`](super::holding).
+    /// Dropping this makes waiting tasks withdraw.
     open: watch::Sender<()>,
 }
 
 impl<S: Server> Engine<S> {
-    /// Creates an engine whose tasks run on the current runtime.
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime.
     pub(crate) fn new(server: S, clock: Clock) -> Self {
         Self {
             shared: Arc::new(Shared::new(server, clock)),
@@ -61,7 +57,6 @@ impl<S: Server> Engine<S> {
             {
                 return Ok(outcome);
             }
-            // The task has just ended.
             tokio::task::yield_now().await;
         }
         if let Some(reason) = self.shared.is_over(claim) {
@@ -75,7 +70,6 @@ impl<S: Server> Engine<S> {
                 RenewalOutcome::NotHeld(why.unwrap_or(Reason::Gone))
             }
             Some(holder) if holder.broken.is_some() => RenewalOutcome::NotHeld(Reason::Broken),
-            // Another process or backend holds it, and only that can renew it.
             Some(holder) => {
                 RenewalOutcome::Renewed { valid: holder.remaining.or(Some(Duration::ZERO)) }
             }
@@ -106,7 +100,6 @@ impl<S: Server> DistributedLock for Engine<S> {
                     if let Ok(result) = answered.await {
                         return result.map_err(|error| self.named(error, claim));
                     }
-                    // The task has just ended, or withdraws the claim.
                     tokio::task::yield_now().await;
                 }
                 Err((place, commands)) => {
@@ -132,7 +125,7 @@ impl<S: Server> DistributedLock for Engine<S> {
         }
     }
 
-    /// Renews in parallel: a stuck session delays no other hold.
+    /// In parallel: a stuck session delays no other hold.
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let until = Instant::now() + Renew::time_to_answer(holds);
         let renewals = holds.iter().map(|hold| async move {
@@ -163,7 +156,6 @@ impl<S: Server> DistributedLock for Engine<S> {
             }
             tokio::task::yield_now().await;
         }
-        // The session is another process's, or its state is uncertain.
         let ending = tokio::time::timeout(LIMIT, self.shared.server.end(claim));
         match ending.await {
             Ok(Ok(true)) => Ok(ReleaseOutcome::Released),

@@ -1,4 +1,4 @@
-//! A claim's task while it holds: it renews on request, watches the session, and releases.
+//! A claim's task while it holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,6 @@ use super::task::Inbox;
 use super::withdraw::{self, LIMIT};
 use super::{Kept, Server, Session};
 
-/// The time limit for finding out why a session ended.
 const WHY_LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) struct Hold<S> {
@@ -25,9 +24,9 @@ pub(super) struct Hold<S> {
     pub(super) broken: bool,
 }
 
-/// A task with a hold. If its runtime ends, the fields are dropped in this order.
+/// If the runtime ends, the fields are dropped in this order.
 pub(super) struct Holding<S: Server> {
-    /// Reports the loss before the session is closed.
+    /// Before the session: a loss is reported first.
     pub(super) live: Live<S>,
     pub(super) shared: Arc<Shared<S>>,
     pub(super) claim: Claim,
@@ -36,8 +35,7 @@ pub(super) struct Holding<S: Server> {
     pub(super) hold: Hold<S::Session>,
 }
 
-/// A live hold. Dropped without [`Live::end`], at the end of the runtime or in a panic, it reports
-/// the hold as lost: its connection is closed, and the server frees the lock.
+/// Dropped without [`Live::end`] (the runtime ends, or a panic), it reports the hold as lost.
 pub(super) struct Live<S: Server>(Option<(Arc<Shared<S>>, Claim)>);
 
 impl<S: Server> Live<S> {
@@ -45,7 +43,6 @@ impl<S: Server> Live<S> {
         Self(Some((Arc::clone(shared), claim.clone())))
     }
 
-    /// Ends it without a report of a loss.
     fn end(mut self) {
         self.0 = None;
     }
@@ -68,15 +65,13 @@ enum Renewed {
 }
 
 impl<S: Server> Holding<S> {
-    /// Holds until the hold is released or lost. Releases at once if no caller received the grant
-    /// (`heard` is false).
+    /// If no caller received the grant (`heard`), releases at once.
     pub(super) async fn run(mut self, heard: bool) {
         if !heard {
             return self.let_go(None).await;
         }
         loop {
-            // Later than the server's own timeout, in whatever unit. Reached only without a
-            // connection.
+            // Later than the server's own timeout.
             let over = self.hold.armed + self.claim.ttl + self.claim.ttl / 10 + LIMIT;
             let command = tokio::select! {
                 biased;
@@ -86,10 +81,8 @@ impl<S: Server> Holding<S> {
             };
             match command {
                 // Unreachable while the task is registered: a dropped backend leaves its holds.
-                // They expire, unless the process ends first.
                 None => return self.let_go(None).await,
                 Some(Command::Release(answer)) => return self.let_go(Some(answer)).await,
-                // The caller gave up this renewal, and will send another.
                 Some(Command::Renew(answer)) if answer.is_closed() => {}
                 Some(Command::Renew(answer)) => {
                     let outcome = match self.renew().await {
@@ -112,7 +105,6 @@ impl<S: Server> Holding<S> {
                         )),
                         Renewed::Broken => Err(lost_claim(Reason::Broken)),
                         Renewed::Lost => {
-                            // The caller finds the reason in the tombstone.
                             drop(answer);
                             return self.lost(None).await;
                         }
@@ -134,7 +126,7 @@ impl<S: Server> Holding<S> {
         let kept = tokio::select! {
             biased;
             kept = hold.session.keep(&self.claim) => kept,
-            // A later answer is not a timely renewal, whatever the server answers.
+            // Any later answer is too late.
             () = clock.sleep_until(over) => return Renewed::Lost,
         };
         match kept {
@@ -144,8 +136,7 @@ impl<S: Server> Holding<S> {
             }
             Ok(Kept::Unsure) => Renewed::Unsure,
             Ok(Kept::Broken) => {
-                // That statement has restarted the session's idle time, which a broken hold must
-                // not use.
+                // That restarted the idle time, which a broken hold must not use.
                 hold.broken = true;
                 let left = over.saturating_since(clock.now());
                 match hold.session.shorten(left).await {
@@ -160,7 +151,6 @@ impl<S: Server> Holding<S> {
         }
     }
 
-    /// Ends the hold on the server, then answers the release.
     async fn let_go(self, answer: Option<oneshot::Sender<Result<ReleaseOutcome>>>) {
         let Self { live, shared, claim, place, inbox, hold } = self;
         live.end();
@@ -173,7 +163,7 @@ impl<S: Server> Holding<S> {
                 (Ok(ReleaseOutcome::NotHeld), None)
             }
             Ok(Err(_)) | Err(_) => {
-                // The session may have timed out, without a notification yet.
+                // It may have timed out, unnoticed.
                 let over = shared.clock.now() >= hold.armed + claim.ttl;
                 let ended = if over { ReleaseOutcome::NotHeld } else { ReleaseOutcome::Released };
                 let closed = withdraw::close(&shared.server, &claim, session, false).await;
@@ -190,7 +180,6 @@ impl<S: Server> Holding<S> {
         }
     }
 
-    /// Reports the loss of a hold whose session has ended or is uncertain.
     async fn lost(self, asked: Option<oneshot::Sender<RenewalOutcome>>) {
         let Self { live, shared, claim, place, inbox, hold } = self;
         let reason = if hold.broken {
@@ -208,12 +197,11 @@ impl<S: Server> Holding<S> {
         }
         live.end();
         shared.tell(&Event::Lost(claim.token, reason));
-        // If only the connection has failed, the session may still exist.
+        // The session may still exist.
         let _ = withdraw::close(&shared.server, &claim, hold.session, false).await;
     }
 }
 
-/// Returns the error for a claim that is never granted again.
 pub(super) fn lost_claim(reason: Reason) -> Error {
     Error::new(
         ErrorKind::Lost(reason),

@@ -1,5 +1,4 @@
-//! Idle sessions, kept for a moment because connecting costs many times as much as locking. A
-//! session is kept only if it certainly has no lock.
+//! Idle sessions without locks, because connecting costs many times as much as locking.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ const MOST: usize = 8;
 
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
-/// The sessions, ordered by their last use.
+/// Ordered by their last use.
 #[derive(Debug)]
 pub(super) struct Idle<S> {
     sessions: Mutex<Vec<(Instant, S)>>,
@@ -28,7 +27,6 @@ impl<S> Idle<S> {
         self.sessions().pop().map(|(_, session)| session)
     }
 
-    /// Keeps a session, or returns it if there are enough.
     pub(super) fn keep(&self, session: S) -> Option<S> {
         let mut sessions = self.sessions();
         if sessions.len() >= MOST {
@@ -39,12 +37,11 @@ impl<S> Idle<S> {
         None
     }
 
-    /// Waits until a session is put back. Another task may take it first.
+    /// Another task may take the session first.
     pub(super) async fn kept(&self) {
         self.kept.notified().await;
     }
 
-    /// Removes sessions that are idle for too long, or all.
     pub(super) fn remove(&self, all: bool) -> Vec<S> {
         let mut sessions = self.sessions();
         let old = match sessions.iter().position(|(since, _)| since.elapsed() < KEPT) {

@@ -1,4 +1,4 @@
-//! The permit of a connection that carries a hold, waits for one, or watches sessions.
+//! The permit of a connection outside of the pool.
 
 use std::sync::Arc;
 
@@ -12,8 +12,7 @@ use crate::server::errors;
 use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 
-/// The permit of one connection. Dropping it, after the connection, ends the session on the server.
-/// The permit is returned once the session has ended.
+/// Dropping it ends the session on the server, and then returns the permit.
 #[derive(Debug)]
 pub(crate) struct Permit<D: Dialect> {
     pool: Arc<Pool<D>>,
@@ -23,7 +22,6 @@ pub(crate) struct Permit<D: Dialect> {
 }
 
 impl<D: Dialect> Permit<D> {
-    /// Waits for a permit. Must be called inside a runtime.
     pub(crate) async fn get(pool: &Arc<Pool<D>>, of: Use, deadline: Instant) -> Result<Self> {
         let begun = Instant::now();
         match pool.sessions().permit(of, deadline).await {
@@ -53,7 +51,6 @@ impl<D: Dialect> Permit<D> {
         self.session = Some(session);
     }
 
-    /// Opens a connection. Returns the permit at once if the server rejects it.
     #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
     pub(crate) async fn open<C>(
         mut self,
@@ -74,7 +71,7 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// Returns the permit at once: the connection has no session on the server.
+    /// At once: the connection has no session on the server.
     pub(crate) fn give_back(mut self) {
         self.permit = None;
     }

@@ -1,5 +1,5 @@
-//! The local queue: for each name, one connection blocks in the server. Other waiters of this
-//! process follow, first come, first served.
+//! The local queue: one connection for each name blocks in the server. Other waiters follow, first
+//! come, first served.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,15 +19,13 @@ pub(super) struct Turn<'a> {
 }
 
 impl Queues {
-    /// Waits until no other waiter of this process blocks on the name.
-    ///
     /// # Cancel safety
     /// A dropped future leaves the queue.
     pub(super) async fn enter(&self, name: &LockName) -> Turn<'_> {
         let turnstile = Arc::clone(
             self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default(),
         );
-        // Created before the wait, so that a dropped wait also removes the entry.
+        // So that a dropped wait also removes the entry.
         let mut turn = Turn { queues: self, name: name.clone(), turn: None };
         turn.turn = Some(turnstile.lock_owned().await);
         turn
@@ -38,7 +36,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.turn = None;
         let mut names = self.queues.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Each waiter has its own reference, taken under this lock.
+        // Each waiter takes its reference under this lock.
         if names.get(&self.name).is_some_and(|turnstile| Arc::strong_count(turnstile) == 1) {
             names.remove(&self.name);
         }

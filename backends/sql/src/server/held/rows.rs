@@ -1,7 +1,5 @@
-//! The rows of holds, for fences and for operators: the same for each database, but for the SQL.
-//!
-//! A row names the last holder. The SQL looks in the server's list of sessions whether it still
-//! holds.
+//! The rows of holds. A row names the last holder; the server's list of sessions shows whether it
+//! still holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,33 +17,29 @@ use crate::server::sql::{Arguments, Sql, Value};
 
 const PAGE: usize = 200;
 
-/// The number of rows that one sweep step deletes at most.
 const STEP: i64 = 500;
 
-/// The SQL for one kind of lock. `:name` and `:token` identify the hold. `{held}` is the table of
-/// exclusive holds or of readers.
+/// `:name` and `:token` identify the hold. `{held}` is the table of exclusive holds or of readers.
 #[derive(Debug)]
 pub(crate) struct Texts {
-    /// Records the holder, and returns the fence; no row if the `:session` isn't the claim's any
-    /// more. `:identity`, `:ttl_ms`.
+    /// Returns the fence; no row if the `:session` isn't the claim's any more. `:identity`,
+    /// `:ttl_ms`.
     pub(crate) note: &'static str,
-    /// The same for a reader.
     pub(crate) shared_note: &'static str,
-    /// Returns whether the hold, and its tombstone, was broken, and whether it was released through
+    /// Returns whether the hold, or its tombstone, was broken, and whether it was released through
     /// another connection. No row if neither exists.
     pub(crate) why_ended: &'static str,
     /// Returns each holder as a [`View`], or one row without a session if the name is free.
     pub(crate) inspect: &'static str,
-    /// The same for the held names above or, if `:inclusive`, from `:from` on, in byte order, at
-    /// most `:limit` rows, without waiters.
+    /// The same for at most `:limit` held names above or, if `:inclusive`, from `:from` on, in byte
+    /// order, without waiters.
     pub(crate) list: &'static str,
-    /// Records the first break, and leaves a tombstone. Returns a row if the hold or its tombstone
-    /// exists.
+    /// Returns a row if the hold or its tombstone exists. The first break's reason stays.
     pub(crate) mark_broken: &'static str,
     pub(crate) mark_released: &'static str,
-    /// Returns the numbers of the sessions that hold or wait for this claim.
+    /// The sessions that hold or wait for this claim.
     pub(crate) find: &'static str,
-    /// Ends the `:session` if it still is the claim's. Returns after its end, or after a timeout.
+    /// Ends the `:session` if it still is the claim's, and waits for that.
     pub(crate) kill: &'static str,
     /// Ends the `:session` of another program if it still holds the name. Empty if impossible.
     pub(crate) kill_foreign: &'static str,
@@ -77,14 +71,12 @@ struct Written {
     mark_released: Sql,
 }
 
-/// A holder of a name, as the SQL returns it, by column: 0 `name`, 1 the holding `session`, 2 the
-/// token that the session shows, 3 the token of the row, 4 `identity`, 5 `fence`, 6 the time left
-/// in µs, 7 `broken`, 8 the number of waiters, 9 whether it reads. The fence is the name's, which
-/// its readers share.
+/// By column: 0 `name`, 1 the holding `session`, 2 the token that the session shows, 3 the token of
+/// the row, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7 `broken`, 8 the number of
+/// waiters, 9 whether it reads.
 struct View<'a>(&'a Row);
 
 impl<D: Dialect> Rows<D> {
-    /// Creates the statements. `expand` replaces placeholders in braces.
     pub(crate) fn new(pool: Arc<Pool<D>>, texts: &Texts, expand: impl Fn(&str) -> String) -> Self {
         let sql = |text| Sql::new(&expand(text));
         let written = |hot, note: &str, mode| {
@@ -150,13 +142,12 @@ impl<D: Dialect> Rows<D> {
         Ok(reason)
     }
 
-    /// Ends the claim's session through another connection.
     pub(crate) async fn release(&self, claim: &Claim) -> Result<bool> {
         let (name, token) = (&claim.name, claim.token);
         if self.sessions_of(name, token).await?.is_empty() {
             return Ok(false);
         }
-        // First, so that the holder finds the reason as soon as it detects the end.
+        // First, as the holder soon detects the end.
         let mark_released = &self.written(claim.mode).mark_released;
         self.about(mark_released, name, token, Effect::Changes, &[]).await?;
         Ok(self.end(name, token).await? > 0)
@@ -167,7 +158,6 @@ impl<D: Dialect> Rows<D> {
         self.pool.fetch(&self.cancel, &arguments, Effect::Changes).await.map(drop)
     }
 
-    /// Ends all sessions of this claim, and returns their number.
     pub(crate) async fn end(&self, name: &LockName, token: Token) -> Result<usize> {
         let found = self.sessions_of(name, token).await?;
         for session in &found {
@@ -176,7 +166,6 @@ impl<D: Dialect> Rows<D> {
                 .await
                 .map_err(|error| self.may_not_kill(error))?;
         }
-        // The server waits for a limited time.
         if !found.is_empty() {
             let left = self.sessions_of(name, token).await?;
             if left.iter().any(|session| found.contains(session)) {
@@ -230,7 +219,7 @@ impl<D: Dialect> Rows<D> {
         for row in &rows {
             let Some(name) = self.read(row.text(0))? else { continue };
             if !name.starts_with(prefix) {
-                // Names are in byte order, so names with the prefix are contiguous.
+                // Byte order: names with the prefix are contiguous.
                 return Ok(page);
             }
             let name = LockName::new(name).map_err(|_| bad_row(BadRow, self.backend()))?;
@@ -242,16 +231,15 @@ impl<D: Dialect> Rows<D> {
             }
         }
         if rows.len() >= PAGE {
-            // The last name may have more readers; the next page has all of them.
+            // The last name may have more readers, all on the next page.
             if page.names.len() > 1 {
                 page.names.pop();
             }
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
             if let [only] = &mut page.names[..] {
-                // The name may have more holders than fit on a page.
+                // Its holders may not fit on a page.
                 *only = self.inspect(&only.name).await?;
             }
-            // The name may have been released in between.
             page.names.retain(|name| !name.holders.is_empty());
         }
         Ok(page)
@@ -339,8 +327,8 @@ impl<D: Dialect> Rows<D> {
         }
     }
 
-    /// Marks the hold as broken, which ends it at its next renewal. Returns whether it is marked.
-    /// Retries, as a hold's row follows its lock.
+    /// Returns whether the hold is marked, which ends it at its next renewal. Retries, as a hold's
+    /// row follows its lock.
     async fn mark_broken(
         &self,
         name: &LockName,
@@ -433,7 +421,7 @@ impl View<'_> {
         if row.bool(9)? {
             holder.mode = Mode::Shared;
         }
-        // Between its lock and its row, only the session identifies a new holder.
+        // A new holder's row follows its lock.
         if shown.is_some() && shown == row.text(3)? {
             holder.identity = row.text(4)?.and_then(|text| serde_json::from_str(text).ok());
             holder.fence = inspection.fence;
@@ -446,7 +434,6 @@ impl View<'_> {
     }
 }
 
-/// Replaces `{held}` by the table for the mode.
 pub(crate) fn table_of(mode: Mode, text: &str) -> String {
     text.replace("{held}", if mode == Mode::Shared { "{reader}" } else { "{hold}" })
 }

@@ -18,11 +18,10 @@ use super::idle::{self, Idle};
 use super::queue::Queues;
 use super::{Server, Session};
 
-/// The time a claim waits for a session while all are in use.
+/// The wait for a session while all are in use.
 const SESSION_LIMIT: Duration = Duration::from_millis(400);
 
-/// A request to a claim's task. If its answer is dropped, it wasn't carried out, and must be sent
-/// again.
+/// If the answer is dropped, the request wasn't carried out, and must be sent again.
 #[derive(Debug)]
 pub(super) enum Command {
     Acquire(Wait, oneshot::Sender<Result<AcquireOutcome>>),
@@ -30,7 +29,7 @@ pub(super) enum Command {
     Release(oneshot::Sender<Result<ReleaseOutcome>>),
 }
 
-/// A hold's identity: the same token with another name is a different hold.
+/// The same token with another name is a different hold.
 pub(super) type Key = (LockName, Token);
 
 pub(super) fn key(claim: &Claim) -> Key {
@@ -49,7 +48,7 @@ pub(super) struct Shared<S: Server> {
     tidying: AtomicBool,
 }
 
-/// A claim's entry in the task registry. Dropping it removes the entry.
+/// Dropping it removes the registry's entry.
 pub(super) struct Place<S: Server> {
     shared: Arc<Shared<S>>,
     key: Key,
@@ -69,7 +68,6 @@ impl<S: Server> Shared<S> {
         }
     }
 
-    /// Returns the claim's task, or an entry for a new one.
     pub(super) fn task_or_place(
         self: &Arc<Self>,
         claim: &Claim,
@@ -92,7 +90,7 @@ impl<S: Server> Shared<S> {
         lock(&self.tasks).get(&key(claim)).cloned()
     }
 
-    /// Leaves a tombstone: no task with this claim is ever granted anything again.
+    /// No task with this claim is granted anything again.
     pub(super) fn set_over(&self, claim: &Claim, reason: Reason) {
         self.over.set(claim, reason);
     }
@@ -109,9 +107,8 @@ impl<S: Server> Shared<S> {
         self.clients.send(event);
     }
 
-    /// Returns a session that holds nothing, and whether it was used before and so may have ended.
-    /// If all are in use, it waits briefly: the resulting error must precede the client's own
-    /// timeout.
+    /// Also returns whether the session was used before, and so may have ended. Waits briefly if
+    /// all are in use: the error must precede the client's own timeout.
     pub(super) async fn session(&self, claim: &Claim) -> Result<(S::Session, bool)> {
         let deadline = Instant::now() + claim.patience().min(SESSION_LIMIT);
         loop {
@@ -128,7 +125,7 @@ impl<S: Server> Shared<S> {
         }
     }
 
-    /// Keeps a session that certainly holds nothing.
+    /// The session must hold nothing.
     pub(super) async fn put_back(self: &Arc<Self>, session: S::Session) {
         if let Some(one_too_many) = self.idle.keep(session) {
             one_too_many.close().await;
@@ -145,7 +142,7 @@ impl<S: Server> Shared<S> {
                 shared.close_idle(false).await;
                 if shared.idle.is_empty() {
                     shared.tidying.store(false, Ordering::Release);
-                    // A concurrent `put_back` saw the flag and relies on this task.
+                    // Another `put_back` relies on this task.
                     if shared.idle.is_empty() || shared.tidying.swap(true, Ordering::AcqRel) {
                         return;
                     }

@@ -1,4 +1,4 @@
-//! A claim's task: it owns the session from before the acquire until after the release.
+//! A claim's task: it owns the session from acquire to release.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use super::withdraw::{self, LIMIT};
 use super::{Locked, Server, Session};
 use crate::server::errors::{self, Effect};
 
-/// The longest wait of one statement, which bounds how long an abandoned wait delays others.
+/// An abandoned wait delays others for at most this time.
 const LONGEST_SLICE: Duration = Duration::from_secs(5);
 
-/// A wait ends early by this time, so that the answer is on time and says that the name is held.
+/// A wait ends early by this time, so that a rejection is on time.
 const EARLY: Duration = Duration::from_millis(25);
 
-/// The pause between attempts while another session holds for the same claim.
+/// Between attempts while another session holds for the same claim.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The shortest limit of an attempt: half of a short TTL is too little for a slow server.
+/// Half of a short TTL is too little for a slow server.
 const LEAST_TRY: Duration = Duration::from_millis(500);
 
 pub(super) struct Task<S: Server> {
@@ -38,17 +38,12 @@ pub(super) struct Task<S: Server> {
 
 pub(super) struct Inbox {
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
-    /// Closed when the backend is dropped.
     pub(super) closing: watch::Receiver<()>,
-    /// The first caller.
     pub(super) answer: Option<oneshot::Sender<Result<AcquireOutcome>>>,
-    /// Further callers with the same claim.
     others: Vec<oneshot::Sender<Result<AcquireOutcome>>>,
 }
 
-/// The reason for withdrawing a claim before it was granted.
 pub(super) enum Withdrawn {
-    /// All callers have dropped their requests.
     Unwanted,
     Released(oneshot::Sender<Result<ReleaseOutcome>>),
     Closing,
@@ -56,7 +51,6 @@ pub(super) enum Withdrawn {
 
 enum Asked<S> {
     Granted(Hold<S>),
-    /// A session of another process or backend holds for the same claim.
     CarriedElsewhere(Granted),
     Busy,
     Withdrawn(Withdrawn),
@@ -71,7 +65,7 @@ impl Inbox {
         Self { commands, closing, answer: Some(answer), others: Vec::new() }
     }
 
-    /// Returns when the claim is withdrawn. Answers other requests until then.
+    /// Answers other requests until then.
     pub(super) async fn withdrawn(&mut self) -> Withdrawn {
         loop {
             let unwanted = async {
@@ -99,7 +93,6 @@ impl Inbox {
         }
     }
 
-    /// Sends the grant to all callers. Returns false if none received it.
     fn tell_granted(&mut self, granted: Granted) -> bool {
         let answers = self.answer.take().into_iter().chain(self.others.drain(..));
         let heard = answers.map(|answer| answer.send(Ok(AcquireOutcome::Granted(granted))).is_ok());
@@ -109,7 +102,6 @@ impl Inbox {
 }
 
 impl<S: Server> Task<S> {
-    /// Acquires, holds, and ends.
     pub(super) async fn run(mut self, wait: Wait) {
         let asked = self.ask(wait).await;
         let Self { shared, claim, place, mut inbox } = self;
@@ -174,7 +166,6 @@ impl<S: Server> Task<S> {
                 return Ok(Asked::Busy);
             }
             tries += 1;
-            // The last slice leaves no state for another.
             let last = slice.is_some_and(|slice| slice + EARLY >= left);
             let sent = shared.clock.now();
             let locked = {
@@ -188,7 +179,7 @@ impl<S: Server> Task<S> {
                         let quiet = withdraw::from_wait(&shared.server, id, locking).await;
                         Err((why, quiet))
                     }
-                    // The connection is silent. Both arms for errors below close the session.
+                    // Both arms for errors below close the session.
                     () = tokio::time::sleep(limit) => {
                         let backend = shared.server.profile().backend;
                         Ok(Err(errors::timed_out(Effect::Changes, limit, backend).error))
@@ -215,8 +206,8 @@ impl<S: Server> Task<S> {
                         continue;
                     }
                     if same_token && slice.is_some() {
-                        // That session has no row, such as a leftover of an abandoned attempt. A
-                        // server may report it without waiting, for a while.
+                        // That session has no row: perhaps a leftover of an abandoned attempt,
+                        // which a server may report for a while.
                         tokio::select! {
                             biased;
                             why = inbox.withdrawn() => {
@@ -227,15 +218,15 @@ impl<S: Server> Task<S> {
                     }
                 }
                 Err(error) if used => {
-                    // The session ended while idle, as the others may have. Or only the connection
-                    // has failed, and the session has acquired the lock.
+                    // Others may have ended too. Or only its connection has, and the session has
+                    // acquired the lock.
                     tracing::debug!(%error, "an idle session had ended");
                     tries = 0;
-                    // An error from the server itself is proof enough.
+                    // The server's own error is proof enough.
                     let quiet = error.kind() != ErrorKind::Indeterminate;
                     let closed = withdraw::close(&shared.server, claim, session, quiet).await;
                     shared.close_idle(true).await;
-                    // A statement in transit may acquire the lock after the search for its session.
+                    // A statement in transit may still acquire the lock.
                     may_have_been_late = !closed.map_err(|unknown| unknown.with_source(error))?;
                     (session, used) = live_session(shared, claim).await?;
                 }
@@ -247,11 +238,9 @@ impl<S: Server> Task<S> {
     }
 }
 
-/// Returns the time limit of one [`lock`](Session::lock), for a server that answers within
-/// `answer`.
 fn lock_limit(claim: &Claim, slice: Option<Duration>, answer: Duration) -> Duration {
     match slice {
-        // A claim may wait for two slices, at the gate and for the lock.
+        // Two: at the gate and for the lock.
         Some(slice) => slice * 2 + answer,
         None => answer.min(claim.patience().max(LEAST_TRY)),
     }
@@ -274,16 +263,14 @@ async fn given_up<S: Server>(
     })
 }
 
-/// Keeps a session that didn't get its lock, for the next claim.
 async fn give_back<S: Server>(shared: &Arc<Shared<S>>, mut session: S::Session) {
     match tokio::time::timeout(LIMIT, session.leave()).await {
         Ok(Ok(())) => shared.put_back(session).await,
-        // Closing the session also removes its state on the server.
         Ok(Err(_)) | Err(_) => session.close().await,
     }
 }
 
-/// Returns a session without a detected end, and whether it was used before.
+/// Also returns whether the session was used before.
 async fn live_session<S: Server>(shared: &Shared<S>, claim: &Claim) -> Result<(S::Session, bool)> {
     loop {
         let (mut session, used) = shared.session(claim).await?;
@@ -303,7 +290,6 @@ async fn has_ended(session: &mut impl Session) -> bool {
     }
 }
 
-/// Turns an acquired lock into a hold.
 async fn granted<S: Server>(
     shared: &Arc<Shared<S>>,
     claim: &Claim,
@@ -326,7 +312,7 @@ async fn granted<S: Server>(
         }
     };
     let result = if may_have_blocked {
-        // The start of the hold isn't known: the wait's send is too early, and its answer too late.
+        // The hold's start isn't known: the wait's send is too early, and its answer too late.
         let keeping = async {
             let kept = tokio::time::timeout(limit, session.keep(claim)).await;
             kept.unwrap_or_else(|_| {
@@ -338,7 +324,6 @@ async fn granted<S: Server>(
     } else {
         noting.await
     };
-    // Return an error instead of a hold that is lost at once.
     let ended = has_ended(&mut session).await;
     let result = match result {
         Ok(_) if ended => {
@@ -355,8 +340,7 @@ async fn granted<S: Server>(
     }
 }
 
-/// Returns the grant of another session for the claim's own token, with its time left, as it can't
-/// be renewed from here.
+/// Another session's grant for the claim's own token, which can't be renewed from here.
 async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Option<Granted>> {
     let inspection = server.inspect(&claim.name).await?;
     let holder = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));

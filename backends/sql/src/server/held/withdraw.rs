@@ -1,4 +1,4 @@
-//! Giving up a claim in any state, leaving nothing on the server.
+//! Giving up a claim in any state.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -7,19 +7,17 @@ use lockwright_core::{Claim, Error, ErrorKind, Result};
 
 use super::{Locked, Server, Session, SessionId};
 
-/// The default time limit of one request to the server.
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
 const CANCEL_LIMIT: Duration = Duration::from_millis(500);
 
-/// Stops a session that waits for its lock. Returns true if its statement has ended: it doesn't
-/// wait any more, but may have got the lock at the last moment.
+/// Returns true if the statement has ended. It may have got the lock at the last moment.
 pub(super) async fn from_wait<S: Server>(
     server: &S,
     session: SessionId,
     mut locking: Pin<&mut impl Future<Output = Result<Locked>>>,
 ) -> bool {
-    // Twice: the first cancellation may arrive before the statement has begun.
+    // The first may arrive before the statement has begun.
     for _ in 0..2 {
         let cancelling = async {
             let _ = tokio::time::timeout(CANCEL_LIMIT, server.cancel(session)).await;
@@ -34,11 +32,9 @@ pub(super) async fn from_wait<S: Server>(
     false
 }
 
-/// Closes a session, and unless it is `quiet` asks the server to end it. Returns whether it
-/// certainly has ended: if the server doesn't find it, its last statement may still be in transit.
-///
-/// # Errors
-/// If the session may still exist.
+/// Unless `quiet`, asks the server to end the session. Returns whether it certainly has: if the
+/// server doesn't find it, its last statement may be in transit. After an error, the session may
+/// still exist.
 pub(super) async fn close<S: Server>(
     server: &S,
     claim: &Claim,
@@ -49,7 +45,7 @@ pub(super) async fn close<S: Server>(
         session.close().await;
         return Ok(true);
     }
-    // First on the server: an orderly close would wait for the session's current statement.
+    // First: an orderly close would wait for the session's statement.
     let ended = tokio::time::timeout(LIMIT, server.end(claim)).await;
     session.close().await;
     match ended {
@@ -64,7 +60,6 @@ pub(super) async fn close<S: Server>(
     }
 }
 
-/// Closes the session of a failed request, and returns the error.
 pub(super) async fn failed<S: Server>(
     server: &S,
     claim: &Claim,
@@ -73,7 +68,6 @@ pub(super) async fn failed<S: Server>(
 ) -> Error {
     let closed = close(server, claim, session, false).await;
     match (error.kind(), closed) {
-        // All effects are undone.
         (ErrorKind::Indeterminate, Ok(true)) => {
             Error::unavailable("the hold's session failed, and was closed").with_source(error)
         }

@@ -1,4 +1,4 @@
--- Adds a shared holder, or a writer that waits for them. Reuses an ended row of the token, or the writer's.
+-- Adds a shared holder, or a waiting writer. Reuses the token's ended row, or the writer's.
 -- ?1 name, ?2 token, ?3 identity, ?4 mode, ?5 permits, ?6 size, ?7 fence, ?8 ttl, ?9 expires, ?10 boot
 INSERT INTO lockwright_beside
     (name, token, identity, mode, permits, size, fence, ttl_ns, expires_ns, boot, updated, broken)

@@ -1,3 +1,2 @@
--- After the last holder has left.
 -- ?1 name
 DELETE FROM lockwright_lease WHERE name = ?1 AND mode <> 'exclusive'

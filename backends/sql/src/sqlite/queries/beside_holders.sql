@@ -1,4 +1,3 @@
--- All shared holders of a name.
 -- ?1 name, ?2 boot, ?3 now
 SELECT name, token, identity, mode, permits, size, fence, 1 AS fences, expires_ns, boot, broken
 FROM lockwright_beside

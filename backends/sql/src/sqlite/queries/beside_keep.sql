@@ -1,4 +1,4 @@
--- After shared holders were renewed or added: names expire with their last holder.
+-- Names expire with their last holder.
 -- ?1 JSON [[name, ...], ...], ?2 now, ?3 boot
 UPDATE lockwright_lease
 SET expires_ns = max(expires_ns, coalesce((

@@ -1,4 +1,4 @@
--- A summary of the shared holders of a name, and the time until which a waiting writer blocks readers.
+-- Also the time until which a waiting writer blocks readers.
 -- ?1 name, ?2 boot, ?3 now
 SELECT coalesce(sum(beside.permits) FILTER (WHERE beside.mode <> 'exclusive'), 0) AS taken,
        min(beside.expires_ns) FILTER (WHERE beside.mode <> 'exclusive') AS first_end,

@@ -1,4 +1,3 @@
--- The next number, for a permit.
--- ?1 name
+-- For a permit. ?1 name
 UPDATE lockwright_lease SET fence = (SELECT fence + 1 FROM lockwright_meta) WHERE name = ?1
 RETURNING fence

@@ -1,4 +1,3 @@
--- A token's row as a shared holder.
 -- ?1 name, ?2 token
 SELECT name, token, identity, mode, permits, size, fence, 1 AS fences, expires_ns, boot, broken
 FROM lockwright_beside WHERE name = ?1 AND token = ?2

@@ -1,3 +1,2 @@
--- Compares the token and deletes in one step.
 -- ?1 name, ?2 token
 DELETE FROM lockwright_beside WHERE name = ?1 AND token = ?2 RETURNING mode, expires_ns, boot

@@ -1,3 +1,3 @@
--- Marks a hold as broken, which prevents its renewal. The first break keeps its reason.
+-- Prevents a renewal. The first break's reason stays.
 -- ?1 name, ?2 token, ?3 broken
 UPDATE lockwright_lease SET broken = coalesce(broken, ?3) WHERE name = ?1 AND token = ?2

@@ -1,4 +1,3 @@
--- Writes a tombstone, or extends an existing one.
 -- ?1 token, ?2 until, ?3 boot, ?4 broken
 INSERT INTO lockwright_tombstone (token, until_ns, boot, broken) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (token) DO UPDATE SET

@@ -1,5 +1,5 @@
--- Returns those names that no waiter can acquire now: semaphores without a permit left, and names with
--- readers and a waiting writer. Without such a writer, their waiters are readers, and the writer has left.
+-- Names that no waiter can acquire now: semaphores without a free permit, and names with readers and a
+-- waiting writer. Without that writer, waiters are readers.
 -- ?1 JSON [name, ...], ?2 boot, ?3 now
 SELECT lease.name
 FROM json_each(?1) AS asked

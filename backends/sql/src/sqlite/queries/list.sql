@@ -1,4 +1,4 @@
--- One page of held names starting at a key, each with its holders. The caller stops at the end of the prefix.
+-- One page of held names, each with its holders. The caller stops at the prefix's end.
 -- ?1 from, ?2 whether that key is included, ?3 boot, ?4 now, ?5 limit
 WITH held AS (
     SELECT * FROM lockwright_lease

@@ -1,4 +1,4 @@
--- Renews the holds of the batch that still exist. The caller read ?2 under the write lock.
+-- The caller read ?2 under the write lock.
 -- ?1 JSON [[name, token, ttl], ...], ?2 now, ?3 boot
 UPDATE lockwright_lease
 SET ttl_ns = asked.ttl, expires_ns = ?2 + asked.ttl, updated = datetime('now', 'subsec')

@@ -1,4 +1,3 @@
--- Deletes some expired tombstones.
 -- ?1 boot, ?2 now, ?3 limit
 DELETE FROM lockwright_tombstone WHERE token IN (
     SELECT token FROM lockwright_tombstone WHERE boot <> ?1 OR until_ns <= ?2 LIMIT ?3)

@@ -1,5 +1,4 @@
--- Raises the name's fence.
--- Returns the highest fence, which is ?2 unless it is above.
+-- Returns the highest fence, maybe above ?2.
 -- ?1 name, ?2 fence
 INSERT INTO lockwright_fence (name, fence, updated) VALUES (?1, ?2, datetime('now', 'subsec'))
 ON CONFLICT (name) DO UPDATE SET

@@ -1,4 +1,3 @@
--- The reasons why a hold couldn't be renewed.
 -- ?1 name, ?2 token
 SELECT
     EXISTS (SELECT 1 FROM lockwright_lease

@@ -1,5 +1,5 @@
--- Only for a session that still is the claim's: a holder that was stopped after its lock must not overwrite
--- the next one's row. The first assignment decides, once the row is locked.
+-- Only while the session is the claim's: a stopped holder must not overwrite the next one's row. The first
+-- assignment decides, once the row is locked.
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, :token, :identity, GREATEST(meta.floor + 1, {now}),
        :ttl_ms, :session, {now}, NULL, 0

@@ -1,4 +1,4 @@
--- The connection's number reveals a proxy that has switched sessions.
+-- As session_keep.
 SELECT CONNECTION_ID(),
        IS_USED_LOCK({mark}) <=> CONNECTION_ID(),
        EXISTS (SELECT 1 FROM {held}

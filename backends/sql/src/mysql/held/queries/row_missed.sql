@@ -1,5 +1,3 @@
--- After an unsuccessful attempt, or a reader's wait.
--- Returns whether the row exists.
 ROLLBACK;
 DO RELEASE_ALL_LOCKS();
 SET SESSION wait_timeout = 60;

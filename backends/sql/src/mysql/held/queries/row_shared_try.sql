@@ -1,5 +1,4 @@
--- As row_try, for a reader: rejected while a writer waits. Only one session can have the mark and read for a
--- claim.
+-- Rejected while a writer waits. The mark is exclusive, so only one session reads for a claim.
 SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 SET @lockwright_open = IS_USED_LOCK({waits}) IS NULL;

@@ -1,4 +1,4 @@
--- As row_wait, for a reader, which first waits without any lock until the gate is open.
+-- Waits without any lock until the gate is open.
 SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 SET @lockwright_gate = IF(IS_USED_LOCK({waits}) IS NULL, NULL, GET_LOCK({gate}, :slice_s));

@@ -1,4 +1,5 @@
--- Returns a first row if the lock was acquired. Last row: whether the mark was.
+-- Returns a row if the lock was acquired.
+-- Last row: whether the mark was.
 SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 BEGIN;

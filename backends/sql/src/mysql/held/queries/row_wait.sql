@@ -1,7 +1,6 @@
--- As row_try, and blocks for at most :slice_s seconds, at least one. A writer that waits for readers first
--- takes the lock that stops new ones. Then it closes the gate, where the next readers wait, and which they
--- pass one by one. Until the session has the lock, its idle timeout is at most a slice, so a dead writer soon
--- blocks no readers.
+-- A writer that waits for readers first takes the lock that stops new ones, then the gate, at which the
+-- next readers wait. Until the session has the row, its idle timeout is at most a slice, so a dead writer
+-- soon blocks no readers.
 SET SESSION wait_timeout = LEAST(:ttl_s, 5), lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 SET @lockwright_waits = IF(

@@ -1,4 +1,4 @@
--- Blocks for at most :slice_s seconds. Takes the mark first, and the lock only with the mark.
+-- Takes the lock only with the mark.
 -- Returns: whether the mark was acquired, whether the lock was.
 SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0), @lockwright_got = NULL;

@@ -1,5 +1,4 @@
--- As note, for a reader. Readers share the fence of the first one, which grows with each writer and with the
--- first reader after a writer.
+-- The fence grows with each writer, and with the first reader after a writer.
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, '{readers}', '', GREATEST(meta.floor + 1, {now}),
        :ttl_ms, :session, {now}, NULL, 0
@@ -16,7 +15,6 @@ ON DUPLICATE KEY UPDATE
     broken = IF({hold}.updated = VALUES(updated), NULL, {hold}.broken),
     released = IF({hold}.updated = VALUES(updated), 0, {hold}.released);
 
--- Reuses the row of a claim that has ended.
 INSERT INTO {reader} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, :token, :identity, last.fence, :ttl_ms, :session, {now}, NULL, 0
 FROM {hold} AS last

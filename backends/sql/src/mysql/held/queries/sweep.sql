@@ -1,6 +1,5 @@
--- A name that is used again starts above the floor. A concurrent claim may have read the old floor, and still
--- gets the time in microseconds, so rows with fences ahead of that stay. So do locked rows and names with
--- readers. Names of dead readers are deleted by a later sweep.
+-- A concurrent claim with the old floor gets the time in microseconds, so rows with fences ahead of that
+-- stay. So do locked rows, and names with readers until a later sweep.
 DELETE FROM {reader}
 WHERE kind = '{kind}' AND updated < {now} - :idle_us AND IS_USED_LOCK({mark_of_reader}) IS NULL
 LIMIT :limit;

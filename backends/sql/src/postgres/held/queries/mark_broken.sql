@@ -1,5 +1,4 @@
--- A later break keeps the first reason. The next holder overwrites the row of an exclusive hold, so its
--- tombstone is in the table of readers, with session 0.
+-- The next holder overwrites an exclusive hold's row, so the tombstone is a reader's, with session 0.
 WITH marked AS (
     UPDATE {held} SET broken = coalesce(broken, :note), updated = clock_timestamp()
     WHERE kind = '{kind}' AND name = :name AND token = :token

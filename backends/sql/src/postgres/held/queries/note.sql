@@ -1,5 +1,5 @@
--- Only for a session that still is the claim's: a holder that was stopped after its lock must not overwrite
--- the next one's row. Checked again once the row is locked, which may take a while.
+-- Only while the session is the claim's: a stopped holder must not overwrite the next one's row. Checked
+-- again once the row is locked, which may take a while.
 INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
 SELECT '{kind}', :name, :token, :identity,
        greatest((SELECT floor FROM {meta}) + 1,

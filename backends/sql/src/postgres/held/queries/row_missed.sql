@@ -1,4 +1,3 @@
--- After an unsuccessful attempt.
 -- Returns whether the row to lock exists, whether the name's row has the claim's token.
 ROLLBACK;
 SELECT EXISTS (SELECT FROM {row} WHERE name = :name),

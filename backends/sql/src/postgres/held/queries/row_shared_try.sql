@@ -1,5 +1,4 @@
--- As row_try, for a reader: rejected while the gate is closed, or while another session has the claim's own
--- lock, so that only one reads for a claim.
+-- As session_shared_try.
 SELECT name,
        set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),

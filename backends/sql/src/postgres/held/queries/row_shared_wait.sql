@@ -1,5 +1,4 @@
--- As row_wait, for a reader, also with a fifth row. It waits without any lock until the gate is open. Then it
--- waits for the claim's own lock, so that only one session reads for a claim.
+-- As session_shared_wait, with a fifth row as in row_wait.
 BEGIN;
 SELECT set_config('lock_timeout', :slice_ms::text, true),
        set_config('application_name', {mark}, false);

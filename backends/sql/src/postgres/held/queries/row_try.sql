@@ -1,4 +1,4 @@
--- In a transaction that has just begun. Returns a row if the lock was acquired.
+-- In a new transaction. Returns a row if the lock was acquired.
 SELECT name,
        set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),

@@ -1,5 +1,4 @@
--- Returns a fifth row if the lock was acquired, and none if the row to lock is missing. Until then, the idle
--- timeout is at most a slice, also between slices. So the server soon ends a dead writer with a closed gate.
+-- Returns a fifth row if the lock was acquired. The idle timeout is as in session_wait.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false),

@@ -1,4 +1,4 @@
--- After a writer's unsuccessful wait: the lock may have been granted at the last moment, and isn't undone
--- with its statement. A closed gate stays closed.
+-- The lock may have been granted at the last moment, and isn't undone with its statement. A gate stays
+-- closed.
 SELECT false, count(pg_advisory_unlock({key})) FROM pg_locks
 WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND objsubid = 1 AND granted;

@@ -1,4 +1,4 @@
--- After a reader's unsuccessful wait: the lock may have been granted at the last moment.
+-- The lock may have been granted at the last moment.
 -- Returns whether the claim's token has a row.
 ROLLBACK;
 SELECT EXISTS (SELECT FROM {reader}

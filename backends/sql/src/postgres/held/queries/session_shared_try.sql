@@ -1,5 +1,4 @@
--- As session_try, for a reader: rejected while the gate is closed, or while another session has the claim's
--- own lock, so that only one reads for a claim.
+-- Rejected while the gate is closed, or while another session has the claim's own lock.
 SELECT locked,
        CASE WHEN locked THEN false
             ELSE EXISTS (SELECT FROM {reader}

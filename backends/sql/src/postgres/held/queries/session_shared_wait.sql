@@ -1,6 +1,6 @@
--- As session_wait, for a reader, which first waits without any lock until the gate is open. The TTL is set
--- before the locks, which may be granted at the last moment and outlive the transaction. First the claim's
--- own lock, so that only one session reads for a claim.
+-- Waits without any lock until the gate is open, then for the claim's own lock, so that only one session
+-- reads for a claim. The TTL is set before: locks may be granted at the last moment and outlive the
+-- transaction.
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),

@@ -1,4 +1,4 @@
--- One attempt. Sets the TTL and the mark only together with the lock.
+-- Sets the TTL and the mark only together with the lock.
 -- Returns whether it was acquired, and whether the name's row has the claim's token.
 SELECT locked,
        CASE WHEN locked THEN false

@@ -1,5 +1,5 @@
--- Blocks for a slice. Until the session has the lock, its idle timeout is at most a slice, also between
--- slices. So the server soon ends a dead writer with a closed gate.
+-- Until the session has the lock, also between slices, its idle timeout is at most a slice, so the server
+-- soon ends a dead writer with a closed gate.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false),

@@ -1,5 +1,5 @@
--- As note, for a reader. Readers share the fence of the first one, which grows with each writer and with the
--- first reader after a writer. Decided with the name's row locked.
+-- The fence grows with each writer, and with the first reader after a writer. Decided with the name's row
+-- locked.
 WITH epoch AS (
     INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
     SELECT '{kind}', :name, '{readers}', '',
@@ -23,7 +23,6 @@ WITH epoch AS (
 )
 INSERT INTO {reader} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
 SELECT '{kind}', :name, :token, :identity, fence, :ttl_ms, :session, clock_timestamp() FROM epoch
--- Reuses the row of a claim that has ended.
 ON CONFLICT (kind, name, token) DO UPDATE SET
     identity = excluded.identity,
     fence = excluded.fence,

@@ -1,6 +1,5 @@
--- A name that is used again starts above the floor. A concurrent claim may have read the old floor, and still
--- gets the time in microseconds, so rows with fences ahead of that stay. So do names with readers. Names of
--- dead readers are deleted by a later sweep.
+-- A concurrent claim with the old floor gets the time in microseconds, so rows with fences ahead of that
+-- stay. So do names with readers, until a later sweep.
 WITH gone AS (
     DELETE FROM {reader} WHERE (kind, name, token) IN (
         SELECT kind, name, token FROM {reader} AS held

@@ -1,4 +1,3 @@
--- Looks up the hold and its tombstone.
 SELECT broken IS NOT NULL, released FROM {hold}
 WHERE kind = '{kind}' AND name = :name AND token = :token
 UNION ALL

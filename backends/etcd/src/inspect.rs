@@ -17,8 +17,8 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
-/// The start of a page, and the listed names in whose queues it lies, as they may have more keys. Each is stored as the
-/// length of its queue's prefix of `start`, so there are at most as many as slashes.
+/// The start of a page, and the listed names whose queues may extend beyond it. Each is stored as the length of its
+/// queue's prefix of `start`.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,
@@ -45,10 +45,8 @@ impl Position {
     }
 }
 
-/// Returns the next page of the held names that begin with `prefix`.
-///
-/// Raw names are nested: the keys of `a/b` lie among those of `a`. So a name is listed at its first key, and its queue
-/// is read separately if it extends beyond the page.
+/// With raw names, the keys of `a/b` lie among those of `a`. So a name is listed at its first key, and its queue is
+/// read separately if it extends beyond the page.
 pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let keys = shared.keys();
     let beginning = keys.beginning(prefix);
@@ -103,7 +101,6 @@ pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) ->
     Ok(Page { names, next: next.map(|next| next.cursor()) })
 }
 
-/// Returns the position after the last key, once these names are listed.
 fn next<'n>(
     keys: &Keys,
     before: &Position,
@@ -127,7 +124,6 @@ fn next<'n>(
     Position { start, listed: ends }
 }
 
-/// `leases` caches remaining times of leases.
 async fn inspection(
     shared: &Shared,
     name: LockName,
@@ -149,7 +145,6 @@ async fn inspection(
             Some(left) => *left,
             None => {
                 let left = shared.time_to_live(entry.lease).await?.map(|(left, _)| left);
-                // A key without a lease has no end.
                 let left = left.filter(|left| *left < Duration::MAX);
                 leases.insert(entry.lease, left);
                 left

@@ -1,8 +1,7 @@
 //! Leases: their claims, and how long they are certainly valid.
 //!
 //! One lease carries all renewed claims of one TTL, and each fixed claim has its own. A lease carries at most one
-//! exclusive claim of a name, as both make up the key: a second claim would take the first one's key for its own. Keys
-//! of readers and permit holders also contain the token.
+//! exclusive claim of a name: a second would take the first one's key for its own.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +13,9 @@ use tokio::time::timeout;
 
 use crate::members::Link;
 
-/// How long an empty lease is kept, to save the next claim a round trip.
+/// An empty lease saves the next claim a round trip.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The timeout of a revocation.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// With this many tombstones a lease accepts no new claims.
@@ -28,7 +26,7 @@ pub(crate) struct Lease {
     pub(crate) id: i64,
     /// As granted, which may be longer than requested.
     pub(crate) ttl: Duration,
-    /// The lease belongs to one fixed claim, and no task renews it.
+    /// Such a lease has one claim, and no task renews it.
     pub(crate) is_fixed: bool,
     state: Mutex<State>,
     stream: tokio::sync::Mutex<Option<Stream>>,
@@ -38,19 +36,14 @@ pub(crate) struct Lease {
 struct State {
     /// The server certainly keeps the lease for one TTL from here.
     proven: BootInstant,
-    /// The last answered keep-alive, unless it is proven.
     answered: Option<KeptAlive>,
-    /// The exclusive claims on the lease, including those whose request may arrive late. Their keys consist of name and
-    /// lease.
+    /// Includes claims whose request may arrive late.
     claims: HashMap<LockName, Token>,
-    /// The readers and permit holders, whose keys contain their tokens too.
     shared_claims: HashSet<(LockName, Token)>,
-    /// The lease accepts no new claims.
     is_retired: bool,
     /// When the lease stops accepting claims because of its tombstones.
     closes: BootInstant,
     tombstones: usize,
-    /// The server no longer has the lease.
     is_gone: bool,
     used: BootInstant,
 }
@@ -67,8 +60,8 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// An answered keep-alive. The leader that answered may have been replaced without noticing. The proof is a majority's
-/// response from the same member in the same term.
+/// The leader that answered may have been replaced without noticing. The proof is a majority's response from the same
+/// member in the same term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeptAlive {
     sent: BootInstant,
@@ -92,10 +85,7 @@ impl Lease {
         Self { id, ttl, is_fixed, state: Mutex::new(state), stream: tokio::sync::Mutex::default() }
     }
 
-    /// Sends a keep-alive to one member, for [`Lease::prove`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops the stream too, so that a later request never gets this response.
+    /// A dropped future drops the stream too, so that a later request never gets this response.
     pub(crate) async fn keep_alive(&self, link: &Link, clock: &Clock) -> Result<(), ClientError> {
         let begun = clock.now();
         let mut slot = self.stream.lock().await;
@@ -125,13 +115,13 @@ impl Lease {
         Ok(())
     }
 
-    /// Returns the last answered keep-alive. Only a later request can prove it.
+    /// Only a later request can prove it.
     pub(crate) fn kept_alive(&self) -> Option<KeptAlive> {
         self.state().answered
     }
 
-    /// Records a majority's response. It proves an earlier answered keep-alive of the same member and term: the leader
-    /// that took the keep-alive was still the leader.
+    /// A majority's response proves an earlier keep-alive of the same member and term: the leader that took it was
+    /// still the leader.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = self.state();
@@ -151,7 +141,7 @@ impl Lease {
         self.state().used + IDLE_TIMEOUT
     }
 
-    /// Adds a claim. Returns false if the lease accepts none, or another claim has this key.
+    /// Returns false if the lease accepts no claims, or another claim has this key.
     pub(crate) fn add_claim(&self, claim: &Claim, now: BootInstant) -> bool {
         let mut state = self.state();
         if state.is_closed(now) || state.is_gone {
@@ -168,7 +158,7 @@ impl Lease {
         self.state().add_claim(&claim.name, claim.token, claim.mode);
     }
 
-    /// Adds an unregistered claim, even to a closed lease. Returns false if another claim has this key.
+    /// Adds to a closed lease too. Returns false if another claim has this key.
     pub(crate) fn add_orphan(&self, name: &LockName, token: Token, mode: Mode) -> bool {
         self.state().add_claim(name, token, mode)
     }
@@ -186,8 +176,8 @@ impl Lease {
         self.state().is_retired = true;
     }
 
-    /// Counts a possible tombstone. The lease closes after a while, so that it becomes empty and its tombstones end
-    /// with it. Closing at once would leave a lease behind for each canceled request.
+    /// Closes the lease after a while, so that its tombstones end with it. Closing at once would leave a lease behind
+    /// for each canceled request.
     pub(crate) fn count_tombstone(&self, now: BootInstant) {
         let mut state = self.state();
         state.closes = state.closes.min(now + IDLE_TIMEOUT);
@@ -245,18 +235,17 @@ impl State {
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     leases: Mutex<HashMap<u64, Vec<Arc<Lease>>>>,
-    /// Leases with unanswered requests.
     wanted: Mutex<HashMap<u64, LeaseRequest>>,
     /// Held during a request, so that concurrent callers share the lease.
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
-/// A requested lease. The client chooses its id, so that a retry requests the same lease. With disks too slow to answer
-/// in time, new ids would never succeed, and would leave all their leases behind.
+/// The client chooses the id, so that a retry requests the same lease. With disks too slow to answer in time, new ids
+/// would never succeed, and would leave all their leases behind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseRequest {
     pub(crate) id: i64,
-    /// The time of the first request, the earliest for the grant.
+    /// The earliest time of the grant.
     pub(crate) since: BootInstant,
 }
 
@@ -319,7 +308,7 @@ pub(crate) async fn revoke(link: Option<Arc<Link>>, id: i64) {
     }
 }
 
-/// Rounds up to the server's unit.
+/// Rounds up.
 pub(crate) fn seconds(ttl: Duration) -> u64 {
     ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0))
 }

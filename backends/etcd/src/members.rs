@@ -19,31 +19,27 @@ use crate::errors::{Effect, ErrorClass, classify, error, words};
 use crate::runtime::{self, Runtime};
 use crate::tls;
 
-/// The delay before the client tries the member that has just failed.
+/// The delay before the client retries the member that has just failed.
 const LAST: Duration = Duration::from_millis(300);
 
-/// The pause after a refusal. An election may be in progress.
+/// An election may be in progress.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest pause while no member accepts a connection.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a request waits before its connection is checked, and the shortest wait of that check.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// The longest pause between two checks.
 const LONGEST_CHECK_PAUSE: Duration = Duration::from_secs(2);
 
 pub(crate) struct Link {
     pub(crate) client: Client,
-    /// The index in the URL.
     pub(crate) member: usize,
-    /// Unique among connections.
     pub(crate) number: u64,
     /// How long a check waits for a response before it tries a new connection.
     patience: Duration,
     is_suspect: AtomicBool,
-    /// Set if the connection was silent while a new one worked.
+    /// The connection was silent while a new one worked.
     is_dead: AtomicBool,
     is_being_checked: AtomicBool,
     changed: Notify,
@@ -72,11 +68,9 @@ impl Link {
         }
     }
 
-    /// Waits for any response on this connection. A member rejects a request without a key at once, without its disk or
-    /// other members.
+    /// A member rejects a request without a key at once, without its disk or other members.
     async fn says_anything(&self) {
         let request = GetOptions::new().with_serializable();
-        // If the connection fails, the requests on it get the error.
         let _ = self.client.kv_client().get("", Some(request)).await;
     }
 
@@ -99,7 +93,7 @@ struct Round {
 impl Round {
     fn failed(link_error: &LinkError, before: Option<&Self>) -> Self {
         let pause = before.map_or(PAUSE, |round| (round.pause * 2).min(LONGEST_PAUSE));
-        // Random for each client, between a half and the whole.
+        // Between a half and the whole.
         let random = RandomState::new().build_hasher().finish() % 1_000;
         let jitter = u32::try_from(random).unwrap_or(0);
         Self {
@@ -124,9 +118,7 @@ pub(crate) struct Members {
     config: Config,
     runtime: Runtime,
     current: Mutex<Option<Arc<Link>>>,
-    /// Held while connecting, so that only one task does.
     connecting: tokio::sync::Mutex<()>,
-    /// The last failed round, unless a later one succeeded.
     round: Mutex<Option<Round>>,
     numbers: AtomicU64,
 }
@@ -138,8 +130,7 @@ pub(crate) struct Answer<T> {
     pub(crate) was_unsure: bool,
 }
 
-/// A request in flight. If it is dropped without an answer, its connection is checked, because the caller may have a
-/// shorter limit than this backend.
+/// If it is dropped without an answer, its connection is checked: the caller may have a shorter limit.
 struct Unanswered<'a> {
     members: &'a Arc<Members>,
     link: &'a Arc<Link>,
@@ -165,7 +156,7 @@ pub(crate) enum RequestError {
 #[derive(Debug)]
 pub(crate) struct LinkError {
     pub(crate) error: Error,
-    /// The failure may pass by itself, like an election or a restart.
+    /// As after an election or a restart.
     may_pass: bool,
 }
 
@@ -202,22 +193,19 @@ impl Members {
         &self.runtime
     }
 
-    /// Returns the limit of one request for a claim of this TTL. It leaves time for a second request.
+    /// Leaves time for a second request.
     pub(crate) fn limit(&self, ttl: Duration) -> Duration {
         self.config.response_timeout.min(ttl / 2)
     }
 
-    /// Returns how long a member may be silent before the next one is asked. The second gets the rest of the time: if
-    /// all are slow, more changes don't help.
+    /// How long a member may be silent before the next one is asked. The second gets the rest of the time: if all are
+    /// slow, more changes don't help.
     fn patience(&self, limit: Duration, is_first: bool) -> Duration {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
 
-    /// Sends a request to the current member, and to the next ones if it fails, until the limit. It keeps trying to
-    /// connect, as the limit is longer than an election.
-    ///
-    /// # Cancel safety
-    /// The request of a dropped future may have been sent.
+    /// Asks the current member, and the next ones if it fails. It keeps trying to connect, as the limit is longer than
+    /// an election. The request of a dropped future may have been sent.
     pub(crate) async fn ask<T, F>(
         self: &Arc<Self>,
         effect: Effect,
@@ -289,7 +277,7 @@ impl Members {
         }
     }
 
-    /// Waits for the response to a request. Returns `None` at the limit, or if the connection is dead.
+    /// Returns `None` at the limit, or if the connection is dead.
     async fn answer<T>(
         self: &Arc<Self>,
         link: &Arc<Link>,
@@ -313,8 +301,8 @@ impl Members {
         answer
     }
 
-    /// Replaces a connection in the background if it is silent while a new connection works. A slow member keeps its
-    /// connection, so that no request has to be repeated.
+    /// Replaces a connection only if it is silent while a new one works. A slow member keeps its connection, so that no
+    /// request has to be repeated.
     fn check(self: &Arc<Self>, link: &Arc<Link>) {
         let is_overdue = link.is_suspect() || self.runtime.has_ended();
         if is_overdue || link.is_being_checked.swap(true, Ordering::SeqCst) {
@@ -368,10 +356,6 @@ impl Members {
         tracing::debug!(member = self.config.endpoints[link.member], "etcd: leaving this member");
     }
 
-    /// Returns the current connection, or a new one.
-    ///
-    /// # Cancel safety
-    /// Dropping the future leaves nothing behind.
     pub(crate) async fn link(&self) -> Result<Arc<Link>, LinkError> {
         if self.runtime.has_ended() {
             return Err(LinkError { error: runtime::gone(), may_pass: false });
@@ -464,7 +448,7 @@ impl Members {
     }
 }
 
-/// Combines the members' errors, those that need a change first.
+/// Combines the errors, those that need a change first.
 fn summed_up(failures: Vec<LinkError>) -> LinkError {
     let is_electing = failures.iter().any(|failure| failure.may_pass);
     let mut failures: Vec<Error> =
@@ -515,7 +499,7 @@ pub(crate) async fn client(config: &Config, endpoint: &str) -> Result<Client, Li
     connected.map_err(|cause| no_connection(endpoint, &cause))
 }
 
-/// Creates a client, and checks that its member reaches the leader and a majority.
+/// Checks that the member reaches the leader and a majority.
 async fn probed(config: &Config, endpoint: &str) -> Result<Client, LinkError> {
     let client = client(config, endpoint).await?;
     let looked = if config.for_diagnosis {

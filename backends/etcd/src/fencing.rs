@@ -1,7 +1,7 @@
 //! Fencing for data in etcd: late writes are rejected.
 //!
 //! A holder that was paused for longer than its TTL may overwrite a later holder's changes. [`transact`] prevents this
-//! for data in any etcd: it carries out the caller's transaction only if no later holder has written before.
+//! for data in any etcd.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -18,7 +18,7 @@
 //! ```
 //!
 //! The highest fence is kept under a key of the caller's choice, in decimal with leading zeros. All writers of the same
-//! data must use that key. Each call is one transaction in one round trip. Fences of every backend work.
+//! data must use that key. Fences of every backend work.
 
 use etcd_client::{
     Client, Compare, CompareOp, Error as ClientError, Txn, TxnOp, TxnOpResponse, TxnResponse,
@@ -28,14 +28,14 @@ use lockwright_core::{Error, ErrorKind, Fence, Result};
 
 use crate::errors::{Effect, ErrorClass, classify, error, unexpected_response, words};
 
-/// The length of a stored fence. It is fixed, so that fences sort as text.
+/// Fixed, so that fences sort as text.
 const DIGITS: usize = 20;
 
 /// Carries out the caller's transaction if no later holder has written before, and stores the fence under `key`.
 /// Returns the response to the caller's own transaction.
 ///
-/// The same holder may write repeatedly, and so may concurrent readers, who share a fence. The fence is stored even if
-/// the caller's own conditions don't hold. `write` must not change the key itself.
+/// Concurrent readers share a fence, so each may write. The fence is stored even if the caller's own conditions don't
+/// hold. `write` must not change the key itself.
 ///
 /// # Errors
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written.
@@ -102,7 +102,6 @@ fn outcome(answered: &TxnResponse) -> TransactOutcome {
         };
     }
     match operations.next() {
-        // The branch for the first fence.
         Some(TxnOpResponse::Txn(first)) => outcome(&first),
         Some(TxnOpResponse::Get(found)) => {
             let text = found.kvs().first().and_then(|found| found.value_str().ok());

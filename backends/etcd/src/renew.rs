@@ -1,9 +1,7 @@
 //! Renewing holds.
 //!
-//! Each lease gets one keep-alive. Then its holds' keys are read, at the same member in the same term. The read takes a
+//! Each lease gets one keep-alive. Then its holds' keys are read at the same member in the same term. The read takes a
 //! majority, which proves that the leader that took the keep-alive had not been replaced.
-//!
-//! Leases are renewed in parallel: after an outage all of them are due.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +18,7 @@ use crate::shared::{Found, Place, Shared};
 use crate::value::Entry;
 use crate::{acquire, release, runtime};
 
-/// The number of keys in one read: etcd allows 128 operations by default.
+/// etcd allows 128 operations by default.
 const AT_ONCE: usize = 100;
 
 /// How often a renewal is retried after an election.
@@ -28,23 +26,18 @@ const PROOFS: usize = 2;
 
 const LEASES_AT_ONCE: usize = 32;
 
-/// A hold of the batch, with its index.
 struct Numbered {
     at: usize,
     claim: Claim,
     place: Place,
 }
 
-/// The results of a lease's holds, and the error if some are missing.
 struct LeaseRenewals {
     renewals: Vec<(usize, Renewal)>,
     failure: Option<Error>,
 }
 
-/// Renews holds, in their order.
-///
-/// # Cancel safety
-/// If the future is dropped, some holds may have been renewed.
+/// Renews holds, in their order. If the future is dropped, some may have been renewed.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let mut outcomes = vec![Renewal::INDETERMINATE; holds.len()];
     let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Numbered>)> = HashMap::new();
@@ -101,7 +94,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     }
 }
 
-/// Returns the place of a hold, or why it isn't held. Takes over another backend's hold.
+/// Takes over another backend's hold.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.registry.place(claim) {
         Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),

@@ -1,8 +1,7 @@
-//! The highest revision of the store that this backend has seen, and its falls.
+//! Detection of a store whose revision fell, so that fences repeat.
 //!
-//! The revision falls when a snapshot is restored without `--bump-revision`, and then fences repeat. The cluster can't
-//! detect that: all its data are restored too, and its id, made of the members' addresses and its token, may be
-//! unchanged. Only a client that saw the later revision can.
+//! The revision falls when a snapshot is restored without `--bump-revision`. The cluster can't detect that: all its
+//! data are restored too, and its id may be unchanged. Only a client that saw the later revision can.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,8 +26,8 @@ impl Revisions {
         self.state().highest
     }
 
-    /// Records the revision of a majority's response. `before` is the highest revision when the request was sent, as
-    /// responses may overtake each other.
+    /// Records a majority's revision. Responses may overtake each other, so `before` is the highest revision when the
+    /// request was sent.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
         let mut state = self.state();
         if revision < before {
@@ -59,7 +58,6 @@ mod tests {
         let revisions = Revisions::default();
         let before = revisions.highest();
         revisions.saw(10, before);
-        // Both requests were sent at revision 10.
         let before = revisions.highest();
         revisions.saw(12, before);
         revisions.saw(11, before);

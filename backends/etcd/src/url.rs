@@ -21,7 +21,7 @@ pub(crate) struct Contents {
     pub(crate) keys: Keys,
 }
 
-/// The reason why a URL is malformed, without its secrets.
+/// Contains no secrets.
 #[derive(Debug)]
 pub(crate) struct Problem(pub(crate) String);
 
@@ -68,7 +68,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     Ok(Contents { endpoints, login, security, keys: Keys { prefix, raw } })
 }
 
-/// Returns the URL without secrets: no password, even without a user, and no value of an unknown parameter.
+/// Leaves out a password, even without a user, and the value of an unknown parameter.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (members, query) = match shown.split_once('?') {
@@ -151,7 +151,6 @@ impl Member {
     }
 }
 
-/// The parameters after the `?`.
 struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {

@@ -22,23 +22,20 @@ pub(crate) struct Wakeups {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The keys that waiters wait for, with their names.
     waited: HashMap<Vec<u8>, LockName>,
-    /// Names with acquires in progress: how many, and which of their keys were deleted.
+    /// The number of acquires in progress, and the deleted keys.
     recorders: HashMap<LockName, (usize, Vec<Vec<u8>>)>,
-    /// The held keys of this backend, with their tokens and creation revisions. A later hold of the name may have the
-    /// same key.
+    /// With creation revisions: a later hold of the name may have the same key.
     held: HashMap<Vec<u8>, (Token, i64)>,
 }
 
-/// A guard that records the deleted keys of a name.
 pub(crate) struct DeletionRecorder<'a> {
     wakeups: &'a Wakeups,
     name: LockName,
 }
 
 impl DeletionRecorder<'_> {
-    /// Wakes the name when any of the `keys` is deleted. Returns false if one already is.
+    /// Wakes the name when any of `keys` is deleted. Returns false if one already is.
     pub(crate) fn waits_for<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
         let mut state = self.wakeups.state();
         for key in keys {
@@ -85,13 +82,11 @@ impl Wakeups {
         self.state().held.insert(key.to_vec(), (token, created));
     }
 
-    /// Stops watching a key. Returns its holder.
     pub(crate) fn forget(&self, key: &[u8]) -> Option<Token> {
         self.state().held.remove(key).map(|(token, _)| token)
     }
 
-    /// Records the deletion of a key at a revision. Returns the name if a waiter waits for the key, and the token if a
-    /// hold had it.
+    /// Returns the name if a waiter waits for the key, and the token if a hold had it.
     pub(crate) fn record_deletion(
         &self,
         name: &LockName,
@@ -107,7 +102,6 @@ impl Wakeups {
         (state.waited.remove(key), lost.map(|(token, _)| token))
     }
 
-    /// Wakes all waiters after missed events.
     pub(crate) fn wake_after_gap(&self) {
         self.state().waited.clear();
         self.subscribers.wake_all();

@@ -19,10 +19,9 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::watch;
 
-/// How often a missing parent is created before giving up: servers remove empty parents.
+/// Servers remove empty parents.
 const PARENT_TRIES: usize = 10;
 
-/// How often a reader retries when concurrent readers leave.
 const FENCE_TRIES: usize = 10;
 
 pub(crate) async fn acquire(
@@ -78,11 +77,9 @@ impl Stopped {
     }
 }
 
-/// The result of reading the queue before queuing.
 enum QueueState {
     Decided(AcquireOutcome),
     Free,
-    /// Free, and the parent node is missing.
     NoParent,
 }
 
@@ -102,7 +99,7 @@ impl Acquire<'_> {
             Some(Place { node: Some(node), is_held, .. }) => {
                 return Ok(self.repeat(node, is_held).await?);
             }
-            // An earlier request is unanswered. Once a later one is answered, it is done or rejected.
+            // Once a later request is answered, the unanswered one is done or rejected.
             Some(Place { node: None, .. }) => {
                 self.session.prove().await?;
                 let queue = self.read_queue().await?;
@@ -125,7 +122,7 @@ impl Acquire<'_> {
             let cause = error(ErrorKind::Unavailable, cause.message());
             Stopped::Before(Arc::clone(&self.session), cause)
         })?;
-        // Registered before the request, so that its node is accounted for whatever happens to this future.
+        // Registered first, so that the node is accounted for whatever happens to this future.
         let end = self.shared.end_of_wait(self.claim);
         let session = Arc::clone(&self.session);
         let place = Place { session, node: None, is_held: false, is_overdue: false };
@@ -133,7 +130,6 @@ impl Acquire<'_> {
         Ok(self.enqueue(parent_is_missing).await?)
     }
 
-    /// Reads the queue for a claim that doesn't wait.
     async fn check_queue(&self) -> Result<QueueState, Stopped> {
         let client = self.session.client();
         let before = |error| Stopped::Before(Arc::clone(&self.session), error);
@@ -160,7 +156,6 @@ impl Acquire<'_> {
         Ok(QueueState::Decided(AcquireOutcome::Busy(Busy::default())))
     }
 
-    /// Returns an error if the first claim uses the name as another kind of lock.
     fn refuse_another_kind(&self, queue: &[Contender]) -> Result<()> {
         match queue.first().map(|first| first.mode) {
             Some(present) if !present.is_of_the_kind_of(self.claim.mode) => {
@@ -170,17 +165,16 @@ impl Acquire<'_> {
         }
     }
 
-    /// Creates a node, and its parent if that is missing.
     async fn enqueue(&self, mut parent_is_missing: bool) -> Result<AcquireOutcome> {
         let prefix = format!("{}/{}", self.queue_path, node(self.claim));
         let data = Value::of(self.claim).bytes();
         let options = zk::CreateMode::EphemeralSequential.with_acls(self.shared.acls());
         for _ in 0..PARENT_TRIES {
-            // Extends the claim in the same step, so that the removal of overdue claims finds this node.
+            // In the same step, so that the removal of overdue claims finds this node.
             if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
                 return Err(expired(self.shared, self.claim));
             }
-            // Sent together: the server executes them in this order.
+            // The server executes them in this order.
             let client = self.session.client();
             let parent = parent_is_missing.then(|| self.make_parent());
             let creating = client.create(&prefix, &data, &options);
@@ -241,7 +235,7 @@ impl Acquire<'_> {
         ))
     }
 
-    /// Creates the queue's node: a container, which the servers remove once it is empty.
+    /// A container, which the servers remove once it is empty.
     fn make_parent(&self) -> impl Future<Output = Result<()>> {
         let client = self.session.client();
         let acls = self.shared.acls();
@@ -283,8 +277,7 @@ impl Acquire<'_> {
         self.grant_if_admitted(queue, at, own).await
     }
 
-    /// Handles a broken claim. A granted hold's node stays until the TTL ends, as its holder may still consider it
-    /// valid. Any other node is removed.
+    /// A granted hold's node stays until the TTL ends, as its holder may still consider it valid.
     async fn broken(&self, own: &Node, is_held: bool) -> Result<AcquireOutcome> {
         if !is_held {
             let removing = self.session.client().delete(&own.path, None);
@@ -295,7 +288,6 @@ impl Acquire<'_> {
         Err(lost(Reason::Broken))
     }
 
-    /// Takes over a node that an unanswered request created.
     async fn adopt(&self, queue: Vec<Contender>, at: usize) -> Result<AcquireOutcome> {
         let path = format!("{}/{}", self.queue_path, queue[at].node);
         let (data, stat) = match self.session.read(|| self.session.client().get_data(&path)).await {
@@ -315,7 +307,7 @@ impl Acquire<'_> {
             self.note(&own, false)?;
             return self.grant_if_admitted(queue, at, own).await;
         }
-        // The node belongs to another session, whose lifetime is unknown here.
+        // The lifetime of the other session is unknown here.
         self.shared.registry.leave(self.claim);
         if is_broken {
             return Err(lost(Reason::Broken));
@@ -389,7 +381,6 @@ impl Acquire<'_> {
             let watched = format!("{}/{}", self.queue_path, ahead.node);
             let name = &self.claim.name;
             if !watch(self.shared, &self.session, watched, name).await? {
-                // It is gone already.
                 retry_after = Some(Duration::ZERO);
                 break;
             }
@@ -402,8 +393,7 @@ impl Acquire<'_> {
         self.shared.registry.place(self.claim).is_some_and(|place| place.is_held)
     }
 
-    /// Removes a node whose sequence number is spent. Once the queue is empty, its parent is removed too, and the
-    /// servers count from zero again.
+    /// Once the queue is empty, its parent is removed too, and the servers count from zero again.
     async fn restart_numbers(&self, own: Node) -> Result<AcquireOutcome> {
         let client = self.session.client();
         let (removing, emptied) =
@@ -461,8 +451,8 @@ impl Acquire<'_> {
     }
 }
 
-/// Returns the fence of a hold: the transaction that created its node. Queues are served in that order, and
-/// transactions increase as long as the ensemble keeps its data.
+/// The transaction that created the node. Queues are served in that order, and transactions increase as long as the
+/// ensemble keeps its data.
 pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
     u64::try_from(stat.czxid)
         .ok()

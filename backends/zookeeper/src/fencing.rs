@@ -1,8 +1,7 @@
 //! Fencing for data in ZooKeeper: late writes are rejected.
 //!
 //! A holder that was paused for longer than its TTL may overwrite a later holder's changes. [`commit`] prevents this
-//! for data in a ZooKeeper, the locks' own or any other. It carries out the caller's operations only if no later holder
-//! has written before.
+//! for data in any ZooKeeper.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -20,10 +19,9 @@
 //! # }
 //! ```
 //!
-//!
 //! The highest fence is kept in a node of the caller's choice, in decimal. A missing node is created with permissions
 //! for all; for other permissions, create it with the content `0`. Its parent must exist. All writers of the same data
-//! must use the same node, and none may write without it.
+//! must use the same node.
 //!
 //! Each call reads the node, and then sends one `multi` on condition that the node is unchanged. Fences of every
 //! backend work.
@@ -34,14 +32,13 @@ use zookeeper_client as zk;
 
 use crate::errors::{BACKEND, Effect, Failure, error};
 
-/// How often a call retries after concurrent writes.
 const TRIES: usize = 20;
 
 /// Carries out the operations that `write` adds, all or none, if no later holder has written before. Stores the fence
 /// in the node at `path`, and returns the results of the operations.
 ///
-/// The same holder may write repeatedly, and so may concurrent readers, who share a fence. `write` is called again
-/// after a concurrent write. It must not change the fence's node.
+/// Concurrent readers share a fence, so each may write. `write` is called again after a concurrent write. It must not
+/// change the fence's node.
 ///
 /// # Errors
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written.
@@ -113,11 +110,9 @@ async fn attempt(
     };
     noting.and_then(|()| write(&mut all)).map_err(|cause| failed(cause, Effect::Reads))?;
     match all.commit().await {
-        // Without the result of the fence's own operation.
         Ok(results) => Ok(Some(results.into_iter().skip(1).collect())),
         Err(zk::MultiWriteError::OperationFailed { index: 0, source }) => match (source, version) {
             (zk::Error::BadVersion | zk::Error::NodeExists, _) => Ok(None),
-            // The node was removed.
             (zk::Error::NoNode, Some(_)) => Ok(None),
             (zk::Error::NoNode, None) => Err(error(
                 ErrorKind::InvalidInput,
@@ -128,7 +123,7 @@ async fn attempt(
         Err(zk::MultiWriteError::OperationFailed { index, source }) => {
             let message =
                 format!("operation {index} of the user's failed, so none was done: {source}");
-            // The index among the caller's operations, from zero.
+            // The index among the caller's operations.
             let cause = zk::MultiWriteError::OperationFailed { index: index - 1, source };
             Err(error(ErrorKind::Conflict, message).with_source(cause))
         }

@@ -11,23 +11,20 @@ use crate::config::Config;
 pub(crate) struct Server {
     pub(crate) host: String,
     pub(crate) status: Status,
-    /// The server's tick, if `conf` is allowed.
+    /// Known if `conf` is allowed.
     pub(crate) tick: Option<Duration>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// The server serves clients.
     Serves { version: String, mode: String },
     /// The server runs without a quorum.
     Alone,
     /// The server rejects the command.
     Refuses(String),
-    /// The server doesn't answer.
     Silent(String),
 }
 
-/// Asks all servers of the URL in parallel.
 pub(crate) async fn look(config: &Config) -> Vec<Server> {
     let asked: Vec<_> = config
         .contents
@@ -48,7 +45,6 @@ pub(crate) async fn look(config: &Config) -> Vec<Server> {
     servers
 }
 
-/// Asks one server for its status.
 pub(crate) async fn ask(host: &str, limit: Duration) -> Status {
     match tokio::time::timeout(limit, says(host, "srvr")).await {
         Ok(Ok(answer)) => read(&answer),

@@ -14,7 +14,6 @@ use crate::session::Session;
 use crate::shared::Shared;
 use crate::value::Value;
 
-/// The number of names per page.
 const PAGE: usize = 100;
 
 #[derive(Default)]
@@ -23,7 +22,6 @@ pub(crate) struct Queue {
     waiters: usize,
 }
 
-/// The node of a holder.
 pub(crate) struct Held {
     pub(crate) path: String,
     pub(crate) stat: zk::Stat,
@@ -76,14 +74,13 @@ pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor
     Ok(Page { names, next })
 }
 
-/// Returns a session whose server has caught up with the leader.
 pub(crate) async fn up_to_date(shared: &Arc<Shared>) -> Result<Arc<Session>> {
     let session = shared.sessions.for_reads(shared).await?;
     refresh(&session, &shared.config).await?;
     Ok(session)
 }
 
-/// Waits until the session's server has caught up with the leader. A missing chroot is an error, not an empty list.
+/// A missing chroot is an error, not an empty list.
 pub(crate) async fn refresh(session: &Session, config: &Config) -> Result<()> {
     session.sync().await?;
     match session.has_chroot(config).await? {
@@ -92,7 +89,6 @@ pub(crate) async fn refresh(session: &Session, config: &Config) -> Result<()> {
     }
 }
 
-/// Inspects locks. All requests are sent before the first response is awaited.
 async fn inspect_all(
     shared: &Shared,
     session: &Session,
@@ -184,7 +180,6 @@ impl Held {
     }
 }
 
-/// `None` if the node doesn't exist.
 async fn read<T>(
     session: &Session,
     asked: impl Future<Output = Result<T, zk::Error>>,

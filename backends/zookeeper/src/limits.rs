@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::session::{Session, connect, connect_to};
 use crate::url::MAX_TIMEOUT;
 
-/// The shortest timeout to request. A session with less would expire while it is created.
+/// A session with less would expire while it is created.
 const SHORTEST: Duration = Duration::from_millis(250);
 
 const ONE_SERVER: Duration = Duration::from_secs(2);
@@ -18,21 +18,18 @@ const ONE_SERVER: Duration = Duration::from_secs(2);
 pub(crate) struct Limits {
     pub(crate) shortest: Duration,
     pub(crate) longest: Duration,
-    /// The servers' tick, or more.
+    /// Or more.
     pub(crate) tick: Duration,
 }
 
-/// The timeout that one server granted.
 #[derive(Debug, Clone)]
 pub(crate) struct Granted {
-    /// As in the URL.
     pub(crate) host: String,
     pub(crate) asked: Duration,
     pub(crate) timeout: Duration,
 }
 
-/// Finds the limits, with a short session and a long one. Returns the latter for further use, and each server's longest
-/// grant.
+/// Tries a short session and a long one. Returns the latter, and each server's longest grant.
 pub(crate) async fn try_out(
     config: &Config,
     clock: &Clock,
@@ -50,7 +47,6 @@ pub(crate) async fn try_out(
     Ok((Limits { shortest, longest, tick }, most, long))
 }
 
-/// Returns the timeout that each reachable server of the URL grants for this request.
 pub(crate) async fn granted(config: &Config, asked: Duration) -> Vec<Granted> {
     let mut trying = JoinSet::new();
     for host in config.contents.hosts.iter().cloned() {
@@ -65,7 +61,7 @@ pub(crate) async fn granted(config: &Config, asked: Duration) -> Vec<Granted> {
     trying.join_all().await.into_iter().flatten().collect()
 }
 
-/// Returns the shortest timeout that succeeds, and the granted one.
+/// Returns the requested timeout and the granted one.
 async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
     let mut asked = SHORTEST;
     loop {

@@ -9,7 +9,7 @@ use crate::errors::error;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 
-/// Makes an error indeterminate if the claim still has a place, and so possibly a node.
+/// If the claim still has a place, it may have a node.
 pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) -> Error {
     let is_explicit = matches!(cause.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
     if is_explicit || shared.registry.place(claim).is_none() {
@@ -38,7 +38,7 @@ pub(crate) fn registered_place(shared: &Shared, claim: &Claim) -> Result<Option<
     if place.is_held { Err(lost(Reason::SessionEnded)) } else { Ok(None) }
 }
 
-/// Returns the error for an overdue claim, now and for later calls.
+/// Also later calls get this error.
 pub(crate) fn expired(shared: &Shared, claim: &Claim) -> Error {
     shared.ended_claims.set(claim, Reason::Expired);
     lost(Reason::Expired)
@@ -48,7 +48,7 @@ pub(crate) fn lost(reason: Reason) -> Error {
     error(ErrorKind::Lost(reason), format!("{reason}; acquire the lock again"))
 }
 
-/// Handles the removal of a claim's node by another client.
+/// Another client removed the claim's node.
 pub(crate) fn vanished(shared: &Shared, claim: &Claim, is_held: bool) -> Result<AcquireOutcome> {
     if shared.registry.place(claim).is_some_and(|place| place.is_overdue) {
         return Err(expired(shared, claim));
@@ -63,8 +63,7 @@ pub(crate) fn vanished(shared: &Shared, claim: &Claim, is_held: bool) -> Result<
     }
 }
 
-/// Registers the node of a claim. If the claim became overdue during the request, its node is being removed, and the
-/// result is an error.
+/// If the claim became overdue during the request, its node is being removed, and the result is an error.
 pub(crate) fn note(
     shared: &Shared,
     claim: &Claim,
@@ -86,7 +85,7 @@ pub(crate) fn note(
             Ok(())
         }
         None if session.is_over() => Err(lost(Reason::SessionEnded)),
-        // An earlier removal may have missed this node: remove it at once.
+        // An earlier removal may have missed this node.
         _ => {
             let (session, node) = (Arc::clone(session), Some(own.clone()));
             let place = Place { session, node, is_held: false, is_overdue: true };

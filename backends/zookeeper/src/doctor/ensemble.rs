@@ -13,10 +13,9 @@ use crate::session::Session;
 use crate::shared::Shared;
 use crate::url::MAX_TIMEOUT;
 
-/// The TTL of a request that sets none.
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
-/// The number of timed commits and reads, of which the median counts.
+/// The median counts.
 const TIMED: usize = 5;
 
 pub(super) async fn look(

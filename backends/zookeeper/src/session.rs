@@ -16,17 +16,16 @@ use crate::{reachability, tls};
 /// The shortest silence timeout, unless two fifths of the session's timeout are less.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// The pause before a read is repeated on the library's next connection.
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// A session. It is closed, and its nodes removed, when the last user drops it.
+/// Closed, and its nodes removed, when the last user drops it.
 pub(crate) struct Session {
     client: zk::Client,
     clock: Clock,
     response_timeout: Duration,
     probe_path: String,
     liveness: Mutex<LivenessBound>,
-    /// Held during a proof, which all concurrent callers share.
+    /// All concurrent callers share a proof.
     proving: tokio::sync::Mutex<()>,
     proven: Mutex<BootInstant>,
     used: Mutex<BootInstant>,
@@ -34,7 +33,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens a session with this timeout, or the nearest that the servers allow.
+    /// The servers grant the nearest timeout that they allow.
     pub(crate) async fn open(
         config: &Config,
         clock: &Clock,
@@ -66,7 +65,6 @@ impl Session {
         self.client.session_id().0
     }
 
-    /// Returns how long the servers keep the session without contact.
     pub(crate) fn timeout(&self) -> Duration {
         self.client.session_timeout()
     }
@@ -93,12 +91,10 @@ impl Session {
         self.client.state().is_terminated()
     }
 
-    /// Returns whether it may be used for new requests.
     pub(crate) fn is_fit(&self) -> bool {
         !self.is_over() && !self.timeout_check.is_invalid()
     }
 
-    /// Returns how long after `start` it certainly lives.
     pub(crate) fn valid_from(&self, start: BootInstant) -> Duration {
         (lock(&self.liveness).get() + self.timeout()).saturating_since(start)
     }
@@ -110,7 +106,7 @@ impl Session {
         answer(self.response_timeout, request).await
     }
 
-    /// Waits for the response to a read, and repeats it if the connection breaks: the library soon reconnects.
+    /// Repeats the read if the connection breaks: the library soon reconnects.
     pub(crate) async fn read<T, F>(&self, ask: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, zk::Error>>,
@@ -129,11 +125,8 @@ impl Session {
         }
     }
 
-    /// Has the quorum commit a request without effect. Afterwards all earlier requests of this session are done or
-    /// rejected, and later reads are no older.
-    ///
-    /// # Cancel safety
-    /// Dropping the future loses at most the proof.
+    /// Has the quorum commit a request without effect. Then all earlier requests of this session are done or rejected,
+    /// and later reads are no older.
     pub(crate) async fn prove(self: &Arc<Self>) -> Result<()> {
         let wanted = self.clock.now();
         let turn = self.proving.lock().await;
@@ -153,7 +146,6 @@ impl Session {
         Ok(())
     }
 
-    /// Proves once per `pause`, as long as the session exists.
     pub(crate) async fn keep_proving(this: Weak<Self>, pause: Duration) {
         loop {
             let Some(session) = this.upgrade() else { return };
@@ -184,7 +176,6 @@ impl Session {
         }
     }
 
-    /// Waits until the session's server has caught up with the leader.
     pub(crate) async fn sync(&self) -> Result<()> {
         match self.read(|| self.client.sync("/")).await {
             Ok(()) | Err(Failure::Response(zk::Error::NoNode)) => Ok(()),
@@ -192,7 +183,7 @@ impl Session {
         }
     }
 
-    /// Returns whether the URL's chroot exists on its server, if it has one.
+    /// Returns true without a chroot in the URL.
     pub(crate) async fn has_chroot(&self, config: &Config) -> Result<bool> {
         if config.contents.chroot.is_empty() {
             return Ok(true);
@@ -216,7 +207,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Maps the responses that prove a commit to `Ok`.
 fn committed(answer: Result<(), Failure>) -> Result<()> {
     match answer {
         Ok(()) | Err(Failure::Response(zk::Error::NoNode | zk::Error::NoAuth)) => Ok(()),
@@ -237,13 +227,12 @@ pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<zk::Cl
     }
 }
 
-/// Returns how long a connection may be silent before its session moves to a new connection. The library's default of
-/// two fifths of the timeout leaves too little time for a hold whose renewal is due.
+/// The library's default of two fifths of the timeout leaves too little time for a hold whose renewal is due.
 fn silence(config: &Config, timeout: Duration) -> Duration {
     config.connect_timeout.min(config.silence_timeout).min(SILENCE.max(timeout / 4))
 }
 
-/// Opens a new session on one of these hosts. If `eagerly`, each is tried only once.
+/// If `eagerly`, each host is tried only once.
 pub(crate) async fn connect_to(
     config: &Config,
     hosts: &[String],

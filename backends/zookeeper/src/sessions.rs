@@ -10,25 +10,20 @@ use tokio::runtime::Handle;
 use crate::limits::Limits;
 use crate::session::Session;
 
-/// By how many ticks the session of a fixed hold outlasts its TTL.
+/// How much longer than the TTL a fixed hold's session lives.
 pub(crate) const SPARE_TICKS: u32 = 3;
 
-/// The properties by which claims share a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     pub(crate) timeout: Duration,
-    /// The interval of proofs.
     pub(crate) pause: Duration,
-    /// The session is for reads only.
     pub(crate) is_for_reads: bool,
 }
 
 impl Kind {
-    /// Returns the kind for claims of this TTL.
-    ///
-    /// A proof is always some time ago: a tick, and the time since the last proof. A renewed hold makes up for that. A
-    /// fixed hold can't, so its session has a longer timeout and more frequent proofs: the hold is valid for its whole
-    /// TTL. After a client's death its nodes remain as much longer.
+    /// A proof is always some time ago, and a fixed hold, unlike a renewed one, can't make up for that. So its session
+    /// has a longer timeout and more frequent proofs, and the hold is valid for its whole TTL. After a client's death
+    /// its nodes remain as much longer.
     pub(crate) fn of(ttl: Duration, fixed: bool, limits: &Limits) -> Self {
         // The protocol has whole milliseconds.
         let ttl = Duration::from_millis(
@@ -50,11 +45,10 @@ impl Kind {
     }
 }
 
-/// The session of a kind. The mutex is held while one is opened.
+/// The mutex is held while a session is opened.
 #[derive(Debug, Default)]
 pub(crate) struct Current {
     pub(crate) session: Option<Arc<Session>>,
-    /// The last failure to open one.
     pub(crate) failed: Option<(BootInstant, Arc<Error>)>,
 }
 
@@ -77,7 +71,6 @@ impl Sessions {
         });
     }
 
-    /// Closes the sessions that are unused for this long and have no claims.
     pub(crate) fn close_idle(&self, after: Duration, is_used: impl Fn(&Arc<Session>) -> bool) {
         self.each(|slot| {
             slot.session.take_if(|session| session.idle() > after && !is_used(session));

@@ -33,10 +33,10 @@ pub(crate) struct Shared {
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) session: Arc<Session>,
-    /// Its node, once known. Until then a request for it may be in flight.
+    /// Until it is known, a request for it may be in flight.
     pub(crate) node: Option<Node>,
     pub(crate) is_held: bool,
-    /// The claim is overdue, and its node still to be removed.
+    /// The node is still to be removed.
     pub(crate) is_overdue: bool,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Node {
 }
 
 impl Shared {
-    /// Returns the permissions of new nodes: with a login, only for that login.
+    /// With a login, only that login has permissions.
     pub(crate) fn acls(&self) -> zk::Acls<'static> {
         match self.config.contents.login {
             Some(_) => zk::Acls::creator_all(),
@@ -64,7 +64,7 @@ impl Shared {
         self.registry.extend_if(claim, end, |place| !place.is_overdue)
     }
 
-    /// Returns when a waiting claim that isn't repeated leaves the queue.
+    /// When a waiting claim that isn't repeated leaves the queue.
     pub(crate) fn end_of_wait(&self, claim: &Claim) -> BootInstant {
         self.clock.now() + claim.ttl.max(SLOW_POLL * 5)
     }

@@ -11,11 +11,10 @@ use tokio::sync::Notify;
 use crate::limits::Granted;
 use crate::session::Session;
 
-/// The sessions in doubt. One task checks each server once for all of them.
+/// One task checks each server once for all of these sessions.
 #[derive(Debug, Default)]
 pub(crate) struct SuspectSessions {
     state: Mutex<State>,
-    /// Wakes the task for another session.
     pub(crate) another: Notify,
     /// The longest timeout that each server is known to grant.
     longest: Mutex<HashMap<String, Duration>>,
@@ -23,7 +22,7 @@ pub(crate) struct SuspectSessions {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The sessions in doubt, and when each is given up.
+    /// With the time when each is given up.
     sessions: Vec<(Arc<Session>, BootInstant)>,
     is_checking: bool,
 }
@@ -52,7 +51,6 @@ impl SuspectSessions {
     /// Returns whether to start the task.
     pub(crate) fn enter(&self, session: Arc<Session>, until: BootInstant) -> bool {
         let mut state = self.state();
-        // It may be in the list already.
         state.sessions.retain(|(known, _)| !Arc::ptr_eq(known, &session));
         state.sessions.push((session, until));
         let is_first = !mem::replace(&mut state.is_checking, true);
@@ -62,7 +60,7 @@ impl SuspectSessions {
         is_first
     }
 
-    /// Returns the sessions still in doubt. Without any, the task ends.
+    /// Without any session in doubt, the task ends.
     pub(crate) fn left(&self) -> Option<Vec<(Arc<Session>, BootInstant)>> {
         let mut state = self.state();
         state

@@ -7,7 +7,6 @@ use zookeeper_client as zk;
 #[cfg(feature = "tls")]
 use crate::errors::invalid;
 
-/// The TLS files in a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Security {
     authority: String,
@@ -15,7 +14,6 @@ pub(crate) struct Security {
 }
 
 impl Security {
-    /// Takes them from a URL's parameters.
     pub(crate) fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,
@@ -36,7 +34,7 @@ impl Security {
     }
 }
 
-/// Adds TLS to the connector. The files are read again for each session.
+/// The files are read again for each session.
 #[cfg(feature = "tls")]
 pub(crate) fn secured(
     connector: zk::Connector,
@@ -93,8 +91,7 @@ pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
     })
 }
 
-/// Returns further reasons why a reachable server gives no session. The client library doesn't report failed
-/// handshakes, and retries.
+/// The client library doesn't report failed handshakes, and retries.
 pub(crate) fn doubts(is_secured: bool) -> &'static str {
     if is_secured {
         "or a failed TLS handshake, whose cause the client library doesn't report: no CA in ca=PATH \

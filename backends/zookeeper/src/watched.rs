@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 /// How often a waiter polls when nothing wakes it.
 pub(crate) const SLOW_POLL: Duration = Duration::from_millis(1_000);
 
-/// The session and the path of a watched node.
+/// The session and the path.
 type Key = (i64, String);
 
 #[derive(Debug, Default)]

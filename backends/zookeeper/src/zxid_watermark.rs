@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use lockwright_core::Fence;
 
-/// The highest transaction that this client saw, which is its highest fence. An ensemble with an earlier one has
-/// restored older data.
+/// The client's highest fence. An ensemble with an earlier transaction has restored older data.
 ///
 /// The ensemble can't detect that, as its own records go back too. A client that started later can't either. An earlier
 /// client can't if the servers' epoch was no lower in the older data: then transactions continue above all earlier

@@ -10,20 +10,18 @@ use lockwright::{Config, Locks};
 use crate::args::ConnectionOptions;
 use crate::exit::{self, Failure};
 
-/// Connects to the locks that `connection` configures.
 pub(crate) async fn connect(connection: &ConnectionOptions) -> Result<Locks, Failure> {
     Ok(config(connection)?.connect().await?)
 }
 
-/// Connects for diagnosis only, also to a server that isn't fit for locks.
+/// Also connects to a server that isn't fit for locks.
 pub(crate) async fn connect_for_diagnosis(
     connection: &ConnectionOptions,
 ) -> Result<Locks, Failure> {
     Ok(config(connection)?.connect_for_diagnosis().await?)
 }
 
-/// Returns the file's settings, overridden by the command line's. Never print its URL: it may
-/// contain a password.
+/// The command line overrides the file. Never print the URL: it may contain a password.
 pub(crate) fn config(connection: &ConnectionOptions) -> Result<Config, Failure> {
     let mut config = match &connection.config {
         Some(file) => {
@@ -88,7 +86,7 @@ fn is_memory(url: &str) -> bool {
     url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("memory"))
 }
 
-/// Returns the URL of a SQLite file in the user's state folder, and creates the folder.
+/// Creates the folder.
 fn default_url() -> Result<String, Failure> {
     let file = default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
     let folder = file.parent().unwrap_or(Path::new("/"));

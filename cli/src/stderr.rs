@@ -13,15 +13,15 @@ use rustix::net::{SendFlags, send};
 /// The maximum that a writable pipe or terminal accepts without blocking.
 const MAX_READY_WRITE: usize = 4096;
 
-/// True if the last line was cut for lack of room.
+/// The last line was cut for lack of room.
 static CUT: AtomicBool = AtomicBool::new(false);
 
-/// Writes `text`. Drops the rest if there is no room within `patience`.
+/// Drops the rest if there is no room within `patience`.
 pub(crate) fn write_within(text: &str, patience: Duration) {
     write_by(write_some, &CUT, text, patience);
 }
 
-/// Writes `text` by `write_some`, after a line break if the last line was cut.
+/// Begins with a line break if the last line was cut.
 fn write_by(
     mut write_some: impl FnMut(&[u8]) -> io::Result<usize>,
     cut: &AtomicBool,
@@ -76,16 +76,15 @@ fn stderr() -> BorrowedFd<'static> {
     rustix::stdio::stderr()
 }
 
-/// The method of writing without blocking.
 #[derive(Debug)]
 enum Method {
-    /// It never blocks.
+    /// Never blocks.
     File,
     Socket,
     /// Opened separately: CMD shares the other file description and doesn't expect non-blocking
     /// mode.
     Own(OwnedFd),
-    /// It can't be opened again, for example another user's terminal. So readiness is checked
+    /// It can't be opened again, for example another user's terminal, so readiness is checked
     /// before.
     Poll,
 }

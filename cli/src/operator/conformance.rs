@@ -42,7 +42,7 @@ pub(crate) fn as_child() -> Option<ExitCode> {
     child::main(|url| async move { lockwright::backend::open(&url).await })
 }
 
-/// Runs the suite on the given server. It must not be called in a runtime.
+/// Must not be called in a runtime.
 pub(super) fn conformance(
     connection: &ConnectionOptions,
     what: &Conformance,

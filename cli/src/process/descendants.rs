@@ -8,7 +8,7 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-/// A process, identified by its id and start time.
+/// The id and the start time exclude another process with a reused id.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Process {
     pub pid: Pid,
@@ -33,8 +33,7 @@ struct Entry {
     ended: bool,
 }
 
-/// Returns the living descendants of `root`, nearest first, without those in `except` and their
-/// descendants.
+/// Nearest first, without those in `except` and their descendants.
 ///
 /// A process that forks during the scan may be missing. To end all, repeat the scan until it finds
 /// none, and check with `wait`.
@@ -44,7 +43,7 @@ pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     Ok(found.into_iter().map(|entry| entry.process).collect())
 }
 
-/// Returns the same with processes that have ended and weren't reaped yet.
+/// Includes processes that have ended and weren't reaped yet.
 fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -72,12 +71,11 @@ fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     Ok(found)
 }
 
-/// Returns the living process with this id.
 pub(crate) fn process(pid: Pid) -> Option<Process> {
     look_at(pid).filter(|entry| !entry.ended).map(|entry| entry.process)
 }
 
-/// Returns the ancestors of this process, nearest first.
+/// Nearest first.
 pub(crate) fn ancestors() -> impl Iterator<Item = Process> {
     let above = |entry: &Entry| Pid::from_raw(entry.parent).and_then(look_at);
     let us = look_at(rustix::process::getpid());
@@ -116,8 +114,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Sends `signal` to each process. Returns how many refused it, as another user's. Ended processes
-/// don't count.
+/// Returns how many refused it, as another user's. Ended processes don't count.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;
     for process in processes {
@@ -130,15 +127,13 @@ pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Killed {
-    /// The number of living processes.
     pub found: usize,
-    /// The number of those that belong to another user.
+    /// Those of another user.
     pub refused: u32,
 }
 
-/// Kills all that [`of`] finds, and `group` while it contains a descendant, even an unreaped one:
-/// then the id can't be reused. Signalling a group is atomic with respect to `fork`, so no member
-/// escapes.
+/// Kills `group` too while it contains a descendant, even an unreaped one: then the id can't be
+/// reused. Signalling a group is atomic with respect to `fork`, so no member escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
     if let Some(group) = group
@@ -152,7 +147,7 @@ pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io:
 }
 
 fn send(process: Process, signal: Signal) -> Result<(), Errno> {
-    // Open the handle first, then read the process: so the read applies to the handle's process.
+    // Opened before the process is read, so that the read applies to the handle's process.
     let handle = pidfd_open(process.pid, PidfdFlags::empty())?;
     match look_at(process.pid) {
         Some(entry) if entry.process == process => pidfd_send_signal(handle, signal),
@@ -210,7 +205,7 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // Installed by another process: a file that another test's child still has open for writing
+        // Copied by another process: a file that another test's child still has open for writing
         // can't be run.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();

@@ -1,6 +1,5 @@
-//! The step between the supervisor's fork and CMD: a process that arranges to die with the
-//! supervisor, then becomes CMD. It is a separate program, as code between fork and exec would be
-//! unsafe.
+//! The step between the supervisor's fork and CMD: it arranges to die with the supervisor. It is a
+//! separate program, as code between fork and exec would be unsafe.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -16,11 +15,10 @@ use super::foreground::Terminal;
 use crate::escape::escape;
 use crate::exit;
 
-/// The argument for no transfer of the foreground.
 pub(crate) const NO_FOREGROUND: &str = "-";
 
-/// Becomes the command in `args`: the supervisor's process id, the process group with the
-/// foreground or [`NO_FOREGROUND`], the latest start in nanoseconds of the boot clock, the command and its
+/// `args` are the supervisor's process id, the process group with the foreground or
+/// [`NO_FOREGROUND`], the latest start in nanoseconds of the boot clock, the command and its
 /// arguments.
 pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     let mut text = || args.next().and_then(|text| text.into_string().ok());
@@ -40,18 +38,16 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
         );
     }
     if getppid() != Some(supervisor) {
-        // The supervisor died before the death signal was arranged, so no process keeps the
-        // deadline.
+        // The supervisor died before, so no process keeps the deadline.
         return ExitCode::from(exit::SUPERVISOR);
     }
     if let Some(group) = hands_over {
         Terminal::open().hand_over(group, getpgrp());
     }
-    // The supervisor blocks all signals. CMD starts without blocked signals.
+    // The supervisor blocks all signals.
     let _ = SigSet::all().thread_unblock();
 
-    // The last check before the start: each of these processes may have been stopped or starved
-    // since the grant.
+    // Each of these processes may have been stopped or starved since the grant.
     if Clock::boot().now() >= lost_at {
         return exit::complain(
             exit::LOST,

@@ -11,17 +11,15 @@ use tokio::time::sleep;
 
 use crate::process::descendants::{self, Process};
 
-/// The first and the longest pause before the next scan for processes that escaped a KILL by
-/// forking.
+/// Pauses between scans for processes that escaped a KILL by forking.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The required number of consecutive empty scans if the kernel can't be asked.
+/// If the kernel can't be asked.
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {
-    /// Descendants that aren't the command's, because a shell with jobs became this process by
-    /// `exec`.
+    /// Not the command's: a shell with jobs became this process by `exec`.
     foreign: RefCell<Vec<Process>>,
 }
 
@@ -36,8 +34,8 @@ impl Children {
         !self.foreign.borrow().is_empty()
     }
 
-    /// Updates the foreign: all orphans of the command are below the living supervisor, so other
-    /// descendants aren't the command's.
+    /// All orphans of the command are below the living supervisor, so other descendants are
+    /// foreign.
     pub(super) fn update_foreign(&self, supervisor: Pid) {
         if !self.has_foreign() {
             return;
@@ -52,9 +50,8 @@ impl Children {
         }
     }
 
-    /// Kills all descendants except foreign, until none is left. Returns `true` if the kernel
-    /// confirms that. With foreign only scans can check, which a constantly forking process may
-    /// escape.
+    /// Spares foreign descendants. Returns `true` if the kernel confirms that no other is left.
+    /// With foreign ones only scans can check, which a constantly forking process may escape.
     pub(super) async fn end_all(&self, command: Option<Pid>) -> bool {
         let foreign = self.foreign.take();
         let mut retry_pause = FIRST_RETRY_PAUSE;

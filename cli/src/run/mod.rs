@@ -24,11 +24,10 @@ use crate::output::Output;
 use signals::Signals;
 pub(crate) use waiting::holder_name;
 
-/// The time limit for final requests to an unresponsive server. They take effect by themselves a
-/// TTL later.
+/// For final requests to an unresponsive server. They take effect by themselves a TTL later.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The limit after a loss, when the server is mostly unreachable and the hold expires soon.
+/// The server is mostly unreachable then, and the hold expires soon.
 const SHUTDOWN_TIMEOUT_WHEN_LOST: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {
@@ -86,7 +85,7 @@ fn prepare_and_run(
     result
 }
 
-/// The outer holds of the command, and the key of this one.
+/// And the key of this hold.
 struct OuterHolds {
     holds: nested::Holds,
     key: String,
@@ -170,7 +169,7 @@ fn ttl(run: &Run) -> Duration {
     run.ttl.unwrap_or(Duration::from_secs(30))
 }
 
-/// Acquires the lock. Returns `None` if another client holds it.
+/// `None` if another client holds it.
 async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guard>, Failure> {
     let mut request = if run.shared { locks.read(&run.name) } else { locks.mutex(&run.name) };
     request = request.ttl(ttl(run));
@@ -208,7 +207,7 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     }
 }
 
-/// Releases the lock. A missing answer isn't an error, because the hold expires by itself.
+/// A missing answer isn't an error, because the hold expires by itself.
 async fn release(
     output: Output,
     guard: Guard,

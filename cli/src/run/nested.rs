@@ -1,7 +1,7 @@
 //! `lockwright run` inside the command of an outer `lockwright run` for the same name.
 //!
-//! Instead of waiting for itself, it verifies the outer hold by its token and becomes CMD. If the
-//! hold is lost, the outer run ends this descendant too.
+//! It verifies the outer hold by its token and becomes CMD. If the hold is lost, the outer run ends
+//! this descendant too.
 
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;
@@ -21,10 +21,9 @@ use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::process::descendants;
 
-/// The variable with the holds around a command, from the outermost to the innermost.
+/// The holds around a command, from the outermost to the innermost.
 const VARIABLE: &str = "LOCKWRIGHT_HOLDS";
 
-/// A hold, as passed to the commands under it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Outer {
     /// With the namespace.
@@ -33,18 +32,15 @@ struct Outer {
     fence: Fence,
     mode: Mode,
     owner: String,
-    /// The holding process and its start time.
     pid: i32,
     started: u64,
 }
 
-/// The holds around this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Holds(Vec<Outer>);
 
 impl Holds {
-    /// # Errors
-    /// If the variable's value doesn't come from a run.
+    /// Fails if the variable's value doesn't come from a run.
     pub(crate) fn of_this_process() -> Result<Self, Failure> {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(Self(Vec::new())) };
         let holds = text.to_str().and_then(|text| serde_json::from_str(text).ok());
@@ -55,7 +51,7 @@ impl Holds {
         })
     }
 
-    /// Returns the variable for a command under one more hold.
+    /// For a command under one more hold.
     pub(crate) fn and(mut self, key: &str, guard: &Guard, owner: &str) -> (&'static str, String) {
         let us = descendants::process(getpid());
         // Without `/proc`, descent can't be checked, so nested runs aren't supported.
@@ -73,13 +69,13 @@ impl Holds {
         (VARIABLE, json!(self.0).to_string())
     }
 
-    /// Returns the innermost hold of this name.
+    /// The innermost hold of this name.
     fn find(&self, key: &str) -> Option<&Outer> {
         self.0.iter().rev().find(|outer| outer.name == key)
     }
 }
 
-/// Becomes the command if an outer run holds the name; returns otherwise.
+/// Returns only if no outer run holds the name.
 pub(crate) fn become_if_held(
     output: Output,
     connection: &ConnectionOptions,
@@ -145,7 +141,7 @@ pub(crate) fn become_if_held(
     Err(Failure::new(code, "not_executable", format!("{program}: {error}")))
 }
 
-/// Verifies the outer hold on the server and returns its fence.
+/// Returns the fence of the hold.
 async fn verify_hold(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, Failure> {
     let inspection = locks.inspect(&run.name).await?;
     let ours = |holder: &&Holder| holder.token == Some(outer.token);

@@ -15,10 +15,8 @@ use crate::process::foreground::Terminal;
 /// Shorter waits aren't displayed.
 const FIRST_REFRESH: Duration = Duration::from_millis(300);
 
-/// The interval of updates.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Awaits `acquire` and shows the holder of `name`.
 pub(crate) async fn show_holder_until(
     output: Output,
     locks: &Locks,
@@ -41,7 +39,7 @@ pub(crate) async fn show_holder_until(
     }
 }
 
-/// A status line that is cleared when dropped.
+/// Cleared when dropped.
 struct StatusLine {
     output: Output,
     terminal: Terminal,
@@ -74,7 +72,7 @@ impl StatusLine {
         }
     }
 
-    /// Truncates the line, because a wrapped line can't be cleared.
+    /// A wrapped line can't be cleared.
     fn fit(&self, line: &str) -> String {
         let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
             .map_or(0, |size| usize::from(size.ws_col));
@@ -118,7 +116,7 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     loop {
         if let Ok(seen) = locks.inspect(name).await {
             // This client's grant may be visible before its answer. Another holder with the same
-            // host name and process id, in another container, is still visible at the next look.
+            // host name and process id, in another container, is visible at the next look.
             let others: Vec<_> = seen
                 .holders
                 .iter()

@@ -38,7 +38,6 @@ pub(crate) struct AcquireSteps<'a> {
     begun: BootInstant,
 }
 
-/// # Cancel safety
 /// A dropped future may leave a key. It goes with a release, or when it is overdue.
 pub(crate) async fn acquire(
     shared: &Arc<Shared>,
@@ -105,8 +104,7 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
 }
 
 impl AcquireSteps<'_> {
-    /// Keeps the claim as queued if a first request may still arrive when the queue is empty: then its client releases
-    /// it.
+    /// An unsure claim counts as queued, so that its client releases it.
     pub(crate) fn reject_busy(&self, is_unsure: bool, owner: &Entry) -> Step {
         if !is_unsure {
             self.shared.forget(self.claim);
@@ -182,7 +180,7 @@ impl AcquireSteps<'_> {
             self.give_up(self.is_unsure() && tombstone.is_none()).await?;
             return Err(ended(tombstone.and_then(|tombstone| tombstone.broken).as_deref()));
         }
-        // Another client deleted the waiting key. The claim stays registered while an earlier request may still arrive.
+        // The claim stays registered while an earlier request may still arrive.
         if self.is_unsure() {
             self.enter(lease, key, None, true);
         } else {
@@ -227,7 +225,7 @@ impl AcquireSteps<'_> {
         let (owner, previous, waiters) = if is_ours(of_owner) && is_ours(of_previous) {
             (first, previous, waiters)
         } else {
-            // The results include keys of nested names.
+            // With keys of nested names.
             let all = shared.queue(&claim.name).await?;
             let previous = all.places.iter().rfind(|place| place.created < created).cloned();
             (all.holders.into_iter().next(), previous, all.places.len() > 1)
@@ -266,7 +264,6 @@ impl AcquireSteps<'_> {
         shared.wakeups.subscribers.waits(&claim.name);
         let mut busy = busy(owner, true);
         if self.recorder.as_ref().is_some_and(|recorder| !recorder.waits_for(way)) {
-            // One of them is already deleted.
             busy.retry_after = Some(Duration::ZERO);
         }
         Ok(Step::Done(AcquireOutcome::Busy(busy)))
@@ -285,7 +282,7 @@ impl AcquireSteps<'_> {
         let left = || lease.valid_until().saturating_since(self.begun);
         if left() < claim.ttl * 2 / 3 {
             return match shared.confirm(lease).await {
-                // Some versions of etcd confirm a lease that is just ending, so the next step reads the key again.
+                // Some versions of etcd confirm a lease that is just ending, so the key is read again.
                 Ok(()) | Err(RequestError::NoLease) => Ok(Step::Again),
                 Err(RequestError::Failed(failure)) => Err(Effect::Changes
                     .unanswered("confirming that the lease is alive failed")
@@ -340,7 +337,7 @@ impl AcquireSteps<'_> {
     }
 }
 
-/// Moves the key to a lease of this backend, unless the key changes during the request.
+/// Moves an unchanged key to a lease of this backend.
 pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry) -> Result<()> {
     if let Some(note) = entry.broken() {
         return Err(ended(Some(note)));
@@ -355,7 +352,6 @@ pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry
         is_held: false,
         is_overdue: false,
     };
-    // Registered first, so that the key is accounted for.
     shared.registry.enter(claim, place, shared.queued_until(claim));
     let is_unchanged = Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified);
     let value = entry.value.as_ref().map(Value::bytes).unwrap_or_default();

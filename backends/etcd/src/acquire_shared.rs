@@ -1,7 +1,7 @@
 //! Acquiring a lock as a reader or for permits.
 //!
-//! A claim that the queue admits puts its key only if no other claim has come since, so a claim that doesn't wait
-//! blocks no others. Only after repeated interference does it queue.
+//! A claim puts its key only if no other claim has come since the read, so that a claim that doesn't wait blocks no
+//! others. After repeated interference it queues.
 
 use std::sync::Arc;
 
@@ -24,7 +24,6 @@ const JOINS: usize = 3;
 
 enum Put {
     There(i64),
-    /// Another claim came first, or the reader with the fence has gone.
     Missed,
     Not(Step),
 }
@@ -33,7 +32,7 @@ impl AcquireSteps<'_> {
     pub(crate) async fn enqueue_shared(&mut self, lease: Arc<Lease>) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let key = shared.keys().own(claim, lease.id);
-        // Registered before its key exists: renewals of the lease would keep the key of a forgotten claim.
+        // Registered first: renewals of the lease would keep the key of a forgotten claim.
         self.enter(&lease, &key, None, self.is_unsure());
         for _ in 0..JOINS {
             let snapshot = match shared.queue_snapshot(&claim.name).await {
@@ -81,7 +80,7 @@ impl AcquireSteps<'_> {
         }
     }
 
-    /// With `snapshot`, puts the key only if no key was created since, and the given reader is unchanged.
+    /// With `snapshot`, only if no key was created since, and the reader is unchanged.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,
@@ -182,7 +181,6 @@ impl AcquireSteps<'_> {
         self.keep_waiting(first, way.iter().map(|entry| entry.key.as_slice()))
     }
 
-    /// Returns false if either key has changed.
     async fn take_fence(
         &self,
         lease: &Lease,
@@ -219,7 +217,7 @@ impl QueueSnapshot {
         admission::holders(&self.modes(self.entries.len()))
     }
 
-    /// Returns the readers that share the lock, or will at their next read.
+    /// Includes those that will share the lock at their next read.
     fn readers(&self) -> Vec<Reader> {
         let readers = self.entries.iter().take_while(|entry| entry.mode() == Mode::Shared);
         readers.map(Entry::reader).collect()

@@ -35,7 +35,7 @@ pub(crate) async fn break_lock(
     Ok(broken)
 }
 
-/// Breaks no later hold. An unanswered try of this call may have deleted the key already.
+/// An unanswered try may have deleted the key already.
 async fn break_one(
     shared: &Arc<Shared>,
     name: &LockName,
@@ -76,7 +76,6 @@ async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broke
     let mut ending = vec![TxnOp::delete(entry.key.clone(), None)];
     let mut looking = vec![TxnOp::get(entry.key.clone(), None)];
     if let Some(token) = entry.token() {
-        // The tombstone rejects repeats and gives renewals the reason.
         let tombstone = Tombstone { broken: Some(note.to_owned()), request: Some(request) }.bytes();
         let on_lease = PutOptions::new().with_lease(entry.lease);
         ending.push(TxnOp::put(shared.keys().tombstone(token), tombstone, Some(on_lease)));
@@ -105,7 +104,6 @@ fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Resu
     }
     match answered.found.get(1).and_then(Found::as_tombstone) {
         Some(tombstone) if tombstone.request == Some(request) => Ok(true),
-        // Another operator broke it: this request found no key.
         Some(tombstone) if tombstone.broken.is_some() => Ok(false),
         _ => Err(Effect::Changes.unanswered(
             "the lock is no longer held, but it is unknown whether this request or the holder \
@@ -114,7 +112,7 @@ fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Resu
     }
 }
 
-/// Marks the key against renewals, and moves it to a lease without them. Returns `None` if it has changed.
+/// Marks the key, and moves it to a lease without renewals.
 ///
 /// The mark comes first: the remaining time covers earlier renewals, and later ones are rejected. If only the mark
 /// succeeds, the hold must be broken again.
@@ -175,7 +173,6 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
                 let txn = Txn::new().when([is_unchanged(&marked)]).and_then([moving]);
                 (txn.or_else([looking()]), Some(lease))
             }
-            // It ended with its lease, or was moved just before.
             None => (Txn::new().and_then([looking()]), None),
         };
         let answered =

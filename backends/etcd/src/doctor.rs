@@ -30,7 +30,6 @@ impl Member {
 pub(crate) async fn ask_all(config: &Config) -> Vec<Member> {
     let mut asking = JoinSet::new();
     for (at, endpoint) in config.endpoints.iter().cloned().enumerate() {
-        // Also a member without a leader.
         let config = config.clone().for_diagnosis();
         asking.spawn(async move {
             let limit = config.connect_timeout;
@@ -61,8 +60,8 @@ const NEARLY_FULL_PERCENT: i64 = 90;
 
 const WRITES: usize = 5;
 
-/// The slow part of the shortest lease, which is 1.5 election timeouts, rounded up to seconds. By default a slow write
-/// takes a third of a second.
+/// The shortest lease is 1.5 election timeouts, rounded up to seconds. By default a slow write takes a third of a
+/// second.
 const SLOW_PART: u32 = 6;
 
 pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {

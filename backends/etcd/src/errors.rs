@@ -2,7 +2,6 @@
 
 use lockwright_core::{Error, ErrorKind};
 
-/// A request that only reads had no effect, whatever its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
@@ -31,18 +30,18 @@ pub(crate) fn unexpected_response(effect: Effect, what: &str) -> Error {
 pub(crate) enum ErrorClass {
     /// Nothing was done.
     NoLease,
-    /// Would be refused again. The error's kind shows whether nothing was done.
+    /// The error's kind shows whether nothing was done.
     Refused(Error),
-    /// Nothing was done. Another member may do it, or this one later.
+    /// Nothing was done. Another member may do it.
     Elsewhere(Error),
     /// Nothing was done. This member may do it later.
     Later(Error),
-    /// It may have been done. Another member can be asked.
+    /// It may have been done.
     Unsure(Error),
 }
 
-/// The server sends most of these before it proposes a request, or after agreement, when all members reject it alike:
-/// then nothing was done.
+/// Most are sent before the request is proposed, or after agreement, when all members reject it alike: then nothing was
+/// done.
 const REFUSALS: [(&str, Meaning, &str); 19] = [
     ("requested lease not found", Meaning::NoLease, ""),
     ("permission denied", Meaning::Refused(ErrorKind::Denied), NO_PERMISSION),
@@ -131,7 +130,7 @@ const REFUSALS: [(&str, Meaning, &str); 19] = [
     ),
 ];
 
-/// Sent before a request is proposed, but also after one was carried out, if the space ended in between.
+/// Also sent after a request was carried out, if the space ended in between.
 const NO_SPACE: &str = "database space exceeded";
 
 const TOO_LARGE: &str = "message length too large";
@@ -148,7 +147,7 @@ enum Meaning {
     Refused(ErrorKind),
     Elsewhere(ErrorKind),
     Later(ErrorKind),
-    /// Refused, or done despite the error. Other members answer the same.
+    /// Refused, or done despite the error.
     MaybeDone,
     Unsure,
 }
@@ -174,7 +173,7 @@ pub(crate) fn classify(cause: &etcd_client::Error, effect: Effect) -> ErrorClass
             ErrorClass::Unsure(effect.unanswered(means).with_source(words))
         }
         None => match cause {
-            // The library's own error: it sent nothing.
+            // It sent nothing.
             etcd_client::Error::LeaseKeepAliveError(why) if why.contains("lease not found") => {
                 ErrorClass::NoLease
             }
@@ -189,7 +188,7 @@ pub(crate) fn is_granted_already(cause: &etcd_client::Error) -> bool {
     words(cause).contains("lease already exists")
 }
 
-/// The server still carries out requests that only delete.
+/// Requests that only delete still succeed.
 pub(crate) fn is_out_of_space(failure: &Error) -> bool {
     says(failure, NO_SPACE)
 }
@@ -211,7 +210,7 @@ pub(crate) fn is_refusal(words: &str) -> bool {
     known.any(|(_, meaning, _)| matches!(meaning, Meaning::Refused(_)))
 }
 
-/// Includes the causes that the library hides. Never contains a login.
+/// With the causes that the library hides. Never contains a login.
 pub(crate) fn words(cause: &etcd_client::Error) -> String {
     let (mut words, source): (String, Option<&dyn std::error::Error>) = match cause {
         etcd_client::Error::GRpcStatus(status) => {

@@ -17,8 +17,7 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
-/// The start of a page, and the listed names whose queues may extend beyond it. Each is stored as the length of its
-/// queue's prefix of `start`.
+/// The start of a page, and the listed names whose queues may extend beyond it, as lengths of prefixes of `start`.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,
@@ -28,7 +27,6 @@ struct Position {
 impl Position {
     fn cursor(&self) -> Cursor {
         let listed = self.listed.iter().map(|end| format!("{end},"));
-        // Foreign keys may be any bytes.
         let start = self.start.iter().copied().map(char::from);
         Cursor(listed.chain([":".to_owned()]).collect::<String>() + &start.collect::<String>())
     }
@@ -45,8 +43,8 @@ impl Position {
     }
 }
 
-/// With raw names, the keys of `a/b` lie among those of `a`. So a name is listed at its first key, and its queue is
-/// read separately if it extends beyond the page.
+/// With raw names, the keys of `a/b` lie among those of `a`. So a name is listed at its first key, and a queue that
+/// extends beyond the page is read separately.
 pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let keys = shared.keys();
     let beginning = keys.beginning(prefix);
@@ -133,7 +131,7 @@ async fn inspection(
 ) -> Result<Inspection> {
     let mut inspection = Inspection::free(name);
     let waiters = standing.saturating_sub(holders.len());
-    // Readers share the lowest fence of any of them.
+    // Readers share the lowest fence.
     let shared_fence = holders.iter().map(Entry::fence).min();
     for entry in holders {
         let mut holder = entry.holder();

@@ -56,7 +56,6 @@ pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<Lease>) {
     });
 }
 
-/// The lease lives on for other claims.
 pub(crate) fn remove_overdue(shared: &Arc<Shared>) {
     let runtime = shared.members.runtime();
     let shared = Arc::clone(shared);

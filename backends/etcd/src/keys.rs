@@ -3,8 +3,8 @@
 //! A key is `PREFIX NAME / LEASE`, as in Go's `concurrency.NewMutex(session, PREFIX + NAME)`, with the lease in hex.
 //! Unless names are raw, their slashes are percent-encoded, so that the keys of `a/b` are not among those of `a`.
 //!
-//! Keys of readers and permit holders end in ` . MARK . TOKEN`, as a lease may carry several of a name. The mark is `r`
-//! for a reader, `p2of3` for two of three permits. Keys without a mark are exclusive, even foreign ones.
+//! Keys of readers and permit holders end in ` . MARK . TOKEN`: `r` for a reader, `p2of3` for two of three permits.
+//! Keys without a mark are exclusive, even foreign ones.
 //!
 //! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so it is in no queue of
 //! Lockwright, whatever the prefix. Its only other slashes are the prefix's. So a queue of Go's that contains it also
@@ -47,7 +47,7 @@ impl Keys {
         format!("{}ended:{token}/", self.prefix).into_bytes()
     }
 
-    /// Never exists, as names aren't empty. Every client that may lock may read it.
+    /// Never exists. Every client that may lock may read it.
     pub(crate) fn probe_key(&self) -> Vec<u8> {
         format!("{}/", self.prefix).into_bytes()
     }
@@ -60,7 +60,6 @@ impl Keys {
         if self.raw { name.to_owned() } else { percent::encode(name, |c| c == '/') }
     }
 
-    /// `None` for tombstones and foreign keys.
     pub(crate) fn name(&self, key: &[u8]) -> Option<LockName> {
         let key = std::str::from_utf8(key).ok()?.strip_prefix(self.prefix.as_str())?;
         let (encoded, last) = key.rsplit_once('/')?;
@@ -159,7 +158,6 @@ mod tests {
         assert!(nested.starts_with(&raw.queue(&name("a"))));
         assert!(!is_in_queue(&raw.queue(&name("a")), &nested));
         assert_eq!(String::from_utf8(raw.exclusive(&name("a"), 255)).unwrap(), "lockwright/a/ff");
-        // A foreign nested key: its slash isn't encoded.
         assert_eq!(encoded.name(b"lockwright/a/b/1"), None);
     }
 
@@ -176,7 +174,6 @@ mod tests {
                 let elsewhere = Keys { prefix: String::new(), raw };
                 assert_eq!(elsewhere.name(&tombstone), None, "{text}");
             }
-            // Go reads all keys that begin with a lock's name and a slash.
             let slashes = prefix.matches('/').count();
             assert_eq!(text.matches('/').count(), slashes + 1, "{text}");
         }

@@ -1,7 +1,7 @@
-//! Leases: their claims, and how long they are certainly valid.
+//! Leases: their claims and their validity.
 //!
-//! One lease carries all renewed claims of one TTL, and each fixed claim has its own. A lease carries at most one
-//! exclusive claim of a name: a second would take the first one's key for its own.
+//! One lease carries all renewed claims of one TTL, and each fixed claim has its own. A second exclusive claim of a
+//! name on a lease would take the first one's key for its own.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,6 @@ use tokio::time::timeout;
 
 use crate::members::Link;
 
-/// An empty lease saves the next claim a round trip.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -26,7 +25,7 @@ pub(crate) struct Lease {
     pub(crate) id: i64,
     /// As granted, which may be longer than requested.
     pub(crate) ttl: Duration,
-    /// Such a lease has one claim, and no task renews it.
+    /// One claim, and no renewals.
     pub(crate) is_fixed: bool,
     state: Mutex<State>,
     stream: tokio::sync::Mutex<Option<Stream>>,
@@ -34,7 +33,7 @@ pub(crate) struct Lease {
 
 #[derive(Debug)]
 struct State {
-    /// The server certainly keeps the lease for one TTL from here.
+    /// The server keeps the lease for at least one TTL from here.
     proven: BootInstant,
     answered: Option<KeptAlive>,
     /// Includes claims whose request may arrive late.
@@ -60,8 +59,8 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// The leader that answered may have been replaced without noticing. The proof is a majority's response from the same
-/// member in the same term.
+/// The leader that answered may have been replaced. The proof is a majority's response from the same member in the same
+/// term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeptAlive {
     sent: BootInstant,
@@ -91,7 +90,6 @@ impl Lease {
         let mut slot = self.stream.lock().await;
         let is_done = |kept: KeptAlive| kept.link == link.number && kept.sent >= begun;
         if self.kept_alive().is_some_and(is_done) {
-            // The stream's previous user renewed the lease.
             return Ok(());
         }
         let mut stream = match slot.take().filter(|stream| stream.link == link.number) {
@@ -115,7 +113,6 @@ impl Lease {
         Ok(())
     }
 
-    /// Only a later request can prove it.
     pub(crate) fn kept_alive(&self) -> Option<KeptAlive> {
         self.state().answered
     }
@@ -141,7 +138,7 @@ impl Lease {
         self.state().used + IDLE_TIMEOUT
     }
 
-    /// Returns false if the lease accepts no claims, or another claim has this key.
+    /// Returns false if the lease is closed, or another claim has this key.
     pub(crate) fn add_claim(&self, claim: &Claim, now: BootInstant) -> bool {
         let mut state = self.state();
         if state.is_closed(now) || state.is_gone {
@@ -158,7 +155,7 @@ impl Lease {
         self.state().add_claim(&claim.name, claim.token, claim.mode);
     }
 
-    /// Adds to a closed lease too. Returns false if another claim has this key.
+    /// Also on a closed lease. Returns false if another claim has this key.
     pub(crate) fn add_orphan(&self, name: &LockName, token: Token, mode: Mode) -> bool {
         self.state().add_claim(name, token, mode)
     }
@@ -176,7 +173,7 @@ impl Lease {
         self.state().is_retired = true;
     }
 
-    /// Closes the lease after a while, so that its tombstones end with it. Closing at once would leave a lease behind
+    /// The lease closes after a while, so that its tombstones end with it. Closing at once would leave a lease behind
     /// for each canceled request.
     pub(crate) fn count_tombstone(&self, now: BootInstant) {
         let mut state = self.state();
@@ -185,7 +182,7 @@ impl Lease {
         state.is_retired |= state.tombstones >= TOMBSTONES;
     }
 
-    /// Closes the lease if it is empty and not worth keeping. Returns whether it did.
+    /// Closes the lease if it is empty and not worth keeping.
     pub(crate) fn is_finished(&self, now: BootInstant) -> bool {
         let mut state = self.state();
         let is_finished =
@@ -236,12 +233,12 @@ impl State {
 pub(crate) struct Pool {
     leases: Mutex<HashMap<u64, Vec<Arc<Lease>>>>,
     wanted: Mutex<HashMap<u64, LeaseRequest>>,
-    /// Held during a request, so that concurrent callers share the lease.
+    /// Concurrent callers share the lease.
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
-/// The client chooses the id, so that a retry requests the same lease. With disks too slow to answer in time, new ids
-/// would never succeed, and would leave all their leases behind.
+/// The client chooses the id, so that a retry requests the same lease. With slow disks, new ids would never succeed,
+/// and would leave all their leases behind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseRequest {
     pub(crate) id: i64,
@@ -254,7 +251,6 @@ impl LeaseRequest {
         let random = Token::random();
         let (half, _) = random.as_bytes().split_at(size_of::<u64>());
         let bits = half.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
-        // Ids are positive, and 0 leaves the choice to the server.
         Self { id: (bits >> 1 | 1) as i64, since }
     }
 }
@@ -301,14 +297,12 @@ impl Pool {
     }
 }
 
-/// If this fails, the lease expires.
 pub(crate) async fn revoke(link: Option<Arc<Link>>, id: i64) {
     if let Some(link) = link {
         let _ = timeout(REVOKE_TIMEOUT, link.client.lease_client().revoke(id)).await;
     }
 }
 
-/// Rounds up.
 pub(crate) fn seconds(ttl: Duration) -> u64 {
     ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0))
 }
@@ -326,7 +320,6 @@ mod tests {
         let lease = new();
         lease.count_tombstone(begun);
         assert!(lease.add_claim(&first, soon), "each canceled claim would leave a lease behind");
-        // Later tombstones don't keep the lease open.
         lease.count_tombstone(soon);
         assert!(!lease.add_claim(&claim(1), begun + IDLE_TIMEOUT));
         lease.drop_claim(&first.name, first.token, soon);

@@ -96,7 +96,6 @@ use watched::{SLOW_POLL, Wakeups};
 pub struct Etcd {
     shared: Arc<Shared>,
     profile: Profile,
-    /// Dropping it ends the tasks.
     _alive: watch::Sender<()>,
 }
 
@@ -149,10 +148,9 @@ impl Config {
 
 /// Returns the guarantees: only those that fault tests have shown.
 ///
-/// [`Fault::Failover`] is missing: a leader that was frozen for longer than the TTL revoked live leases after the thaw.
-/// With 3.6.16 this happened in 2 of 5 tries with this backend, and in 2 of 8 where only `etcdctl` renewed the lease. A
-/// leader checks with a majority only after it missed three heartbeats, and after a thaw it ticks at once. Debian's
-/// 3.4.23 doesn't check at all: with only the leader's `fdatasync` held up for 10 s, 4 of 4 holds were lost.
+/// [`Fault::Failover`] is missing, as a leader that was frozen for longer than the TTL revoked live leases. A leader
+/// checks with a majority only after it missed three heartbeats, and after a thaw it ticks at once. 3.4.23 doesn't
+/// check at all.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("etcd");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

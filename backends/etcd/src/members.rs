@@ -1,4 +1,4 @@
-//! The cluster's members: one is asked at a time, and the next one if it fails.
+//! The cluster's members.
 //!
 //! The client library would rotate among all members. But a frozen member would get its share of the requests, and a
 //! renewal is proved by two responses of one member.
@@ -19,7 +19,7 @@ use crate::errors::{Effect, ErrorClass, classify, error, words};
 use crate::runtime::{self, Runtime};
 use crate::tls;
 
-/// The delay before the client retries the member that has just failed.
+/// Before the member that has just failed is tried again.
 const LAST: Duration = Duration::from_millis(300);
 
 /// An election may be in progress.
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a request waits before its connection is checked, and the shortest wait of that check.
+/// The wait before a connection is checked, and the shortest wait of that check.
 const SILENCE: Duration = Duration::from_millis(200);
 
 const LONGEST_CHECK_PAUSE: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ pub(crate) struct Link {
     pub(crate) client: Client,
     pub(crate) member: usize,
     pub(crate) number: u64,
-    /// How long a check waits for a response before it tries a new connection.
+    /// The wait before a check tries a new connection.
     patience: Duration,
     is_suspect: AtomicBool,
     /// The connection was silent while a new one worked.
@@ -79,7 +79,7 @@ impl Link {
     }
 }
 
-/// A failed round of connecting. Until its pause ends, it answers all requests, so that they don't flood a starting
+/// Until its pause ends, a failed round of connecting answers all requests, so that they don't flood a starting
 /// cluster.
 #[derive(Debug)]
 struct Round {
@@ -93,7 +93,6 @@ struct Round {
 impl Round {
     fn failed(link_error: &LinkError, before: Option<&Self>) -> Self {
         let pause = before.map_or(PAUSE, |round| (round.pause * 2).min(LONGEST_PAUSE));
-        // Between a half and the whole.
         let random = RandomState::new().build_hasher().finish() % 1_000;
         let jitter = u32::try_from(random).unwrap_or(0);
         Self {
@@ -147,21 +146,20 @@ impl Drop for Unanswered<'_> {
 
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// The lease has ended with everything on it. Nothing was done, and nothing will be.
+    /// Nothing was done, and nothing will be.
     NoLease,
-    /// An error that isn't indeterminate means that nothing was done.
+    /// Unless the error is indeterminate, nothing was done.
     Failed(Error),
 }
 
 #[derive(Debug)]
 pub(crate) struct LinkError {
     pub(crate) error: Error,
-    /// As after an election or a restart.
     may_pass: bool,
 }
 
 impl RequestError {
-    /// Not `From`: one more way to make an `Error` would break type inference in crates that use this one.
+    /// `From` would break type inference in crates that use this one.
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Failed(error) => error,
@@ -198,14 +196,13 @@ impl Members {
         self.config.response_timeout.min(ttl / 2)
     }
 
-    /// How long a member may be silent before the next one is asked. The second gets the rest of the time: if all are
-    /// slow, more changes don't help.
+    /// The second member gets the rest of the time: if all are slow, more changes don't help.
     fn patience(&self, limit: Duration, is_first: bool) -> Duration {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
 
-    /// Asks the current member, and the next ones if it fails. It keeps trying to connect, as the limit is longer than
-    /// an election. The request of a dropped future may have been sent.
+    /// Keeps trying to connect, as the limit is longer than an election. The request of a dropped future may have been
+    /// sent.
     pub(crate) async fn ask<T, F>(
         self: &Arc<Self>,
         effect: Effect,
@@ -277,7 +274,6 @@ impl Members {
         }
     }
 
-    /// Returns `None` at the limit, or if the connection is dead.
     async fn answer<T>(
         self: &Arc<Self>,
         link: &Arc<Link>,
@@ -301,8 +297,7 @@ impl Members {
         answer
     }
 
-    /// Replaces a connection only if it is silent while a new one works. A slow member keeps its connection, so that no
-    /// request has to be repeated.
+    /// A slow member keeps its connection, so that no request has to be repeated.
     fn check(self: &Arc<Self>, link: &Arc<Link>) {
         let is_overdue = link.is_suspect() || self.runtime.has_ended();
         if is_overdue || link.is_being_checked.swap(true, Ordering::SeqCst) {
@@ -379,7 +374,7 @@ impl Members {
         }
     }
 
-    /// Connects to the first member that reaches a majority. The member that has just failed is tried last.
+    /// The member that has just failed is tried last.
     async fn connect(&self, failed: Option<usize>) -> Result<Link, LinkError> {
         let begun = Instant::now();
         let mut trying = JoinSet::new();
@@ -448,7 +443,7 @@ impl Members {
     }
 }
 
-/// Combines the errors, those that need a change first.
+/// Errors that need a change come first.
 fn summed_up(failures: Vec<LinkError>) -> LinkError {
     let is_electing = failures.iter().any(|failure| failure.may_pass);
     let mut failures: Vec<Error> =
@@ -467,7 +462,6 @@ fn summed_up(failures: Vec<LinkError>) -> LinkError {
         };
     };
     let may_pass = is_electing || first.kind() == ErrorKind::Unavailable;
-    // The message includes the source's text already.
     let said = |failure: &Error| failure.to_string().trim_start_matches("etcd: ").to_owned();
     let mut all = vec![said(&first)];
     for failure in failures {
@@ -499,7 +493,6 @@ pub(crate) async fn client(config: &Config, endpoint: &str) -> Result<Client, Li
     connected.map_err(|cause| no_connection(endpoint, &cause))
 }
 
-/// Checks that the member reaches the leader and a majority.
 async fn probed(config: &Config, endpoint: &str) -> Result<Client, LinkError> {
     let client = client(config, endpoint).await?;
     let looked = if config.for_diagnosis {

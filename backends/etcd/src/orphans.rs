@@ -1,10 +1,10 @@
-//! Removal of unregistered keys from a lease of this backend.
+//! Removal of unregistered keys.
 //!
-//! Each key is registered before it is put, until it is off the server. So unregistered keys come only from a restored
-//! snapshot, and would stay as long as the lease lives for others.
+//! Keys are registered as long as they exist. So unregistered keys come only from a restored snapshot, and would stay
+//! as long as the lease lives for others.
 //!
-//! A key is removed if two looks in a row find it unregistered. It is then registered, so that an acquire of its claim
-//! is rejected instead of granted.
+//! A key is removed if two looks in a row find it unregistered. It is registered during its removal, so that an acquire
+//! of its claim is rejected instead of granted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
 
 async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry: &Entry) {
     let Some(token) = entry.token() else { return };
-    // From here on no other claim gets this key, which consists of the name, the lease and possibly the token.
+    // From here on no other claim gets this key.
     if !lease.add_orphan(&name, token, keys::mode(&entry.key)) {
         return;
     }

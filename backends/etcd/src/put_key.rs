@@ -72,7 +72,6 @@ impl AcquireSteps<'_> {
             if own.token() == Some(claim.token) {
                 self.enter(lease, key, Some(own.created), is_unsure);
             } else {
-                // A foreign key has the place of this lease's key.
                 lease.retire();
                 self.give_up(is_unsure).await?;
             }
@@ -92,7 +91,7 @@ impl AcquireSteps<'_> {
         Ok(self.reject_busy(is_unsure, &owner))
     }
 
-    /// Returns whether a request for the key may still arrive late. `None` if the lease has ended, and nothing was put.
+    /// Returns whether a request for the key may still arrive late. `None` if nothing was put.
     pub(crate) async fn send(
         &self,
         txn: Txn,

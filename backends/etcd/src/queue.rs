@@ -1,4 +1,4 @@
-//! Reading queues of any length, with any foreign values in them.
+//! Reading queues.
 //!
 //! A response holds 4 MiB, most of which a single foreign value can fill. So reads are paged, and without values where
 //! possible.
@@ -21,10 +21,8 @@ const VALUES: i64 = 400;
 
 const TRIES: usize = 5;
 
-/// The queue of a name at one revision.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// In order of creation: a single holder, or readers, or permit holders.
     pub(crate) holders: Vec<Entry>,
     /// In order of creation, including the holders'.
     pub(crate) places: Vec<QueueKey>,
@@ -100,7 +98,7 @@ impl Shared {
         Ok(QueueSnapshot { entries: found.iter().map(Entry::of).collect(), revision })
     }
 
-    /// Reads in order of creation, at this revision, or at the present one if it is 0.
+    /// At the present revision if it is 0.
     async fn all(
         &self,
         queue: &[u8],
@@ -124,7 +122,7 @@ impl Shared {
         Ok((all, revision))
     }
 
-    /// Finds the key of a token from any connection or backend.
+    /// From any connection or backend.
     pub(crate) async fn locate(&self, name: &LockName, token: Token) -> Result<Option<Entry>> {
         let queue = self.keys().queue(name);
         let mut start = Some(queue.clone());
@@ -147,8 +145,7 @@ impl Shared {
         page.map(|(found, _)| found).map_err(RequestError::error)
     }
 
-    /// Reads up to `limit` keys, or as many as fit into a response. A key too large even alone is foreign, and is read
-    /// without its value.
+    /// Reads as many keys as fit into a response. A key too large even alone is foreign, and is read without its value.
     async fn some(
         &self,
         start: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Releasing claims, including unanswered and overdue ones.
+//! Releasing claims.
 //!
 //! A late request finds either the token's tombstone, which is on the request's lease, or no lease.
 
@@ -57,7 +57,7 @@ pub(crate) async fn release(
     Ok(ended)
 }
 
-/// If the lease has gone, touches nothing else: the caller may have acquired the same claim on another lease.
+/// The caller may have acquired the same claim on another lease, which stays.
 async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
     shared.wakeups.forget(&place.key);
     match place.created {
@@ -72,7 +72,6 @@ async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Resul
             shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
         }
         _ => match put_tombstone_on_lease(shared, token, place).await {
-            // The key ended with its lease.
             Err(RequestError::NoLease) => {}
             ended => drop(ended.map_err(RequestError::error)?),
         },
@@ -118,7 +117,7 @@ pub(crate) async fn put_tombstone(
     place: &Place,
 ) -> Result<ReleaseOutcome> {
     match put_tombstone_on_lease(shared, claim.token, place).await {
-        // The lease's keys have gone. But the key of a broken hold may have been moved to another lease.
+        // The key of a broken hold may have been moved to another lease.
         Err(RequestError::NoLease) => by_token(shared, &claim.name, claim.token).await,
         ended => ended.map_err(RequestError::error),
     }
@@ -152,7 +151,6 @@ async fn put_tombstone_on_lease(
             Ok(answered) => answered,
             Err(trouble) => {
                 if matches!(&trouble, RequestError::Failed(failure) if is_out_of_space(failure)) {
-                    // The tombstone is put later.
                     by_key(shared, token, key).await.map_err(RequestError::Failed)?;
                 }
                 return Err(trouble);
@@ -194,8 +192,7 @@ mod tests {
     use crate::Etcd;
     use crate::leases::Lease;
 
-    /// The process was paused until its lease had gone, with a request unanswered. Then it requested the claim again,
-    /// before it found the claim overdue.
+    /// The process was paused until its lease had gone, with a request unanswered. Then it requested the claim again.
     #[tokio::test(flavor = "multi_thread")]
     async fn overdue_claim_of_a_lost_lease_leaves_later_holds_on_etcd() {
         let server = testbed::Etcd::options().members(1).start().unwrap();

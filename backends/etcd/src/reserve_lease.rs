@@ -55,7 +55,7 @@ impl Shared {
             let reservation = match found() {
                 Some(lease) => reservation(lease),
                 None => {
-                    // Each waiting caller gets an error in time, however many wait.
+                    // Each waiting caller gets an error in time.
                     let limit = self.members.limit(claim.ttl);
                     let _one = timeout(limit, self.leases.asking.lock()).await.map_err(|_| {
                         let what = "earlier requests for a lease are still unanswered";
@@ -110,7 +110,7 @@ impl Shared {
             let options = LeaseGrantOptions::new().with_id(id);
             match link.client.lease_client().grant(asked, Some(options)).await {
                 Ok(granted) => Ok((sent, granted.ttl())),
-                // An earlier request was granted, at an unknown time. The server's TTL may be longer.
+                // The time of the grant is unknown.
                 Err(error) if errors::is_granted_already(&error) => Ok((since, asked)),
                 Err(error) => Err(error),
             }

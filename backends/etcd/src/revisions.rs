@@ -1,7 +1,5 @@
-//! Detection of a store whose revision fell, so that fences repeat.
-//!
-//! The revision falls when a snapshot is restored without `--bump-revision`. The cluster can't detect that: all its
-//! data are restored too, and its id may be unchanged. Only a client that saw the later revision can.
+//! Detection of a store whose revision fell, so that fences repeat: a snapshot was restored without `--bump-revision`.
+//! The cluster can't detect that, as all its data are restored too. Only a client that saw the later revision can.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,13 +19,11 @@ pub(crate) struct Fall {
 }
 
 impl Revisions {
-    /// Later requests can't return an earlier revision.
     pub(crate) fn highest(&self) -> i64 {
         self.state().highest
     }
 
-    /// Records a majority's revision. Responses may overtake each other, so `before` is the highest revision when the
-    /// request was sent.
+    /// Responses may overtake each other, so `before` is the highest revision when the request was sent.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
         let mut state = self.state();
         if revision < before {

@@ -10,7 +10,6 @@ use crate::errors::error;
 #[derive(Debug)]
 pub(crate) struct Runtime {
     handle: Handle,
-    /// Closed when the runtime ends its tasks.
     lives: watch::Receiver<()>,
 }
 

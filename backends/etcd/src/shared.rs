@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) ended_claims: EndedClaims,
     pub(crate) wakeups: Wakeups,
     pub(crate) revisions: Revisions,
-    /// Closed when the backend is dropped, which ends its tasks.
+    /// Closed when the backend is dropped.
     pub(crate) alive: watch::Receiver<()>,
 }
 
@@ -41,7 +41,6 @@ pub(crate) struct Place {
     /// A request for the key may arrive late.
     pub(crate) is_unsure: bool,
     pub(crate) is_held: bool,
-    /// The claim is being removed.
     pub(crate) is_overdue: bool,
 }
 
@@ -108,7 +107,6 @@ impl Shared {
         Ok(answered)
     }
 
-    /// Renews a lease, and proves that it was renewed.
     pub(crate) async fn confirm(&self, lease: &Arc<Lease>) -> Result<(), RequestError> {
         let begun = self.clock.now();
         for _ in 0..PROOFS {
@@ -177,7 +175,6 @@ impl Shared {
         let lost = self.registry.all(|_, place| is_lost(place));
         self.registry.leave_all(|place| place.lease.id == lease.id);
         for (_, token, place) in lost {
-            // Unless the watch was faster.
             if self.wakeups.forget(&place.key).is_some() {
                 self.wakeups.subscribers.send(&Event::Lost(token, Reason::SessionEnded));
             }
@@ -228,7 +225,6 @@ impl Shared {
         self.registry.extend_if(claim, ends, |place| !place.is_overdue)
     }
 
-    /// When a claim that isn't repeated loses its queue position.
     pub(crate) fn queued_until(&self, claim: &Claim) -> BootInstant {
         self.clock.now() + claim.ttl.max(SLOW_POLL * 10)
     }
@@ -238,7 +234,6 @@ pub(crate) fn first(revision: i64) -> GetOptions {
     sorted(SortOrder::Ascend, revision)
 }
 
-/// Without the key's value.
 pub(crate) fn last(revision: i64) -> GetOptions {
     sorted(SortOrder::Descend, revision).with_keys_only()
 }

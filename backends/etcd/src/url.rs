@@ -68,7 +68,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     Ok(Contents { endpoints, login, security, keys: Keys { prefix, raw } })
 }
 
-/// Leaves out a password, even without a user, and the value of an unknown parameter.
+/// Also without an unknown parameter's value, and a password without a user.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (members, query) = match shown.split_once('?') {
@@ -161,7 +161,6 @@ impl Parameters {
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             if !Self::ALL.contains(&name) {
-                // The value may be a secret.
                 let name = if parameter.contains('=') { name } else { "***" };
                 let known = Self::ALL.join(", ");
                 let what = format!("the parameter {name:?} is unknown (use {known})");

@@ -8,13 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys;
 
-/// JSON. Other programs may write anything: for them only the queue position matters.
+/// Other programs may write anything: for them only the queue position matters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) token: Token,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) identity: Option<Arc<Identity>>,
-    /// The claim has its own lease, which no task renews.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) fixed: bool,
     /// The operator, and the reason.
@@ -23,7 +22,7 @@ pub(crate) struct Value {
     /// To a lease without renewals.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) moved: bool,
-    /// The fence that a reader shares with others, if that isn't its own.
+    /// The fence that a reader shares with others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<u64>,
 }
@@ -53,7 +52,6 @@ impl Value {
 pub(crate) struct Tombstone {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
-    /// Its sender recognizes its own break.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) request: Option<Token>,
 }
@@ -101,7 +99,7 @@ impl Entry {
         keys::mode(&self.key)
     }
 
-    /// The fence, if the claim holds. For permits it is only a number.
+    /// For permits it is only a number.
     pub(crate) fn fence(&self) -> Fence {
         match self.mode() {
             Mode::Shared => Fence::new(self.reader().fence()),
@@ -114,7 +112,7 @@ impl Entry {
         Reader { created: fence(self.created).get(), taken }
     }
 
-    /// Lacks the remaining time, which depends on the lease.
+    /// Without the remaining time.
     pub(crate) fn holder(&self) -> Holder {
         let mut holder = Holder::new(self.token());
         holder.mode = self.mode();

@@ -1,4 +1,4 @@
-//! The watch on all keys: it wakes the next waiter after a release, and notifies a holder whose key was deleted.
+//! The watch that wakes waiters and notifies holders of a loss.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
-/// How long a loss's notification is delayed to find the reason.
+/// A notification is delayed to find the reason.
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Shared {
@@ -69,7 +69,7 @@ fn on_deleted(shared: &Arc<Shared>, key: &[u8], at: i64) {
     }
 }
 
-/// Breaking a hold leaves a tombstone in the transaction that deletes its key.
+/// Breaking a hold leaves a tombstone in the same transaction.
 async fn notify_loss(shared: Arc<Shared>, token: Token) {
     let asked = timeout(REASON_TIMEOUT, shared.loss_reason(token)).await;
     let reason = asked.map_or(Reason::Gone, |asked| asked.unwrap_or(Reason::Gone));
@@ -111,7 +111,6 @@ async fn watch_forever(shared: &Arc<Shared>) {
     }
 }
 
-/// Returns the reason for a failure.
 async fn watch(
     shared: &Arc<Shared>,
     link: &Arc<Link>,
@@ -169,8 +168,8 @@ async fn watch(
     }
 }
 
-/// A resumed watch gets missed events after its creation response. And a response with events may be followed by more
-/// events of a revision below the store's.
+/// A resumed watch gets missed events after its creation response. And events may be followed by more of a revision
+/// below the store's.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),
@@ -184,7 +183,7 @@ fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
 fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) -> bool {
     let revision = response.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();
-    // The member has shown that it is up to date.
+    // The member is up to date.
     let has_gone_back = next.is_some_and(|next| next > revision + 1);
     if has_gone_back {
         tracing::warn!(
@@ -197,7 +196,7 @@ fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) ->
     }
     shared.wakeups.is_active.send_replace(true);
     if is_resumed {
-        // The missed events follow soon, but waiters needn't wait for them.
+        // Waiters needn't wait for the missed events.
         shared.wakeups.subscribers.wake_all();
     }
     !has_gone_back

@@ -25,7 +25,7 @@ struct State {
     waited: HashMap<Vec<u8>, LockName>,
     /// The number of acquires in progress, and the deleted keys.
     recorders: HashMap<LockName, (usize, Vec<Vec<u8>>)>,
-    /// With creation revisions: a later hold of the name may have the same key.
+    /// A later hold of the name may have the same key.
     held: HashMap<Vec<u8>, (Token, i64)>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct DeletionRecorder<'a> {
 }
 
 impl DeletionRecorder<'_> {
-    /// Wakes the name when any of `keys` is deleted. Returns false if one already is.
+    /// Returns false if a key is already deleted.
     pub(crate) fn waits_for<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
         let mut state = self.wakeups.state();
         for key in keys {
@@ -86,7 +86,7 @@ impl Wakeups {
         self.state().held.remove(key).map(|(token, _)| token)
     }
 
-    /// Returns the name if a waiter waits for the key, and the token if a hold had it.
+    /// Returns the name of a waiter, and the token of a lost hold.
     pub(crate) fn record_deletion(
         &self,
         name: &LockName,

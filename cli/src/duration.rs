@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use lockwright::backend::duration;
 
-/// At most the longest that any backend accepts.
 pub(crate) fn ttl(text: &str) -> Result<Duration, String> {
     let ttl = some(text)?;
     let longest = lockwright::Profile::LONGEST_TTL;
@@ -18,7 +17,6 @@ pub(crate) fn ttl(text: &str) -> Result<Duration, String> {
     Ok(ttl)
 }
 
-/// May be zero.
 pub(crate) fn any(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| error.to_string())
 }

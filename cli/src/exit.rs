@@ -19,7 +19,7 @@ pub(crate) const USAGE: u8 = 64;
 /// The name is locked in another way, or its entry isn't Lockwright's.
 pub(crate) const CONFLICT: u8 = 65;
 pub(crate) const UNAVAILABLE: u8 = 69;
-/// The supervisor process was killed, or an internal error occurred.
+/// Or an internal error.
 pub(crate) const SUPERVISOR: u8 = 70;
 pub(crate) const OS: u8 = 71;
 pub(crate) const LOST: u8 = 75;
@@ -85,7 +85,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// One line, without repeating quoted causes, the backend or the lock.
+/// Repeats no quoted cause, and neither backend nor lock.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -115,7 +115,6 @@ pub(crate) fn complain(code: u8, message: impl Display) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// A user started a hidden subcommand.
 pub(crate) fn internal_use_only() -> ExitCode {
     complain(USAGE, "this subcommand is internal; use `lockwright run NAME -- CMD`")
 }

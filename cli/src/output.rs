@@ -10,8 +10,7 @@ use crate::escape::escape;
 use crate::exit::Failure;
 use crate::stderr;
 
-/// Standard error may be closed or full: lost messages aren't errors, and writing never blocks
-/// while a lock is held.
+/// Lost messages aren't errors, and writing never blocks while a lock is held.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,
@@ -26,12 +25,10 @@ impl Output {
         self.json
     }
 
-    /// Only on a terminal.
     pub(crate) fn has_status_line(self) -> bool {
         !self.json && io::stderr().is_terminal()
     }
 
-    /// JSON only.
     pub(crate) fn event(self, event: &str, fields: Value) {
         if self.json {
             write_event(event, fields, Duration::ZERO);

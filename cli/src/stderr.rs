@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::{self, Errno};
 use rustix::net::{SendFlags, send};
 
-/// The maximum that a writable pipe or terminal accepts without blocking.
+/// A writable pipe or terminal accepts this without blocking.
 const MAX_READY_WRITE: usize = 4096;
 
 /// The last line was cut for lack of room.
@@ -21,7 +21,6 @@ pub(crate) fn write_within(text: &str, patience: Duration) {
     write_by(write_some, &CUT, text, patience);
 }
 
-/// Begins with a line break if the last line was cut.
 fn write_by(
     mut write_some: impl FnMut(&[u8]) -> io::Result<usize>,
     cut: &AtomicBool,
@@ -44,7 +43,6 @@ fn write_by(
                     return;
                 }
             }
-            // Closed, or no reader is left.
             Err(_) => return,
         }
     }
@@ -55,7 +53,7 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
         Method::File => io::write(stderr(), bytes),
         Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Method::Own(own) => io::write(own, bytes),
-        // Another process may take the room between the check and the write. This is accepted.
+        // Another process may take the room between the check and the write.
         Method::Poll if is_ready(Duration::ZERO) => {
             io::write(stderr(), &bytes[..bytes.len().min(MAX_READY_WRITE)])
         }
@@ -78,14 +76,12 @@ fn stderr() -> BorrowedFd<'static> {
 
 #[derive(Debug)]
 enum Method {
-    /// Never blocks.
     File,
     Socket,
     /// Opened separately: CMD shares the other file description and doesn't expect non-blocking
     /// mode.
     Own(OwnedFd),
-    /// It can't be opened again, for example another user's terminal, so readiness is checked
-    /// before.
+    /// Can't be opened again, for example another user's terminal.
     Poll,
 }
 
@@ -112,7 +108,6 @@ mod tests {
     fn cut_line_is_ended_before_the_next_one() {
         let cut = AtomicBool::new(false);
         let mut out = Vec::new();
-        // Standard error with room for so many bytes.
         let mut write = |text, room| {
             let end = out.len() + room;
             let some = |bytes: &[u8]| match bytes.len().min(end - out.len()) {

@@ -42,12 +42,12 @@ pub(crate) async fn acquire(
     let is_new = place.is_none();
     let waited_in = place.as_ref().filter(|place| !place.is_held).map(|it| Arc::clone(&it.session));
     let answer = match ask(place).await {
-        // The idle session ended or was given up unnoticed, before any request.
+        // The idle session ended unnoticed.
         Err(Stopped::Before(session, _)) if is_new && !session.is_fit() => {
             shared.sessions.forget(&session);
             ask(None).await.map_err(Stopped::error)
         }
-        // The queue position ended with its session. In a new session the claim queues again.
+        // The queue position ended with its session.
         Err(_) if waited_in.is_some_and(|session| session.is_over()) => {
             ask(registered_place(shared, claim)?).await.map_err(Stopped::error)
         }
@@ -57,7 +57,7 @@ pub(crate) async fn acquire(
 }
 
 enum Stopped {
-    /// No request that changes anything was sent.
+    /// Nothing that changes data was sent.
     Before(Arc<Session>, Error),
     After(Error),
 }
@@ -69,7 +69,7 @@ impl From<Error> for Stopped {
 }
 
 impl Stopped {
-    /// Not `From`: one more way to make an `Error` would break type inference in crates that use this one.
+    /// `From` would break type inference in crates that use this one.
     fn error(self) -> Error {
         match self {
             Self::Before(_, error) | Self::After(error) => error,
@@ -117,7 +117,7 @@ impl Acquire<'_> {
                 QueueState::NoParent => parent_is_missing = true,
             }
         }
-        // While the session's timeout is in doubt, nothing would be granted, and other waiters would be blocked.
+        // In doubt, nothing would be granted, and other waiters would be blocked.
         self.session.trusted().await.map_err(|cause| {
             let cause = error(ErrorKind::Unavailable, cause.message());
             Stopped::Before(Arc::clone(&self.session), cause)
@@ -145,7 +145,7 @@ impl Acquire<'_> {
         if admission::admits(&modes(&queue), self.claim.mode) {
             return Ok(QueueState::Free);
         }
-        // This session's server may lag behind.
+        // The session's server may lag behind.
         let sync = || client.sync(&self.queue_path);
         self.session.read(sync).await.map_err(|failure| before(failure.error(Effect::Reads)))?;
         let queue = self.read_queue().await.map_err(before)?;
@@ -185,7 +185,6 @@ impl Acquire<'_> {
             };
             let created = self.session.answer(creating).await;
             if let Err(cause) = parent {
-                // The node was requested in spite of the error.
                 if matches!(created, Err(Failure::Response(zk::Error::NoNode | zk::Error::NoAuth)))
                 {
                     self.shared.registry.leave(self.claim);
@@ -235,7 +234,7 @@ impl Acquire<'_> {
         ))
     }
 
-    /// A container, which the servers remove once it is empty.
+    /// Servers remove an empty container.
     fn make_parent(&self) -> impl Future<Output = Result<()>> {
         let client = self.session.client();
         let acls = self.shared.acls();
@@ -251,7 +250,6 @@ impl Acquire<'_> {
             match self.session.answer(client.mkdir(self.shared.paths.root(), &options)).await {
                 Ok(()) => Ok(()),
                 Err(failure) if failure.is(&zk::Error::NoNode) => {
-                    // Without the chroot, nothing was created.
                     Err(no_chroot(&self.shared.config.contents.chroot))
                 }
                 Err(failure) => Err(failure.error(Effect::Changes)),
@@ -451,8 +449,8 @@ impl Acquire<'_> {
     }
 }
 
-/// The transaction that created the node. Queues are served in that order, and transactions increase as long as the
-/// ensemble keeps its data.
+/// The transaction that created the node: it determines the order of the queue, and increases as long as the ensemble
+/// keeps its data.
 pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
     u64::try_from(stat.czxid)
         .ok()

@@ -53,7 +53,6 @@ async fn break_one(
         let Some(held) = found else { return Ok(Broken::NotHeld) };
         if how == BreakMode::Now {
             if free(session, queue_path, &held, note).await? {
-                // Another program's holder has no TTL.
                 let ttl = held.value.as_ref().map_or(Duration::MAX, Value::ttl);
                 return Ok(Broken::Freed(ttl));
             }
@@ -87,7 +86,7 @@ async fn break_one(
     ))
 }
 
-/// Leaves a note for the holder in the same transaction. Returns whether the node existed.
+/// Leaves a note for the holder. Returns whether the node existed.
 async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> Result<bool> {
     let client = session.client();
     if let Some(Value { token, .. }) = &held.value {

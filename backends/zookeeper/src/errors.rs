@@ -7,10 +7,9 @@ use zookeeper_client as zk;
 
 pub(crate) const BACKEND: &str = "zookeeper";
 
-/// The server rejects an ephemeral node in a local session. The client library has no name for this code.
+/// From a local session. The client library has no name for this code.
 const EPHEMERAL_ON_LOCAL_SESSION: i32 = -120;
 
-/// A request that only reads had no effect, whatever its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
@@ -29,7 +28,6 @@ impl Failure {
         matches!(self, Self::Response(error) if error == said)
     }
 
-    /// A read can be repeated on the next connection.
     pub(crate) fn is_connection_error(&self) -> bool {
         matches!(self, Self::Response(zk::Error::ConnectionLoss | zk::Error::Custom(_)))
     }
@@ -113,7 +111,7 @@ pub(crate) fn invalid(message: impl Into<String>) -> Error {
     error(ErrorKind::InvalidConfig, message)
 }
 
-/// If the future is dropped, the request may still be carried out.
+/// The request of a dropped future may still be carried out.
 pub(crate) async fn answer<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, zk::Error>>,

@@ -76,7 +76,6 @@ where
     Err(name(error(ErrorKind::Unavailable, message)))
 }
 
-/// Returns `None` after a concurrent write.
 async fn attempt(
     client: &zk::Client,
     path: &str,
@@ -123,7 +122,6 @@ async fn attempt(
         Err(zk::MultiWriteError::OperationFailed { index, source }) => {
             let message =
                 format!("operation {index} of the user's failed, so none was done: {source}");
-            // The index among the caller's operations.
             let cause = zk::MultiWriteError::OperationFailed { index: index - 1, source };
             Err(error(ErrorKind::Conflict, message).with_source(cause))
         }

@@ -11,16 +11,14 @@ use crate::config::Config;
 pub(crate) struct Server {
     pub(crate) host: String,
     pub(crate) status: Status,
-    /// Known if `conf` is allowed.
     pub(crate) tick: Option<Duration>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Serves { version: String, mode: String },
-    /// The server runs without a quorum.
+    /// Without a quorum.
     Alone,
-    /// The server rejects the command.
     Refuses(String),
     Silent(String),
 }
@@ -74,7 +72,7 @@ fn read(answer: &str) -> Status {
     };
     match (after("Zookeeper version:"), after("Mode:")) {
         (Some(version), Some(mode)) => Status::Serves {
-            // Without the commit and the build date that follow.
+            // Without the commit and the build date.
             version: version.split(['-', ',']).next().unwrap_or_default().to_owned(),
             mode,
         },

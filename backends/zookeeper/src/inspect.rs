@@ -80,7 +80,7 @@ pub(crate) async fn up_to_date(shared: &Arc<Shared>) -> Result<Arc<Session>> {
     Ok(session)
 }
 
-/// A missing chroot is an error, not an empty list.
+/// A missing chroot is an error.
 pub(crate) async fn refresh(session: &Session, config: &Config) -> Result<()> {
     session.sync().await?;
     match session.has_chroot(config).await? {
@@ -117,7 +117,6 @@ async fn inspect_all(
         let inspect = async {
             let found = match Queue::of(session, path, &queue?, asked).await? {
                 Some(found) => found,
-                // A holder has gone: read the queue again.
                 None => holders(session, path).await?,
             };
             let mut inspection = Inspection::free(name.clone());
@@ -125,7 +124,7 @@ async fn inspect_all(
             for held in found.holders {
                 inspection.holders.push(held.holder()?);
             }
-            // Readers share the lowest fence that any of them has.
+            // Readers share the lowest fence.
             let shared = inspection.holders.iter().filter_map(|holder| holder.fence).min();
             for reader in inspection.holders.iter_mut().filter(|one| one.mode == Mode::Shared) {
                 reader.fence = shared;

@@ -188,7 +188,6 @@ pub fn profile() -> Profile {
     profile_within(&Limits::usual())
 }
 
-/// Only the guarantees that fault tests have shown.
 fn profile_within(limits: &Limits) -> Profile {
     let mut profile = Profile::new(BACKEND);
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

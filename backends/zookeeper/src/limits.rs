@@ -18,7 +18,7 @@ const ONE_SERVER: Duration = Duration::from_secs(2);
 pub(crate) struct Limits {
     pub(crate) shortest: Duration,
     pub(crate) longest: Duration,
-    /// Or more.
+    /// Possibly more than the servers'.
     pub(crate) tick: Duration,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Granted {
     pub(crate) timeout: Duration,
 }
 
-/// Tries a short session and a long one. Returns the latter, and each server's longest grant.
+/// Returns a long session too, and each server's longest grant.
 pub(crate) async fn try_out(
     config: &Config,
     clock: &Clock,
@@ -61,7 +61,6 @@ pub(crate) async fn granted(config: &Config, asked: Duration) -> Vec<Granted> {
     trying.join_all().await.into_iter().flatten().collect()
 }
 
-/// Returns the requested timeout and the granted one.
 async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
     let mut asked = SHORTEST;
     loop {
@@ -75,13 +74,12 @@ async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
 }
 
 impl Limits {
-    /// Returns the limits of servers with default settings.
     pub(crate) fn usual() -> Self {
         let tick = Duration::from_secs(2);
         Self { shortest: tick * 2, longest: tick * 20, tick }
     }
 
-    /// Returns the shortest TTL. A follower reports to the leader within a tick, and a proof takes two reports.
+    /// A follower reports to the leader within a tick, and a proof takes two reports.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         self.shortest.max(self.tick * 4)
     }

@@ -4,12 +4,10 @@
 //! the session. On each ping from the leader, every half tick, the follower reports its active sessions.
 //!
 //! So two requests prove that the session lived on from the sending of the first. The second must be sent at least a
-//! tick after the *response* to the first, and be committed through the leader: by then the leader had a report of the
-//! first. A tick after the first's *sending* is not enough: a paused follower receives both at once when it resumes,
-//! and forwards them before its report.
+//! tick after the *response* to the first, and be committed: by then the leader had a report of the first. A tick after
+//! the first's *sending* is not enough: a paused follower forwards both at once when it resumes, before its report.
 //!
-//! The commit must involve the quorum: a replaced leader answers `sync` alone for some ticks, but it can't commit. So
-//! the proof deletes a missing node, which the leader proposes like any other request.
+//! The quorum must commit: a replaced leader answers `sync` alone for some ticks. So the proof deletes a missing node.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,7 +24,7 @@ pub(crate) struct LivenessBound {
 }
 
 impl LivenessBound {
-    /// From the sending of the creation request: the leader counts from its commit.
+    /// The leader counts from the commit of the session, which is later.
     pub(crate) fn new(created: BootInstant, tick: Duration) -> Self {
         Self { tick, bound: created, unconfirmed: VecDeque::new() }
     }
@@ -84,7 +82,6 @@ mod tests {
     #[test]
     fn a_request_counts_from_its_answer() {
         let mut bound = LivenessBound::new(at(100), TICK);
-        // A follower was paused, and forwarded both when it resumed.
         bound.committed(at(110), at(120));
         bound.committed(at(113), at(120));
         assert_eq!(bound.get(), at(100), "the leader may have received neither");

@@ -1,6 +1,6 @@
 //! Notes on holds that were broken at once, in the data of their queue's node.
 //!
-//! Breaking deletes the hold's own node. The servers remove an empty queue node only once a minute.
+//! A queue's node outlives the hold's: servers remove empty ones once a minute.
 
 use lockwright_core::{LockName, Reason, Token};
 use serde::{Deserialize, Serialize};
@@ -23,13 +23,12 @@ struct Note {
 }
 
 impl Notes {
-    /// `None` if the data belong to another program.
     fn read(data: &[u8]) -> Option<Self> {
         if data.is_empty() { Some(Self::default()) } else { serde_json::from_slice(data).ok() }
     }
 }
 
-/// Returns the data with one more note, or `None` if they belong to another program.
+/// `None` if the data belong to another program.
 pub(crate) fn with(data: &[u8], token: Token, by: &str) -> Option<Vec<u8>> {
     let mut notes = Notes::read(data)?;
     notes.broken.push(Note { token, by: by.to_owned() });
@@ -38,7 +37,6 @@ pub(crate) fn with(data: &[u8], token: Token, by: &str) -> Option<Vec<u8>> {
     Some(serde_json::to_vec(&notes).expect("text is JSON"))
 }
 
-/// Reads the notes on this session's server.
 pub(crate) async fn why_gone(
     shared: &Shared,
     session: &Session,

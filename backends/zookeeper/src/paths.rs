@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};
 
-/// As in Curator.
 const LOCK: &str = "-lock-";
 
 /// Lockwright's and Curator's mutex, kazoo's lock, and the read-write locks of both. Foreign nodes all count as
@@ -36,7 +35,7 @@ impl Paths {
         format!("{}/%nobody", self.prefix)
     }
 
-    /// The prefix of a node that tests write access. It is never a name's.
+    /// Never a name's.
     pub(crate) fn probe(&self) -> String {
         format!("{}/%probe-", self.prefix)
     }
@@ -63,10 +62,8 @@ fn encode(name: &str) -> String {
     })
 }
 
-/// The server adds a sequence. After a lost response the node is found by its token, like Curator's protected creation.
-///
-/// Nodes of readers and permit holders have a mark after the token: `r` for a reader, `p2of3` for two of three permits.
-/// Curator's mutex and kazoo's lock wait for them as for any other.
+/// After a lost response the node is found by its token, as in Curator. The mark after the token is `r` for a reader,
+/// `p2of3` for two of three permits. Curator's mutex and kazoo's lock wait for such nodes too.
 pub(crate) fn node(claim: &Claim) -> String {
     let mut node = named(claim.token);
     if let Some(mark) = admission::mark(claim.mode) {
@@ -121,14 +118,13 @@ impl Contender {
         rest.is_some_and(|rest| rest.starts_with('-'))
     }
 
-    /// The servers count in 32 bits. From 2^31 - 1 on, they repeat that number, or give negative ones to concurrent
-    /// clients.
+    /// The servers count in 32 bits. From 2^31 - 1 on, they repeat that number, or give negative ones.
     fn is_spent(&self) -> bool {
         !(0..i32::MAX).contains(&self.sequence)
     }
 }
 
-/// In order of arrival. Spent numbers come last.
+/// Spent numbers come last.
 pub(crate) fn queue(children: Vec<String>) -> Vec<Contender> {
     let mut queue: Vec<Contender> = children.into_iter().filter_map(Contender::of).collect();
     queue.sort_by_key(|contender| (contender.is_spent(), contender.sequence));
@@ -139,7 +135,6 @@ pub(crate) fn modes(queue: &[Contender]) -> Vec<Mode> {
     queue.iter().map(|contender| contender.mode).collect()
 }
 
-/// Returns whether the number certainly determines the position.
 pub(crate) fn can_be_admitted(queue: &[Contender], at: usize) -> bool {
     let is_equal =
         |other: Option<&Contender>| other.is_some_and(|other| other.sequence == queue[at].sequence);
@@ -206,7 +201,7 @@ mod tests {
         for alone in spent {
             assert!(!turns(&[alone])[0].1, "{alone}");
         }
-        // The servers give each number once, but a person may create a node.
+        // A person may create a node.
         let tie = ["a-lock-0000000004", "b-lock-0000000003", "c-lock-0000000003"];
         assert_eq!(turns(&tie), [(3, false), (3, false), (4, true)]);
     }

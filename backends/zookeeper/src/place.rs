@@ -9,7 +9,7 @@ use crate::errors::error;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 
-/// If the claim still has a place, it may have a node.
+/// The claim's place may have a node.
 pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) -> Error {
     let is_explicit = matches!(cause.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
     if is_explicit || shared.registry.place(claim).is_none() {
@@ -28,7 +28,6 @@ pub(crate) fn registered_place(shared: &Shared, claim: &Claim) -> Result<Option<
         return Err(expired(shared, claim));
     }
     if !place.session.is_over() {
-        // A repeated acquire extends the time in the queue.
         if !place.is_held && !shared.keep(claim, shared.end_of_wait(claim)) {
             return Err(expired(shared, claim));
         }
@@ -38,7 +37,6 @@ pub(crate) fn registered_place(shared: &Shared, claim: &Claim) -> Result<Option<
     if place.is_held { Err(lost(Reason::SessionEnded)) } else { Ok(None) }
 }
 
-/// Also later calls get this error.
 pub(crate) fn expired(shared: &Shared, claim: &Claim) -> Error {
     shared.ended_claims.set(claim, Reason::Expired);
     lost(Reason::Expired)
@@ -48,7 +46,6 @@ pub(crate) fn lost(reason: Reason) -> Error {
     error(ErrorKind::Lost(reason), format!("{reason}; acquire the lock again"))
 }
 
-/// Another client removed the claim's node.
 pub(crate) fn vanished(shared: &Shared, claim: &Claim, is_held: bool) -> Result<AcquireOutcome> {
     if shared.registry.place(claim).is_some_and(|place| place.is_overdue) {
         return Err(expired(shared, claim));
@@ -63,7 +60,7 @@ pub(crate) fn vanished(shared: &Shared, claim: &Claim, is_held: bool) -> Result<
     }
 }
 
-/// If the claim became overdue during the request, its node is being removed, and the result is an error.
+/// Returns an error if the claim became overdue during the request: its node is being removed.
 pub(crate) fn note(
     shared: &Shared,
     claim: &Claim,
@@ -104,7 +101,7 @@ mod tests {
     use super::*;
     use crate::ZooKeeper;
 
-    /// The claim became overdue during the request. Its removal is in progress or done.
+    /// The claim became overdue during the request.
     #[tokio::test]
     async fn overdue_claim_is_not_registered_on_zookeeper() {
         let server = testbed::ZooKeeper::options().members(1).start().unwrap();

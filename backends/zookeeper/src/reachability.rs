@@ -1,4 +1,4 @@
-//! Why no server accepts a session. The client library doesn't report it, so each server is tried.
+//! Why no server accepts a session: the client library doesn't report it, so each server is tried.
 
 use std::fmt::Write as _;
 use std::io;
@@ -14,7 +14,6 @@ use crate::errors::error;
 use crate::four_letter_words::{self, Status};
 use crate::tls;
 
-/// The pause before the servers' addresses are tried.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 const ONE_SERVER: Duration = Duration::from_secs(1);
@@ -47,7 +46,7 @@ pub(crate) async fn why(config: &Config) -> Error {
     said(&all(config).await, config)
 }
 
-/// Returns the reason if all servers refuse connections. A silent network isn't waited for.
+/// Only if all servers refuse connections. A silent network isn't waited for.
 pub(crate) async fn refusal(config: &Config) -> Option<Error> {
     let tried = timeout(PATIENCE, all(config)).await.ok()?;
     refuse(&tried).then(|| said(&tried, config))
@@ -115,7 +114,6 @@ fn said(tried: &[(String, Tried)], config: &Config) -> Error {
 }
 
 impl Tried {
-    /// Returns the predicate of the sentence.
     fn says(&self, is_one: bool, is_secured: bool) -> String {
         let choose = |one: &str, several: &str| if is_one { one } else { several }.to_owned();
         match self {

@@ -51,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// Each claim stays registered until its node is gone, so that a repeated acquire is rejected instead of granted.
+    /// Claims stay registered until their nodes are gone, so that a repeated acquire is rejected instead of granted.
     fn remove_overdue(self: &Arc<Self>) {
         self.remove(self.registry.mark_overdue(|place| place.is_overdue = true));
     }
@@ -67,7 +67,6 @@ impl Shared {
         }
     }
 
-    /// Retries until the nodes or their session are gone.
     async fn remove_all(self: Arc<Self>, mut overdue: Vec<(LockName, Token, Place)>) {
         while !overdue.is_empty() {
             let removing: Vec<_> = overdue
@@ -109,7 +108,6 @@ pub(crate) fn deleted(answer: Result<(), Failure>) -> Result<bool> {
     }
 }
 
-/// Returns whether the token had any nodes.
 pub(crate) async fn remove_by_token(
     session: &Arc<Session>,
     queue_path: &str,
@@ -172,7 +170,6 @@ mod tests {
         let renewed = zookeeper.renew(&[Renew::of(&claim)]).await.unwrap();
         assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
 
-        // The claim's own node is removed.
         let place = Place { session, node: None, is_held: false, is_overdue: false };
         Arc::clone(shared).remove_all(vec![(claim.name.clone(), claim.token, place)]).await;
         assert!(zookeeper.inspect(&claim.name).await.unwrap().holders.is_empty());

@@ -19,7 +19,7 @@ struct Numbered {
     node: Option<Node>,
 }
 
-/// Proves that each session lives, and then reads the nodes. A silent session doesn't delay others.
+/// Proves sessions, and then reads nodes. A silent session doesn't delay others.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let begun = shared.clock.now();
     let answer_by = Instant::now() + Renew::time_to_answer(holds);

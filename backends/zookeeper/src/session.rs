@@ -1,4 +1,4 @@
-//! A session on the servers, and proofs that it lives.
+//! A session, and proofs that it lives.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,12 +13,12 @@ use crate::liveness::LivenessBound;
 use crate::timeout_check::TimeoutCheck;
 use crate::{reachability, tls};
 
-/// The shortest silence timeout, unless two fifths of the session's timeout are less.
+/// The shortest, unless two fifths of the session's timeout are less.
 const SILENCE: Duration = Duration::from_millis(300);
 
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Closed, and its nodes removed, when the last user drops it.
+/// Closed when the last user drops it.
 pub(crate) struct Session {
     client: zk::Client,
     clock: Clock,
@@ -33,7 +33,6 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// The servers grant the nearest timeout that they allow.
     pub(crate) async fn open(
         config: &Config,
         clock: &Clock,
@@ -125,8 +124,8 @@ impl Session {
         }
     }
 
-    /// Has the quorum commit a request without effect. Then all earlier requests of this session are done or rejected,
-    /// and later reads are no older.
+    /// Has the quorum commit. Then all earlier requests of this session are done or rejected, and later reads are no
+    /// older.
     pub(crate) async fn prove(self: &Arc<Self>) -> Result<()> {
         let wanted = self.clock.now();
         let turn = self.proving.lock().await;
@@ -150,7 +149,7 @@ impl Session {
         loop {
             let Some(session) = this.upgrade() else { return };
             let (clock, sent) = (session.clock.clone(), session.clock.now());
-            // Not `prove`, which would keep the session open while it waits.
+            // Unlike `prove`, doesn't keep the session open while it waits.
             let request = session.client.delete(&session.probe_path, None);
             let limit = session.response_timeout;
             drop(session);
@@ -183,7 +182,6 @@ impl Session {
         }
     }
 
-    /// Returns true without a chroot in the URL.
     pub(crate) async fn has_chroot(&self, config: &Config) -> Result<bool> {
         if config.contents.chroot.is_empty() {
             return Ok(true);
@@ -227,7 +225,7 @@ pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<zk::Cl
     }
 }
 
-/// The library's default of two fifths of the timeout leaves too little time for a hold whose renewal is due.
+/// The library's default of two fifths of the timeout leaves too little time for a renewal that is due.
 fn silence(config: &Config, timeout: Duration) -> Duration {
     config.connect_timeout.min(config.silence_timeout).min(SILENCE.max(timeout / 4))
 }

@@ -12,8 +12,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Holders must be notified in time, and the claims behind waiters must get their turn. A check takes one response
-/// timeout, and two should fit.
+/// Holders must be notified in time, and claims behind waiters must get their turn. Two checks should fit, of one
+/// response timeout each.
 fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
     response_timeout.saturating_mul(2).min(timeout / 4 * 3).max(timeout / 2)
 }
@@ -31,9 +31,9 @@ impl Shared {
     async fn check(self: Arc<Self>) {
         let mut pause = PAUSE;
         while let Some(doubted) = self.suspects.left() {
-            // A server that grants the longest timeout grants all shorter ones.
+            // It grants all shorter ones too.
             let most = doubted.iter().map(|(session, _)| session.timeout()).max();
-            // A new session restarts the check at once, before its connection can break.
+            // A new session restarts the check, before its connection can break.
             let granted = tokio::select! {
                 granted = limits::granted(&self.config, most.unwrap_or_default()) => granted,
                 () = self.suspects.another.notified() => continue,
@@ -83,7 +83,7 @@ impl Shared {
     fn abandon(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
         tracing::warn!(?session, "{why}: giving up the session and its locks");
         self.remove(self.give_up(session));
-        // Holders need time to stop, and closing the session would free their locks at once.
+        // Holders need time to stop, and closing the session would free their locks.
         let session = Arc::clone(session);
         self.sessions.runtime.spawn(async move { tokio::time::sleep(session.timeout()).await });
     }
@@ -121,7 +121,6 @@ mod tests {
             let claim = claim_for("x", Duration::from_secs(seconds));
             sessions.push(shared.session(&claim).await.unwrap());
         }
-        // The server accepts no further connection. Earlier checks may still be open.
         let stranger = test_helpers::eventually(|| async { client(&server).await });
         let stranger = stranger.await;
         test_helpers::eventually(|| async { client(&server).await.is_none().then_some(()) }).await;

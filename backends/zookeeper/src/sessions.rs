@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use crate::limits::Limits;
 use crate::session::Session;
 
-/// How much longer than the TTL a fixed hold's session lives.
+/// How many ticks a fixed hold's session outlasts the TTL.
 pub(crate) const SPARE_TICKS: u32 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,9 +21,8 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// A proof is always some time ago, and a fixed hold, unlike a renewed one, can't make up for that. So its session
-    /// has a longer timeout and more frequent proofs, and the hold is valid for its whole TTL. After a client's death
-    /// its nodes remain as much longer.
+    /// A proof is always some time ago, and a fixed hold can't make up for that. So its session has a longer timeout
+    /// and more frequent proofs. After a client's death its nodes remain as much longer.
     pub(crate) fn of(ttl: Duration, fixed: bool, limits: &Limits) -> Self {
         // The protocol has whole milliseconds.
         let ttl = Duration::from_millis(
@@ -45,7 +44,7 @@ impl Kind {
     }
 }
 
-/// The mutex is held while a session is opened.
+/// Locked while a session is opened.
 #[derive(Debug, Default)]
 pub(crate) struct Current {
     pub(crate) session: Option<Arc<Session>>,
@@ -75,7 +74,7 @@ impl Sessions {
         self.each(|slot| {
             slot.session.take_if(|session| session.idle() > after && !is_used(session));
         });
-        // A caller that is about to use a slot has a reference to it.
+        // A caller that is about to use a slot has a reference.
         let is_empty = |slot: &Slot| slot.try_lock().is_ok_and(|slot| slot.session.is_none());
         self.slots().retain(|_, slot| Arc::strong_count(slot) > 1 || !is_empty(slot));
     }

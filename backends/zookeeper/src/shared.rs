@@ -47,7 +47,7 @@ pub(crate) struct Node {
 }
 
 impl Shared {
-    /// With a login, only that login has permissions.
+    /// With a login, only for that login.
     pub(crate) fn acls(&self) -> zk::Acls<'static> {
         match self.config.contents.login {
             Some(_) => zk::Acls::creator_all(),
@@ -64,7 +64,6 @@ impl Shared {
         self.registry.extend_if(claim, end, |place| !place.is_overdue)
     }
 
-    /// When a waiting claim that isn't repeated leaves the queue.
     pub(crate) fn end_of_wait(&self, claim: &Claim) -> BootInstant {
         self.clock.now() + claim.ttl.max(SLOW_POLL * 5)
     }
@@ -81,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// Removes all claims of this session from the registry. Returns those that held nothing.
+    /// Returns the claims that held nothing.
     pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
         self.sessions.forget(session);
         let places = self.registry.leave_all(|place| Arc::ptr_eq(&place.session, session));

@@ -1,11 +1,10 @@
 //! The fence that concurrent readers share.
 //!
-//! All readers agree on the lowest fence: [`admission`] explains how, and why that is safe. A reader that takes
-//! another's fence stores it in its node.
+//! All readers agree on the lowest fence: [`admission`] explains why that is safe. A reader that takes another's fence
+//! stores it in its node.
 //!
-//! The nodes aren't read in one step. But the result is as good, if all of them still exist when read. The reader with
-//! the lowest fence had it, or took it from a reader that existed, and no later reader can have a lower one. If a node
-//! has gone, all are read again.
+//! The nodes aren't read in one step, but all must still exist when read. The reader with the lowest fence had it, or
+//! took it from a reader that existed, and no later reader can have a lower one.
 
 use lockwright_core::backend_util::admission::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};
@@ -60,7 +59,6 @@ impl Acquire<'_> {
         Ok(noted.then(|| Fence::new(shared)))
     }
 
-    /// Returns false if either node has changed.
     async fn note_taken(&self, own: &Read, from: &Read, value: &Value) -> Result<bool> {
         let bad = |cause: zk::Error| Failure::Response(cause).error(Effect::Reads);
         let mut both = self.session.client().new_multi_writer();

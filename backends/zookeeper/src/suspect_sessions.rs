@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::limits::Granted;
 use crate::session::Session;
 
-/// One task checks each server once for all of these sessions.
+/// One task checks each server once for all of them.
 #[derive(Debug, Default)]
 pub(crate) struct SuspectSessions {
     state: Mutex<State>,
@@ -60,7 +60,6 @@ impl SuspectSessions {
         is_first
     }
 
-    /// Without any session in doubt, the task ends.
     pub(crate) fn left(&self) -> Option<Vec<(Arc<Session>, BootInstant)>> {
         let mut state = self.state();
         state

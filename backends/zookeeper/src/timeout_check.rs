@@ -1,10 +1,10 @@
 //! Detection of servers that shorten a session's timeout.
 //!
 //! A server to which a session moves resets the timeout to its own grant. The client library requests the last granted
-//! timeout, and doesn't report it. So one server that grants less shortens the session on all servers.
+//! one, and doesn't report the new one. So one server that grants less shortens the session on all servers.
 //!
-//! After each reconnect the client opens other sessions to see the servers' grants. If the connection ended before that
-//! check, any server may have shortened the timeout. Then all servers must be checked.
+//! After each reconnect the client opens other sessions to see the servers' grants. If the connection ended before
+//! that, any server may have shortened the timeout, and all must be checked.
 
 use std::time::Duration;
 
@@ -14,7 +14,6 @@ use tokio::sync::watch;
 enum SessionState {
     Verified,
     Disconnected,
-    /// The new server may have shortened the timeout.
     Suspect,
     /// The timeout is shorter, or could not be checked.
     Invalid,
@@ -35,11 +34,10 @@ impl TimeoutCheck {
         Self(watch::Sender::new(State { session: SessionState::Verified, missed_a_check: false }))
     }
 
-    /// Detects a missed change in between. Returns whether the timeout is now in doubt.
+    /// Returns whether the timeout is now in doubt.
     pub(crate) fn moved(&self, is_connected: bool) -> bool {
         let mut is_doubted = false;
         self.0.send_modify(|state| {
-            // There was an unchecked connection.
             state.missed_a_check |= match state.session {
                 SessionState::Suspect => true,
                 SessionState::Disconnected => !is_connected,
@@ -66,12 +64,10 @@ impl TimeoutCheck {
         self.0.borrow().session == SessionState::Invalid
     }
 
-    /// Returns whether it was in doubt.
     pub(crate) fn trust(&self) -> bool {
         self.decide(SessionState::Verified)
     }
 
-    /// Returns whether it was in doubt.
     pub(crate) fn distrust(&self) -> bool {
         self.decide(SessionState::Invalid)
     }
@@ -86,7 +82,6 @@ impl TimeoutCheck {
         })
     }
 
-    /// Waits up to `limit` for a decision. Returns whether the timeout is certain.
     pub(crate) async fn wait(&self, limit: Duration) -> bool {
         let mut state = self.0.subscribe();
         let decided = state.wait_for(|state| {

@@ -42,7 +42,7 @@ pub(crate) fn secured(
     hosts: &[String],
 ) -> Result<zk::Connector> {
     let Some(Security { authority, client }) = security else { return Ok(connector) };
-    // Avoids panics of the client library: on an invalid server name, and without a chosen crypto provider.
+    // Avoids panics of the client library: on an invalid server name, and without a crypto provider.
     for host in hosts {
         let name = host.rsplit_once(':').map_or(&**host, |(name, _)| name);
         let name = name.trim_start_matches('[').trim_end_matches(']');
@@ -81,7 +81,7 @@ fn pem(parameter: &str, file: &str, kind: &str) -> Result<String> {
     String::from_utf8(text).map_err(|_| invalid(format!("{parameter}={file} has more than text")))
 }
 
-/// Returns the problem with the files, if that is why the client library doesn't start to connect.
+/// `None` if the files aren't the reason.
 pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
     let zk::Error::Custom(cause) = cause else { return None };
     Some(if cause.to_string().contains("private key") {

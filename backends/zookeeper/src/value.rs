@@ -4,7 +4,7 @@ use lockwright_core::{Claim, Fence, Holder, Identity, Mode, Token};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// JSON. All other data belong to other programs.
+/// Other data belong to other programs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) token: Token,
@@ -14,7 +14,7 @@ pub(crate) struct Value {
     /// The operator and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
-    /// The fence that a reader shares with others, if that isn't its own.
+    /// The fence that a reader shares with others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<u64>,
 }
@@ -47,7 +47,6 @@ impl Value {
         Duration::from_millis(self.ttl_ms.saturating_add(1))
     }
 
-    /// `own` is the reader's own fence.
     pub(crate) fn fence(value: Option<&Self>, own: Fence) -> Fence {
         value.and_then(|value| value.taken).map_or(own, Fence::new)
     }

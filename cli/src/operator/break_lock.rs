@@ -14,7 +14,6 @@ use crate::duration;
 use crate::exit::{self, Failure};
 use crate::json::{inspection, millis};
 
-/// Runs before a connection is made.
 pub(super) fn check(what: &Break, json: bool) -> Result<(), Failure> {
     LockName::new(&what.name)?;
     token(what)?;
@@ -74,11 +73,9 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
     Ok(code)
 }
 
-/// `None` if the name is free.
 fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     match seen.holders.as_slice() {
         [] => Ok(None),
-        // A foreign holder has no token, so the current holder is the target.
         [holder] => Ok(Some(holder.token.map_or(BreakTarget::Any, BreakTarget::Token))),
         several => Err(Failure::usage(format!(
             "the lock has {} holders; choose one by --token, from `lockwright show`",
@@ -90,7 +87,6 @@ fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
 /// After a prompt, a Lockwright client may hold.
 async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
     let now = locks.inspect(&what.name).await?;
-    // All properties that stay constant during a hold.
     let constant_fields = |seen: &Inspection| -> Vec<_> {
         let holders = seen.holders.iter();
         holders.map(|by| (by.token, by.identity.clone(), by.mode, by.fence)).collect()

@@ -37,7 +37,6 @@ impl Factory for Server {
     }
 }
 
-/// Runs a child process of the suite, if this process is one.
 pub(crate) fn as_child() -> Option<ExitCode> {
     child::main(|url| async move { lockwright::backend::open(&url).await })
 }

@@ -8,13 +8,12 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-/// The id and the start time exclude another process with a reused id.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Process {
     pub pid: Pid,
     /// In the kernel's ticks since boot.
     pub started: u64,
-    /// Its process group when it was read. It may change.
+    /// It may change.
     group: i32,
 }
 
@@ -33,17 +32,15 @@ struct Entry {
     ended: bool,
 }
 
-/// Nearest first, without those in `except` and their descendants.
-///
-/// A process that forks during the scan may be missing. To end all, repeat the scan until it finds
-/// none, and check with `wait`.
+/// Returns the descendants, nearest first. A process that forks during the scan may be missing:
+/// repeat the scan until it finds none, and check with `wait`.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     let mut found = entries_of(root, except)?;
     found.retain(|entry| !entry.ended);
     Ok(found.into_iter().map(|entry| entry.process).collect())
 }
 
-/// Includes processes that have ended and weren't reaped yet.
+/// With processes that have ended and weren't reaped yet.
 fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -52,7 +49,6 @@ fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
         else {
             continue;
         };
-        // A process that has ended in the meantime has no file.
         if let Some(entry) = look_at(pid) {
             children.entry(entry.parent).or_default().push(entry);
         }
@@ -82,7 +78,7 @@ pub(crate) fn ancestors() -> impl Iterator<Item = Process> {
     std::iter::successors(us, above).skip(1).map(|entry| entry.process)
 }
 
-/// Returns whether a process may send signals to this one: as root or as the same user.
+/// As root or as the same user.
 pub(crate) fn may_end_us(pid: Pid) -> bool {
     let users = |process: &str| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -114,7 +110,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Returns how many refused it, as another user's. Ended processes don't count.
+/// Returns how many belong to another user.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;
     for process in processes {
@@ -205,8 +201,7 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // Copied by another process: a file that another test's child still has open for writing
-        // can't be run.
+        // A file that another test's child still has open for writing can't be run.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();

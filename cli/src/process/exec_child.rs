@@ -1,5 +1,5 @@
-//! The step between the supervisor's fork and CMD: it arranges to die with the supervisor. It is a
-//! separate program, as code between fork and exec would be unsafe.
+//! The step between the supervisor's fork and CMD, which arranges to die with the supervisor. It is
+//! a separate program, as code between fork and exec would be unsafe.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -18,8 +18,7 @@ use crate::exit;
 pub(crate) const NO_FOREGROUND: &str = "-";
 
 /// `args` are the supervisor's process id, the process group with the foreground or
-/// [`NO_FOREGROUND`], the latest start in nanoseconds of the boot clock, the command and its
-/// arguments.
+/// [`NO_FOREGROUND`], the latest start in nanoseconds of the boot clock, and the command.
 pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     let mut text = || args.next().and_then(|text| text.into_string().ok());
     let pid = |text: String| text.parse().ok().and_then(Pid::from_raw);
@@ -31,14 +30,14 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     let lost_at = BootInstant::from_nanos(lost_at);
 
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        // Without it, CMD would survive a killed supervisor.
+        // CMD would survive a killed supervisor.
         return exit::complain(
             exit::OS,
             format_args!("cannot set the death signal, so the command was not started: {error}"),
         );
     }
     if getppid() != Some(supervisor) {
-        // The supervisor died before, so no process keeps the deadline.
+        // The supervisor died, so no process keeps the deadline.
         return ExitCode::from(exit::SUPERVISOR);
     }
     if let Some(group) = hands_over {

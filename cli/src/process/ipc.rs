@@ -33,7 +33,7 @@ impl Term {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The first such order starts CMD and carries its standard input.
+    /// The first one starts CMD and carries its standard input.
     Confirmed(Term),
     /// To CMD's process group.
     Forward(i32),
@@ -43,7 +43,7 @@ pub(crate) enum Order {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
     Started(u32),
-    /// With this OS error.
+    /// The OS error.
     NotStarted(i32),
     /// The hold was over before the start.
     TooLate,
@@ -51,12 +51,11 @@ pub(crate) enum Report {
     NotSuspended,
     /// CMD ended by itself and left processes behind, which are being ended.
     Leftovers,
-    /// This number of processes belong to another user, and can't be signalled.
+    /// The number of processes of another user.
     OutOfReach(u32),
     /// CMD and all its descendants are gone.
     Done {
         exit: Exit,
-        /// CMD was ended because the hold was lost.
         lost: bool,
     },
 }
@@ -157,7 +156,6 @@ pub(crate) fn post_start(socket: impl AsFd, term: Term, stdin: BorrowedFd<'_>) -
     Ok(())
 }
 
-/// `None` if the message isn't an order to start.
 pub(crate) fn receive_start(socket: impl AsFd) -> io::Result<Option<(Term, OwnedFd)>> {
     let mut bytes = [0; FRAME];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

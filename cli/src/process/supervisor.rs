@@ -1,7 +1,7 @@
 //! The supervisor: starts CMD, keeps the deadline, and ends CMD and all its descendants.
 //!
 //! It ends them when the hold is lost, when no new deadline arrives in time, when `lockwright run`
-//! has ended, and when CMD left processes behind. It exits only when the kernel reports that no
+//! has ended, and when CMD left processes behind. It exits when the kernel reports that no
 //! descendant is left.
 
 use std::env::ArgsOs;
@@ -30,22 +30,22 @@ use super::timer::Timer;
 use super::{Exit, ROLE_EXEC, SELF, descendants, exec_child};
 use crate::exit;
 
-/// For processes that end by themselves, such as a pipeline's last `tee`.
+/// For processes such as a pipeline's last `tee`.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Between TERM and KILL, if no deadline is near.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The maximum time between readings of the clock, even if the timer fails.
+/// Between readings of the clock, even if the timer fails.
 const SLICE: Duration = Duration::from_secs(1);
 
 const TERMINAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Pauses between scans for processes that escaped a KILL by forking.
+/// Processes may escape a KILL by forking.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// If all remaining processes belong to another user, which may last hours.
+/// All remaining processes belong to another user, which may last hours.
 const MAX_RETRY_PAUSE_OTHER_USERS: Duration = Duration::from_millis(100);
 
 /// Without a pause, while there is something to kill.
@@ -103,13 +103,12 @@ struct Supervisor {
     term: Term,
     end: End,
     out_of_reach: u32,
-    /// CMD was stopped because it needs the terminal, which this job doesn't have.
+    /// CMD was stopped because it needs the terminal.
     waits_for_terminal: bool,
     retry_pause: Duration,
 }
 
 impl Supervisor {
-    /// `None` if the term was over before.
     fn start(
         socket: BorrowedFd<'static>,
         term: Term,
@@ -117,7 +116,7 @@ impl Supervisor {
         command: &[OsString],
     ) -> io::Result<Option<Self>> {
         set_child_subreaper(Some(getpid()))?;
-        // The name in `ps` and `pgrep`, instead of "exe".
+        // The name in `ps` and `pgrep`.
         let _ = rustix::thread::set_name(c"lockwright-sup");
         let mut wanted = SigSet::empty();
         wanted.add(nix::sys::signal::Signal::SIGCHLD);
@@ -244,15 +243,13 @@ impl Supervisor {
     fn command_changed(&mut self, status: WaitStatus) {
         if let Some(exit) = Exit::of(status) {
             self.exit = Some(exit);
-            // CMD's last actions may have been unprotected, or it was never started for that
-            // reason.
+            // CMD's last actions may have been unprotected, or it was never started.
             self.end.lost |= self.clock.now() >= self.term.lost_at;
             self.waits_for_terminal = false;
             return;
         }
         match status.stopping_signal().and_then(Signal::from_named_raw) {
-            // Other clients wait for the lock, and the shell waits for `lockwright run`, which
-            // continues.
+            // Other clients wait for the lock, and the shell waits for `lockwright run`.
             Some(Signal::TSTP) => {
                 let _ = kill_process_group(self.command, Signal::CONT);
                 self.report(Report::NotSuspended);
@@ -287,7 +284,6 @@ impl Supervisor {
         }
     }
 
-    /// Returns the time of the next action.
     fn act(&mut self, now: BootInstant) -> BootInstant {
         let is_due = |at: Option<BootInstant>| at.is_some_and(|at| at <= now);
         if is_due(self.end.kill_at) {
@@ -320,7 +316,7 @@ impl Supervisor {
     fn signal_all(&mut self, signal: Signal) {
         match descendants::of(getpid(), &[]) {
             Ok(found) => self.report_out_of_reach(descendants::signal(&found, signal)),
-            // `/proc` can't be read, so signal at least the group.
+            // `/proc` can't be read.
             Err(_) => self.signal_group(signal),
         }
     }
@@ -335,7 +331,7 @@ impl Supervisor {
         killed.found > killed.refused as usize
     }
 
-    /// Only while CMD isn't reaped, so that the id can't be reused.
+    /// Once CMD is reaped, the id may be reused.
     fn signal_group(&self, signal: Signal) {
         if self.exit.is_none() {
             let _ = kill_process_group(self.command, signal);
@@ -349,7 +345,6 @@ impl Supervisor {
         }
     }
 
-    /// Wakes for an order or a change of a child too.
     fn sleep(&self, instant: BootInstant) {
         self.timer.set(instant);
         let left = instant.saturating_since(self.clock.now());

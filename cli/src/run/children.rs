@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::process::descendants::{self, Process};
 
-/// Pauses between scans for processes that escaped a KILL by forking.
+/// Processes may escape a KILL by forking.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -24,7 +24,7 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// Makes this process the parent of all orphans among its descendants.
+    /// Makes this process the parent of its descendants' orphans.
     pub(super) fn adopt() -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         Ok(Self { foreign: RefCell::new(descendants::of(getpid(), &[])?) })
@@ -34,16 +34,15 @@ impl Children {
         !self.foreign.borrow().is_empty()
     }
 
-    /// All orphans of the command are below the living supervisor, so other descendants are
-    /// foreign.
+    /// All orphans of the command are below the living supervisor.
     pub(super) fn update_foreign(&self, supervisor: Pid) {
         if !self.has_foreign() {
             return;
         }
         let Some(ours) = descendants::process(supervisor) else { return };
         let Ok(others) = descendants::of(getpid(), &[ours]) else { return };
-        // Checked after the scan: the supervisor's end and the transfer of its orphans are one step
-        // of the kernel, so the scan preceded both.
+        // The supervisor's end and the transfer of its orphans are one step of the kernel, so the
+        // scan preceded both.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
             self.foreign.replace(others);

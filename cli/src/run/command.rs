@@ -9,7 +9,6 @@ use crate::args::Run;
 use crate::exit::{self, Failure};
 use crate::process::{ROLE_SUPERVISE, SELF};
 
-/// Seems to exist.
 #[derive(Debug)]
 pub(crate) struct Resolved(Vec<OsString>); // never empty
 
@@ -39,7 +38,7 @@ fn exists(program: &OsStr) -> bool {
     }
     match std::env::var_os("PATH") {
         Some(path) => std::env::split_paths(&path).any(|folder| folder.join(program).exists()),
-        // Then the system has a default.
+        // The system has a default.
         None => true,
     }
 }
@@ -51,7 +50,6 @@ impl Resolved {
         command
     }
 
-    /// The supervisor and its command get these environment variables.
     pub(crate) fn with_environment<const N: usize>(&self, vars: [(&str, String); N]) -> Command {
         let mut supervisor = Command::new(SELF);
         supervisor.arg(ROLE_SUPERVISE).args(&self.0).envs(vars);

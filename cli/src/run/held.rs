@@ -27,14 +27,14 @@ use crate::process::ipc::{self, FRAME, Order, Report, Term};
 pub(crate) enum Outcome {
     /// No process is left.
     Ended(Exit),
-    /// It was ended, or may have been unprotected for a time.
+    /// CMD was ended, or may have been unprotected for a time.
     Lost(Failure),
 }
 
 #[derive(Debug)]
 pub(crate) struct Conclusion {
     pub outcome: Result<Outcome, Failure>,
-    /// Certainly no process of the command is left. Otherwise the lock must not be released.
+    /// If false, the lock must not be released.
     pub all_gone: bool,
 }
 
@@ -44,7 +44,6 @@ impl Conclusion {
     }
 }
 
-/// Returns when the command and all descendants are gone.
 pub(crate) async fn hold(
     output: Output,
     guard: &Guard,
@@ -60,12 +59,11 @@ pub(crate) async fn hold(
         }
     };
     let outcome = held.watch(signals, &mut child_changed).await;
-    // In any case: no process may outlive the lock, which is released next.
+    // No process may outlive the lock, which is released next.
     let all_gone = held.end_all().await;
     Conclusion { outcome, all_gone }
 }
 
-/// `None` if the hold was over before.
 fn begin<'a>(
     output: Output,
     guard: &'a Guard,
@@ -120,7 +118,7 @@ fn start(guard: &Guard, mut supervisor: Command) -> io::Result<(tokio::net::Unix
     // In its own group, it gets no signals from the terminal.
     let child =
         supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
-    // This process's copy of the other end would keep the stream open after the supervisor's death.
+    // This copy of the other end would keep the stream open after the supervisor's death.
     drop(supervisor);
     // Without this order, the supervisor starts nothing and ends with the socket.
     ipc::post_start(&ours, term(guard), rustix::stdio::stdin())?;
@@ -132,12 +130,12 @@ struct Held<'a> {
     guard: &'a Guard,
     socket: tokio::net::UnixStream,
     supervisor: Pid,
-    /// It reported that no process of the command is left or was started.
+    /// No process of the command is left or was started.
     supervisor_done: Cell<bool>,
     /// Also the process group.
     command: Cell<Option<Pid>>,
     children: Children,
-    /// The last message about the hold was that it may be lost.
+    /// The hold may be lost, and that was reported last.
     risk_reported: Cell<bool>,
     loss_reported: Cell<bool>,
 }
@@ -193,7 +191,7 @@ impl Held<'_> {
         self.children.end_all(self.command.get()).await
     }
 
-    /// `None` when the supervisor is gone. Cancel safe.
+    /// Cancel safe.
     async fn report(&self) -> Option<Report> {
         loop {
             self.socket.readable().await.ok()?;
@@ -220,8 +218,7 @@ impl Held<'_> {
         outcome
     }
 
-    /// On failure, the supervisor has ended, or reads nothing and ends everything by its last
-    /// deadline.
+    /// On failure, the supervisor has ended, or ends everything by its last deadline.
     fn order(&self, order: Order) {
         let _ = ipc::post(&self.socket, &order.encode());
     }
@@ -325,7 +322,7 @@ impl Held<'_> {
         }
     }
 
-    /// At once, because ending the command and asking the server takes seconds.
+    /// Ending the command and asking the server takes seconds, so this comes first.
     fn report_loss(&self) {
         if self.loss_reported.replace(true) {
             return;
@@ -351,7 +348,7 @@ impl Held<'_> {
         Outcome::Lost(Failure::new(exit::LOST, "lost", message))
     }
 
-    /// The supervisor was killed, and the kernel killed CMD with it.
+    /// The kernel killed CMD with the supervisor.
     async fn without_supervisor(&self) -> Outcome {
         self.end_all().await;
         let message = "the supervisor process was killed, so the command was ended with it";
@@ -371,7 +368,6 @@ impl Held<'_> {
         }
     }
 
-    /// Also reaps ended children.
     fn continue_supervisor(&self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             if pid == self.supervisor && status.stopped() {

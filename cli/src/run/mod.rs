@@ -24,7 +24,7 @@ use crate::output::Output;
 use signals::Signals;
 pub(crate) use waiting::holder_name;
 
-/// For final requests to an unresponsive server. They take effect by themselves a TTL later.
+/// For final requests, which take effect by themselves a TTL later.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The server is mostly unreachable then, and the hold expires soon.
@@ -43,7 +43,7 @@ fn prepare_and_run(
     connection: &ConnectionOptions,
     run: &Run,
 ) -> Result<u8, Failure> {
-    // Report errors before the lock is taken from other clients.
+    // Before the lock is taken from other clients.
     LockName::new(&run.name)?;
     let command = command::resolve(run)?;
     let holds = nested::Holds::of_this_process()?;
@@ -76,16 +76,15 @@ fn prepare_and_run(
         let outer = OuterHolds { holds, key };
         let result =
             hold_and_run(output, connection, run, outer, &command, &locks, &mut signals).await;
-        // A cancelled wait is withdrawn in the background. The server should receive that.
+        // The server should receive the withdrawal of a cancelled wait.
         let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
         result
     });
-    // A hanging name lookup in another thread must not delay the exit.
+    // A hanging name lookup must not delay the exit.
     runtime.shutdown_background();
     result
 }
 
-/// And the key of this hold.
 struct OuterHolds {
     holds: nested::Holds,
     key: String,
@@ -169,7 +168,6 @@ fn ttl(run: &Run) -> Duration {
     run.ttl.unwrap_or(Duration::from_secs(30))
 }
 
-/// `None` if another client holds it.
 async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guard>, Failure> {
     let mut request = if run.shared { locks.read(&run.name) } else { locks.mutex(&run.name) };
     request = request.ttl(ttl(run));

@@ -1,7 +1,7 @@
 //! `lockwright run` inside the command of an outer `lockwright run` for the same name.
 //!
-//! It verifies the outer hold by its token and becomes CMD. If the hold is lost, the outer run ends
-//! this descendant too.
+//! It verifies the outer hold and becomes CMD. If the hold is lost, the outer run ends this
+//! descendant too.
 
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;
@@ -40,7 +40,6 @@ struct Outer {
 pub(crate) struct Holds(Vec<Outer>);
 
 impl Holds {
-    /// Fails if the variable's value doesn't come from a run.
     pub(crate) fn of_this_process() -> Result<Self, Failure> {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(Self(Vec::new())) };
         let holds = text.to_str().and_then(|text| serde_json::from_str(text).ok());
@@ -51,10 +50,9 @@ impl Holds {
         })
     }
 
-    /// For a command under one more hold.
     pub(crate) fn and(mut self, key: &str, guard: &Guard, owner: &str) -> (&'static str, String) {
         let us = descendants::process(getpid());
-        // Without `/proc`, descent can't be checked, so nested runs aren't supported.
+        // Without `/proc`, descent can't be checked.
         if let Some(us) = us {
             self.0.push(Outer {
                 name: key.to_owned(),
@@ -69,7 +67,6 @@ impl Holds {
         (VARIABLE, json!(self.0).to_string())
     }
 
-    /// The innermost hold of this name.
     fn find(&self, key: &str) -> Option<&Outer> {
         self.0.iter().rev().find(|outer| outer.name == key)
     }
@@ -141,7 +138,6 @@ pub(crate) fn become_if_held(
     Err(Failure::new(code, "not_executable", format!("{program}: {error}")))
 }
 
-/// Returns the fence of the hold.
 async fn verify_hold(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, Failure> {
     let inspection = locks.inspect(&run.name).await?;
     let ours = |holder: &&Holder| holder.token == Some(outer.token);

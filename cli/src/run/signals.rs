@@ -57,7 +57,6 @@ impl Signals {
         .await
     }
 
-    /// Skips signals whose default isn't to end the program.
     pub(crate) async fn next_ending(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
@@ -68,7 +67,7 @@ impl Signals {
     }
 }
 
-/// A bit for each signal, the lowest for signal 1.
+/// The lowest bit is for signal 1.
 fn ignored_signals() -> u64 {
     std::fs::read_to_string("/proc/self/status").map_or(0, |status| {
         let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -12,7 +12,6 @@ use crate::escape::escape;
 use crate::output::Output;
 use crate::process::foreground::Terminal;
 
-/// Shorter waits aren't displayed.
 const FIRST_REFRESH: Duration = Duration::from_millis(300);
 
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
@@ -39,7 +38,6 @@ pub(crate) async fn show_holder_until(
     }
 }
 
-/// Cleared when dropped.
 struct StatusLine {
     output: Output,
     terminal: Terminal,
@@ -95,7 +93,7 @@ fn sentence(seen: &Inspection, waited: Duration) -> String {
         1 => String::new(),
         n => format!(" and {} more", n - 1),
     };
-    // The hold is renewed while its holder lives, so this isn't the duration of the wait.
+    // The hold is renewed while its holder lives, so the wait may be longer.
     let left = holder
         .remaining
         .map_or_else(String::new, |left| format!(" for at least {}", duration::show(left)));

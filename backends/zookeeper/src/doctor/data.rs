@@ -15,7 +15,6 @@ pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Vec<Findi
     let zxid = match session.answer(making).await {
         Ok((stat, sequence)) => {
             let path = format!("{probe}{sequence}");
-            // Otherwise it ends with the session.
             let _ = session.answer(session.client().delete(&path, None)).await;
             stat.czxid
         }

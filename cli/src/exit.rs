@@ -19,7 +19,6 @@ pub(crate) const USAGE: u8 = 64;
 /// The name is locked in another way, or its entry isn't Lockwright's.
 pub(crate) const CONFLICT: u8 = 65;
 pub(crate) const UNAVAILABLE: u8 = 69;
-/// Or an internal error.
 pub(crate) const SUPERVISOR: u8 = 70;
 pub(crate) const OS: u8 = 71;
 pub(crate) const LOST: u8 = 75;
@@ -85,7 +84,6 @@ impl From<Error> for Failure {
     }
 }
 
-/// Repeats no quoted cause, and neither backend nor lock.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -53,7 +53,6 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
         Method::File => io::write(stderr(), bytes),
         Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Method::Own(own) => io::write(own, bytes),
-        // Another process may take the room between the check and the write.
         Method::Poll if is_ready(Duration::ZERO) => {
             io::write(stderr(), &bytes[..bytes.len().min(MAX_READY_WRITE)])
         }

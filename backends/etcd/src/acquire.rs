@@ -1,6 +1,6 @@
 //! Acquiring a lock.
 //!
-//! The oldest key in a name's queue holds. A claim that doesn't wait puts its key only if the queue is empty.
+//! The oldest key in a name's queue holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) struct AcquireSteps<'a> {
     begun: BootInstant,
 }
 
-/// A dropped future may leave a key. It goes with a release, or when it is overdue.
+/// The key of a dropped future goes with a release, or when it is overdue.
 pub(crate) async fn acquire(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -180,7 +180,7 @@ impl AcquireSteps<'_> {
             self.give_up(self.is_unsure() && tombstone.is_none()).await?;
             return Err(ended(tombstone.and_then(|tombstone| tombstone.broken).as_deref()));
         }
-        // The claim stays registered while an earlier request may still arrive.
+        // An earlier request may still arrive.
         if self.is_unsure() {
             self.enter(lease, key, None, true);
         } else {

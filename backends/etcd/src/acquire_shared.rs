@@ -1,7 +1,7 @@
 //! Acquiring a lock as a reader or for permits.
 //!
-//! A claim puts its key only if no other claim has come since the read, so that a claim that doesn't wait blocks no
-//! others. After repeated interference it queues.
+//! An admitted claim puts its key only if no other claim has come since the read, so that a claim that doesn't wait
+//! blocks no others. After repeated interference it queues.
 
 use std::sync::Arc;
 

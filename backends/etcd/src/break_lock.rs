@@ -112,8 +112,6 @@ fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Resu
     }
 }
 
-/// Marks the key, and moves it to a lease without renewals.
-///
 /// The mark comes first: the remaining time covers earlier renewals, and later ones are rejected. If only the mark
 /// succeeds, the hold must be broken again.
 async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<Option<Broken>> {
@@ -182,7 +180,6 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
             if answered.succeeded {
                 return Ok(Broken::RunsOut(lease.ttl));
             }
-            // Unless an unanswered request moved it there.
             if found.as_ref().is_none_or(|found| found.lease != lease.id) {
                 shared.revoke_soon(&lease);
             }

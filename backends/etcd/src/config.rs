@@ -31,7 +31,6 @@ pub struct Config {
     pub(crate) login: Option<(String, String)>,
     pub(crate) security: Security,
     pub(crate) keys: Keys,
-    /// Without secrets.
     shown: String,
     pub(crate) response_timeout: Duration,
     pub(crate) connect_timeout: Duration,

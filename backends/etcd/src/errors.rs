@@ -28,7 +28,6 @@ pub(crate) fn unexpected_response(effect: Effect, what: &str) -> Error {
 
 #[derive(Debug)]
 pub(crate) enum ErrorClass {
-    /// Nothing was done.
     NoLease,
     /// The error's kind shows whether nothing was done.
     Refused(Error),
@@ -40,8 +39,7 @@ pub(crate) enum ErrorClass {
     Unsure(Error),
 }
 
-/// Most are sent before the request is proposed, or after agreement, when all members reject it alike: then nothing was
-/// done.
+/// Most are sent before the request is proposed, or when all members reject it alike: then nothing was done.
 const REFUSALS: [(&str, Meaning, &str); 19] = [
     ("requested lease not found", Meaning::NoLease, ""),
     ("permission denied", Meaning::Refused(ErrorKind::Denied), NO_PERMISSION),
@@ -147,7 +145,6 @@ enum Meaning {
     Refused(ErrorKind),
     Elsewhere(ErrorKind),
     Later(ErrorKind),
-    /// Refused, or done despite the error.
     MaybeDone,
     Unsure,
 }

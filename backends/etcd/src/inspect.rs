@@ -17,7 +17,7 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
-/// The start of a page, and the listed names whose queues may extend beyond it, as lengths of prefixes of `start`.
+/// Listed names may extend beyond the page. They are lengths of prefixes of `start`.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,
@@ -43,8 +43,8 @@ impl Position {
     }
 }
 
-/// With raw names, the keys of `a/b` lie among those of `a`. So a name is listed at its first key, and a queue that
-/// extends beyond the page is read separately.
+/// With raw names, the keys of `a/b` lie among those of `a`. So a name is listed at its first key, and a longer queue
+/// is read separately.
 pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let keys = shared.keys();
     let beginning = keys.beginning(prefix);
@@ -131,7 +131,6 @@ async fn inspection(
 ) -> Result<Inspection> {
     let mut inspection = Inspection::free(name);
     let waiters = standing.saturating_sub(holders.len());
-    // Readers share the lowest fence.
     let shared_fence = holders.iter().map(Entry::fence).min();
     for entry in holders {
         let mut holder = entry.holder();

@@ -7,8 +7,8 @@
 //! Keys without a mark are exclusive, even foreign ones.
 //!
 //! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so it is in no queue of
-//! Lockwright, whatever the prefix. Its only other slashes are the prefix's. So a queue of Go's that contains it also
-//! contains keys of locks, unless a client locks a name made of this very token.
+//! Lockwright. Its only other slashes are the prefix's. So a queue of Go's that contains it also contains keys of
+//! locks, unless a client locks a name made of this very token.
 
 use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};

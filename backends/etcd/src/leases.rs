@@ -17,7 +17,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// With this many tombstones a lease accepts no new claims.
 const TOMBSTONES: usize = 100;
 
 #[derive(Debug)]
@@ -25,7 +24,6 @@ pub(crate) struct Lease {
     pub(crate) id: i64,
     /// As granted, which may be longer than requested.
     pub(crate) ttl: Duration,
-    /// One claim, and no renewals.
     pub(crate) is_fixed: bool,
     state: Mutex<State>,
     stream: tokio::sync::Mutex<Option<Stream>>,
@@ -36,11 +34,11 @@ struct State {
     /// The server keeps the lease for at least one TTL from here.
     proven: BootInstant,
     answered: Option<KeptAlive>,
-    /// Includes claims whose request may arrive late.
+    /// Also claims whose request may arrive late.
     claims: HashMap<LockName, Token>,
     shared_claims: HashSet<(LockName, Token)>,
     is_retired: bool,
-    /// When the lease stops accepting claims because of its tombstones.
+    /// Because of the tombstones.
     closes: BootInstant,
     tombstones: usize,
     is_gone: bool,
@@ -59,8 +57,8 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// The leader that answered may have been replaced. The proof is a majority's response from the same member in the same
-/// term.
+/// The leader that answered may have been replaced. A majority's response from the same member in the same term proves
+/// the renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeptAlive {
     sent: BootInstant,
@@ -117,8 +115,7 @@ impl Lease {
         self.state().answered
     }
 
-    /// A majority's response proves an earlier keep-alive of the same member and term: the leader that took it was
-    /// still the leader.
+    /// The leader that took the keep-alive was still the leader.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = self.state();
@@ -233,7 +230,6 @@ impl State {
 pub(crate) struct Pool {
     leases: Mutex<HashMap<u64, Vec<Arc<Lease>>>>,
     wanted: Mutex<HashMap<u64, LeaseRequest>>,
-    /// Concurrent callers share the lease.
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A lock is a queue of keys that begin with the lock's name, and the oldest key holds. Its creation revision is the
-//! fence. This is the layout of Go's `clientv3/concurrency` and of `etcdctl lock`: all of them exclude each other.
-//! Other programs take readers and permit holders for exclusive holders.
+//! fence. Go's `clientv3/concurrency` and `etcdctl lock` have the same layout, so all exclude each other. They take
+//! readers and permit holders for exclusive holders.
 //!
 //! # Connecting
 //!
@@ -90,8 +90,8 @@ use watched::{SLOW_POLL, Wakeups};
 
 /// Locks on an etcd cluster.
 ///
-/// Clients that share this value share its connection, leases and watch, which recover by themselves, and end when it
-/// is dropped. They run on the tokio runtime of the connect call. After that runtime ends, all requests fail.
+/// Clients that share this value share its connection, leases and watch, which end when it is dropped. They run on the
+/// tokio runtime of the connect call. After that runtime ends, all requests fail.
 #[derive(Debug)]
 pub struct Etcd {
     shared: Arc<Shared>,
@@ -148,9 +148,8 @@ impl Config {
 
 /// Returns the guarantees: only those that fault tests have shown.
 ///
-/// [`Fault::Failover`] is missing, as a leader that was frozen for longer than the TTL revoked live leases. A leader
-/// checks with a majority only after it missed three heartbeats, and after a thaw it ticks at once. 3.4.23 doesn't
-/// check at all.
+/// [`Fault::Failover`] is missing: after a thaw, a frozen leader revoked live leases, as it checks with a majority only
+/// after it missed three heartbeats. 3.4.23 doesn't check at all.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("etcd");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

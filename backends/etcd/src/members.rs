@@ -1,7 +1,7 @@
 //! The cluster's members.
 //!
-//! The client library would rotate among all members. But a frozen member would get its share of the requests, and a
-//! renewal is proved by two responses of one member.
+//! The client library would rotate among all members. But a frozen member would get requests too, and a renewal is
+//! proved by two responses of one member.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +19,6 @@ use crate::errors::{Effect, ErrorClass, classify, error, words};
 use crate::runtime::{self, Runtime};
 use crate::tls;
 
-/// Before the member that has just failed is tried again.
 const LAST: Duration = Duration::from_millis(300);
 
 /// An election may be in progress.
@@ -27,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The wait before a connection is checked, and the shortest wait of that check.
+/// Also the shortest wait of that check.
 const SILENCE: Duration = Duration::from_millis(200);
 
 const LONGEST_CHECK_PAUSE: Duration = Duration::from_secs(2);
@@ -36,7 +35,6 @@ pub(crate) struct Link {
     pub(crate) client: Client,
     pub(crate) member: usize,
     pub(crate) number: u64,
-    /// The wait before a check tries a new connection.
     patience: Duration,
     is_suspect: AtomicBool,
     /// The connection was silent while a new one worked.
@@ -129,7 +127,7 @@ pub(crate) struct Answer<T> {
     pub(crate) was_unsure: bool,
 }
 
-/// If it is dropped without an answer, its connection is checked: the caller may have a shorter limit.
+/// The caller may have a shorter limit, so the connection of a dropped request is checked.
 struct Unanswered<'a> {
     members: &'a Arc<Members>,
     link: &'a Arc<Link>,
@@ -146,7 +144,6 @@ impl Drop for Unanswered<'_> {
 
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// Nothing was done, and nothing will be.
     NoLease,
     /// Unless the error is indeterminate, nothing was done.
     Failed(Error),
@@ -201,8 +198,7 @@ impl Members {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
 
-    /// Keeps trying to connect, as the limit is longer than an election. The request of a dropped future may have been
-    /// sent.
+    /// The limit is longer than an election. The request of a dropped future may have been sent.
     pub(crate) async fn ask<T, F>(
         self: &Arc<Self>,
         effect: Effect,

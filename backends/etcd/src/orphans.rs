@@ -1,7 +1,6 @@
 //! Removal of unregistered keys.
 //!
-//! Keys are registered as long as they exist. So unregistered keys come only from a restored snapshot, and would stay
-//! as long as the lease lives for others.
+//! Unregistered keys come only from a restored snapshot, and would stay as long as the lease lives for others.
 //!
 //! A key is removed if two looks in a row find it unregistered. It is registered during its removal, so that an acquire
 //! of its claim is rejected instead of granted.

@@ -1,6 +1,6 @@
 //! Reading queues.
 //!
-//! A response holds 4 MiB, most of which a single foreign value can fill. So reads are paged, and without values where
+//! A response holds 4 MiB, which a single foreign value can fill. So reads are paged, and without values where
 //! possible.
 
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
@@ -98,7 +98,6 @@ impl Shared {
         Ok(QueueSnapshot { entries: found.iter().map(Entry::of).collect(), revision })
     }
 
-    /// At the present revision if it is 0.
     async fn all(
         &self,
         queue: &[u8],
@@ -122,7 +121,6 @@ impl Shared {
         Ok((all, revision))
     }
 
-    /// From any connection or backend.
     pub(crate) async fn locate(&self, name: &LockName, token: Token) -> Result<Option<Entry>> {
         let queue = self.keys().queue(name);
         let mut start = Some(queue.clone());
@@ -145,7 +143,7 @@ impl Shared {
         page.map(|(found, _)| found).map_err(RequestError::error)
     }
 
-    /// Reads as many keys as fit into a response. A key too large even alone is foreign, and is read without its value.
+    /// A key too large even alone is foreign, and is read without its value.
     async fn some(
         &self,
         start: Vec<u8>,

@@ -1,6 +1,6 @@
 //! Releasing claims.
 //!
-//! A late request finds either the token's tombstone, which is on the request's lease, or no lease.
+//! A late request finds either the token's tombstone, on the request's lease, or no lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,7 +128,7 @@ async fn put_tombstone_on_lease(
     token: Token,
     place: &Place,
 ) -> Result<ReleaseOutcome, RequestError> {
-    // Closes the lease soon, so that it ends together with its tombstones.
+    // The lease ends together with its tombstones.
     place.lease.count_tombstone(shared.clock.now());
     let mut created = place.created;
     for _ in 0..TRIES {
@@ -192,7 +192,7 @@ mod tests {
     use crate::Etcd;
     use crate::leases::Lease;
 
-    /// The process was paused until its lease had gone, with a request unanswered. Then it requested the claim again.
+    /// The process was paused until its lease had gone, and then requested the claim again.
     #[tokio::test(flavor = "multi_thread")]
     async fn overdue_claim_of_a_lost_lease_leaves_later_holds_on_etcd() {
         let server = testbed::Etcd::options().members(1).start().unwrap();

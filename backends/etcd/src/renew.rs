@@ -1,7 +1,7 @@
 //! Renewing holds.
 //!
-//! Each lease gets one keep-alive. Then its holds' keys are read at the same member in the same term, by a majority,
-//! which proves that the leader had not been replaced.
+//! Each lease gets one keep-alive. Then a majority reads its holds' keys, at the same member in the same term, which
+//! proves that the leader had not been replaced.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -93,7 +93,6 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     }
 }
 
-/// Takes over another backend's hold.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.registry.place(claim) {
         Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),

@@ -46,7 +46,7 @@ pub(crate) struct Place {
 
 pub(crate) struct TxnReply {
     pub(crate) succeeded: bool,
-    /// Also the revision of a put in the transaction.
+    /// Also of a put in the transaction.
     pub(crate) revision: i64,
     pub(crate) found: Vec<Found>,
     pub(crate) was_unsure: bool,
@@ -79,7 +79,7 @@ impl Shared {
         &self.members.config().keys
     }
 
-    /// The response may prove `lease`. The transaction of a dropped future may be carried out.
+    /// The response may prove `lease`.
     pub(crate) async fn transact(
         &self,
         txn: Txn,

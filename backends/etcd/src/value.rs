@@ -16,10 +16,8 @@ pub(crate) struct Value {
     pub(crate) identity: Option<Arc<Identity>>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) fixed: bool,
-    /// The operator, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
-    /// To a lease without renewals.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) moved: bool,
     /// The fence that a reader shares with others.
@@ -112,7 +110,6 @@ impl Entry {
         Reader { created: fence(self.created).get(), taken }
     }
 
-    /// Without the remaining time.
     pub(crate) fn holder(&self) -> Holder {
         let mut holder = Holder::new(self.token());
         holder.mode = self.mode();

@@ -19,7 +19,6 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
-/// A notification is delayed to find the reason.
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Shared {
@@ -168,8 +167,7 @@ async fn watch(
     }
 }
 
-/// A resumed watch gets missed events after its creation response. And events may be followed by more of a revision
-/// below the store's.
+/// A resumed watch gets missed events after its creation response, and more events of a revision may follow.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),
@@ -196,7 +194,6 @@ fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) ->
     }
     shared.wakeups.is_active.send_replace(true);
     if is_resumed {
-        // Waiters needn't wait for the missed events.
         shared.wakeups.subscribers.wake_all();
     }
     !has_gone_back

@@ -117,12 +117,12 @@ impl Acquire<'_> {
                 QueueState::NoParent => parent_is_missing = true,
             }
         }
-        // In doubt, nothing would be granted, and other waiters would be blocked.
+        // Nothing would be granted, and other waiters would be blocked.
         self.session.trusted().await.map_err(|cause| {
             let cause = error(ErrorKind::Unavailable, cause.message());
             Stopped::Before(Arc::clone(&self.session), cause)
         })?;
-        // Registered first, so that the node is accounted for whatever happens to this future.
+        // Registered first, so that the node is accounted for.
         let end = self.shared.end_of_wait(self.claim);
         let session = Arc::clone(&self.session);
         let place = Place { session, node: None, is_held: false, is_overdue: false };
@@ -170,7 +170,7 @@ impl Acquire<'_> {
         let data = Value::of(self.claim).bytes();
         let options = zk::CreateMode::EphemeralSequential.with_acls(self.shared.acls());
         for _ in 0..PARENT_TRIES {
-            // In the same step, so that the removal of overdue claims finds this node.
+            // The removal of overdue claims must find this node.
             if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
                 return Err(expired(self.shared, self.claim));
             }
@@ -234,7 +234,6 @@ impl Acquire<'_> {
         ))
     }
 
-    /// Servers remove an empty container.
     fn make_parent(&self) -> impl Future<Output = Result<()>> {
         let client = self.session.client();
         let acls = self.shared.acls();
@@ -305,7 +304,6 @@ impl Acquire<'_> {
             self.note(&own, false)?;
             return self.grant_if_admitted(queue, at, own).await;
         }
-        // The lifetime of the other session is unknown here.
         self.shared.registry.leave(self.claim);
         if is_broken {
             return Err(lost(Reason::Broken));
@@ -449,8 +447,8 @@ impl Acquire<'_> {
     }
 }
 
-/// The transaction that created the node: it determines the order of the queue, and increases as long as the ensemble
-/// keeps its data.
+/// The transaction that created the node. It determines the queue's order, and increases as long as the ensemble keeps
+/// its data.
 pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
     u64::try_from(stat.czxid)
         .ok()

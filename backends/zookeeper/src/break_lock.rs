@@ -86,7 +86,7 @@ async fn break_one(
     ))
 }
 
-/// Leaves a note for the holder. Returns whether the node existed.
+/// Returns whether the node existed.
 async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> Result<bool> {
     let client = session.client();
     if let Some(Value { token, .. }) = &held.value {

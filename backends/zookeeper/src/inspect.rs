@@ -124,7 +124,6 @@ async fn inspect_all(
             for held in found.holders {
                 inspection.holders.push(held.holder()?);
             }
-            // Readers share the lowest fence.
             let shared = inspection.holders.iter().filter_map(|holder| holder.fence).min();
             for reader in inspection.holders.iter_mut().filter(|one| one.mode == Mode::Shared) {
                 reader.fence = shared;

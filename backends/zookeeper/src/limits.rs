@@ -29,13 +29,11 @@ pub(crate) struct Granted {
     pub(crate) timeout: Duration,
 }
 
-/// Returns a long session too, and each server's longest grant.
 pub(crate) async fn try_out(
     config: &Config,
     clock: &Clock,
     probe_path: String,
 ) -> Result<(Limits, Vec<Granted>, Session)> {
-    // Its proofs matter only once the tick is set.
     let long = Session::open(config, clock, probe_path, MAX_TIMEOUT, MAX_TIMEOUT).await?;
     let (asked, shortest) = shortest(config).await?;
     // A session moves among the servers, and each resets its timeout.

@@ -8,12 +8,11 @@ use lockwright_core::{Claim, LockName, Mode, Token};
 const LOCK: &str = "-lock-";
 
 /// Lockwright's and Curator's mutex, kazoo's lock, and the read-write locks of both. Foreign nodes all count as
-/// exclusive, as a reader of another program doesn't share with Lockwright's.
+/// exclusive.
 const KINDS: [&str; 5] = [LOCK, "__lock__", "__rlock__", "__WRIT__", "__READ__"];
 
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
-    /// `/lockwright`, or empty for the root.
     prefix: String,
 }
 
@@ -62,8 +61,8 @@ fn encode(name: &str) -> String {
     })
 }
 
-/// After a lost response the node is found by its token, as in Curator. The mark after the token is `r` for a reader,
-/// `p2of3` for two of three permits. Curator's mutex and kazoo's lock wait for such nodes too.
+/// After a lost response the node is found by its token, as in Curator. The mark is `r` for a reader, `p2of3` for two
+/// of three permits. Curator's mutex and kazoo's lock wait for such nodes too.
 pub(crate) fn node(claim: &Claim) -> String {
     let mut node = named(claim.token);
     if let Some(mark) = admission::mark(claim.mode) {
@@ -201,7 +200,6 @@ mod tests {
         for alone in spent {
             assert!(!turns(&[alone])[0].1, "{alone}");
         }
-        // A person may create a node.
         let tie = ["a-lock-0000000004", "b-lock-0000000003", "c-lock-0000000003"];
         assert_eq!(turns(&tie), [(3, false), (3, false), (4, true)]);
     }

@@ -9,7 +9,7 @@ use crate::errors::error;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 
-/// The claim's place may have a node.
+/// A claim with a place may have a node.
 pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) -> Error {
     let is_explicit = matches!(cause.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
     if is_explicit || shared.registry.place(claim).is_none() {
@@ -101,7 +101,6 @@ mod tests {
     use super::*;
     use crate::ZooKeeper;
 
-    /// The claim became overdue during the request.
     #[tokio::test]
     async fn overdue_claim_is_not_registered_on_zookeeper() {
         let server = testbed::ZooKeeper::options().members(1).start().unwrap();

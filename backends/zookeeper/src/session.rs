@@ -55,7 +55,7 @@ impl Session {
         })
     }
 
-    /// Executes requests in the order in which they are made.
+    /// Executes requests in order.
     pub(crate) fn client(&self) -> &zk::Client {
         &self.client
     }
@@ -105,7 +105,7 @@ impl Session {
         answer(self.response_timeout, request).await
     }
 
-    /// Repeats the read if the connection breaks: the library soon reconnects.
+    /// Repeats the read if the connection breaks.
     pub(crate) async fn read<T, F>(&self, ask: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, zk::Error>>,
@@ -124,8 +124,7 @@ impl Session {
         }
     }
 
-    /// Has the quorum commit. Then all earlier requests of this session are done or rejected, and later reads are no
-    /// older.
+    /// Afterwards all earlier requests of this session are done or rejected, and later reads are no older.
     pub(crate) async fn prove(self: &Arc<Self>) -> Result<()> {
         let wanted = self.clock.now();
         let turn = self.proving.lock().await;
@@ -230,7 +229,6 @@ fn silence(config: &Config, timeout: Duration) -> Duration {
     config.connect_timeout.min(config.silence_timeout).min(SILENCE.max(timeout / 4))
 }
 
-/// If `eagerly`, each host is tried only once.
 pub(crate) async fn connect_to(
     config: &Config,
     hosts: &[String],

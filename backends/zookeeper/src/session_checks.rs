@@ -12,8 +12,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Holders must be notified in time, and claims behind waiters must get their turn. Two checks should fit, of one
-/// response timeout each.
+/// Holders must be notified in time, and claims behind waiters must get their turn. Two checks of one response timeout
+/// should fit.
 fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
     response_timeout.saturating_mul(2).min(timeout / 4 * 3).max(timeout / 2)
 }
@@ -31,7 +31,7 @@ impl Shared {
     async fn check(self: Arc<Self>) {
         let mut pause = PAUSE;
         while let Some(doubted) = self.suspects.left() {
-            // It grants all shorter ones too.
+            // A server that grants the longest grants all shorter ones.
             let most = doubted.iter().map(|(session, _)| session.timeout()).max();
             // A new session restarts the check, before its connection can break.
             let granted = tokio::select! {

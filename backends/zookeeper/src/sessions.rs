@@ -22,7 +22,7 @@ pub(crate) struct Kind {
 
 impl Kind {
     /// A proof is always some time ago, and a fixed hold can't make up for that. So its session has a longer timeout
-    /// and more frequent proofs. After a client's death its nodes remain as much longer.
+    /// and more frequent proofs.
     pub(crate) fn of(ttl: Duration, fixed: bool, limits: &Limits) -> Self {
         // The protocol has whole milliseconds.
         let ttl = Duration::from_millis(
@@ -44,7 +44,6 @@ impl Kind {
     }
 }
 
-/// Locked while a session is opened.
 #[derive(Debug, Default)]
 pub(crate) struct Current {
     pub(crate) session: Option<Arc<Session>>,

@@ -16,7 +16,7 @@ use crate::session::Session;
 pub(crate) struct SuspectSessions {
     state: Mutex<State>,
     pub(crate) another: Notify,
-    /// The longest timeout that each server is known to grant.
+    /// What each server is known to grant.
     longest: Mutex<HashMap<String, Duration>>,
 }
 

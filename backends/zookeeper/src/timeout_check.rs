@@ -15,7 +15,7 @@ enum SessionState {
     Verified,
     Disconnected,
     Suspect,
-    /// The timeout is shorter, or could not be checked.
+    /// Shorter, or not checked.
     Invalid,
 }
 
@@ -34,7 +34,6 @@ impl TimeoutCheck {
         Self(watch::Sender::new(State { session: SessionState::Verified, missed_a_check: false }))
     }
 
-    /// Returns whether the timeout is now in doubt.
     pub(crate) fn moved(&self, is_connected: bool) -> bool {
         let mut is_doubted = false;
         self.0.send_modify(|state| {

@@ -81,7 +81,6 @@ fn pem(parameter: &str, file: &str, kind: &str) -> Result<String> {
     String::from_utf8(text).map_err(|_| invalid(format!("{parameter}={file} has more than text")))
 }
 
-/// `None` if the files aren't the reason.
 pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
     let zk::Error::Custom(cause) = cause else { return None };
     Some(if cause.to_string().contains("private key") {

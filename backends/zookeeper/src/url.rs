@@ -23,7 +23,6 @@ pub(crate) struct Contents {
     pub(crate) hosts: Vec<String>,
     /// `user:password`, decoded.
     pub(crate) login: Option<String>,
-    /// Empty, or a path that begins with a slash.
     pub(crate) chroot: String,
     pub(crate) prefix: String,
     pub(crate) tick: Option<Duration>,
@@ -165,7 +164,6 @@ fn path(what: &str, text: &str) -> Result<String, String> {
     Ok(path)
 }
 
-/// The root is `/`.
 pub(crate) fn prefix(text: &str) -> Result<String, String> {
     let trimmed = text.trim_end_matches('/');
     if trimmed.is_empty() {

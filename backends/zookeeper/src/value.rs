@@ -9,9 +9,7 @@ use std::time::Duration;
 pub(crate) struct Value {
     pub(crate) token: Token,
     pub(crate) identity: Identity,
-    /// For an operator's break.
     ttl_ms: u64,
-    /// The operator and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
     /// The fence that a reader shares with others.

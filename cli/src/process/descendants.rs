@@ -1,5 +1,4 @@
-//! Finds the descendants of a process in `/proc`, and signals them without hitting another process
-//! with a reused id.
+//! The descendants of a process in `/proc`, and signals that don't hit a process with a reused id.
 
 use std::collections::HashMap;
 use std::fs;
@@ -32,15 +31,15 @@ struct Entry {
     ended: bool,
 }
 
-/// Returns the descendants, nearest first. A process that forks during the scan may be missing:
-/// repeat the scan until it finds none, and check with `wait`.
+/// A process that forks during the scan may be missing: repeat the scan until it finds none, and
+/// check with `wait`.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     let mut found = entries_of(root, except)?;
     found.retain(|entry| !entry.ended);
     Ok(found.into_iter().map(|entry| entry.process).collect())
 }
 
-/// With processes that have ended and weren't reaped yet.
+/// With unreaped processes.
 fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -95,7 +94,7 @@ pub(crate) fn may_end_us(pid: Pid) -> bool {
 
 fn look_at(pid: Pid) -> Option<Entry> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The command's name is in parentheses and may contain parentheses.
+    // The command's name may contain parentheses.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let fields: Vec<&str> =
         std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().collect();
@@ -124,7 +123,6 @@ pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Killed {
     pub found: usize,
-    /// Those of another user.
     pub refused: u32,
 }
 

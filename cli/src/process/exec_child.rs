@@ -46,7 +46,7 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     // The supervisor blocks all signals.
     let _ = SigSet::all().thread_unblock();
 
-    // Each of these processes may have been stopped or starved since the grant.
+    // These processes may have been stopped or starved since the grant.
     if Clock::boot().now() >= lost_at {
         return exit::complain(
             exit::LOST,

@@ -1,5 +1,4 @@
-//! The protocol between `lockwright run` and its supervisor. A lost or late frame never extends a
-//! deadline.
+//! The protocol between `lockwright run` and its supervisor. A lost frame never extends a deadline.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,7 +12,6 @@ use rustix::net::{
 
 use super::Exit;
 
-/// A tag and two numbers.
 pub(crate) const FRAME: usize = 17;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,17 +41,14 @@ pub(crate) enum Order {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
     Started(u32),
-    /// The OS error.
     NotStarted(i32),
-    /// The hold was over before the start.
     TooLate,
     /// CMD was suspended and continued again.
     NotSuspended,
-    /// CMD ended by itself and left processes behind, which are being ended.
+    /// CMD ended, and the processes that it left behind are being ended.
     Leftovers,
     /// The number of processes of another user.
     OutOfReach(u32),
-    /// CMD and all its descendants are gone.
     Done {
         exit: Exit,
         lost: bool,
@@ -134,8 +129,7 @@ impl Report {
     }
 }
 
-/// A blocked sender can't keep a deadline. The socket buffers thousands of frames, so only a peer
-/// that reads none loses any.
+/// A blocked sender can't keep a deadline. The socket buffers thousands of frames.
 pub(crate) fn post(socket: impl AsFd, bytes: &[u8; FRAME]) -> io::Result<()> {
     send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
     Ok(())

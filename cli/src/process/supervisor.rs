@@ -1,8 +1,7 @@
 //! The supervisor: starts CMD, keeps the deadline, and ends CMD and all its descendants.
 //!
 //! It ends them when the hold is lost, when no new deadline arrives in time, when `lockwright run`
-//! has ended, and when CMD left processes behind. It exits when the kernel reports that no
-//! descendant is left.
+//! has ended, and when CMD left processes behind. It exits when no descendant is left.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -30,7 +29,7 @@ use super::timer::Timer;
 use super::{Exit, ROLE_EXEC, SELF, descendants, exec_child};
 use crate::exit;
 
-/// For processes such as a pipeline's last `tee`.
+/// For a pipeline's last `tee`, for example.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Between TERM and KILL, if no deadline is near.
@@ -103,7 +102,7 @@ struct Supervisor {
     term: Term,
     end: End,
     out_of_reach: u32,
-    /// CMD was stopped because it needs the terminal.
+    /// CMD needs the terminal.
     waits_for_terminal: bool,
     retry_pause: Duration,
 }
@@ -116,7 +115,6 @@ impl Supervisor {
         command: &[OsString],
     ) -> io::Result<Option<Self>> {
         set_child_subreaper(Some(getpid()))?;
-        // The name in `ps` and `pgrep`.
         let _ = rustix::thread::set_name(c"lockwright-sup");
         let mut wanted = SigSet::empty();
         wanted.add(nix::sys::signal::Signal::SIGCHLD);
@@ -171,7 +169,7 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // Directly before the sleep: after a stop, the process must act on the current time.
+            // After a stop, the process must act on the current time.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);
@@ -203,7 +201,7 @@ impl Supervisor {
                     self.end.lost = true;
                     self.end.by(now, (now + patience).min(self.term.kill_at()));
                 }
-                // The end of the stream, or an invalid frame: no process renews the hold any more.
+                // No process renews the hold any more.
                 None => {
                     let now = self.clock.now();
                     self.socket = None;
@@ -217,7 +215,7 @@ impl Supervisor {
     fn forward(&self, signal: i32) {
         let Some(signal) = Signal::from_named_raw(signal) else { return };
         if self.exit.is_some() {
-            // The group may be gone and its id reused.
+            // The group's id may be reused.
             return;
         }
         if signal == Signal::CONT {
@@ -226,7 +224,7 @@ impl Supervisor {
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Returns `true` when no descendant is left, as each one's chain of parents ends at a child of
+    /// Returns `true` when no descendant is left: each one's chain of parents ends at a child of
     /// this process.
     fn reap(&mut self) -> bool {
         while matches!(self.signals.read_signal(), Ok(Some(_))) {}
@@ -316,12 +314,10 @@ impl Supervisor {
     fn signal_all(&mut self, signal: Signal) {
         match descendants::of(getpid(), &[]) {
             Ok(found) => self.report_out_of_reach(descendants::signal(&found, signal)),
-            // `/proc` can't be read.
             Err(_) => self.signal_group(signal),
         }
     }
 
-    /// Returns whether there was a process that can be killed.
     fn kill_all(&mut self) -> bool {
         self.signal_group(Signal::KILL);
         let Ok(killed) = descendants::kill_all(getpid(), &[], Some(self.command)) else {

@@ -49,8 +49,8 @@ impl Children {
         }
     }
 
-    /// Spares foreign descendants. Returns `true` if the kernel confirms that no other is left.
-    /// With foreign ones only scans can check, which a constantly forking process may escape.
+    /// Returns `true` if the kernel confirms that only foreign descendants are left. With foreign
+    /// ones only scans can check, which a constantly forking process may escape.
     pub(super) async fn end_all(&self, command: Option<Pid>) -> bool {
         let foreign = self.foreign.take();
         let mut retry_pause = FIRST_RETRY_PAUSE;

@@ -12,7 +12,7 @@ use crate::process::{ROLE_SUPERVISE, SELF};
 #[derive(Debug)]
 pub(crate) struct Resolved(Vec<OsString>); // never empty
 
-/// The early check reports a typing error before a long wait. Only the execution is certain.
+/// Reports a typing error before a long wait. Only the execution is certain.
 pub(crate) fn resolve(run: &Run) -> Result<Resolved, Failure> {
     if let Some(shell) = &run.shell {
         return Ok(Resolved(vec!["/bin/sh".into(), "-c".into(), shell.clone()]));
@@ -38,7 +38,6 @@ fn exists(program: &OsStr) -> bool {
     }
     match std::env::var_os("PATH") {
         Some(path) => std::env::split_paths(&path).any(|folder| folder.join(program).exists()),
-        // The system has a default.
         None => true,
     }
 }

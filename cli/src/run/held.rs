@@ -25,7 +25,6 @@ use crate::process::ipc::{self, FRAME, Order, Report, Term};
 
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// No process is left.
     Ended(Exit),
     /// CMD was ended, or may have been unprotected for a time.
     Lost(Failure),
@@ -130,12 +129,11 @@ struct Held<'a> {
     guard: &'a Guard,
     socket: tokio::net::UnixStream,
     supervisor: Pid,
-    /// No process of the command is left or was started.
     supervisor_done: Cell<bool>,
     /// Also the process group.
     command: Cell<Option<Pid>>,
     children: Children,
-    /// The hold may be lost, and that was reported last.
+    /// The last report was that the hold may be lost.
     risk_reported: Cell<bool>,
     loss_reported: Cell<bool>,
 }
@@ -185,7 +183,6 @@ impl Held<'_> {
     /// Returns `true` if certainly nothing of the command is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.has_foreign() {
-            // The remaining descendants stem from foreign.
             return true;
         }
         self.children.end_all(self.command.get()).await
@@ -304,8 +301,7 @@ impl Held<'_> {
         );
     }
 
-    /// Halfway between the supervisor's KILL and the deadline, or the equivalent after an early
-    /// loss.
+    /// Halfway between the supervisor's KILL and the deadline.
     fn give_up_at(&self) -> BootInstant {
         let term = term(self.guard);
         let kill_at = term.kill_at();
@@ -317,7 +313,7 @@ impl Held<'_> {
     fn why_lost(&self) -> String {
         match self.guard.check().err().and_then(|error| error.lost_reason()) {
             Some(reason) => reason.to_string(),
-            // The supervisor noticed first: this process was stopped or starved.
+            // The supervisor noticed first.
             None => "it was not renewed within its TTL".to_owned(),
         }
     }
@@ -348,7 +344,6 @@ impl Held<'_> {
         Outcome::Lost(Failure::new(exit::LOST, "lost", message))
     }
 
-    /// The kernel killed CMD with the supervisor.
     async fn without_supervisor(&self) -> Outcome {
         self.end_all().await;
         let message = "the supervisor process was killed, so the command was ended with it";

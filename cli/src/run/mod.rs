@@ -43,7 +43,6 @@ fn prepare_and_run(
     connection: &ConnectionOptions,
     run: &Run,
 ) -> Result<u8, Failure> {
-    // Before the lock is taken from other clients.
     LockName::new(&run.name)?;
     let command = command::resolve(run)?;
     let holds = nested::Holds::of_this_process()?;
@@ -55,8 +54,7 @@ fn prepare_and_run(
         timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
         ..run.clone()
     };
-    // Writing to a terminal that belongs to CMD must not stop this process. All threads inherit
-    // this.
+    // Writing to a terminal that belongs to CMD must not stop this process, in any thread.
     let mut stopped_by_writing = nix::sys::signal::SigSet::empty();
     stopped_by_writing.add(nix::sys::signal::Signal::SIGTTOU);
     let _ = stopped_by_writing.thread_block();
@@ -205,7 +203,7 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     }
 }
 
-/// A missing answer isn't an error, because the hold expires by itself.
+/// The hold expires by itself.
 async fn release(
     output: Output,
     guard: Guard,

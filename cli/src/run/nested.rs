@@ -21,7 +21,7 @@ use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::process::descendants;
 
-/// The holds around a command, from the outermost to the innermost.
+/// From the outermost hold to the innermost.
 const VARIABLE: &str = "LOCKWRIGHT_HOLDS";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -72,7 +72,6 @@ impl Holds {
     }
 }
 
-/// Returns only if no outer run holds the name.
 pub(crate) fn become_if_held(
     output: Output,
     connection: &ConnectionOptions,
@@ -153,7 +152,7 @@ async fn verify_hold(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, F
     Ok(outer.fence)
 }
 
-/// Returns whether the holding process is alive, an ancestor of this process, and able to end it.
+/// Returns whether the holding process is a living ancestor that may end this process.
 fn is_descendant_of(outer: &Outer) -> bool {
     Pid::from_raw(outer.pid).is_some_and(|pid| {
         descendants::ancestors().any(|above| above.pid == pid && above.started == outer.started)

@@ -67,7 +67,6 @@ impl Signals {
     }
 }
 
-/// The lowest bit is for signal 1.
 fn ignored_signals() -> u64 {
     std::fs::read_to_string("/proc/self/status").map_or(0, |status| {
         let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

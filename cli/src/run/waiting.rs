@@ -63,7 +63,7 @@ impl StatusLine {
         }
     }
 
-    /// Not in the background, where the terminal belongs to other jobs.
+    /// In the background, the terminal belongs to other jobs.
     fn show(&self, text: &str) {
         if self.terminal.is_with(rustix::process::getpgrp()) {
             self.output.status_line(text);
@@ -74,7 +74,6 @@ impl StatusLine {
     fn fit(&self, line: &str) -> String {
         let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
             .map_or(0, |size| usize::from(size.ws_col));
-        // A terminal without a known size reports zero.
         let columns = if columns == 0 { 80 } else { columns };
         line.chars().take(columns - 1).collect()
     }
@@ -114,7 +113,7 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     loop {
         if let Ok(seen) = locks.inspect(name).await {
             // This client's grant may be visible before its answer. Another holder with the same
-            // host name and process id, in another container, is visible at the next look.
+            // host name and process id is visible at the next look.
             let others: Vec<_> = seen
                 .holders
                 .iter()

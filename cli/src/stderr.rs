@@ -53,6 +53,7 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
         Method::File => io::write(stderr(), bytes),
         Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Method::Own(own) => io::write(own, bytes),
+        // Accepted: another process may take the room in between.
         Method::Poll if is_ready(Duration::ZERO) => {
             io::write(stderr(), &bytes[..bytes.len().min(MAX_READY_WRITE)])
         }

@@ -180,6 +180,7 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
             if answered.succeeded {
                 return Ok(Broken::RunsOut(lease.ttl));
             }
+            // Unless an unanswered request moved it there.
             if found.as_ref().is_none_or(|found| found.lease != lease.id) {
                 shared.revoke_soon(&lease);
             }

@@ -28,6 +28,7 @@ pub(crate) fn unexpected_response(effect: Effect, what: &str) -> Error {
 
 #[derive(Debug)]
 pub(crate) enum ErrorClass {
+    /// Nothing was done.
     NoLease,
     /// The error's kind shows whether nothing was done.
     Refused(Error),

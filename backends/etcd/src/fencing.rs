@@ -1,7 +1,6 @@
 //! Fencing for data in etcd: late writes are rejected.
 //!
-//! A holder that was paused for longer than its TTL may overwrite a later holder's changes. [`transact`] prevents this
-//! for data in any etcd.
+//! [`transact`] keeps a holder that was paused for longer than its TTL from overwriting a later holder's changes.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -18,7 +17,7 @@
 //! ```
 //!
 //! The highest fence is kept under a key of the caller's choice, in decimal with leading zeros. All writers of the same
-//! data must use that key. Fences of every backend work.
+//! data must use that key. Fences of every backend work, and the data may be in any etcd.
 
 use etcd_client::{
     Client, Compare, CompareOp, Error as ClientError, Txn, TxnOp, TxnOpResponse, TxnResponse,
@@ -38,13 +37,13 @@ const DIGITS: usize = 20;
 /// hold. `write` must not change the key itself.
 ///
 /// # Errors
+/// Nothing was done, unless the error is `Indeterminate`.
+///
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written.
-///   Nothing was done.
-/// - [`Conflict`](ErrorKind::Conflict): the value under `key` is no fence. Nothing was done.
+/// - [`Conflict`](ErrorKind::Conflict): the value under `key` is no fence.
 /// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the server rejects the transaction
 ///   (two operations on one key, for example), or its lease doesn't exist.
 /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server refuses, or can't serve now.
-///   Nothing was done.
 /// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same fence, if the transaction
 ///   may happen twice.
 ///

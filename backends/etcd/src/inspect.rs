@@ -17,7 +17,7 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
-/// Listed names may extend beyond the page. They are lengths of prefixes of `start`.
+/// The listed names may have keys beyond the page. They are stored as lengths of prefixes of `start`.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,

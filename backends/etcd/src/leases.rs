@@ -115,7 +115,7 @@ impl Lease {
         self.state().answered
     }
 
-    /// The leader that took the keep-alive was still the leader.
+    /// Records a majority's response: the leader that took the keep-alive was still the leader.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = self.state();

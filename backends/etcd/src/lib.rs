@@ -32,8 +32,7 @@
 //!   and the loss of a minority of the members.
 //! - Mutual exclusion if the leader dies or is cut off, but not if it is paused for longer than a TTL. A resumed leader
 //!   may revoke live leases ([etcd issue 15247](https://github.com/etcd-io/etcd/issues/15247)), and no client can
-//!   prevent that. 3.4.31, 3.5.13 and newer don't if only its disk stalled, but 3.6.16 does if the whole leader was
-//!   paused. So the profile doesn't include failover.
+//!   prevent that. 3.4.31, 3.5.13 and newer don't if only the disk stalled.
 //! - Increasing fences, as long as no snapshot is restored without `--bump-revision`.
 //! - First come, first served, among all waiters. The next waiter is woken.
 #![forbid(unsafe_code)]

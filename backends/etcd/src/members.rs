@@ -144,6 +144,7 @@ impl Drop for Unanswered<'_> {
 
 #[derive(Debug)]
 pub(crate) enum RequestError {
+    /// Nothing was done, and nothing will be.
     NoLease,
     /// Unless the error is indeterminate, nothing was done.
     Failed(Error),

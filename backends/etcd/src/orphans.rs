@@ -1,6 +1,7 @@
 //! Removal of unregistered keys.
 //!
-//! Unregistered keys come only from a restored snapshot, and would stay as long as the lease lives for others.
+//! Each key is registered while it exists, so unregistered keys come only from a restored snapshot. They would stay as
+//! long as the lease lives for others.
 //!
 //! A key is removed if two looks in a row find it unregistered. It is registered during its removal, so that an acquire
 //! of its claim is rejected instead of granted.

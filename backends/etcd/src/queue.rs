@@ -98,6 +98,7 @@ impl Shared {
         Ok(QueueSnapshot { entries: found.iter().map(Entry::of).collect(), revision })
     }
 
+    /// A `revision` of 0 is the present one.
     async fn all(
         &self,
         queue: &[u8],

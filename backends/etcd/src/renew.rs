@@ -93,6 +93,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     }
 }
 
+/// Takes over another backend's hold.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.registry.place(claim) {
         Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),

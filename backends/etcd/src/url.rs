@@ -68,7 +68,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     Ok(Contents { endpoints, login, security, keys: Keys { prefix, raw } })
 }
 
-/// Also without an unknown parameter's value, and a password without a user.
+/// Leaves out passwords, even without a user, and values of unknown parameters.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (members, query) = match shown.split_once('?') {

@@ -167,7 +167,8 @@ async fn watch(
     }
 }
 
-/// A resumed watch gets missed events after its creation response, and more events of a revision may follow.
+/// A resumed watch gets missed events after its creation response. Events may be followed by more, of revisions below
+/// the store's.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),
@@ -194,6 +195,7 @@ fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) ->
     }
     shared.wakeups.is_active.send_replace(true);
     if is_resumed {
+        // Waiters needn't wait for the missed events.
         shared.wakeups.subscribers.wake_all();
     }
     !has_gone_back

@@ -304,6 +304,7 @@ impl Acquire<'_> {
             self.note(&own, false)?;
             return self.grant_if_admitted(queue, at, own).await;
         }
+        // The lifetime of the other session is unknown here.
         self.shared.registry.leave(self.claim);
         if is_broken {
             return Err(lost(Reason::Broken));

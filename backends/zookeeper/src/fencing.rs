@@ -1,7 +1,6 @@
 //! Fencing for data in ZooKeeper: late writes are rejected.
 //!
-//! A holder that was paused for longer than its TTL may overwrite a later holder's changes. [`commit`] prevents this
-//! for data in any ZooKeeper.
+//! [`commit`] keeps a holder that was paused for longer than its TTL from overwriting a later holder's changes.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -24,7 +23,7 @@
 //! must use the same node.
 //!
 //! Each call reads the node, and then sends one `multi` on condition that the node is unchanged. Fences of every
-//! backend work.
+//! backend work, and the data may be in any ZooKeeper.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, Result};
@@ -41,16 +40,16 @@ const TRIES: usize = 20;
 /// change the fence's node.
 ///
 /// # Errors
+/// Nothing was done, unless the error is `Indeterminate`.
+///
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written.
-///   Nothing was done.
-/// - [`Conflict`](ErrorKind::Conflict): the node at `path` contains no fence. Or one of the operations failed, and none
-///   was done; the source is a [`MultiWriteError`](zk::MultiWriteError).
+/// - [`Conflict`](ErrorKind::Conflict): the node at `path` contains no fence, or one of the operations failed. Then the
+///   source is a [`MultiWriteError`](zk::MultiWriteError).
 /// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the node's parent is missing, or a
 ///   path is malformed.
 /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the servers refuse, or can't serve now.
-///   Nothing was done.
-/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. The caller may retry with the same fence, if
-///   the operations may happen twice.
+/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same fence, if the operations
+///   may happen twice.
 ///
 /// # Cancel safety
 /// The operations of a dropped future may have been carried out, or may be later.

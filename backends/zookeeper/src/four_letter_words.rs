@@ -16,10 +16,13 @@ pub(crate) struct Server {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Status {
+    /// The server serves clients.
     Serves { version: String, mode: String },
     /// Without a quorum.
     Alone,
+    /// The server rejects the command.
     Refuses(String),
+    /// The server doesn't answer.
     Silent(String),
 }
 

@@ -34,6 +34,7 @@ pub(crate) async fn try_out(
     clock: &Clock,
     probe_path: String,
 ) -> Result<(Limits, Vec<Granted>, Session)> {
+    // Its proofs matter only once the tick is set.
     let long = Session::open(config, clock, probe_path, MAX_TIMEOUT, MAX_TIMEOUT).await?;
     let (asked, shortest) = shortest(config).await?;
     // A session moves among the servers, and each resets its timeout.

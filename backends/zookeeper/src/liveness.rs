@@ -7,7 +7,8 @@
 //! tick after the *response* to the first, and be committed: by then the leader had a report of the first. A tick after
 //! the first's *sending* is not enough: a paused follower forwards both at once when it resumes, before its report.
 //!
-//! The quorum must commit: a replaced leader answers `sync` alone for some ticks. So the proof deletes a missing node.
+//! The quorum must commit: a replaced leader answers `sync` alone for some ticks, but it can't commit. So the proof
+//! deletes a missing node.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use lockwright_core::{Claim, LockName, Mode, Token};
 const LOCK: &str = "-lock-";
 
 /// Lockwright's and Curator's mutex, kazoo's lock, and the read-write locks of both. Foreign nodes all count as
-/// exclusive.
+/// exclusive, as a reader of another program doesn't share with Lockwright's.
 const KINDS: [&str; 5] = [LOCK, "__lock__", "__rlock__", "__WRIT__", "__READ__"];
 
 #[derive(Debug, Clone)]

@@ -3,8 +3,8 @@
 //! All readers agree on the lowest fence: [`admission`] explains why that is safe. A reader that takes another's fence
 //! stores it in its node.
 //!
-//! The nodes aren't read in one step, but all must still exist when read. The reader with the lowest fence had it, or
-//! took it from a reader that existed, and no later reader can have a lower one.
+//! The nodes aren't read in one step, but the result is as good if all still exist when read. The reader with the
+//! lowest fence had it, or took it from a reader that existed, and no later reader can have a lower one.
 
 use lockwright_core::backend_util::admission::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};

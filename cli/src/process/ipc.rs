@@ -33,14 +33,16 @@ impl Term {
 pub(crate) enum Order {
     /// The first one starts CMD and carries its standard input.
     Confirmed(Term),
-    /// To CMD's process group.
+    /// Send this signal to CMD's process group.
     Forward(i32),
     Lost,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
+    /// CMD's process id.
     Started(u32),
+    /// The OS error.
     NotStarted(i32),
     TooLate,
     /// CMD was suspended and continued again.

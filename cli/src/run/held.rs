@@ -183,6 +183,7 @@ impl Held<'_> {
     /// Returns `true` if certainly nothing of the command is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.has_foreign() {
+            // The remaining descendants stem from foreign.
             return true;
         }
         self.children.end_all(self.command.get()).await
@@ -301,7 +302,8 @@ impl Held<'_> {
         );
     }
 
-    /// Halfway between the supervisor's KILL and the deadline.
+    /// Halfway between the supervisor's KILL and the deadline, or the equivalent after an early
+    /// loss.
     fn give_up_at(&self) -> BootInstant {
         let term = term(self.guard);
         let kill_at = term.kill_at();

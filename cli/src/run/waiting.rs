@@ -113,7 +113,7 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     loop {
         if let Ok(seen) = locks.inspect(name).await {
             // This client's grant may be visible before its answer. Another holder with the same
-            // host name and process id is visible at the next look.
+            // host name and process id, in another container, is visible at the next look.
             let others: Vec<_> = seen
                 .holders
                 .iter()

@@ -49,7 +49,6 @@ impl Output {
         ExitCode::from(failure.code)
     }
 
-    /// An empty text clears it.
     pub(crate) fn status_line(self, text: &str) {
         stderr::write_within(&format!("\r\x1b[K{}", escape(text)), Duration::ZERO);
     }
@@ -63,7 +62,6 @@ impl Output {
     }
 }
 
-/// For the last line, when no lock is held.
 const ERROR_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn write_event(event: &str, fields: Value, patience: Duration) {

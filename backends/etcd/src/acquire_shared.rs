@@ -217,7 +217,6 @@ impl QueueSnapshot {
         admission::holders(&self.modes(self.entries.len()))
     }
 
-    /// Includes those that will share the lock at their next read.
     fn readers(&self) -> Vec<Reader> {
         let readers = self.entries.iter().take_while(|entry| entry.mode() == Mode::Shared);
         readers.map(Entry::reader).collect()

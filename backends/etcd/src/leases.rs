@@ -38,7 +38,6 @@ struct State {
     claims: HashMap<LockName, Token>,
     shared_claims: HashSet<(LockName, Token)>,
     is_retired: bool,
-    /// Because of the tombstones.
     closes: BootInstant,
     tombstones: usize,
     is_gone: bool,
@@ -179,7 +178,6 @@ impl Lease {
         state.is_retired |= state.tombstones >= TOMBSTONES;
     }
 
-    /// Closes the lease if it is empty and not worth keeping.
     pub(crate) fn is_finished(&self, now: BootInstant) -> bool {
         let mut state = self.state();
         let is_finished =

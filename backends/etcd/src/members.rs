@@ -21,12 +21,10 @@ use crate::tls;
 
 const LAST: Duration = Duration::from_millis(300);
 
-/// An election may be in progress.
 const PAUSE: Duration = Duration::from_millis(50);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Also the shortest wait of that check.
 const SILENCE: Duration = Duration::from_millis(200);
 
 const LONGEST_CHECK_PAUSE: Duration = Duration::from_secs(2);
@@ -440,7 +438,6 @@ impl Members {
     }
 }
 
-/// Errors that need a change come first.
 fn summed_up(failures: Vec<LinkError>) -> LinkError {
     let is_electing = failures.iter().any(|failure| failure.may_pass);
     let mut failures: Vec<Error> =

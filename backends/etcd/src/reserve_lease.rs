@@ -101,7 +101,6 @@ impl Shared {
         Ok(Arc::new(Lease::new(granted.id(), ttl, true, sent)))
     }
 
-    /// Requests the same id until a response arrives.
     async fn ask_for_shared_lease(&self, seconds: u64) -> Result<Arc<Lease>> {
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
         let LeaseRequest { id, since } = self.leases.lease_request(seconds, self.clock.now());

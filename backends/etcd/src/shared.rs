@@ -29,7 +29,6 @@ pub(crate) struct Shared {
     pub(crate) ended_claims: EndedClaims,
     pub(crate) wakeups: Wakeups,
     pub(crate) revisions: Revisions,
-    /// Closed when the backend is dropped.
     pub(crate) alive: watch::Receiver<()>,
 }
 

@@ -9,7 +9,6 @@ use lockwright_core::backend_util::Subscribers;
 use lockwright_core::{LockName, Token};
 use tokio::sync::watch;
 
-/// How often a waiter polls when nothing wakes it.
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -23,7 +22,6 @@ pub(crate) struct Wakeups {
 #[derive(Debug, Default)]
 struct State {
     waited: HashMap<Vec<u8>, LockName>,
-    /// The number of acquires in progress, and the deleted keys.
     recorders: HashMap<LockName, (usize, Vec<Vec<u8>>)>,
     /// A later hold of the name may have the same key.
     held: HashMap<Vec<u8>, (Token, i64)>,
@@ -86,7 +84,6 @@ impl Wakeups {
         self.state().held.remove(key).map(|(token, _)| token)
     }
 
-    /// Returns the name of a waiter, and the token of a lost hold.
     pub(crate) fn record_deletion(
         &self,
         name: &LockName,

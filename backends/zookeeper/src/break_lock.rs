@@ -86,7 +86,6 @@ async fn break_one(
     ))
 }
 
-/// Returns whether the node existed.
 async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> Result<bool> {
     let client = session.client();
     if let Some(Value { token, .. }) = &held.value {

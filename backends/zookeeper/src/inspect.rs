@@ -66,7 +66,6 @@ pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor
     names.truncate(PAGE);
     let next = names.last().filter(|_| !is_last).map(|last| Cursor(last.as_str().to_owned()));
     let inspected = inspect_all(shared, &session, &names).await.into_iter();
-    // Unreadable nodes belong to other programs.
     let readable = inspected
         .filter(|found| !found.as_ref().is_err_and(|cause| cause.kind() == ErrorKind::Denied));
     let mut names = readable.collect::<Result<Vec<_>>>()?;

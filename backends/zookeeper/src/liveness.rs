@@ -20,7 +20,6 @@ pub(crate) struct LivenessBound {
     tick: Duration,
     /// The servers keep the session for at least its timeout from here.
     bound: BootInstant,
-    /// The times of sending and response.
     unconfirmed: VecDeque<(BootInstant, BootInstant)>,
 }
 

@@ -49,7 +49,6 @@ impl Paths {
 /// ZooKeeper's rules apply to UTF-16 units: characters outside the basic plane are surrogates, and forbidden.
 fn encode(name: &str) -> String {
     let dots = name == "." || name == "..";
-    // Reserved below the root.
     let reserved = name == "zookeeper";
     percent::encode(name, |c| {
         c == '/'

@@ -53,7 +53,6 @@ pub(crate) fn vanished(shared: &Shared, claim: &Claim, is_held: bool) -> Result<
     shared.registry.leave(claim);
     match is_held {
         true => Err(lost(Reason::Gone)),
-        // It queues again at the end.
         false => {
             Ok(AcquireOutcome::Busy(Busy { retry_after: Some(Duration::ZERO), ..Busy::default() }))
         }

@@ -67,7 +67,6 @@ async fn renew_in(
         tracing::debug!(%cause, "renewing holds failed");
         return Vec::new();
     }
-    // All requests are sent before the first response is awaited.
     let looks: Vec<_> = numbered
         .into_iter()
         .filter_map(|Numbered { at, claim, node }| {

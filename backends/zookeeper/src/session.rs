@@ -18,7 +18,6 @@ const SILENCE: Duration = Duration::from_millis(300);
 
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Closed when the last user drops it.
 pub(crate) struct Session {
     client: zk::Client,
     clock: Clock,

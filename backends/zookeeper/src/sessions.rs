@@ -84,7 +84,6 @@ impl Sessions {
 
     fn each(&self, change: impl Fn(&mut Current)) {
         for slot in self.slots().values() {
-            // A locked slot is opening a session.
             if let Ok(mut slot) = slot.try_lock() {
                 change(&mut slot);
             }

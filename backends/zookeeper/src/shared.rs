@@ -36,7 +36,6 @@ pub(crate) struct Place {
     /// Until it is known, a request for it may be in flight.
     pub(crate) node: Option<Node>,
     pub(crate) is_held: bool,
-    /// The node is still to be removed.
     pub(crate) is_overdue: bool,
 }
 

@@ -22,7 +22,6 @@ pub(crate) struct SuspectSessions {
 
 #[derive(Debug, Default)]
 struct State {
-    /// With the time when each is given up.
     sessions: Vec<(Arc<Session>, BootInstant)>,
     is_checking: bool,
 }
@@ -48,7 +47,6 @@ impl SuspectSessions {
         hosts.iter().all(|host| longest.get(host).is_some_and(|longest| *longest >= timeout))
     }
 
-    /// Returns whether to start the task.
     pub(crate) fn enter(&self, session: Arc<Session>, until: BootInstant) -> bool {
         let mut state = self.state();
         state.sessions.retain(|(known, _)| !Arc::ptr_eq(known, &session));

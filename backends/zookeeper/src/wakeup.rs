@@ -36,7 +36,6 @@ pub(crate) async fn watch(
         }
     });
     if let Some(other) = all.insert(key, task.abort_handle()) {
-        // Two callers asked at the same time.
         other.abort();
     }
     Ok(true)

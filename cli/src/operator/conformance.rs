@@ -82,7 +82,6 @@ pub(super) fn conformance(
             "rows": report.rows,
         }))?;
     } else {
-        // A failed case quotes the server.
         let lines = report.to_string();
         print(&lines.lines().map(|line| escape(line) + "\n").collect::<String>())?;
     }

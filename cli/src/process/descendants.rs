@@ -12,7 +12,6 @@ pub(crate) struct Process {
     pub pid: Pid,
     /// In the kernel's ticks since boot.
     pub started: u64,
-    /// It may change.
     group: i32,
 }
 
@@ -70,7 +69,6 @@ pub(crate) fn process(pid: Pid) -> Option<Process> {
     look_at(pid).filter(|entry| !entry.ended).map(|entry| entry.process)
 }
 
-/// Nearest first.
 pub(crate) fn ancestors() -> impl Iterator<Item = Process> {
     let above = |entry: &Entry| Pid::from_raw(entry.parent).and_then(look_at);
     let us = look_at(rustix::process::getpid());

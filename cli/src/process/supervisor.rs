@@ -32,7 +32,6 @@ use crate::exit;
 /// For a pipeline's last `tee`, for example.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Between TERM and KILL, if no deadline is near.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Between readings of the clock, even if the timer fails.
@@ -40,7 +39,6 @@ const SLICE: Duration = Duration::from_secs(1);
 
 const TERMINAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Processes may escape a KILL by forking.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -102,7 +100,6 @@ struct Supervisor {
     term: Term,
     end: End,
     out_of_reach: u32,
-    /// CMD needs the terminal.
     waits_for_terminal: bool,
     retry_pause: Duration,
 }

@@ -11,7 +11,6 @@ use tokio::time::sleep;
 
 use crate::process::descendants::{self, Process};
 
-/// Processes may escape a KILL by forking.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -24,7 +23,6 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// Makes this process the parent of its descendants' orphans.
     pub(super) fn adopt() -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         Ok(Self { foreign: RefCell::new(descendants::of(getpid(), &[])?) })

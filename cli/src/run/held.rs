@@ -130,10 +130,8 @@ struct Held<'a> {
     socket: tokio::net::UnixStream,
     supervisor: Pid,
     supervisor_done: Cell<bool>,
-    /// Also the process group.
     command: Cell<Option<Pid>>,
     children: Children,
-    /// The last report was that the hold may be lost.
     risk_reported: Cell<bool>,
     loss_reported: Cell<bool>,
 }

@@ -21,7 +21,6 @@ use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::process::descendants;
 
-/// From the outermost hold to the innermost.
 const VARIABLE: &str = "LOCKWRIGHT_HOLDS";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -1,7 +1,6 @@
 //! Exit codes and error messages.
 //!
-//! Lockwright's own codes are from `sysexits.h`, as in flock(1), outside the ranges of shells (126
-//! and up) and common programs (1, 2).
+//! Lockwright's own codes are from `sysexits.h`, outside the ranges of shells and common programs.
 
 use std::error::Error as _;
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! Settings of a connection to etcd.
+//! Settings for etcd.
 
 use std::fmt;
 use std::time::Duration;

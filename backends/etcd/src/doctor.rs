@@ -1,4 +1,4 @@
-//! Diagnosis of a cluster, with remedies.
+//! Diagnosis of a cluster.
 
 use std::sync::Arc;
 

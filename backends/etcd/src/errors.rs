@@ -1,4 +1,4 @@
-//! The meaning of the client library's errors for a lock.
+//! Errors of the client library.
 
 use lockwright_core::{Error, ErrorKind};
 

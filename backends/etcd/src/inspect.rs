@@ -1,4 +1,4 @@
-//! Inspecting and listing locks, for operators.
+//! Inspecting and listing locks.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The keys of a lock, and the lock of a key.
+//! The keys of a lock.
 //!
 //! A key is `PREFIX NAME / LEASE`, as in Go's `concurrency.NewMutex(session, PREFIX + NAME)`, with the lease in hex.
 //! Unless names are raw, their slashes are percent-encoded, so that the keys of `a/b` are not among those of `a`.

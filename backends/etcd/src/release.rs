@@ -192,7 +192,6 @@ mod tests {
     use crate::Etcd;
     use crate::leases::Lease;
 
-    /// The process was paused until its lease had gone, and then requested the claim again.
     #[tokio::test(flavor = "multi_thread")]
     async fn overdue_claim_of_a_lost_lease_leaves_later_holds_on_etcd() {
         let server = testbed::Etcd::options().members(1).start().unwrap();

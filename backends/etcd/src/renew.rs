@@ -36,7 +36,6 @@ struct LeaseRenewals {
     failure: Option<Error>,
 }
 
-/// If the future is dropped, some holds may have been renewed.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let mut outcomes = vec![Renewal::INDETERMINATE; holds.len()];
     let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Numbered>)> = HashMap::new();

@@ -1,4 +1,4 @@
-//! TLS: trusted CAs, and the client's certificate.
+//! TLS settings.
 
 use etcd_client::ConnectOptions;
 use lockwright_core::ErrorKind;

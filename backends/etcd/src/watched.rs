@@ -1,4 +1,4 @@
-//! The keys that waiters wait for and that holders hold.
+//! The keys of waiters and holders.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;

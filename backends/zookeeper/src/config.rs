@@ -1,4 +1,4 @@
-//! Settings of a connection to ZooKeeper.
+//! Settings for ZooKeeper.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,8 +10,7 @@ use crate::url::{self, Contents, MAX_TIMEOUT};
 
 /// Settings of a connection to ZooKeeper.
 ///
-/// For the URL see [the crate's page](crate#connecting). Special characters are percent-encoded: `/` is `%2F`, `@` is
-/// `%40`.
+/// For the URL see [the crate's page](crate#connecting). Special characters are percent-encoded.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {

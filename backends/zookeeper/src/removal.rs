@@ -153,7 +153,6 @@ mod tests {
     use super::*;
     use crate::ZooKeeper;
 
-    /// The session was given up with a request unanswered, and the claim was acquired again in between.
     #[tokio::test(flavor = "multi_thread")]
     async fn removal_in_one_session_keeps_holds_of_another_on_zookeeper() {
         let server = testbed::ZooKeeper::options().members(1).start().unwrap();

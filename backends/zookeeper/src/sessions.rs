@@ -1,4 +1,4 @@
-//! The sessions of a client: one per TTL, shared by its claims.
+//! The sessions of a client: one per TTL.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

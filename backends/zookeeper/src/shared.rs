@@ -1,4 +1,4 @@
-//! State that the methods and the tasks of a backend share.
+//! The shared state of a backend.
 
 use std::sync::Arc;
 

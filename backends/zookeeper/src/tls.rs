@@ -1,4 +1,4 @@
-//! TLS: trusted CAs, and the client's certificate.
+//! TLS settings.
 
 use lockwright_core::Result;
 use lockwright_core::backend_util::tls::{self, Files};

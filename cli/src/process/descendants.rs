@@ -1,4 +1,4 @@
-//! The descendants of a process in `/proc`, and signals that don't hit a process with a reused id.
+//! The descendants of a process, and signals that don't hit a process with a reused id.
 
 use std::collections::HashMap;
 use std::fs;

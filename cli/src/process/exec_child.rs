@@ -1,5 +1,5 @@
-//! The step between the supervisor's fork and CMD, which arranges to die with the supervisor. It is
-//! a separate program, as code between fork and exec would be unsafe.
+//! The step between the supervisor's fork and CMD, which arranges to die with the supervisor. Code
+//! between fork and exec would be unsafe.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! The processes below `lockwright run`, and how they end.
+//! The processes below `lockwright run`.
 //!
 //! ```text
 //! L  lockwright run      holds the lock, sends S each confirmed deadline

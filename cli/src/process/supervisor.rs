@@ -1,4 +1,4 @@
-//! The supervisor: starts CMD, keeps the deadline, and ends CMD and all its descendants.
+//! The supervisor of CMD and all its descendants.
 //!
 //! It ends them when the hold is lost, when no new deadline arrives in time, when `lockwright run`
 //! has ended, and when CMD left processes behind. It exits when no descendant is left.

@@ -1,7 +1,6 @@
 //! `lockwright run` inside the command of an outer `lockwright run` for the same name.
 //!
-//! It verifies the outer hold and becomes CMD. If the hold is lost, the outer run ends this
-//! descendant too.
+//! It verifies the outer hold and becomes CMD. The outer run ends this descendant too.
 
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;

@@ -1,4 +1,4 @@
-//! Diagnosis of an ensemble, as far as it concerns locks.
+//! Diagnosis of an ensemble.
 
 mod data;
 mod ensemble;

@@ -10,20 +10,17 @@ use lockwright::{Config, Locks};
 use crate::args::ConnectionOptions;
 use crate::exit::{self, Failure};
 
-/// Connects to the locks that `connection` configures.
 pub(crate) async fn connect(connection: &ConnectionOptions) -> Result<Locks, Failure> {
     Ok(config(connection)?.connect().await?)
 }
 
-/// Connects for diagnosis only, also to a server that isn't fit for locks.
 pub(crate) async fn connect_for_diagnosis(
     connection: &ConnectionOptions,
 ) -> Result<Locks, Failure> {
     Ok(config(connection)?.connect_for_diagnosis().await?)
 }
 
-/// Returns the file's settings, overridden by the command line's. Never print its URL: it may
-/// contain a password.
+/// Never print the URL: it may contain a password.
 pub(crate) fn config(connection: &ConnectionOptions) -> Result<Config, Failure> {
     let mut config = match &connection.config {
         Some(file) => {
@@ -57,7 +54,7 @@ fn read(file: &Path) -> Result<Config, Failure> {
         )
     })?;
     toml::from_str(&text).map_err(|error| {
-        // The error's own text shows the line, which may contain a password.
+        // The error's text shows the line, which may contain a password.
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         Failure::new(
             exit::CONFIG,
@@ -83,12 +80,11 @@ fn checked(url: String) -> Result<String, Failure> {
     }
 }
 
-/// Checked here, because the library has that backend only in some builds.
+/// The library has that backend only in some builds.
 fn is_memory(url: &str) -> bool {
     url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("memory"))
 }
 
-/// Returns the URL of a SQLite file in the user's state folder, and creates the folder.
 fn default_url() -> Result<String, Failure> {
     let file = default_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
     let folder = file.parent().unwrap_or(Path::new("/"));

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use lockwright::backend::duration;
 
-/// Parses a TTL: positive, and at most the longest that any backend accepts.
 pub(crate) fn ttl(text: &str) -> Result<Duration, String> {
     let ttl = some(text)?;
     let longest = lockwright::Profile::LONGEST_TTL;
@@ -18,12 +17,10 @@ pub(crate) fn ttl(text: &str) -> Result<Duration, String> {
     Ok(ttl)
 }
 
-/// Parses a duration that may be zero.
 pub(crate) fn any(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| error.to_string())
 }
 
-/// Parses a positive duration.
 pub(crate) fn some(text: &str) -> Result<Duration, String> {
     match any(text)? {
         time if time.is_zero() => Err("a time of zero is not allowed".to_owned()),

@@ -2,12 +2,10 @@
 
 use std::fmt::Write;
 
-/// Escapes control characters (`\u{1b}`, `\n`) and changes of text direction. Other clients' labels
-/// and reasons must not move the cursor, set the clipboard or imitate a line.
+/// Other clients' labels and reasons must not move the cursor, set the clipboard or imitate a line.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        // Writing to a string can't fail.
         let _ = match c {
             _ if c.is_control() => write!(out, "{}", c.escape_debug()),
             _ if is_line_or_direction_control(c) => write!(out, "{}", c.escape_unicode()),

@@ -1,7 +1,6 @@
 //! Exit codes and error messages.
 //!
-//! Lockwright's own codes are from `sysexits.h`, as in flock(1). They are outside the ranges of
-//! shells (126 and up) and common programs (1, 2).
+//! Lockwright's own codes are from `sysexits.h`, outside the ranges of shells and common programs.
 
 use std::error::Error as _;
 use std::fmt::Display;
@@ -14,19 +13,15 @@ use lockwright::{Error, ErrorKind};
 
 use crate::escape::escape;
 
-/// Another client holds the lock; `-E` changes the code.
+/// `-E` changes the code.
 pub(crate) const HELD: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 /// The name is locked in another way, or its entry isn't Lockwright's.
 pub(crate) const CONFLICT: u8 = 65;
-/// The server is unreachable or doesn't answer.
 pub(crate) const UNAVAILABLE: u8 = 69;
-/// The supervisor process was killed, or an internal error occurred.
 pub(crate) const SUPERVISOR: u8 = 70;
 pub(crate) const OS: u8 = 71;
-/// The hold was lost, so CMD was ended.
 pub(crate) const LOST: u8 = 75;
-/// The server denied access: password, permission.
 pub(crate) const DENIED: u8 = 77;
 /// The URL or the build is unsuitable.
 pub(crate) const CONFIG: u8 = 78;
@@ -48,7 +43,6 @@ Exit codes:
   126  CMD can't be executed; the lock is released
   127  CMD doesn't exist";
 
-/// An error that ends the program.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub code: u8,
@@ -90,8 +84,6 @@ impl From<Error> for Failure {
     }
 }
 
-/// Returns the error and its causes in one line, without repeating quoted causes, the backend or
-/// the lock.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -116,13 +108,11 @@ fn is_about_the_same(cause: &Error, error: &Error) -> bool {
     backend && cause.name().is_none_or(|name| error.name() == Some(name))
 }
 
-/// Writes `message` to standard error, if it is open, and returns `code`.
 pub(crate) fn complain(code: u8, message: impl Display) -> ExitCode {
     let _ = writeln!(io::stderr(), "lockwright: {}", escape(&message.to_string()));
     ExitCode::from(code)
 }
 
-/// Reports a hidden subcommand that a user started.
 pub(crate) fn internal_use_only() -> ExitCode {
     complain(USAGE, "this subcommand is internal; use `lockwright run NAME -- CMD`")
 }

@@ -1,5 +1,4 @@
-//! The `lockwright` command: runs a command while it holds a distributed lock, and shows, breaks
-//! and examines locks. See `docs/src/cli.md`.
+//! The `lockwright` command. See `docs/src/cli.md`.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -30,7 +29,7 @@ use args::{Cli, Command};
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
     let _ = args.next();
-    // Before anything else: the two processes below `run` need only little code.
+    // The two processes below `run` need only little code.
     match std::env::args_os().nth(1) {
         Some(first) if first == process::ROLE_SUPERVISE => {
             let _ = args.next();

@@ -10,8 +10,7 @@ use crate::escape::escape;
 use crate::exit::Failure;
 use crate::stderr;
 
-/// The format of messages. Standard error may be closed or full: lost messages aren't errors, and
-/// writing never blocks while a lock is held.
+/// Lost messages aren't errors, and writing never blocks while a lock is held.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,
@@ -26,24 +25,20 @@ impl Output {
         self.json
     }
 
-    /// Returns whether a status line makes sense, that is on a terminal.
     pub(crate) fn has_status_line(self) -> bool {
         !self.json && io::stderr().is_terminal()
     }
 
-    /// Reports an event in JSON only.
     pub(crate) fn event(self, event: &str, fields: Value) {
         if self.json {
             write_event(event, fields, Duration::ZERO);
         }
     }
 
-    /// Reports an event in both formats.
     pub(crate) fn report(self, event: &str, fields: Value, sentence: &str) {
         self.write(event, fields, sentence, Duration::ZERO);
     }
 
-    /// Reports the final error and returns its exit code.
     pub(crate) fn fail(self, failure: &Failure) -> ExitCode {
         let fields = json!({
             "kind": failure.kind,
@@ -54,7 +49,6 @@ impl Output {
         ExitCode::from(failure.code)
     }
 
-    /// Replaces the status line. An empty text clears it.
     pub(crate) fn status_line(self, text: &str) {
         stderr::write_within(&format!("\r\x1b[K{}", escape(text)), Duration::ZERO);
     }
@@ -68,7 +62,6 @@ impl Output {
     }
 }
 
-/// The time limit for the last line, when no lock is held.
 const ERROR_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn write_event(event: &str, fields: Value, patience: Duration) {

@@ -10,18 +10,17 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::{self, Errno};
 use rustix::net::{SendFlags, send};
 
-/// The maximum that a writable pipe or terminal accepts without blocking.
+/// A writable pipe or terminal accepts this without blocking.
 const MAX_READY_WRITE: usize = 4096;
 
-/// True if the last line was cut for lack of room.
+/// The last line was cut for lack of room.
 static CUT: AtomicBool = AtomicBool::new(false);
 
-/// Writes `text`. Drops the rest if there is no room within `patience`.
+/// Drops the rest if there is no room within `patience`.
 pub(crate) fn write_within(text: &str, patience: Duration) {
     write_by(write_some, &CUT, text, patience);
 }
 
-/// Writes `text` by `write_some`, after a line break if the last line was cut.
 fn write_by(
     mut write_some: impl FnMut(&[u8]) -> io::Result<usize>,
     cut: &AtomicBool,
@@ -44,7 +43,6 @@ fn write_by(
                     return;
                 }
             }
-            // Closed, or no reader is left.
             Err(_) => return,
         }
     }
@@ -55,7 +53,7 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
         Method::File => io::write(stderr(), bytes),
         Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Method::Own(own) => io::write(own, bytes),
-        // Another process may take the room between the check and the write. This is accepted.
+        // Accepted: another process may take the room in between.
         Method::Poll if is_ready(Duration::ZERO) => {
             io::write(stderr(), &bytes[..bytes.len().min(MAX_READY_WRITE)])
         }
@@ -76,17 +74,14 @@ fn stderr() -> BorrowedFd<'static> {
     rustix::stdio::stderr()
 }
 
-/// The method of writing without blocking.
 #[derive(Debug)]
 enum Method {
-    /// It never blocks.
     File,
     Socket,
     /// Opened separately: CMD shares the other file description and doesn't expect non-blocking
     /// mode.
     Own(OwnedFd),
-    /// It can't be opened again, for example another user's terminal. So readiness is checked
-    /// before.
+    /// Can't be opened again, for example another user's terminal.
     Poll,
 }
 
@@ -113,7 +108,6 @@ mod tests {
     fn cut_line_is_ended_before_the_next_one() {
         let cut = AtomicBool::new(false);
         let mut out = Vec::new();
-        // Standard error with room for so many bytes.
         let mut write = |text, room| {
             let end = out.len() + room;
             let some = |bytes: &[u8]| match bytes.len().min(end - out.len()) {

@@ -1,7 +1,6 @@
 //! Acquiring a lock.
 //!
-//! Each client that requests a name has a key in the name's queue, and the oldest key holds. A claim that doesn't wait
-//! puts its key only if the queue is empty, in one transaction.
+//! The oldest key in a name's queue holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,28 +21,24 @@ use crate::value::{Entry, Tombstone, Value};
 use crate::watched::DeletionRecorder;
 use crate::{release, value, wakeup};
 
-/// How often an acquire restarts after leases ended or queues changed.
 const TRIES: usize = 5;
 
 pub(crate) enum Step {
     Done(AcquireOutcome),
-    /// Run the next step.
     Again,
 }
 
 pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
-    /// The claim may wait in the queue.
     pub(crate) waits: bool,
-    /// The claim must queue even without waiting: keys of nested names hide whether its queue is empty.
+    /// Keys of nested names hide whether the queue is empty.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
     begun: BootInstant,
 }
 
-/// # Cancel safety
-/// A dropped future may leave a key. It goes with a release, or when it is overdue.
+/// The key of a dropped future goes with a release, or when it is overdue.
 pub(crate) async fn acquire(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -56,7 +51,6 @@ pub(crate) async fn acquire(
         if is_explicit || had_place || !shared.registry.place(claim).is_some_and(may_exist) {
             return failure;
         }
-        // The key was already put.
         Effect::Changes
             .unanswered("the key was written, but reading its queue position failed")
             .with_source(failure)
@@ -81,7 +75,6 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
                 Step::Again
             }
             Some(place) if place.is_overdue => return Err(expired(shared, claim)),
-            // Keeps the place during this request.
             Some(place) if !place.is_held && !shared.keep(claim, shared.queued_until(claim)) => {
                 return Err(expired(shared, claim));
             }
@@ -111,8 +104,7 @@ async fn run(shared: &Arc<Shared>, claim: &Claim, wait: Wait) -> Result<AcquireO
 }
 
 impl AcquireSteps<'_> {
-    /// The claim leaves nothing behind, unless a first request may still arrive when the queue is empty. Then it counts
-    /// as queued, so that its client releases it.
+    /// An unsure claim counts as queued, so that its client releases it.
     pub(crate) fn reject_busy(&self, is_unsure: bool, owner: &Entry) -> Step {
         if !is_unsure {
             self.shared.forget(self.claim);
@@ -120,7 +112,7 @@ impl AcquireSteps<'_> {
         Step::Done(AcquireOutcome::Busy(busy(owner, is_unsure)))
     }
 
-    /// Gives up a claim without a key, and keeps late requests from putting one.
+    /// Keeps late requests from putting a key.
     pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
         if let Some(place) = shared.registry.place(claim).filter(|_| is_unsure) {
@@ -160,7 +152,7 @@ impl AcquireSteps<'_> {
         self.place(lease, key, created, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// Renews the lease of a waiting fixed claim. No task renews it, and the wait is no part of the TTL.
+    /// No task renews a fixed claim's lease, and the wait is no part of the TTL.
     pub(crate) async fn keep_fixed(
         &self,
         lease: &Arc<Lease>,
@@ -188,8 +180,7 @@ impl AcquireSteps<'_> {
             self.give_up(self.is_unsure() && tombstone.is_none()).await?;
             return Err(ended(tombstone.and_then(|tombstone| tombstone.broken).as_deref()));
         }
-        // Another client deleted the waiting key, so the claim queues again. It stays registered while an earlier
-        // request may still arrive.
+        // An earlier request may still arrive.
         if self.is_unsure() {
             self.enter(lease, key, None, true);
         } else {
@@ -198,7 +189,6 @@ impl AcquireSteps<'_> {
         Ok(Step::Again)
     }
 
-    /// Returns `None` if the token's key is unchanged.
     pub(crate) async fn own_has_changed(
         &self,
         lease: &Arc<Lease>,
@@ -218,7 +208,6 @@ impl AcquireSteps<'_> {
         Ok(None)
     }
 
-    /// Grants the lock if the queued key is the first.
     pub(crate) async fn place(
         &mut self,
         lease: &Arc<Lease>,
@@ -236,7 +225,7 @@ impl AcquireSteps<'_> {
         let (owner, previous, waiters) = if is_ours(of_owner) && is_ours(of_previous) {
             (first, previous, waiters)
         } else {
-            // The results include keys of nested names.
+            // With keys of nested names.
             let all = shared.queue(&claim.name).await?;
             let previous = all.places.iter().rfind(|place| place.created < created).cloned();
             (all.holders.into_iter().next(), previous, all.places.len() > 1)
@@ -263,7 +252,6 @@ impl AcquireSteps<'_> {
         self.keep_waiting(&owner, [way.as_slice()].into_iter())
     }
 
-    /// Waits for the keys in `way` to be deleted.
     pub(crate) fn keep_waiting<'k>(
         &self,
         owner: &Entry,
@@ -276,13 +264,12 @@ impl AcquireSteps<'_> {
         shared.wakeups.subscribers.waits(&claim.name);
         let mut busy = busy(owner, true);
         if self.recorder.as_ref().is_some_and(|recorder| !recorder.waits_for(way)) {
-            // One of them is already deleted.
             busy.retry_after = Some(Duration::ZERO);
         }
         Ok(Step::Done(AcquireOutcome::Busy(busy)))
     }
 
-    /// The predecessors admit the key. Its lease may have expired: etcd deletes the keys slightly later.
+    /// The lease may have expired: etcd deletes its keys slightly later.
     pub(crate) async fn granted(
         &self,
         lease: &Arc<Lease>,
@@ -295,7 +282,7 @@ impl AcquireSteps<'_> {
         let left = || lease.valid_until().saturating_since(self.begun);
         if left() < claim.ttl * 2 / 3 {
             return match shared.confirm(lease).await {
-                // Some versions of etcd confirm a lease that is just ending, so the next step reads the key again.
+                // Some versions of etcd confirm a lease that is just ending, so the key is read again.
                 Ok(()) | Err(RequestError::NoLease) => Ok(Step::Again),
                 Err(RequestError::Failed(failure)) => Err(Effect::Changes
                     .unanswered("confirming that the lease is alive failed")
@@ -322,13 +309,11 @@ impl AcquireSteps<'_> {
         Ok(Step::Done(AcquireOutcome::Granted(granted)))
     }
 
-    /// Moves the token's key to a lease of this backend, which renews it from then on.
     pub(crate) async fn take_over(&self, entry: &Entry) -> Result<Step> {
         take_over(self.shared, self.claim, entry).await?;
         Ok(Step::Again)
     }
 
-    /// Returns whether a request for the key may arrive late.
     pub(crate) fn is_unsure(&self) -> bool {
         self.shared.registry.place(self.claim).is_some_and(|place| place.is_unsure)
     }
@@ -352,7 +337,7 @@ impl AcquireSteps<'_> {
     }
 }
 
-/// Moves a key of this token to a lease of this backend, unless it changes during the request.
+/// Moves an unchanged key to a lease of this backend.
 pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry) -> Result<()> {
     if let Some(note) = entry.broken() {
         return Err(ended(Some(note)));
@@ -367,7 +352,6 @@ pub(crate) async fn take_over(shared: &Arc<Shared>, claim: &Claim, entry: &Entry
         is_held: false,
         is_overdue: false,
     };
-    // Registered before the request, so that the key is accounted for.
     shared.registry.enter(claim, place, shared.queued_until(claim));
     let is_unchanged = Compare::mod_revision(entry.key.clone(), CompareOp::Equal, entry.modified);
     let value = entry.value.as_ref().map(Value::bytes).unwrap_or_default();

@@ -1,8 +1,7 @@
 //! Acquiring a lock as a reader or for permits.
 //!
-//! The keys in the common queue alone determine the holders ([`admission`]). A claim that the queue admits puts its key
-//! only if no other claim has come since. So a claim that doesn't wait blocks no others. Only after repeated
-//! interference does it queue to find out.
+//! An admitted claim puts its key only if no other claim has come since the read, so that a claim that doesn't wait
+//! blocks no others. After repeated interference it queues.
 
 use std::sync::Arc;
 
@@ -21,23 +20,19 @@ use crate::release;
 use crate::shared::Found;
 use crate::value::{Entry, Value, fence};
 
-/// How often a claim tries to join the holders.
 const JOINS: usize = 3;
 
 enum Put {
-    /// The key's creation revision.
     There(i64),
-    /// Another claim came first, or the reader with the fence has gone.
     Missed,
     Not(Step),
 }
 
 impl AcquireSteps<'_> {
-    /// Joins the holders, or the queue.
     pub(crate) async fn enqueue_shared(&mut self, lease: Arc<Lease>) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let key = shared.keys().own(claim, lease.id);
-        // Registered before its key exists: renewals of the lease would keep the key of a forgotten claim.
+        // Registered first: renewals of the lease would keep the key of a forgotten claim.
         self.enter(&lease, &key, None, self.is_unsure());
         for _ in 0..JOINS {
             let snapshot = match shared.queue_snapshot(&claim.name).await {
@@ -66,7 +61,6 @@ impl AcquireSteps<'_> {
                 }
                 break;
             }
-            // The reader with the lowest fence, which all share.
             let readers = snapshot.readers();
             let with = (0..readers.len()).min_by_key(|at| readers[*at].fence());
             let with = with.filter(|_| claim.mode == Mode::Shared).map(|at| &snapshot.entries[at]);
@@ -86,7 +80,7 @@ impl AcquireSteps<'_> {
         }
     }
 
-    /// Puts a key. With `snapshot`, only if no key was created since that read, and the given reader is unchanged.
+    /// With `snapshot`, only if no key was created since, and the reader is unchanged.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,
@@ -174,7 +168,7 @@ impl AcquireSteps<'_> {
         if let Some(own) =
             snapshot.entries[..at].iter().find(|one| one.token() == Some(claim.token))
         {
-            // The token is in the queue through another connection, and earlier.
+            // The token queued earlier, through another connection.
             release::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(own).await;
@@ -187,7 +181,6 @@ impl AcquireSteps<'_> {
         self.keep_waiting(first, way.iter().map(|entry| entry.key.as_slice()))
     }
 
-    /// Stores the fence of an earlier reader. Returns false if either key has changed.
     async fn take_fence(
         &self,
         lease: &Lease,
@@ -201,11 +194,10 @@ impl AcquireSteps<'_> {
         let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([is_unchanged(own), is_unchanged(from)]).and_then([put]);
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
-        // If an earlier copy of the request stored it, the next read shows that.
+        // The next read shows whether an earlier copy of the request stored it.
         Ok(noting.map_err(RequestError::error)?.succeeded)
     }
 
-    /// Returns an error if the first claim uses the name as another kind of lock.
     pub(crate) async fn refuse_another_kind(&self, first: &Entry) -> Result<()> {
         let (present, wanted) = (first.mode(), self.claim.mode);
         if present.is_of_the_kind_of(wanted) {
@@ -225,7 +217,6 @@ impl QueueSnapshot {
         admission::holders(&self.modes(self.entries.len()))
     }
 
-    /// Returns the readers that share the lock, or will at their next read.
     fn readers(&self) -> Vec<Reader> {
         let readers = self.entries.iter().take_while(|entry| entry.mode() == Mode::Shared);
         readers.map(Entry::reader).collect()

@@ -14,7 +14,6 @@ use crate::members::RequestError;
 use crate::shared::{Found, Shared, TxnReply};
 use crate::value::{Entry, Tombstone, Value};
 
-/// How often breaking retries when the holder changes.
 const TRIES: usize = 10;
 
 pub(crate) async fn break_lock(
@@ -36,7 +35,7 @@ pub(crate) async fn break_lock(
     Ok(broken)
 }
 
-/// Breaks the hold of this key, and no later one. An unanswered try of this call may have deleted the key already.
+/// An unanswered try may have deleted the key already.
 async fn break_one(
     shared: &Arc<Shared>,
     name: &LockName,
@@ -65,20 +64,18 @@ async fn break_one(
     ))
 }
 
-/// Returns how long the holder may still rely on the hold. An auto-renewed lease may be renewed until the last moment.
+/// An auto-renewed lease may be renewed until the last moment.
 fn valid_for(entry: &Entry, left: Duration, granted: Duration) -> Duration {
     let is_fixed = entry.value.as_ref().is_some_and(|value| value.fixed);
     if is_fixed { left } else { granted }
 }
 
-/// Returns `None` if the key has changed.
 async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broken>> {
     let Some((left, granted)) = shared.time_to_live(entry.lease).await? else { return Ok(None) };
     let request = Token::random();
     let mut ending = vec![TxnOp::delete(entry.key.clone(), None)];
     let mut looking = vec![TxnOp::get(entry.key.clone(), None)];
     if let Some(token) = entry.token() {
-        // As long as the lease lives, the tombstone rejects repeats and gives renewals the reason.
         let tombstone = Tombstone { broken: Some(note.to_owned()), request: Some(request) }.bytes();
         let on_lease = PutOptions::new().with_lease(entry.lease);
         ending.push(TxnOp::put(shared.keys().tombstone(token), tombstone, Some(on_lease)));
@@ -100,7 +97,6 @@ async fn free(shared: &Shared, entry: &Entry, note: &str) -> Result<Option<Broke
     Ok(Some(Broken::Freed(valid_for(entry, left, granted))))
 }
 
-/// Returns whether an unanswered first copy of the request freed the hold.
 fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Result<bool> {
     let found = answered.found.first().and_then(Found::first);
     if !answered.was_unsure || found.is_some_and(|found| found.created == entry.created) {
@@ -108,7 +104,6 @@ fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Resu
     }
     match answered.found.get(1).and_then(Found::as_tombstone) {
         Some(tombstone) if tombstone.request == Some(request) => Ok(true),
-        // The operator who broke it found its key.
         Some(tombstone) if tombstone.broken.is_some() => Ok(false),
         _ => Err(Effect::Changes.unanswered(
             "the lock is no longer held, but it is unknown whether this request or the holder \
@@ -117,9 +112,6 @@ fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Resu
     }
 }
 
-/// Marks the key, so that no client renews it, and moves it to a lease without renewals. Returns `None` if it has
-/// changed.
-///
 /// The mark comes first: the remaining time covers earlier renewals, and later ones are rejected. If only the mark
 /// succeeds, the hold must be broken again.
 async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<Option<Broken>> {
@@ -160,7 +152,6 @@ async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<
     Ok(Some(moved))
 }
 
-/// Moves a marked key to a lease of its own, unless it was moved already.
 async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> {
     for _ in 0..TRIES {
         let Some(value) = marked.value.clone().filter(|value| value.broken.is_some()) else {
@@ -180,7 +171,6 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
                 let txn = Txn::new().when([is_unchanged(&marked)]).and_then([moving]);
                 (txn.or_else([looking()]), Some(lease))
             }
-            // It ended with its lease, or was moved just before.
             None => (Txn::new().and_then([looking()]), None),
         };
         let answered =

@@ -1,4 +1,4 @@
-//! Settings of a connection to etcd.
+//! Settings for etcd.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::url::{self, Problem};
 
 /// Settings of a connection to etcd.
 ///
-/// [The crate's first page](crate#connecting) documents the URL. Many of its parameters can also be set here.
+/// For the URL see [the crate's page](crate#connecting).
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -27,12 +27,10 @@ use crate::url::{self, Problem};
 /// ```
 #[derive(Clone)]
 pub struct Config {
-    /// `http://host:port`, without a login.
     pub(crate) endpoints: Vec<String>,
     pub(crate) login: Option<(String, String)>,
     pub(crate) security: Security,
     pub(crate) keys: Keys,
-    /// The URL without its secrets.
     shown: String,
     pub(crate) response_timeout: Duration,
     pub(crate) connect_timeout: Duration,
@@ -44,7 +42,7 @@ impl Config {
     /// Parses a URL.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The message leaves out its
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The message omits its
     /// password.
     pub fn new(url: &str) -> Result<Self> {
         let shown = url::shown(url);
@@ -66,16 +64,16 @@ impl Config {
         .checked()
     }
 
-    /// Sets the prefix of all keys; `lockwright/` by default. A Go program that locks this prefix and the lock's name
-    /// excludes Lockwright's holders, and they exclude it.
+    /// Sets the prefix of all keys; `lockwright/` by default. A Go program locks the same lock with this prefix and the
+    /// lock's name.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.keys.prefix = prefix.into();
         self
     }
 
-    /// Uses names in keys unchanged. By default their slashes are percent-encoded. Otherwise other programs mix up `a`
-    /// and `a/b`: Go's lock of `a` waits for Lockwright's lock of `a/b`.
+    /// Uses names in keys unchanged. By default their slashes are percent-encoded. Otherwise Go's lock of `a` waits for
+    /// Lockwright's lock of `a/b`.
     #[must_use]
     pub fn raw_names(mut self, raw: bool) -> Self {
         self.keys.raw = raw;
@@ -85,30 +83,29 @@ impl Config {
     /// Sets the timeout of a request; 3 s by default, long enough to elect a leader.
     ///
     /// If the first member is silent for a third of it, the client asks the next one. While all are down, it retries.
-    /// At the timeout a request that was never sent has failed, and any other is indeterminate.
+    /// At the timeout, a request that was never sent has failed, and any other is indeterminate.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
         self
     }
 
-    /// Sets the timeout for connecting and logging in; 5 s by default. The client tries all members in parallel.
+    /// Sets the timeout for connecting and logging in; 5 s by default.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// Sets after how much silence the client pings a member, and how long the response may take: 5.5 s and 1 s by
-    /// default. etcd closes a connection with pings more frequent than its `--grpc-keepalive-min-time`, by default 5 s.
+    /// Sets after how much silence the client pings a member, and the ping's timeout: 5.5 s and 1 s by default. etcd
+    /// closes a connection with pings more frequent than `--grpc-keepalive-min-time`, by default 5 s.
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration, limit: Duration) -> Self {
         self.keep_alive = (interval, limit);
         self
     }
 
-    /// Also connects to members without a leader, so that [`doctor`](lockwright_core::DistributedLock::doctor) can
-    /// examine them.
+    /// Also connects to members without a leader, for [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;
@@ -121,7 +118,6 @@ impl Config {
             return Err(invalid("the key prefix has control characters or more than 512 bytes"));
         }
         let (interval, limit) = self.keep_alive;
-        // Short enough to be added to an instant.
         for time in [&mut self.response_timeout, &mut self.connect_timeout] {
             *time = (*time).min(LONGEST);
         }

@@ -1,4 +1,4 @@
-//! Diagnosis of a cluster, with remedies.
+//! Diagnosis of a cluster.
 
 use std::sync::Arc;
 
@@ -27,11 +27,9 @@ impl Member {
     }
 }
 
-/// Asks all members of the URL in parallel.
 pub(crate) async fn ask_all(config: &Config) -> Vec<Member> {
     let mut asking = JoinSet::new();
     for (at, endpoint) in config.endpoints.iter().cloned().enumerate() {
-        // Also a member without a leader.
         let config = config.clone().for_diagnosis();
         asking.spawn(async move {
             let limit = config.connect_timeout;
@@ -62,8 +60,8 @@ const NEARLY_FULL_PERCENT: i64 = 90;
 
 const WRITES: usize = 5;
 
-/// A write slower than this part of the shortest lease is slow. That lease is 1.5 election timeouts, rounded up to
-/// seconds, and the only hint of that timeout. By default a slow write takes a third of a second.
+/// The shortest lease is 1.5 election timeouts, rounded up to seconds. By default a slow write takes a third of a
+/// second.
 const SLOW_PART: u32 = 6;
 
 pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
@@ -211,7 +209,6 @@ fn several_clusters(members: &[Member]) -> Option<Finding> {
     })
 }
 
-/// Returns findings about connections to other machines.
 fn unencrypted_findings(config: &Config) -> Vec<Finding> {
     let Some(endpoint) = config.endpoints.iter().find(|endpoint| !is_local(endpoint)) else {
         return Vec::new();
@@ -268,7 +265,6 @@ fn size(members: &[etcd_client::Member]) -> Option<Finding> {
     })
 }
 
-/// Times writes that change nothing, and finds out whether locking is permitted.
 async fn writes(shared: &Shared) -> Result<Option<Finding>> {
     let shortest = shared.ask_for_lease(1, shared.members.config().response_timeout).await?;
     let mut took = Vec::with_capacity(WRITES);

@@ -1,8 +1,7 @@
-//! The meaning of the client library's errors for a lock.
+//! Errors of the client library.
 
 use lockwright_core::{Error, ErrorKind};
 
-/// The effect of a request on the server. A request that only reads had none, whatever its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
@@ -27,23 +26,21 @@ pub(crate) fn unexpected_response(effect: Effect, what: &str) -> Error {
     effect.unanswered(&format!("the server sent an unexpected response: {what}"))
 }
 
-/// The consequence of a failed request.
 #[derive(Debug)]
 pub(crate) enum ErrorClass {
-    /// The lease has ended, and nothing was done.
+    /// Nothing was done.
     NoLease,
-    /// Refused, and would be again. The error's kind shows whether nothing was done.
+    /// The error's kind shows whether nothing was done.
     Refused(Error),
-    /// Nothing was done. Another member may do it, or this one later.
+    /// Nothing was done. Another member may do it.
     Elsewhere(Error),
     /// Nothing was done. This member may do it later.
     Later(Error),
-    /// It may have been done. Another member can be asked.
+    /// It may have been done.
     Unsure(Error),
 }
 
-/// The server's messages and their meanings. The server sends most of them before it proposes a request, or after
-/// agreement, when all members reject it alike: then nothing was done.
+/// Most are sent before the request is proposed, or when all members reject it alike: then nothing was done.
 const REFUSALS: [(&str, Meaning, &str); 19] = [
     ("requested lease not found", Meaning::NoLease, ""),
     ("permission denied", Meaning::Refused(ErrorKind::Denied), NO_PERMISSION),
@@ -132,7 +129,7 @@ const REFUSALS: [(&str, Meaning, &str); 19] = [
     ),
 ];
 
-/// Sent before a request is proposed, but also after a request was carried out, if the space ended in between.
+/// Also sent after a request was carried out, if the space ended in between.
 const NO_SPACE: &str = "database space exceeded";
 
 const TOO_LARGE: &str = "message length too large";
@@ -149,7 +146,6 @@ enum Meaning {
     Refused(ErrorKind),
     Elsewhere(ErrorKind),
     Later(ErrorKind),
-    /// Refused, or done despite the error. Other members answer the same.
     MaybeDone,
     Unsure,
 }
@@ -175,7 +171,7 @@ pub(crate) fn classify(cause: &etcd_client::Error, effect: Effect) -> ErrorClass
             ErrorClass::Unsure(effect.unanswered(means).with_source(words))
         }
         None => match cause {
-            // The library's own error: it sent nothing.
+            // It sent nothing.
             etcd_client::Error::LeaseKeepAliveError(why) if why.contains("lease not found") => {
                 ErrorClass::NoLease
             }
@@ -186,12 +182,11 @@ pub(crate) fn classify(cause: &etcd_client::Error, effect: Effect) -> ErrorClass
     }
 }
 
-/// Returns whether an earlier request for the lease was carried out.
 pub(crate) fn is_granted_already(cause: &etcd_client::Error) -> bool {
     words(cause).contains("lease already exists")
 }
 
-/// Returns whether the server's database is full. The server still carries out requests that only delete.
+/// Requests that only delete still succeed.
 pub(crate) fn is_out_of_space(failure: &Error) -> bool {
     says(failure, NO_SPACE)
 }
@@ -213,7 +208,7 @@ pub(crate) fn is_refusal(words: &str) -> bool {
     known.any(|(_, meaning, _)| matches!(meaning, Meaning::Refused(_)))
 }
 
-/// Returns the message of the server or the system, with the causes that the library hides. It never contains a login.
+/// With the causes that the library hides. Never contains a login.
 pub(crate) fn words(cause: &etcd_client::Error) -> String {
     let (mut words, source): (String, Option<&dyn std::error::Error>) = match cause {
         etcd_client::Error::GRpcStatus(status) => {

@@ -1,7 +1,6 @@
 //! Fencing for data in etcd: late writes are rejected.
 //!
-//! A holder that was paused for longer than its TTL may overwrite a later holder's changes. [`transact`] prevents this
-//! for data in any etcd: it carries out the caller's transaction only if no later holder has written before.
+//! [`transact`] keeps a holder that was paused for longer than its TTL from overwriting a later holder's changes.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -18,7 +17,7 @@
 //! ```
 //!
 //! The highest fence is kept under a key of the caller's choice, in decimal with leading zeros. All writers of the same
-//! data must use that key. Each call is one transaction in one round trip. Fences of every backend work.
+//! data must use that key. Fences of every backend work, and the data may be in any etcd.
 
 use etcd_client::{
     Client, Compare, CompareOp, Error as ClientError, Txn, TxnOp, TxnOpResponse, TxnResponse,
@@ -28,23 +27,23 @@ use lockwright_core::{Error, ErrorKind, Fence, Result};
 
 use crate::errors::{Effect, ErrorClass, classify, error, unexpected_response, words};
 
-/// The length of a stored fence. It is fixed, so that fences sort as text.
+/// Fixed, so that fences sort as text.
 const DIGITS: usize = 20;
 
 /// Carries out the caller's transaction if no later holder has written before, and stores the fence under `key`.
 /// Returns the response to the caller's own transaction.
 ///
-/// The same holder may write repeatedly, and so may concurrent readers, who share a fence. The fence is stored even if
-/// the caller's own conditions don't hold. `write` must not change the key itself.
+/// Concurrent readers share a fence, so each may write. The fence is stored even if the caller's own conditions don't
+/// hold. `write` must not change the key itself.
 ///
 /// # Errors
+/// Nothing was done, unless the error is `Indeterminate`.
+///
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written.
-///   Nothing was done.
-/// - [`Conflict`](ErrorKind::Conflict): the value under `key` is no fence. Nothing was done.
+/// - [`Conflict`](ErrorKind::Conflict): the value under `key` is no fence.
 /// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the server rejects the transaction
 ///   (two operations on one key, for example), or its lease doesn't exist.
 /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the server refuses, or can't serve now.
-///   Nothing was done.
 /// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same fence, if the transaction
 ///   may happen twice.
 ///
@@ -102,7 +101,6 @@ fn outcome(answered: &TxnResponse) -> TransactOutcome {
         };
     }
     match operations.next() {
-        // The branch for the first fence.
         Some(TxnOpResponse::Txn(first)) => outcome(&first),
         Some(TxnOpResponse::Get(found)) => {
             let text = found.kvs().first().and_then(|found| found.value_str().ok());

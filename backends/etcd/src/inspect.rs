@@ -1,4 +1,4 @@
-//! Inspecting and listing locks, for operators.
+//! Inspecting and listing locks.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,8 +17,7 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
-/// The start of a page, and the listed names in whose queues it lies, as they may have more keys. Each is stored as the
-/// length of its queue's prefix of `start`, so there are at most as many as slashes.
+/// The listed names may have keys beyond the page. They are stored as lengths of prefixes of `start`.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,
@@ -28,7 +27,6 @@ struct Position {
 impl Position {
     fn cursor(&self) -> Cursor {
         let listed = self.listed.iter().map(|end| format!("{end},"));
-        // Foreign keys may be any bytes.
         let start = self.start.iter().copied().map(char::from);
         Cursor(listed.chain([":".to_owned()]).collect::<String>() + &start.collect::<String>())
     }
@@ -45,10 +43,8 @@ impl Position {
     }
 }
 
-/// Returns the next page of the held names that begin with `prefix`.
-///
-/// Raw names are nested: the keys of `a/b` lie among those of `a`. So a name is listed at its first key, and its queue
-/// is read separately if it extends beyond the page.
+/// With raw names, the keys of `a/b` lie among those of `a`. So a name is listed at its first key, and a longer queue
+/// is read separately.
 pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) -> Result<Page> {
     let keys = shared.keys();
     let beginning = keys.beginning(prefix);
@@ -103,7 +99,6 @@ pub(crate) async fn page(shared: &Shared, prefix: &str, from: Option<Cursor>) ->
     Ok(Page { names, next: next.map(|next| next.cursor()) })
 }
 
-/// Returns the position after the last key, once these names are listed.
 fn next<'n>(
     keys: &Keys,
     before: &Position,
@@ -127,7 +122,6 @@ fn next<'n>(
     Position { start, listed: ends }
 }
 
-/// `leases` caches remaining times of leases.
 async fn inspection(
     shared: &Shared,
     name: LockName,
@@ -137,7 +131,6 @@ async fn inspection(
 ) -> Result<Inspection> {
     let mut inspection = Inspection::free(name);
     let waiters = standing.saturating_sub(holders.len());
-    // Readers share the lowest fence of any of them.
     let shared_fence = holders.iter().map(Entry::fence).min();
     for entry in holders {
         let mut holder = entry.holder();
@@ -149,7 +142,6 @@ async fn inspection(
             Some(left) => *left,
             None => {
                 let left = shared.time_to_live(entry.lease).await?.map(|(left, _)| left);
-                // A key without a lease has no end.
                 let left = left.filter(|left| *left < Duration::MAX);
                 leases.insert(entry.lease, left);
                 left

@@ -12,13 +12,11 @@ use crate::{orphans, release};
 
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// Renews a shared lease as long as it is worth keeping.
 pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<Lease>) {
     let runtime = shared.members.runtime();
     let (shared, lease) = (Arc::clone(shared), Arc::clone(lease));
     runtime.spawn(async move {
         let mut alive = shared.alive.clone();
-        // Ends with this task.
         let mut orphans = JoinSet::new();
         orphans.spawn(orphans::remove_orphans(Arc::clone(&shared), Arc::clone(&lease)));
         loop {
@@ -58,13 +56,12 @@ pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<Lease>) {
     });
 }
 
-/// Removes claims that were not renewed or repeated in time, as their lease lives on for others.
 pub(crate) fn remove_overdue(shared: &Arc<Shared>) {
     let runtime = shared.members.runtime();
     let shared = Arc::clone(shared);
     runtime.spawn(async move {
         let mut alive = shared.alive.clone();
-        // A stuck removal blocks no other. All end with this task.
+        // A stuck removal blocks no other.
         let mut removals = JoinSet::new();
         loop {
             tokio::select! {

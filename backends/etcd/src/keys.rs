@@ -1,16 +1,14 @@
-//! The keys of a lock, and the lock of a key.
+//! The keys of a lock.
 //!
 //! A key is `PREFIX NAME / LEASE`, as in Go's `concurrency.NewMutex(session, PREFIX + NAME)`, with the lease in hex.
-//! The slashes of a name are percent-encoded, so that the keys of `a/b` are not among those of `a`, unless names are
-//! raw.
+//! Unless names are raw, their slashes are percent-encoded, so that the keys of `a/b` are not among those of `a`.
 //!
-//! Keys of readers and permit holders end in ` . MARK . TOKEN`, as a lease may carry several of a name. The mark is `r`
-//! for a reader, `p2of3` for two of three permits. So keys alone show the modes in a queue. Keys without a mark are
-//! exclusive, even foreign ones.
+//! Keys of readers and permit holders end in ` . MARK . TOKEN`: `r` for a reader, `p2of3` for two of three permits.
+//! Keys without a mark are exclusive, even foreign ones.
 //!
 //! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so it is in no queue of
-//! Lockwright, whatever the prefix. Its only other slashes are the prefix's. So a queue of Go's that contains it also
-//! contains keys of locks, unless a client locks a name made of this very token.
+//! Lockwright. Its only other slashes are the prefix's. So a queue of Go's that contains it also contains keys of
+//! locks, unless a client locks a name made of this very token.
 
 use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};
@@ -18,12 +16,10 @@ use lockwright_core::{Claim, LockName, Mode, Token};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) prefix: String,
-    /// Names are used unchanged.
     pub(crate) raw: bool,
 }
 
 impl Keys {
-    /// Returns the prefix of all keys in the queue.
     pub(crate) fn queue(&self, name: &LockName) -> Vec<u8> {
         format!("{}{}/", self.prefix, self.encoded(name.as_str())).into_bytes()
     }
@@ -42,7 +38,6 @@ impl Keys {
         key
     }
 
-    /// Returns whether a claim of `name` on `lease` has the key.
     pub(crate) fn is_own(&self, name: &LockName, lease: i64, key: &[u8]) -> bool {
         let rest = key.strip_prefix(self.exclusive(name, lease).as_slice());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
@@ -52,12 +47,11 @@ impl Keys {
         format!("{}ended:{token}/", self.prefix).into_bytes()
     }
 
-    /// Returns a key that never exists, as names aren't empty, and that every client which may lock may read.
+    /// Never exists. Every client that may lock may read it.
     pub(crate) fn probe_key(&self) -> Vec<u8> {
         format!("{}/", self.prefix).into_bytes()
     }
 
-    /// Returns the prefix of all keys of names that begin with `prefix`.
     pub(crate) fn beginning(&self, prefix: &str) -> Vec<u8> {
         format!("{}{}", self.prefix, self.encoded(prefix)).into_bytes()
     }
@@ -66,7 +60,6 @@ impl Keys {
         if self.raw { name.to_owned() } else { percent::encode(name, |c| c == '/') }
     }
 
-    /// Returns the name whose queue contains the key. `None` for tombstones and foreign keys.
     pub(crate) fn name(&self, key: &[u8]) -> Option<LockName> {
         let key = std::str::from_utf8(key).ok()?.strip_prefix(self.prefix.as_str())?;
         let (encoded, last) = key.rsplit_once('/')?;
@@ -90,7 +83,7 @@ pub(crate) fn mode(key: &[u8]) -> Mode {
     signed().map_or(Mode::Exclusive, |(mode, _)| mode)
 }
 
-/// Returns whether the key is in this queue, and not in a nested name's.
+/// Excludes keys of nested names.
 pub(crate) fn is_in_queue(queue: &[u8], key: &[u8]) -> bool {
     key.strip_prefix(queue).is_some_and(|rest| !rest.is_empty() && !rest.contains(&b'/'))
 }
@@ -99,7 +92,6 @@ pub(crate) fn behind(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// Returns the end of the range of all keys with this prefix.
 pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -108,7 +100,6 @@ pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
             return end;
         }
     }
-    // No upper end.
     vec![0]
 }
 
@@ -167,7 +158,6 @@ mod tests {
         assert!(nested.starts_with(&raw.queue(&name("a"))));
         assert!(!is_in_queue(&raw.queue(&name("a")), &nested));
         assert_eq!(String::from_utf8(raw.exclusive(&name("a"), 255)).unwrap(), "lockwright/a/ff");
-        // A foreign nested key: its slash isn't encoded.
         assert_eq!(encoded.name(b"lockwright/a/b/1"), None);
     }
 
@@ -177,7 +167,6 @@ mod tests {
             let tombstone =
                 Keys { prefix: prefix.to_owned(), raw: false }.tombstone(Token::random());
             let text = String::from_utf8(tombstone.clone()).unwrap();
-            // All possible beginnings of queues with another prefix.
             for (end, _) in text.match_indices('/') {
                 assert!(!is_in_queue(&tombstone[..=end], &tombstone), "{text}");
             }
@@ -185,7 +174,6 @@ mod tests {
                 let elsewhere = Keys { prefix: String::new(), raw };
                 assert_eq!(elsewhere.name(&tombstone), None, "{text}");
             }
-            // Go reads all keys that begin with a lock's name and a slash.
             let slashes = prefix.matches('/').count();
             assert_eq!(text.matches('/').count(), slashes + 1, "{text}");
         }

@@ -1,8 +1,7 @@
-//! Leases: their claims, and how long they are certainly valid.
+//! Leases: their claims and their validity.
 //!
-//! One lease carries all renewed claims of one TTL, and each fixed claim has its own. A lease carries at most one
-//! exclusive claim of a name, as both make up the key: a second claim would take the first one's key for its own. Keys
-//! of readers and permit holders also contain the token.
+//! One lease carries all renewed claims of one TTL, and each fixed claim has its own. A second exclusive claim of a
+//! name on a lease would take the first one's key for its own.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,13 +13,10 @@ use tokio::time::timeout;
 
 use crate::members::Link;
 
-/// How long an empty lease is kept, to save the next claim a round trip.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The timeout of a revocation.
 const REVOKE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// With this many tombstones a lease accepts no new claims.
 const TOMBSTONES: usize = 100;
 
 #[derive(Debug)]
@@ -28,7 +24,6 @@ pub(crate) struct Lease {
     pub(crate) id: i64,
     /// As granted, which may be longer than requested.
     pub(crate) ttl: Duration,
-    /// The lease belongs to one fixed claim, and no task renews it.
     pub(crate) is_fixed: bool,
     state: Mutex<State>,
     stream: tokio::sync::Mutex<Option<Stream>>,
@@ -36,21 +31,15 @@ pub(crate) struct Lease {
 
 #[derive(Debug)]
 struct State {
-    /// The server certainly keeps the lease for one TTL from here.
+    /// The server keeps the lease for at least one TTL from here.
     proven: BootInstant,
-    /// The last answered keep-alive, unless it is proven.
     answered: Option<KeptAlive>,
-    /// The exclusive claims on the lease, including those whose request may arrive late. Their keys consist of name and
-    /// lease.
+    /// Also claims whose request may arrive late.
     claims: HashMap<LockName, Token>,
-    /// The readers and permit holders, whose keys contain their tokens too.
     shared_claims: HashSet<(LockName, Token)>,
-    /// The lease accepts no new claims.
     is_retired: bool,
-    /// When the lease stops accepting claims because of its tombstones.
     closes: BootInstant,
     tombstones: usize,
-    /// The server no longer has the lease.
     is_gone: bool,
     used: BootInstant,
 }
@@ -67,8 +56,8 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// An answered keep-alive. The leader that answered may have been replaced without noticing. The proof is a majority's
-/// response from the same member in the same term.
+/// The leader that answered may have been replaced. A majority's response from the same member in the same term proves
+/// the renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeptAlive {
     sent: BootInstant,
@@ -92,16 +81,12 @@ impl Lease {
         Self { id, ttl, is_fixed, state: Mutex::new(state), stream: tokio::sync::Mutex::default() }
     }
 
-    /// Sends a keep-alive to one member, for [`Lease::prove`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops the stream too, so that a later request never gets this response.
+    /// A dropped future drops the stream too, so that a later request never gets this response.
     pub(crate) async fn keep_alive(&self, link: &Link, clock: &Clock) -> Result<(), ClientError> {
         let begun = clock.now();
         let mut slot = self.stream.lock().await;
         let is_done = |kept: KeptAlive| kept.link == link.number && kept.sent >= begun;
         if self.kept_alive().is_some_and(is_done) {
-            // The stream's previous user renewed the lease.
             return Ok(());
         }
         let mut stream = match slot.take().filter(|stream| stream.link == link.number) {
@@ -125,13 +110,11 @@ impl Lease {
         Ok(())
     }
 
-    /// Returns the last answered keep-alive. Only a later request can prove it.
     pub(crate) fn kept_alive(&self) -> Option<KeptAlive> {
         self.state().answered
     }
 
-    /// Records a majority's response. It proves an earlier answered keep-alive of the same member and term: the leader
-    /// that took the keep-alive was still the leader.
+    /// Records a majority's response: the leader that took the keep-alive was still the leader.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = self.state();
@@ -151,7 +134,7 @@ impl Lease {
         self.state().used + IDLE_TIMEOUT
     }
 
-    /// Adds a claim. Returns false if the lease accepts none, or another claim has this key.
+    /// Returns false if the lease is closed, or another claim has this key.
     pub(crate) fn add_claim(&self, claim: &Claim, now: BootInstant) -> bool {
         let mut state = self.state();
         if state.is_closed(now) || state.is_gone {
@@ -168,7 +151,7 @@ impl Lease {
         self.state().add_claim(&claim.name, claim.token, claim.mode);
     }
 
-    /// Adds an unregistered claim, even to a closed lease. Returns false if another claim has this key.
+    /// Also on a closed lease. Returns false if another claim has this key.
     pub(crate) fn add_orphan(&self, name: &LockName, token: Token, mode: Mode) -> bool {
         self.state().add_claim(name, token, mode)
     }
@@ -186,8 +169,8 @@ impl Lease {
         self.state().is_retired = true;
     }
 
-    /// Counts a possible tombstone. The lease closes after a while, so that it becomes empty and its tombstones end
-    /// with it. Closing at once would leave a lease behind for each canceled request.
+    /// The lease closes after a while, so that its tombstones end with it. Closing at once would leave a lease behind
+    /// for each canceled request.
     pub(crate) fn count_tombstone(&self, now: BootInstant) {
         let mut state = self.state();
         state.closes = state.closes.min(now + IDLE_TIMEOUT);
@@ -195,7 +178,6 @@ impl Lease {
         state.is_retired |= state.tombstones >= TOMBSTONES;
     }
 
-    /// Closes the lease if it is empty and not worth keeping. Returns whether it did.
     pub(crate) fn is_finished(&self, now: BootInstant) -> bool {
         let mut state = self.state();
         let is_finished =
@@ -245,18 +227,16 @@ impl State {
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     leases: Mutex<HashMap<u64, Vec<Arc<Lease>>>>,
-    /// Leases with unanswered requests.
     wanted: Mutex<HashMap<u64, LeaseRequest>>,
-    /// Held during a request, so that concurrent callers share the lease.
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
-/// A requested lease. The client chooses its id, so that a retry requests the same lease. With disks too slow to answer
-/// in time, new ids would never succeed, and would leave all their leases behind.
+/// The client chooses the id, so that a retry requests the same lease. With slow disks, new ids would never succeed,
+/// and would leave all their leases behind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseRequest {
     pub(crate) id: i64,
-    /// The time of the first request, the earliest for the grant.
+    /// The earliest time of the grant.
     pub(crate) since: BootInstant,
 }
 
@@ -265,7 +245,6 @@ impl LeaseRequest {
         let random = Token::random();
         let (half, _) = random.as_bytes().split_at(size_of::<u64>());
         let bits = half.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
-        // Ids are positive, and 0 leaves the choice to the server.
         Self { id: (bits >> 1 | 1) as i64, since }
     }
 }
@@ -312,14 +291,12 @@ impl Pool {
     }
 }
 
-/// If this fails, the lease expires.
 pub(crate) async fn revoke(link: Option<Arc<Link>>, id: i64) {
     if let Some(link) = link {
         let _ = timeout(REVOKE_TIMEOUT, link.client.lease_client().revoke(id)).await;
     }
 }
 
-/// Rounds up to the server's unit.
 pub(crate) fn seconds(ttl: Duration) -> u64 {
     ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0))
 }
@@ -337,7 +314,6 @@ mod tests {
         let lease = new();
         lease.count_tombstone(begun);
         assert!(lease.add_claim(&first, soon), "each canceled claim would leave a lease behind");
-        // Later tombstones don't keep the lease open.
         lease.count_tombstone(soon);
         assert!(!lease.add_claim(&claim(1), begun + IDLE_TIMEOUT));
         lease.drop_claim(&first.name, first.token, soon);

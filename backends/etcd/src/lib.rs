@@ -10,18 +10,14 @@
 //! # }
 //! ```
 //!
-//! A lock is a queue of keys that begin with the lock's name, and the oldest key holds. This is the layout of Go's
-//! `clientv3/concurrency` and of `etcdctl lock`: all of them exclude each other. The key's creation revision is the
-//! fence.
-//!
-//! Readers and permit holders use the same queue, and their keys contain their mode. Other programs take them for
-//! exclusive holders.
+//! A lock is a queue of keys that begin with the lock's name, and the oldest key holds. Its creation revision is the
+//! fence. Go's `clientv3/concurrency` and `etcdctl lock` have the same layout, so all exclude each other. They take
+//! readers and permit holders for exclusive holders.
 //!
 //! # Connecting
 //!
 //! A URL is `etcd:` and the members, each with `http://` or `https://` (feature `tls`) and port 2379 by default:
-//! `etcd:http://user:password@a,http://b,http://c?prefix=shop/`. Special characters are percent-encoded. If a member
-//! fails, the client asks the next one.
+//! `etcd:http://user:password@a,http://b,http://c?prefix=shop/`. Special characters are percent-encoded.
 //!
 //! | parameter | meaning |
 //! |---|---|
@@ -36,43 +32,9 @@
 //!   and the loss of a minority of the members.
 //! - Mutual exclusion if the leader dies or is cut off, but not if it is paused for longer than a TTL. A resumed leader
 //!   may revoke live leases ([etcd issue 15247](https://github.com/etcd-io/etcd/issues/15247)), and no client can
-//!   prevent that. If only its disk stalled, 3.4.31, 3.5.13 and newer don't. If the whole leader was paused, as by a
-//!   virtual machine's migration, 3.6.16 does too. So the profile doesn't include failover.
+//!   prevent that. 3.4.31, 3.5.13 and newer don't if only the disk stalled.
 //! - Increasing fences, as long as no snapshot is restored without `--bump-revision`.
 //! - First come, first served, among all waiters. The next waiter is woken.
-//!
-//! # Map
-//!
-//! | file | subject |
-//! |---|---|
-//! | `config.rs` | settings |
-//! | `url.rs` | parsing URLs |
-//! | `tls.rs` | certificates |
-//! | `runtime.rs` | the runtime of background tasks |
-//! | `members.rs` | connections and retries |
-//! | `keys.rs` | the keys of a lock |
-//! | `value.rs` | their values |
-//! | `backend.rs` | the trait implementation |
-//! | `shared.rs` | shared state |
-//! | `queue.rs` | reading queues |
-//! | `leases.rs` | leases and their validity |
-//! | `reserve_lease.rs` | reserving a lease for a claim |
-//! | `acquire.rs` | acquiring a lock |
-//! | `put_key.rs` | … putting its key |
-//! | `acquire_shared.rs` | … as a reader, or for permits |
-//! | `renew.rs` | renewing holds |
-//! | `release.rs` | releasing claims |
-//! | `keepalive.rs` | renewing leases, and removing overdue claims |
-//! | `orphans.rs` | removing unregistered keys |
-//! | `wakeup.rs` | the watch that wakes waiters |
-//! | `watched.rs` | the keys of waiters and holders |
-//! | `break_lock.rs` | an operator's forced release |
-//! | `inspect.rs` | inspecting and listing locks |
-//! | `doctor.rs` | diagnosing a cluster |
-//! | `revisions.rs` | falls of the revision |
-//! | `version.rs` | versions with a bug |
-//! | `fencing.rs` | rejecting late writes to an etcd |
-//! | `errors.rs` | the client library's errors |
 #![forbid(unsafe_code)]
 
 mod acquire;
@@ -127,18 +89,17 @@ use watched::{SLOW_POLL, Wakeups};
 
 /// Locks on an etcd cluster.
 ///
-/// All clients that share this value share its connection, leases and watch, which recover by themselves, and end when
-/// it is dropped. They run on the tokio runtime of the connect call. After that runtime ends, all requests fail.
+/// Clients that share this value share its connection, leases and watch, which end when it is dropped. They run on the
+/// tokio runtime of the connect call. After that runtime ends, all requests fail.
 #[derive(Debug)]
 pub struct Etcd {
     shared: Arc<Shared>,
     profile: Profile,
-    /// Dropping it ends the tasks.
     _alive: watch::Sender<()>,
 }
 
 impl Etcd {
-    /// Connects to the cluster at `url` and checks that it answers, with the settings of [`Config::new`].
+    /// Connects to the cluster at `url` and checks that it answers.
     ///
     /// # Errors
     /// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed, a certificate isn't
@@ -186,11 +147,8 @@ impl Config {
 
 /// Returns the guarantees: only those that fault tests have shown.
 ///
-/// [`Fault::Failover`] is missing, though the death of a leader is survived. A leader that was frozen for longer than
-/// the TTL revoked live leases after the thaw: 3.6.16 in 2 of 5 tries with this backend, and in 2 of 8 where only
-/// `etcdctl` renewed the lease. A leader checks with a majority only after it missed three heartbeats, and after a thaw
-/// it ticks at once. Debian's 3.4.23 doesn't check at all: with only the leader's `fdatasync` held up for 10 s, 4 of 4
-/// holds were lost.
+/// [`Fault::Failover`] is missing: after a thaw, a frozen leader revoked live leases, as it checks with a majority only
+/// after it missed three heartbeats. 3.4.23 doesn't check at all.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("etcd");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

@@ -1,7 +1,7 @@
-//! The cluster's members: one is asked at a time, and the next one if it fails.
+//! The cluster's members.
 //!
-//! The client library would rotate among all members. But a frozen member would get its share of the requests, and a
-//! renewal is proved by two responses of one member.
+//! The client library would rotate among all members. But a frozen member would get requests too, and a renewal is
+//! proved by two responses of one member.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,31 +19,23 @@ use crate::errors::{Effect, ErrorClass, classify, error, words};
 use crate::runtime::{self, Runtime};
 use crate::tls;
 
-/// The delay before the client tries the member that has just failed.
 const LAST: Duration = Duration::from_millis(300);
 
-/// The pause after a refusal. An election may be in progress.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest pause while no member accepts a connection.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a request waits before its connection is checked, and the shortest wait of that check.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// The longest pause between two checks.
 const LONGEST_CHECK_PAUSE: Duration = Duration::from_secs(2);
 
 pub(crate) struct Link {
     pub(crate) client: Client,
-    /// The index in the URL.
     pub(crate) member: usize,
-    /// Unique among connections.
     pub(crate) number: u64,
-    /// How long a check waits for a response before it tries a new connection.
     patience: Duration,
     is_suspect: AtomicBool,
-    /// Set if the connection was silent while a new one worked.
+    /// The connection was silent while a new one worked.
     is_dead: AtomicBool,
     is_being_checked: AtomicBool,
     changed: Notify,
@@ -72,11 +64,9 @@ impl Link {
         }
     }
 
-    /// Waits for any response on this connection. A member rejects a request without a key at once, without its disk or
-    /// other members.
+    /// A member rejects a request without a key at once, without its disk or other members.
     async fn says_anything(&self) {
         let request = GetOptions::new().with_serializable();
-        // If the connection fails, the requests on it get the error.
         let _ = self.client.kv_client().get("", Some(request)).await;
     }
 
@@ -85,7 +75,7 @@ impl Link {
     }
 }
 
-/// A failed round of connecting. Until its pause ends, it answers all requests, so that they don't flood a starting
+/// Until its pause ends, a failed round of connecting answers all requests, so that they don't flood a starting
 /// cluster.
 #[derive(Debug)]
 struct Round {
@@ -99,7 +89,6 @@ struct Round {
 impl Round {
     fn failed(link_error: &LinkError, before: Option<&Self>) -> Self {
         let pause = before.map_or(PAUSE, |round| (round.pause * 2).min(LONGEST_PAUSE));
-        // Random for each client, between a half and the whole.
         let random = RandomState::new().build_hasher().finish() % 1_000;
         let jitter = u32::try_from(random).unwrap_or(0);
         Self {
@@ -124,9 +113,7 @@ pub(crate) struct Members {
     config: Config,
     runtime: Runtime,
     current: Mutex<Option<Arc<Link>>>,
-    /// Held while connecting, so that only one task does.
     connecting: tokio::sync::Mutex<()>,
-    /// The last failed round, unless a later one succeeded.
     round: Mutex<Option<Round>>,
     numbers: AtomicU64,
 }
@@ -138,8 +125,7 @@ pub(crate) struct Answer<T> {
     pub(crate) was_unsure: bool,
 }
 
-/// A request in flight. If it is dropped without an answer, its connection is checked, because the caller may have a
-/// shorter limit than this backend.
+/// The caller may have a shorter limit, so the connection of a dropped request is checked.
 struct Unanswered<'a> {
     members: &'a Arc<Members>,
     link: &'a Arc<Link>,
@@ -156,21 +142,20 @@ impl Drop for Unanswered<'_> {
 
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// The lease has ended with everything on it. Nothing was done, and nothing will be.
+    /// Nothing was done, and nothing will be.
     NoLease,
-    /// An error that isn't indeterminate means that nothing was done.
+    /// Unless the error is indeterminate, nothing was done.
     Failed(Error),
 }
 
 #[derive(Debug)]
 pub(crate) struct LinkError {
     pub(crate) error: Error,
-    /// The failure may pass by itself, like an election or a restart.
     may_pass: bool,
 }
 
 impl RequestError {
-    /// Not `From`: one more way to make an `Error` would break type inference in crates that use this one.
+    /// `From` would break type inference in crates that use this one.
     pub(crate) fn error(self) -> Error {
         match self {
             Self::Failed(error) => error,
@@ -202,22 +187,17 @@ impl Members {
         &self.runtime
     }
 
-    /// Returns the limit of one request for a claim of this TTL. It leaves time for a second request.
+    /// Leaves time for a second request.
     pub(crate) fn limit(&self, ttl: Duration) -> Duration {
         self.config.response_timeout.min(ttl / 2)
     }
 
-    /// Returns how long a member may be silent before the next one is asked. The second gets the rest of the time: if
-    /// all are slow, more changes don't help.
+    /// The second member gets the rest of the time: if all are slow, more changes don't help.
     fn patience(&self, limit: Duration, is_first: bool) -> Duration {
         if is_first && self.config.endpoints.len() > 1 { limit / 3 } else { limit }
     }
 
-    /// Sends a request to the current member, and to the next ones if it fails, until the limit. It keeps trying to
-    /// connect, as the limit is longer than an election.
-    ///
-    /// # Cancel safety
-    /// The request of a dropped future may have been sent.
+    /// The limit is longer than an election. The request of a dropped future may have been sent.
     pub(crate) async fn ask<T, F>(
         self: &Arc<Self>,
         effect: Effect,
@@ -289,7 +269,6 @@ impl Members {
         }
     }
 
-    /// Waits for the response to a request. Returns `None` at the limit, or if the connection is dead.
     async fn answer<T>(
         self: &Arc<Self>,
         link: &Arc<Link>,
@@ -313,8 +292,7 @@ impl Members {
         answer
     }
 
-    /// Replaces a connection in the background if it is silent while a new connection works. A slow member keeps its
-    /// connection, so that no request has to be repeated.
+    /// A slow member keeps its connection, so that no request has to be repeated.
     fn check(self: &Arc<Self>, link: &Arc<Link>) {
         let is_overdue = link.is_suspect() || self.runtime.has_ended();
         if is_overdue || link.is_being_checked.swap(true, Ordering::SeqCst) {
@@ -368,10 +346,6 @@ impl Members {
         tracing::debug!(member = self.config.endpoints[link.member], "etcd: leaving this member");
     }
 
-    /// Returns the current connection, or a new one.
-    ///
-    /// # Cancel safety
-    /// Dropping the future leaves nothing behind.
     pub(crate) async fn link(&self) -> Result<Arc<Link>, LinkError> {
         if self.runtime.has_ended() {
             return Err(LinkError { error: runtime::gone(), may_pass: false });
@@ -395,7 +369,7 @@ impl Members {
         }
     }
 
-    /// Connects to the first member that reaches a majority. The member that has just failed is tried last.
+    /// The member that has just failed is tried last.
     async fn connect(&self, failed: Option<usize>) -> Result<Link, LinkError> {
         let begun = Instant::now();
         let mut trying = JoinSet::new();
@@ -464,7 +438,6 @@ impl Members {
     }
 }
 
-/// Combines the members' errors, those that need a change first.
 fn summed_up(failures: Vec<LinkError>) -> LinkError {
     let is_electing = failures.iter().any(|failure| failure.may_pass);
     let mut failures: Vec<Error> =
@@ -483,7 +456,6 @@ fn summed_up(failures: Vec<LinkError>) -> LinkError {
         };
     };
     let may_pass = is_electing || first.kind() == ErrorKind::Unavailable;
-    // The message includes the source's text already.
     let said = |failure: &Error| failure.to_string().trim_start_matches("etcd: ").to_owned();
     let mut all = vec![said(&first)];
     for failure in failures {
@@ -515,7 +487,6 @@ pub(crate) async fn client(config: &Config, endpoint: &str) -> Result<Client, Li
     connected.map_err(|cause| no_connection(endpoint, &cause))
 }
 
-/// Creates a client, and checks that its member reaches the leader and a majority.
 async fn probed(config: &Config, endpoint: &str) -> Result<Client, LinkError> {
     let client = client(config, endpoint).await?;
     let looked = if config.for_diagnosis {

@@ -1,9 +1,9 @@
-//! Removal of unregistered keys from a lease of this backend.
+//! Removal of unregistered keys.
 //!
-//! Each key is registered before it is put, until it is off the server. So unregistered keys come only from a restored
-//! snapshot, which brings released claims back. They would stay as long as the lease lives for others.
+//! Each key is registered while it exists, so unregistered keys come only from a restored snapshot. They would stay as
+//! long as the lease lives for others.
 //!
-//! A key is removed if two looks in a row find it unregistered. During its removal it is registered, so that an acquire
+//! A key is removed if two looks in a row find it unregistered. It is registered during its removal, so that an acquire
 //! of its claim is rejected instead of granted.
 
 use std::collections::HashSet;
@@ -20,10 +20,8 @@ use crate::value::Entry;
 use crate::watched::SLOW_POLL;
 use crate::{keys, release};
 
-/// The largest number of keys per look.
 const AT_ONCE: usize = 100;
 
-/// The shortest pause between two looks, in response timeouts.
 const REQUESTS: u32 = 3;
 
 pub(crate) async fn remove_orphans(shared: Arc<Shared>, lease: Arc<Lease>) {
@@ -53,7 +51,6 @@ fn same(entry: &Entry) -> (Vec<u8>, i64) {
     (entry.key.clone(), entry.created)
 }
 
-/// Returns the unregistered keys of claims on the lease.
 async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)>> {
     let request = |link: Arc<Link>| async move {
         let options = LeaseTimeToLiveOptions::new().with_keys();
@@ -68,7 +65,6 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
     let mut orphans = Vec::new();
     for key in lease_info.value.keys().iter().filter(|key| !registered.contains(*key)).take(AT_ONCE)
     {
-        // Skips tombstones and foreign keys.
         let Some(name) = shared.keys().name(key) else { continue };
         if !shared.keys().is_own(&name, lease.id, key) {
             continue;
@@ -83,10 +79,9 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
     Ok(orphans)
 }
 
-/// Removes a key as that of an overdue claim, if it is still unregistered.
 async fn remove(shared: &Arc<Shared>, lease: &Arc<Lease>, name: LockName, entry: &Entry) {
     let Some(token) = entry.token() else { return };
-    // From here on no other claim gets this key, which consists of the name, the lease and possibly the token.
+    // From here on no other claim gets this key.
     if !lease.add_orphan(&name, token, keys::mode(&entry.key)) {
         return;
     }

@@ -57,7 +57,6 @@ impl AcquireSteps<'_> {
         self.refused(&lease, &key, &queue, is_unsure, answered).await
     }
 
-    /// The token has a key already, or was ended, or the queue isn't empty.
     async fn refused(
         &mut self,
         lease: &Arc<Lease>,
@@ -73,7 +72,6 @@ impl AcquireSteps<'_> {
             if own.token() == Some(claim.token) {
                 self.enter(lease, key, Some(own.created), is_unsure);
             } else {
-                // A foreign key has the place of this lease's key.
                 lease.retire();
                 self.give_up(is_unsure).await?;
             }
@@ -93,8 +91,7 @@ impl AcquireSteps<'_> {
         Ok(self.reject_busy(is_unsure, &owner))
     }
 
-    /// Sends the put. Returns its response, and whether a request for the key may still arrive late. `None` if the
-    /// lease has ended, and nothing was put.
+    /// Returns whether a request for the key may still arrive late. `None` if nothing was put.
     pub(crate) async fn send(
         &self,
         txn: Txn,
@@ -103,7 +100,7 @@ impl AcquireSteps<'_> {
     ) -> Result<Option<(TxnReply, bool)>> {
         let (shared, claim) = (self.shared, self.claim);
         let before = self.is_unsure();
-        // Registered before the request, so that the key is accounted for.
+        // Registered first, so that the key is accounted for.
         self.enter(lease, key, None, true);
         match shared.transact(txn, Effect::Changes, Some(lease)).await {
             Ok(answered) => {
@@ -124,7 +121,6 @@ impl AcquireSteps<'_> {
         }
     }
 
-    /// Returns an error if a tombstone shows that the token was ended.
     pub(crate) fn refuse_ended(&self, lease: &Lease, tombstone: Option<Tombstone>) -> Result<()> {
         let Some(tombstone) = tombstone else { return Ok(()) };
         lease.count_tombstone(self.shared.clock.now());
@@ -133,7 +129,6 @@ impl AcquireSteps<'_> {
     }
 }
 
-/// Returns the condition that the key doesn't exist.
 pub(crate) fn is_new(key: &[u8]) -> Compare {
     Compare::create_revision(key, CompareOp::Equal, 0)
 }

@@ -1,7 +1,7 @@
-//! Reading queues of any length, with any foreign values in them.
+//! Reading queues.
 //!
-//! A response holds 4 MiB, most of which a single foreign value can fill. So keys are read without values where
-//! possible, and in pages.
+//! A response holds 4 MiB, which a single foreign value can fill. So reads are paged, and without values where
+//! possible.
 
 use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
 use lockwright_core::backend_util::admission;
@@ -13,25 +13,21 @@ use crate::members::RequestError;
 use crate::shared::{Found, Shared, TxnReply};
 use crate::value::Entry;
 
-/// Keys per page. The longest keys of this backend take 2 MiB together.
+/// Per page. The longest keys of this backend take 2 MiB together.
 const KEYS: i64 = 1_000;
 
-/// Keys per page, if read with their values.
+/// Per page with values.
 const VALUES: i64 = 400;
 
-/// How often a read restarts after its revision was compacted.
 const TRIES: usize = 5;
 
-/// The queue of a name at one revision.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// In order of creation: a single holder, or readers, or permit holders.
     pub(crate) holders: Vec<Entry>,
-    /// All keys in order of creation, including the holders'.
+    /// In order of creation, including the holders'.
     pub(crate) places: Vec<QueueKey>,
 }
 
-/// The queue of a name with its values.
 #[derive(Debug)]
 pub(crate) struct QueueSnapshot {
     pub(crate) entries: Vec<Entry>,
@@ -102,7 +98,7 @@ impl Shared {
         Ok(QueueSnapshot { entries: found.iter().map(Entry::of).collect(), revision })
     }
 
-    /// Reads all keys of a queue in order of creation, at this revision, or at the present one if it is 0.
+    /// A `revision` of 0 is the present one.
     async fn all(
         &self,
         queue: &[u8],
@@ -112,7 +108,6 @@ impl Shared {
         let (mut start, end) = (Some(queue.to_vec()), after(queue));
         let mut all = Vec::new();
         while let Some(from) = start {
-            // All pages are of the first page's revision.
             let options = GetOptions::new().with_revision(revision);
             let (options, limit) =
                 if keys_only { (options.with_keys_only(), KEYS) } else { (options, VALUES) };
@@ -127,7 +122,6 @@ impl Shared {
         Ok((all, revision))
     }
 
-    /// Finds the key of a token in a queue, from any connection or backend.
     pub(crate) async fn locate(&self, name: &LockName, token: Token) -> Result<Option<Entry>> {
         let queue = self.keys().queue(name);
         let mut start = Some(queue.clone());
@@ -150,8 +144,7 @@ impl Shared {
         page.map(|(found, _)| found).map_err(RequestError::error)
     }
 
-    /// Reads up to `limit` keys of a range, or as many as fit into a response, and the store's revision. A key too
-    /// large even alone is foreign, and is read without its value.
+    /// A key too large even alone is foreign, and is read without its value.
     async fn some(
         &self,
         start: Vec<u8>,

@@ -1,7 +1,6 @@
-//! Releasing claims, including unanswered and overdue ones.
+//! Releasing claims.
 //!
-//! A tombstone keeps out a request that may arrive late. It is a key of the token on the request's lease: a late
-//! request finds either the tombstone or no lease.
+//! A late request finds either the token's tombstone, on the request's lease, or no lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +15,8 @@ use crate::members::RequestError;
 use crate::shared::{Found, Place, Shared};
 use crate::value::{Entry, Tombstone};
 
-/// How often a changing key is read again.
 const TRIES: usize = 5;
 
-/// The pause before a failed removal is retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 pub(crate) async fn release(
@@ -60,8 +57,7 @@ pub(crate) async fn release(
     Ok(ended)
 }
 
-/// Removes an overdue claim. If its lease has gone, it touches nothing else: the caller may have acquired the same
-/// claim on another lease.
+/// The caller may have acquired the same claim on another lease, which stays.
 async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
     shared.wakeups.forget(&place.key);
     match place.created {
@@ -76,7 +72,6 @@ async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Resul
             shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
         }
         _ => match put_tombstone_on_lease(shared, token, place).await {
-            // The key ended with its lease.
             Err(RequestError::NoLease) => {}
             ended => drop(ended.map_err(RequestError::error)?),
         },
@@ -84,7 +79,6 @@ async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Resul
     Ok(())
 }
 
-/// Removes a claim that is marked as over, with retries.
 pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: Token, place: Place) {
     while !place.lease.is_gone() {
         match end_overdue(shared, token, &place).await {
@@ -100,7 +94,6 @@ pub(crate) async fn remove_claim(shared: &Arc<Shared>, name: LockName, token: To
     }
 }
 
-/// Deletes a key with this creation revision.
 pub(crate) async fn delete(shared: &Shared, key: &[u8], created: i64) -> Result<ReleaseOutcome> {
     let is_there = Compare::create_revision(key, CompareOp::Equal, created);
     let txn = Txn::new().when([is_there]).and_then([TxnOp::delete(key, None)]);
@@ -118,26 +111,24 @@ async fn by_token(shared: &Shared, name: &LockName, token: Token) -> Result<Rele
     }
 }
 
-/// Deletes the key of a claim, and puts the token's tombstone in the same transaction.
 pub(crate) async fn put_tombstone(
     shared: &Shared,
     claim: &Claim,
     place: &Place,
 ) -> Result<ReleaseOutcome> {
     match put_tombstone_on_lease(shared, claim.token, place).await {
-        // Everything on the lease has gone for good. But the key of a broken hold may have been moved to another lease.
+        // The key of a broken hold may have been moved to another lease.
         Err(RequestError::NoLease) => by_token(shared, &claim.name, claim.token).await,
         ended => ended.map_err(RequestError::error),
     }
 }
 
-/// The same if the lease still exists.
 async fn put_tombstone_on_lease(
     shared: &Shared,
     token: Token,
     place: &Place,
 ) -> Result<ReleaseOutcome, RequestError> {
-    // The lease soon accepts no new claims, so that it ends together with its tombstones.
+    // The lease ends together with its tombstones.
     place.lease.count_tombstone(shared.clock.now());
     let mut created = place.created;
     for _ in 0..TRIES {
@@ -160,7 +151,6 @@ async fn put_tombstone_on_lease(
             Ok(answered) => answered,
             Err(trouble) => {
                 if matches!(&trouble, RequestError::Failed(failure) if is_out_of_space(failure)) {
-                    // There is no space for the tombstone, which is put later.
                     by_key(shared, token, key).await.map_err(RequestError::Failed)?;
                 }
                 return Err(trouble);
@@ -202,8 +192,6 @@ mod tests {
     use crate::Etcd;
     use crate::leases::Lease;
 
-    /// The process was paused until its lease had gone, with a request unanswered. Then it requested the claim again,
-    /// before it found the claim overdue.
     #[tokio::test(flavor = "multi_thread")]
     async fn overdue_claim_of_a_lost_lease_leaves_later_holds_on_etcd() {
         let server = testbed::Etcd::options().members(1).start().unwrap();

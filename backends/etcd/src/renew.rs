@@ -1,9 +1,7 @@
 //! Renewing holds.
 //!
-//! Each lease gets one keep-alive. Then its holds' keys are read, at the same member in the same term. The read takes a
-//! majority, which proves that the leader that took the keep-alive had not been replaced.
-//!
-//! Leases are renewed in parallel: after an outage all of them are due.
+//! Each lease gets one keep-alive. Then a majority reads its holds' keys, at the same member in the same term, which
+//! proves that the leader had not been replaced.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,31 +18,24 @@ use crate::shared::{Found, Place, Shared};
 use crate::value::Entry;
 use crate::{acquire, release, runtime};
 
-/// The number of keys in one read: etcd allows 128 operations by default.
+/// etcd allows 128 operations by default.
 const AT_ONCE: usize = 100;
 
-/// How often a renewal is retried after an election.
 const PROOFS: usize = 2;
 
 const LEASES_AT_ONCE: usize = 32;
 
-/// A hold of the batch, with its index.
 struct Numbered {
     at: usize,
     claim: Claim,
     place: Place,
 }
 
-/// The results of a lease's holds, and the error if some are missing.
 struct LeaseRenewals {
     renewals: Vec<(usize, Renewal)>,
     failure: Option<Error>,
 }
 
-/// Renews holds, in their order.
-///
-/// # Cancel safety
-/// If the future is dropped, some holds may have been renewed.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let mut outcomes = vec![Renewal::INDETERMINATE; holds.len()];
     let mut by_lease: HashMap<i64, (Arc<Lease>, Vec<Numbered>)> = HashMap::new();
@@ -92,7 +83,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
             Err(_) => failure = Some(runtime::gone()),
         }
     }
-    // An error says more than an indeterminate result for each hold.
+    // An error says more than indeterminate results.
     let all_unknown =
         outcomes.iter().all(|renewal| renewal.outcome == RenewalOutcome::Indeterminate);
     match failure {
@@ -101,7 +92,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     }
 }
 
-/// Returns the place of a hold, or why it isn't held. Takes over another backend's hold.
+/// Takes over another backend's hold.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.registry.place(claim) {
         Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),
@@ -161,7 +152,6 @@ async fn prove(
         }
         let valid_until = lease.valid_until();
         if valid_until < begun + lease.ttl {
-            // Not proven: the member or its leader changed in between.
             continue;
         }
         let mut renewals = Vec::with_capacity(places.len());
@@ -173,7 +163,6 @@ async fn prove(
                     let is_registered = if place.is_held {
                         shared.keep(claim, ends)
                     } else {
-                        // It was taken over.
                         shared.hold(claim, place.clone(), ends)
                     };
                     renewed(is_registered, left, claim)
@@ -212,7 +201,6 @@ async fn renewal_of(
     let Some(entry) = ours else {
         let reason = shared.loss_reason(claim.token).await?;
         if reason == Reason::Broken {
-            // The lease carries the tombstone.
             lease.count_tombstone(shared.clock.now());
         }
         if place.is_unsure && reason != Reason::Broken {
@@ -226,7 +214,6 @@ async fn renewal_of(
         return Ok(Err(Reason::Broken));
     }
     if entry.lease != lease.id {
-        // Another backend took the hold over.
         acquire::take_over(shared, claim, &entry).await?;
         return Err(Effect::Reads.unanswered("the hold was moved to another lease"));
     }

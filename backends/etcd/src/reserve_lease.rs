@@ -13,7 +13,6 @@ use crate::leases::{Lease, LeaseRequest, seconds};
 use crate::members::{Link, RequestError};
 use crate::shared::Shared;
 
-/// A reservation on a lease for a claim that isn't registered yet.
 pub(crate) struct LeaseReservation<'a> {
     lease: Arc<Lease>,
     claim: &'a Claim,
@@ -22,7 +21,7 @@ pub(crate) struct LeaseReservation<'a> {
 }
 
 impl LeaseReservation<'_> {
-    /// Returns the lease. The caller registers the claim at once.
+    /// The caller registers the claim at once.
     pub(crate) fn into_lease(mut self) -> Arc<Lease> {
         self.is_taken = true;
         Arc::clone(&self.lease)
@@ -38,7 +37,6 @@ impl Drop for LeaseReservation<'_> {
 }
 
 impl Shared {
-    /// Reserves a lease that is valid for most of its TTL.
     pub(crate) async fn reserve_lease<'a>(
         self: &Arc<Self>,
         claim: &'a Claim,
@@ -57,7 +55,7 @@ impl Shared {
             let reservation = match found() {
                 Some(lease) => reservation(lease),
                 None => {
-                    // Each waiting caller gets an error in time, however many wait.
+                    // Each waiting caller gets an error in time.
                     let limit = self.members.limit(claim.ttl);
                     let _one = timeout(limit, self.leases.asking.lock()).await.map_err(|_| {
                         let what = "earlier requests for a lease are still unanswered";
@@ -103,7 +101,6 @@ impl Shared {
         Ok(Arc::new(Lease::new(granted.id(), ttl, true, sent)))
     }
 
-    /// Requests a lease for sharing, with the same id until a response arrives.
     async fn ask_for_shared_lease(&self, seconds: u64) -> Result<Arc<Lease>> {
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
         let LeaseRequest { id, since } = self.leases.lease_request(seconds, self.clock.now());
@@ -112,7 +109,7 @@ impl Shared {
             let options = LeaseGrantOptions::new().with_id(id);
             match link.client.lease_client().grant(asked, Some(options)).await {
                 Ok(granted) => Ok((sent, granted.ttl())),
-                // An earlier request was granted. When is unknown, and so is a longer TTL from the server.
+                // The time of the grant is unknown.
                 Err(error) if errors::is_granted_already(&error) => Ok((since, asked)),
                 Err(error) => Err(error),
             }

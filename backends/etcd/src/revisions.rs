@@ -1,8 +1,5 @@
-//! The highest revision of the store that this backend has seen, and its falls.
-//!
-//! The revision falls when a snapshot is restored without `--bump-revision`, and then fences repeat. The cluster can't
-//! detect that: all its data are restored too, and its id, made of the members' addresses and its token, may be
-//! unchanged. Only a client that saw the later revision can.
+//! Detection of a store whose revision fell, so that fences repeat: a snapshot was restored without `--bump-revision`.
+//! The cluster can't detect that, as all its data are restored too. Only a client that saw the later revision can.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,13 +19,11 @@ pub(crate) struct Fall {
 }
 
 impl Revisions {
-    /// Later requests can't return an earlier revision.
     pub(crate) fn highest(&self) -> i64 {
         self.state().highest
     }
 
-    /// Records the revision of a majority's response. `before` is the highest revision when the request was sent, as
-    /// responses may overtake each other.
+    /// Responses may overtake each other, so `before` is the highest revision when the request was sent.
     pub(crate) fn saw(&self, revision: i64, before: i64) {
         let mut state = self.state();
         if revision < before {
@@ -59,7 +54,6 @@ mod tests {
         let revisions = Revisions::default();
         let before = revisions.highest();
         revisions.saw(10, before);
-        // Both requests were sent at revision 10.
         let before = revisions.highest();
         revisions.saw(12, before);
         revisions.saw(11, before);

@@ -1,5 +1,4 @@
-//! The runtime of the connect call. All background tasks run on it, also those started from another runtime, which may
-//! end long before the client.
+//! The runtime of the connect call. Other callers' runtimes may end long before the client.
 
 use lockwright_core::{Error, ErrorKind};
 use tokio::runtime::Handle;
@@ -11,7 +10,6 @@ use crate::errors::error;
 #[derive(Debug)]
 pub(crate) struct Runtime {
     handle: Handle,
-    /// Closed when the runtime ends its tasks.
     lives: watch::Receiver<()>,
 }
 
@@ -34,7 +32,6 @@ impl Runtime {
         self.handle.spawn(task)
     }
 
-    /// Returns whether the runtime has ended. Then no lease is renewed and no waiter is woken.
     pub(crate) fn has_ended(&self) -> bool {
         self.lives.has_changed().is_err()
     }

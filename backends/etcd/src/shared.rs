@@ -1,4 +1,4 @@
-//! State that the methods and the tasks of a backend share.
+//! The shared state of a backend.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,6 @@ use crate::revisions::Revisions;
 use crate::value::{Entry, Tombstone};
 use crate::watched::{SLOW_POLL, Wakeups};
 
-/// How often a proof of a lease is retried after elections.
 const PROOFS: usize = 3;
 
 #[derive(Debug)]
@@ -30,7 +29,6 @@ pub(crate) struct Shared {
     pub(crate) ended_claims: EndedClaims,
     pub(crate) wakeups: Wakeups,
     pub(crate) revisions: Revisions,
-    /// Closed when the backend is dropped, which ends its tasks.
     pub(crate) alive: watch::Receiver<()>,
 }
 
@@ -38,18 +36,16 @@ pub(crate) struct Shared {
 pub(crate) struct Place {
     pub(crate) lease: Arc<Lease>,
     pub(crate) key: Vec<u8>,
-    /// The creation revision of the key, once known.
     pub(crate) created: Option<i64>,
     /// A request for the key may arrive late.
     pub(crate) is_unsure: bool,
     pub(crate) is_held: bool,
-    /// The claim was not renewed in time, and is being removed.
     pub(crate) is_overdue: bool,
 }
 
 pub(crate) struct TxnReply {
     pub(crate) succeeded: bool,
-    /// The store's revision, also of a put in the transaction.
+    /// Also of a put in the transaction.
     pub(crate) revision: i64,
     pub(crate) found: Vec<Found>,
     pub(crate) was_unsure: bool,
@@ -58,7 +54,7 @@ pub(crate) struct TxnReply {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) keys: Vec<KeyValue>,
-    /// The number of all keys, regardless of the limit.
+    /// Regardless of the limit.
     pub(crate) count: i64,
     more: bool,
 }
@@ -72,7 +68,6 @@ impl Found {
         self.keys.first().map(|found| Tombstone::read(found.value()))
     }
 
-    /// Returns the start of the next page of a range.
     pub(crate) fn next_start(&self) -> Option<Vec<u8>> {
         self.keys.last().filter(|_| self.more).map(|last| behind(last.key()))
     }
@@ -83,10 +78,7 @@ impl Shared {
         &self.members.config().keys
     }
 
-    /// Runs a transaction, whose response may prove `lease`.
-    ///
-    /// # Cancel safety
-    /// The transaction of a dropped future may be carried out.
+    /// The response may prove `lease`.
     pub(crate) async fn transact(
         &self,
         txn: Txn,
@@ -114,7 +106,6 @@ impl Shared {
         Ok(answered)
     }
 
-    /// Renews a lease, and proves that it was renewed.
     pub(crate) async fn confirm(&self, lease: &Arc<Lease>) -> Result<(), RequestError> {
         let begun = self.clock.now();
         for _ in 0..PROOFS {
@@ -131,7 +122,7 @@ impl Shared {
         )))
     }
 
-    /// Sends a keep-alive. If the lease no longer exists, all its claims are lost.
+    /// If the lease no longer exists, all its claims are lost.
     pub(crate) async fn keep_alive(&self, lease: &Arc<Lease>) -> Result<(), RequestError> {
         let request = |link: Arc<Link>| async move { lease.keep_alive(&link, &self.clock).await };
         match self.members.ask(Effect::Reads, self.members.limit(lease.ttl), request).await {
@@ -149,8 +140,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether the cluster has a key on this lease, and so the lease. Up to etcd 3.4, a new leader may not have
-    /// the lease until it has caught up.
+    /// Up to etcd 3.4, a new leader may not have the lease until it has caught up.
     async fn has_key(&self, lease: &Lease) -> Result<bool, RequestError> {
         let on_it = self.registry.all(|_, place| place.lease.id == lease.id);
         let Some((_, _, place)) = on_it.into_iter().find(|(_, _, place)| place.created.is_some())
@@ -163,7 +153,6 @@ impl Shared {
         Ok(found.is_some_and(|entry| entry.lease == lease.id))
     }
 
-    /// Returns why the key of a hold is missing.
     pub(crate) async fn loss_reason(&self, token: Token) -> Result<Reason> {
         let tombstone = TxnOp::get(self.keys().tombstone(token), None);
         let txn = Txn::new().and_then([tombstone]);
@@ -185,7 +174,6 @@ impl Shared {
         let lost = self.registry.all(|_, place| is_lost(place));
         self.registry.leave_all(|place| place.lease.id == lease.id);
         for (_, token, place) in lost {
-            // Unless the watch was faster.
             if self.wakeups.forget(&place.key).is_some() {
                 self.wakeups.subscribers.send(&Event::Lost(token, Reason::SessionEnded));
             }
@@ -211,7 +199,7 @@ impl Shared {
         self.members.runtime().spawn(leases::revoke(self.members.in_use(), lease.id));
     }
 
-    /// Returns a lease's remaining time, rounded up to seconds, and its granted TTL. `None` if there is no such lease.
+    /// Returns the remaining time, rounded up to seconds, and the granted TTL.
     pub(crate) async fn time_to_live(&self, lease: i64) -> Result<Option<(Duration, Duration)>> {
         if lease == 0 {
             return Ok(Some((Duration::MAX, Duration::MAX)));
@@ -231,23 +219,20 @@ impl Shared {
         }
     }
 
-    /// Keeps a claim's place at least until `ends`. Returns false if it has none, or is being removed.
+    /// Returns false if the claim has no place, or is being removed.
     pub(crate) fn keep(&self, claim: &Claim, ends: BootInstant) -> bool {
         self.registry.extend_if(claim, ends, |place| !place.is_overdue)
     }
 
-    /// Returns until when a claim that isn't repeated keeps its queue position.
     pub(crate) fn queued_until(&self, claim: &Claim) -> BootInstant {
         self.clock.now() + claim.ttl.max(SLOW_POLL * 10)
     }
 }
 
-/// Selects the first of the keys created up to `revision`.
 pub(crate) fn first(revision: i64) -> GetOptions {
     sorted(SortOrder::Ascend, revision)
 }
 
-/// Selects the last of the keys created up to `revision`, without its value.
 pub(crate) fn last(revision: i64) -> GetOptions {
     sorted(SortOrder::Descend, revision).with_keys_only()
 }

@@ -1,4 +1,4 @@
-//! TLS: trusted CAs, and the client's certificate.
+//! TLS settings.
 
 use etcd_client::ConnectOptions;
 use lockwright_core::ErrorKind;
@@ -61,7 +61,6 @@ impl Security {
     }
 }
 
-/// Returns the question about TLS to ask when a connection ended without a reason.
 pub(crate) fn doubt(endpoint: &str) -> &'static str {
     if endpoint.starts_with("https") {
         "does it speak TLS (if not, write http for https), or require a client's certificate (in the \
@@ -71,7 +70,6 @@ pub(crate) fn doubt(endpoint: &str) -> &'static str {
     }
 }
 
-/// Returns why the TLS handshake failed, if it did.
 pub(crate) fn refusal(cause: &str) -> Option<(ErrorKind, &'static str)> {
     const OWN: [Refusal; 4] = [
         (

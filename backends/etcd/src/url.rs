@@ -21,7 +21,7 @@ pub(crate) struct Contents {
     pub(crate) keys: Keys,
 }
 
-/// The reason why a URL is malformed, without its secrets.
+/// Contains no secrets.
 #[derive(Debug)]
 pub(crate) struct Problem(pub(crate) String);
 
@@ -68,7 +68,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
     Ok(Contents { endpoints, login, security, keys: Keys { prefix, raw } })
 }
 
-/// Returns the URL without secrets: no password, even without a user, and no value of an unknown parameter.
+/// Leaves out passwords, even without a user, and values of unknown parameters.
 pub(crate) fn shown(url: &str) -> String {
     let shown = redact::url(&redact::without_hidden_password(url));
     let (members, query) = match shown.split_once('?') {
@@ -151,7 +151,6 @@ impl Member {
     }
 }
 
-/// The parameters after the `?`.
 struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {
@@ -162,7 +161,6 @@ impl Parameters {
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             if !Self::ALL.contains(&name) {
-                // The value may be a secret.
                 let name = if parameter.contains('=') { name } else { "***" };
                 let known = Self::ALL.join(", ");
                 let what = format!("the parameter {name:?} is unknown (use {known})");

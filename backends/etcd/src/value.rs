@@ -1,4 +1,4 @@
-//! The value of a lock's key: the holder, for programs and for people.
+//! The value of a lock's key.
 
 use std::sync::Arc;
 
@@ -8,23 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys;
 
-/// The value of a key of this backend, in JSON. Other programs may write anything: for them only the queue position
-/// matters.
+/// Other programs may write anything: for them only the queue position matters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) token: Token,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) identity: Option<Arc<Identity>>,
-    /// The claim has its own lease, which no task renews.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) fixed: bool,
-    /// The operator who broke it, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
-    /// The hold was broken, and moved to a lease without renewals.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) moved: bool,
-    /// The fence that a reader shares with others, if that isn't its own.
+    /// The fence that a reader shares with others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<u64>,
 }
@@ -45,7 +41,6 @@ impl Value {
         serde_json::to_vec(self).expect("texts and numbers can be written as JSON")
     }
 
-    /// `None` for a foreign value.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
@@ -55,7 +50,6 @@ impl Value {
 pub(crate) struct Tombstone {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
-    /// The request that broke the hold, so that its sender recognizes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) request: Option<Token>,
 }
@@ -103,7 +97,7 @@ impl Entry {
         keys::mode(&self.key)
     }
 
-    /// Returns the fence, if the claim holds. For permits it is only a number.
+    /// For permits it is only a number.
     pub(crate) fn fence(&self) -> Fence {
         match self.mode() {
             Mode::Shared => Fence::new(self.reader().fence()),
@@ -116,11 +110,9 @@ impl Entry {
         Reader { created: fence(self.created).get(), taken }
     }
 
-    /// Returns the holder for operators, without the remaining time, which depends on the lease.
     pub(crate) fn holder(&self) -> Holder {
         let mut holder = Holder::new(self.token());
         holder.mode = self.mode();
-        // Permits have no fences.
         holder.fence = (!matches!(holder.mode, Mode::Permits { .. })).then(|| self.fence());
         if let Some(value) = &self.value {
             holder.identity = value.identity.as_deref().cloned();

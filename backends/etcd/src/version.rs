@@ -6,15 +6,13 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Parses `3.5.13`, with or without a suffix.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let mut parts = text.trim_start_matches('v').split(['.', '-', '+']).map(str::parse);
         let mut next = || parts.next()?.ok();
         Some(Self { major: next()?, minor: next()?, patch: next()? })
     }
 
-    /// Returns whether a leader that was replaced while it was paused may revoke live leases (etcd issue 15247): up to
-    /// 3.4.30, and from 3.5.0 up to 3.5.12.
+    /// etcd issue 15247: a leader that was replaced while it was paused may revoke live leases.
     pub(crate) fn revokes_live_leases(self) -> bool {
         let at = |minor, patch| Self { major: 3, minor, patch };
         self < at(4, 31) || (at(5, 0)..at(5, 13)).contains(&self)

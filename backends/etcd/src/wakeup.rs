@@ -1,4 +1,4 @@
-//! The watch on all keys: it wakes the next waiter after a release, and notifies a holder whose key was deleted.
+//! The watch that wakes waiters and notifies holders of a loss.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,21 +12,17 @@ use crate::errors::{is_refusal, words};
 use crate::members::Link;
 use crate::shared::{Place, Shared};
 
-/// How long a waiting claim is delayed until the watch has started. Without the watch, it polls.
+/// Without the watch, the claim polls.
 const START_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The pause before a failed watch is retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The same for a refused watch.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
-/// How long a loss's notification is delayed to find the reason.
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Shared {
-    /// Keeps a claim's place at least until `ends`, and marks the claim as held. Returns false if it has none, or is
-    /// being removed.
+    /// Returns false if the claim has no place, or is being removed.
     pub(crate) fn hold(self: &Arc<Self>, claim: &Claim, place: Place, ends: BootInstant) -> bool {
         if !self.keep(claim, ends) {
             return false;
@@ -54,7 +50,6 @@ pub(crate) fn start(shared: &Arc<Shared>) {
     });
 }
 
-/// Waits for the watch to start, but not for long.
 pub(crate) async fn wait_until_active(shared: &Arc<Shared>) {
     start(shared);
     let mut is_active = shared.wakeups.is_active.subscribe();
@@ -73,8 +68,7 @@ fn on_deleted(shared: &Arc<Shared>, key: &[u8], at: i64) {
     }
 }
 
-/// Notifies a holder of its loss, with the reason if there is one: breaking a hold leaves a tombstone in the
-/// transaction that deletes its key.
+/// Breaking a hold leaves a tombstone in the same transaction.
 async fn notify_loss(shared: Arc<Shared>, token: Token) {
     let asked = timeout(REASON_TIMEOUT, shared.loss_reason(token)).await;
     let reason = asked.map_or(Reason::Gone, |asked| asked.unwrap_or(Reason::Gone));
@@ -116,7 +110,6 @@ async fn watch_forever(shared: &Arc<Shared>) {
     }
 }
 
-/// Watches at one member as long as that is in use. Returns the reason for a failure.
 async fn watch(
     shared: &Arc<Shared>,
     link: &Arc<Link>,
@@ -174,8 +167,8 @@ async fn watch(
     }
 }
 
-/// Returns the revision to resume from. A resumed watch gets missed events after its creation response. And a response
-/// with events may be followed by more events of a revision below the store's.
+/// A resumed watch gets missed events after its creation response. Events may be followed by more, of revisions below
+/// the store's.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),
@@ -189,7 +182,7 @@ fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
 fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) -> bool {
     let revision = response.header().map_or(0, |header| header.revision());
     let is_resumed = next.is_some();
-    // The member has shown that it is up to date.
+    // The member is up to date.
     let has_gone_back = next.is_some_and(|next| next > revision + 1);
     if has_gone_back {
         tracing::warn!(
@@ -202,7 +195,7 @@ fn created(shared: &Shared, response: &WatchResponse, next: &mut Option<i64>) ->
     }
     shared.wakeups.is_active.send_replace(true);
     if is_resumed {
-        // The missed events follow soon, but waiters needn't wait for them.
+        // Waiters needn't wait for the missed events.
         shared.wakeups.subscribers.wake_all();
     }
     !has_gone_back

@@ -1,4 +1,4 @@
-//! The keys that waiters wait for and that holders hold.
+//! The keys of waiters and holders.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,6 @@ use lockwright_core::backend_util::Subscribers;
 use lockwright_core::{LockName, Token};
 use tokio::sync::watch;
 
-/// How often a waiter polls when nothing wakes it.
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -22,23 +21,19 @@ pub(crate) struct Wakeups {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The keys that waiters wait for, with their names.
     waited: HashMap<Vec<u8>, LockName>,
-    /// Names with acquires in progress: how many, and which of their keys were deleted.
     recorders: HashMap<LockName, (usize, Vec<Vec<u8>>)>,
-    /// The held keys of this backend, with their tokens and creation revisions. A later hold of the name may have the
-    /// same key.
+    /// A later hold of the name may have the same key.
     held: HashMap<Vec<u8>, (Token, i64)>,
 }
 
-/// A guard that records the deleted keys of a name.
 pub(crate) struct DeletionRecorder<'a> {
     wakeups: &'a Wakeups,
     name: LockName,
 }
 
 impl DeletionRecorder<'_> {
-    /// Wakes the name when any of the `keys` is deleted. Returns false if one already is.
+    /// Returns false if a key is already deleted.
     pub(crate) fn waits_for<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
         let mut state = self.wakeups.state();
         for key in keys {
@@ -85,13 +80,10 @@ impl Wakeups {
         self.state().held.insert(key.to_vec(), (token, created));
     }
 
-    /// Stops watching a key. Returns its holder.
     pub(crate) fn forget(&self, key: &[u8]) -> Option<Token> {
         self.state().held.remove(key).map(|(token, _)| token)
     }
 
-    /// Records the deletion of a key at a revision. Returns the name if a waiter waits for the key, and the token if a
-    /// hold had it.
     pub(crate) fn record_deletion(
         &self,
         name: &LockName,
@@ -107,7 +99,6 @@ impl Wakeups {
         (state.waited.remove(key), lost.map(|(token, _)| token))
     }
 
-    /// Wakes all waiters after missed events.
     pub(crate) fn wake_after_gap(&self) {
         self.state().waited.clear();
         self.subscribers.wake_all();

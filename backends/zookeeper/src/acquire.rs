@@ -19,10 +19,9 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::watch;
 
-/// How often a missing parent is created before giving up: servers remove empty parents.
+/// Servers remove empty parents.
 const PARENT_TRIES: usize = 10;
 
-/// How often a reader retries when concurrent readers leave.
 const FENCE_TRIES: usize = 10;
 
 pub(crate) async fn acquire(
@@ -43,12 +42,12 @@ pub(crate) async fn acquire(
     let is_new = place.is_none();
     let waited_in = place.as_ref().filter(|place| !place.is_held).map(|it| Arc::clone(&it.session));
     let answer = match ask(place).await {
-        // The idle session ended or was given up unnoticed, before any request.
+        // The idle session ended unnoticed.
         Err(Stopped::Before(session, _)) if is_new && !session.is_fit() => {
             shared.sessions.forget(&session);
             ask(None).await.map_err(Stopped::error)
         }
-        // The queue position ended with its session. In a new session the claim queues again.
+        // The queue position ended with its session.
         Err(_) if waited_in.is_some_and(|session| session.is_over()) => {
             ask(registered_place(shared, claim)?).await.map_err(Stopped::error)
         }
@@ -58,7 +57,7 @@ pub(crate) async fn acquire(
 }
 
 enum Stopped {
-    /// No request that changes anything was sent.
+    /// Nothing that changes data was sent.
     Before(Arc<Session>, Error),
     After(Error),
 }
@@ -70,7 +69,7 @@ impl From<Error> for Stopped {
 }
 
 impl Stopped {
-    /// Not `From`: one more way to make an `Error` would break type inference in crates that use this one.
+    /// `From` would break type inference in crates that use this one.
     fn error(self) -> Error {
         match self {
             Self::Before(_, error) | Self::After(error) => error,
@@ -78,11 +77,9 @@ impl Stopped {
     }
 }
 
-/// The result of reading the queue before queuing.
 enum QueueState {
     Decided(AcquireOutcome),
     Free,
-    /// Free, and the parent node is missing.
     NoParent,
 }
 
@@ -102,7 +99,7 @@ impl Acquire<'_> {
             Some(Place { node: Some(node), is_held, .. }) => {
                 return Ok(self.repeat(node, is_held).await?);
             }
-            // An earlier request is unanswered. Once a later one is answered, it is done or rejected.
+            // Once a later request is answered, the unanswered one is done or rejected.
             Some(Place { node: None, .. }) => {
                 self.session.prove().await?;
                 let queue = self.read_queue().await?;
@@ -120,12 +117,12 @@ impl Acquire<'_> {
                 QueueState::NoParent => parent_is_missing = true,
             }
         }
-        // While the session's timeout is in doubt, nothing would be granted, and other waiters would be blocked.
+        // Nothing would be granted, and other waiters would be blocked.
         self.session.trusted().await.map_err(|cause| {
             let cause = error(ErrorKind::Unavailable, cause.message());
             Stopped::Before(Arc::clone(&self.session), cause)
         })?;
-        // Registered before the request, so that its node is accounted for whatever happens to this future.
+        // Registered first, so that the node is accounted for.
         let end = self.shared.end_of_wait(self.claim);
         let session = Arc::clone(&self.session);
         let place = Place { session, node: None, is_held: false, is_overdue: false };
@@ -133,7 +130,6 @@ impl Acquire<'_> {
         Ok(self.enqueue(parent_is_missing).await?)
     }
 
-    /// Reads the queue for a claim that doesn't wait.
     async fn check_queue(&self) -> Result<QueueState, Stopped> {
         let client = self.session.client();
         let before = |error| Stopped::Before(Arc::clone(&self.session), error);
@@ -149,7 +145,7 @@ impl Acquire<'_> {
         if admission::admits(&modes(&queue), self.claim.mode) {
             return Ok(QueueState::Free);
         }
-        // This session's server may lag behind.
+        // The session's server may lag behind.
         let sync = || client.sync(&self.queue_path);
         self.session.read(sync).await.map_err(|failure| before(failure.error(Effect::Reads)))?;
         let queue = self.read_queue().await.map_err(before)?;
@@ -160,7 +156,6 @@ impl Acquire<'_> {
         Ok(QueueState::Decided(AcquireOutcome::Busy(Busy::default())))
     }
 
-    /// Returns an error if the first claim uses the name as another kind of lock.
     fn refuse_another_kind(&self, queue: &[Contender]) -> Result<()> {
         match queue.first().map(|first| first.mode) {
             Some(present) if !present.is_of_the_kind_of(self.claim.mode) => {
@@ -170,17 +165,16 @@ impl Acquire<'_> {
         }
     }
 
-    /// Creates a node, and its parent if that is missing.
     async fn enqueue(&self, mut parent_is_missing: bool) -> Result<AcquireOutcome> {
         let prefix = format!("{}/{}", self.queue_path, node(self.claim));
         let data = Value::of(self.claim).bytes();
         let options = zk::CreateMode::EphemeralSequential.with_acls(self.shared.acls());
         for _ in 0..PARENT_TRIES {
-            // Extends the claim in the same step, so that the removal of overdue claims finds this node.
+            // The removal of overdue claims must find this node.
             if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
                 return Err(expired(self.shared, self.claim));
             }
-            // Sent together: the server executes them in this order.
+            // The server executes them in this order.
             let client = self.session.client();
             let parent = parent_is_missing.then(|| self.make_parent());
             let creating = client.create(&prefix, &data, &options);
@@ -191,7 +185,6 @@ impl Acquire<'_> {
             };
             let created = self.session.answer(creating).await;
             if let Err(cause) = parent {
-                // The node was requested in spite of the error.
                 if matches!(created, Err(Failure::Response(zk::Error::NoNode | zk::Error::NoAuth)))
                 {
                     self.shared.registry.leave(self.claim);
@@ -241,7 +234,6 @@ impl Acquire<'_> {
         ))
     }
 
-    /// Creates the queue's node: a container, which the servers remove once it is empty.
     fn make_parent(&self) -> impl Future<Output = Result<()>> {
         let client = self.session.client();
         let acls = self.shared.acls();
@@ -257,7 +249,6 @@ impl Acquire<'_> {
             match self.session.answer(client.mkdir(self.shared.paths.root(), &options)).await {
                 Ok(()) => Ok(()),
                 Err(failure) if failure.is(&zk::Error::NoNode) => {
-                    // Without the chroot, nothing was created.
                     Err(no_chroot(&self.shared.config.contents.chroot))
                 }
                 Err(failure) => Err(failure.error(Effect::Changes)),
@@ -283,8 +274,7 @@ impl Acquire<'_> {
         self.grant_if_admitted(queue, at, own).await
     }
 
-    /// Handles a broken claim. A granted hold's node stays until the TTL ends, as its holder may still consider it
-    /// valid. Any other node is removed.
+    /// A granted hold's node stays until the TTL ends, as its holder may still consider it valid.
     async fn broken(&self, own: &Node, is_held: bool) -> Result<AcquireOutcome> {
         if !is_held {
             let removing = self.session.client().delete(&own.path, None);
@@ -295,7 +285,6 @@ impl Acquire<'_> {
         Err(lost(Reason::Broken))
     }
 
-    /// Takes over a node that an unanswered request created.
     async fn adopt(&self, queue: Vec<Contender>, at: usize) -> Result<AcquireOutcome> {
         let path = format!("{}/{}", self.queue_path, queue[at].node);
         let (data, stat) = match self.session.read(|| self.session.client().get_data(&path)).await {
@@ -315,7 +304,7 @@ impl Acquire<'_> {
             self.note(&own, false)?;
             return self.grant_if_admitted(queue, at, own).await;
         }
-        // The node belongs to another session, whose lifetime is unknown here.
+        // The lifetime of the other session is unknown here.
         self.shared.registry.leave(self.claim);
         if is_broken {
             return Err(lost(Reason::Broken));
@@ -389,7 +378,6 @@ impl Acquire<'_> {
             let watched = format!("{}/{}", self.queue_path, ahead.node);
             let name = &self.claim.name;
             if !watch(self.shared, &self.session, watched, name).await? {
-                // It is gone already.
                 retry_after = Some(Duration::ZERO);
                 break;
             }
@@ -402,8 +390,7 @@ impl Acquire<'_> {
         self.shared.registry.place(self.claim).is_some_and(|place| place.is_held)
     }
 
-    /// Removes a node whose sequence number is spent. Once the queue is empty, its parent is removed too, and the
-    /// servers count from zero again.
+    /// Once the queue is empty, its parent is removed too, and the servers count from zero again.
     async fn restart_numbers(&self, own: Node) -> Result<AcquireOutcome> {
         let client = self.session.client();
         let (removing, emptied) =
@@ -461,8 +448,8 @@ impl Acquire<'_> {
     }
 }
 
-/// Returns the fence of a hold: the transaction that created its node. Queues are served in that order, and
-/// transactions increase as long as the ensemble keeps its data.
+/// The transaction that created the node. It determines the queue's order, and increases as long as the ensemble keeps
+/// its data.
 pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
     u64::try_from(stat.czxid)
         .ok()

@@ -15,7 +15,6 @@ use crate::sessions::SPARE_TICKS;
 use crate::shared::Shared;
 use crate::value::Value;
 
-/// How often breaking retries when the holder changes.
 const TRIES: usize = 10;
 
 pub(crate) async fn break_lock(
@@ -39,7 +38,7 @@ pub(crate) async fn break_lock(
     Ok(broken)
 }
 
-/// Breaks the hold of this node. Node names are unique, so no later hold can be broken instead.
+/// Node names are unique, so no later hold can be broken instead.
 async fn break_one(
     shared: &Shared,
     session: &Session,
@@ -54,7 +53,6 @@ async fn break_one(
         let Some(held) = found else { return Ok(Broken::NotHeld) };
         if how == BreakMode::Now {
             if free(session, queue_path, &held, note).await? {
-                // Another program's holder has no TTL.
                 let ttl = held.value.as_ref().map_or(Duration::MAX, Value::ttl);
                 return Ok(Broken::Freed(ttl));
             }
@@ -88,8 +86,6 @@ async fn break_one(
     ))
 }
 
-/// Deletes the node of a hold, and leaves a note for its holder in the same transaction. Returns whether the node
-/// existed.
 async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> Result<bool> {
     let client = session.client();
     if let Some(Value { token, .. }) = &held.value {
@@ -108,7 +104,6 @@ async fn free(session: &Session, queue_path: &str, held: &Held, note: &str) -> R
             match session.answer(async { committing.await.map_err(zk::Error::from) }).await {
                 Ok(_) => return Ok(true),
                 Err(Failure::Response(zk::Error::NoNode)) => return Ok(false),
-                // Another operator left a note.
                 Err(Failure::Response(zk::Error::BadVersion)) => {}
                 // This user may delete the node, but not write to its parent.
                 Err(Failure::Response(zk::Error::NoAuth)) => break,

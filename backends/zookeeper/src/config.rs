@@ -1,4 +1,4 @@
-//! Settings of a connection to ZooKeeper.
+//! Settings for ZooKeeper.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,8 +10,7 @@ use crate::url::{self, Contents, MAX_TIMEOUT};
 
 /// Settings of a connection to ZooKeeper.
 ///
-/// [The crate's first page](crate#connecting) documents the URL and its parameters. Special characters are
-/// percent-encoded: `/` is `%2F`, `@` is `%40`. Many parameters can also be set here.
+/// For the URL see [the crate's page](crate#connecting). Special characters are percent-encoded.
 ///
 /// ```no_run
 /// # async fn example() -> lockwright_core::Result<()> {
@@ -28,7 +27,7 @@ use crate::url::{self, Contents, MAX_TIMEOUT};
 #[derive(Clone)]
 pub struct Config {
     pub(crate) contents: Contents,
-    /// The URL without its secrets.
+    /// Without secrets.
     shown: String,
     pub(crate) response_timeout: Duration,
     pub(crate) connect_timeout: Duration,
@@ -41,7 +40,7 @@ impl Config {
     /// Parses a URL.
     ///
     /// # Errors
-    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The message leaves out its
+    /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): the URL is malformed. The message omits its
     /// password.
     pub fn new(url: &str) -> Result<Self> {
         let shown = redact::url(url);
@@ -60,15 +59,14 @@ impl Config {
         })
     }
 
-    /// Sets the parent node of all locks: `/lockwright` by default. With `/`, the lock `orders` is the path `/orders`
-    /// for other programs.
+    /// Sets the parent node of all locks: `/lockwright` by default. With `/`, the lock `orders` is the path `/orders`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.contents.prefix = prefix.into();
         self
     }
 
-    /// Sets the `tickTime` of the servers. The default is half of their shortest session timeout. It must be set if
+    /// Sets the `tickTime` of the servers, by default half of their shortest session timeout. It must be set if
     /// `minSessionTimeout` is less than two ticks.
     #[must_use]
     pub fn tick(mut self, tick: Duration) -> Self {
@@ -84,38 +82,36 @@ impl Config {
         self
     }
 
-    /// Sets how long one server may take to accept a session before another is tried; 2 s by default, and at most the
-    /// [silence timeout](Self::silence_timeout).
+    /// Sets how long one server may take to accept a session; 2 s by default, and at most the [silence
+    /// timeout](Self::silence_timeout).
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// Sets how long a connection may be silent before its session moves to a new connection; 1.2 s by default, and at
-    /// most about a quarter of the session's timeout. After three eighths of this time, an idle connection is pinged.
+    /// Sets how long a connection may be silent before its session moves to a new one; 1.2 s by default, and at most
+    /// about a quarter of the session's timeout. An idle connection is pinged after three eighths of this time.
     #[must_use]
     pub fn silence_timeout(mut self, limit: Duration) -> Self {
         self.silence_timeout = limit;
         self
     }
 
-    /// Sets how long an unused session stays open; a minute by default. Opening one is a transaction.
+    /// Sets how long an unused session stays open; a minute by default.
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle_timeout = limit;
         self
     }
 
-    /// Also connects to servers that can't hold locks, so that [`doctor`](lockwright_core::DistributedLock::doctor) can
-    /// examine them.
+    /// Also connects to servers that can't hold locks, for [`doctor`](lockwright_core::DistributedLock::doctor).
     #[must_use]
     pub fn for_diagnosis(mut self) -> Self {
         self.for_diagnosis = true;
         self
     }
 
-    /// Validates the settings made after the URL was parsed.
     pub(crate) fn checked(mut self) -> Result<Self> {
         self.contents.prefix = url::prefix(&self.contents.prefix).map_err(invalid)?;
         let times = [self.response_timeout, self.connect_timeout, self.silence_timeout];
@@ -125,7 +121,6 @@ impl Config {
         if !self.contents.tick.is_none_or(url::is_tick) {
             return Err(invalid("a tick lasts for a millisecond to 24 days"));
         }
-        // Short enough to be added to an instant.
         for limit in [
             &mut self.response_timeout,
             &mut self.connect_timeout,
@@ -137,7 +132,6 @@ impl Config {
         Ok(self)
     }
 
-    /// Returns the client library's connect string.
     pub(crate) fn connect_string(&self, hosts: &[String]) -> String {
         let protocol = if self.contents.tls.is_some() { "tcp+tls://" } else { "" };
         let hosts = hosts.iter().map(|host| format!("{protocol}{host}"));

@@ -1,4 +1,4 @@
-//! The meaning of the client library's errors for a lock.
+//! Errors of the client library.
 
 use std::time::Duration;
 
@@ -7,22 +7,19 @@ use zookeeper_client as zk;
 
 pub(crate) const BACKEND: &str = "zookeeper";
 
-/// The server rejects an ephemeral node in a local session. The client library has no name for this code.
+/// From a local session. The client library has no name for this code.
 const EPHEMERAL_ON_LOCAL_SESSION: i32 = -120;
 
-/// The effect of a request on the servers. A request that only reads had none, whatever its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
     Reads,
 }
 
-/// The reason for a missing result.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// No response within this time. The library may still send the request.
+    /// The library may still send the request.
     Silence(Duration),
-    /// An error of the library or the server.
     Response(zk::Error),
 }
 
@@ -31,7 +28,6 @@ impl Failure {
         matches!(self, Self::Response(error) if error == said)
     }
 
-    /// Returns whether the connection broke, so that a read can be repeated on the next one.
     pub(crate) fn is_connection_error(&self) -> bool {
         matches!(self, Self::Response(zk::Error::ConnectionLoss | zk::Error::Custom(_)))
     }
@@ -99,7 +95,7 @@ impl Effect {
     }
 }
 
-/// Returns the error for a missing chroot. It isn't created: a mistyped one would look like an ensemble without locks.
+/// A chroot isn't created: a mistyped one would look like an ensemble without locks.
 pub(crate) fn no_chroot(chroot: &str) -> Error {
     error(
         ErrorKind::InvalidConfig,
@@ -115,10 +111,7 @@ pub(crate) fn invalid(message: impl Into<String>) -> Error {
     error(ErrorKind::InvalidConfig, message)
 }
 
-/// Waits for the response to a request.
-///
-/// # Cancel safety
-/// The request may still be carried out.
+/// The request of a dropped future may still be carried out.
 pub(crate) async fn answer<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, zk::Error>>,

@@ -1,8 +1,6 @@
 //! Fencing for data in ZooKeeper: late writes are rejected.
 //!
-//! A holder that was paused for longer than its TTL may overwrite a later holder's changes. [`commit`] prevents this
-//! for data in a ZooKeeper, the locks' own or any other. It carries out the caller's operations only if no later holder
-//! has written before.
+//! [`commit`] keeps a holder that was paused for longer than its TTL from overwriting a later holder's changes.
 //!
 //! ```no_run
 //! # async fn example(locks: lockwright_core::Locks) -> Result<(), Box<dyn std::error::Error>> {
@@ -20,13 +18,12 @@
 //! # }
 //! ```
 //!
-//!
 //! The highest fence is kept in a node of the caller's choice, in decimal. A missing node is created with permissions
 //! for all; for other permissions, create it with the content `0`. Its parent must exist. All writers of the same data
-//! must use the same node, and none may write without it.
+//! must use the same node.
 //!
 //! Each call reads the node, and then sends one `multi` on condition that the node is unchanged. Fences of every
-//! backend work.
+//! backend work, and the data may be in any ZooKeeper.
 
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{Error, ErrorKind, Fence, Result};
@@ -34,26 +31,25 @@ use zookeeper_client as zk;
 
 use crate::errors::{BACKEND, Effect, Failure, error};
 
-/// How often a call retries after concurrent writes.
 const TRIES: usize = 20;
 
 /// Carries out the operations that `write` adds, all or none, if no later holder has written before. Stores the fence
 /// in the node at `path`, and returns the results of the operations.
 ///
-/// The same holder may write repeatedly, and so may concurrent readers, who share a fence. `write` is called again
-/// after a concurrent write. It must not change the fence's node.
+/// Concurrent readers share a fence, so each may write. `write` is called again after a concurrent write. It must not
+/// change the fence's node.
 ///
 /// # Errors
+/// Nothing was done, unless the error is `Indeterminate`.
+///
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written.
-///   Nothing was done.
-/// - [`Conflict`](ErrorKind::Conflict): the node at `path` contains no fence. Or one of the operations failed, and none
-///   was done; the source is a [`MultiWriteError`](zk::MultiWriteError).
+/// - [`Conflict`](ErrorKind::Conflict): the node at `path` contains no fence, or one of the operations failed. Then the
+///   source is a [`MultiWriteError`](zk::MultiWriteError).
 /// - [`InvalidInput`](ErrorKind::InvalidInput): the fence is above [`Fence::MAX`], the node's parent is missing, or a
 ///   path is malformed.
 /// - [`Denied`](ErrorKind::Denied), [`Unavailable`](ErrorKind::Unavailable): the servers refuse, or can't serve now.
-///   Nothing was done.
-/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. The caller may retry with the same fence, if
-///   the operations may happen twice.
+/// - [`Indeterminate`](ErrorKind::Indeterminate): the outcome is unknown. Retry with the same fence, if the operations
+///   may happen twice.
 ///
 /// # Cancel safety
 /// The operations of a dropped future may have been carried out, or may be later.
@@ -79,7 +75,6 @@ where
     Err(name(error(ErrorKind::Unavailable, message)))
 }
 
-/// Returns `None` after a concurrent write.
 async fn attempt(
     client: &zk::Client,
     path: &str,
@@ -113,11 +108,9 @@ async fn attempt(
     };
     noting.and_then(|()| write(&mut all)).map_err(|cause| failed(cause, Effect::Reads))?;
     match all.commit().await {
-        // Without the result of the fence's own operation.
         Ok(results) => Ok(Some(results.into_iter().skip(1).collect())),
         Err(zk::MultiWriteError::OperationFailed { index: 0, source }) => match (source, version) {
             (zk::Error::BadVersion | zk::Error::NodeExists, _) => Ok(None),
-            // The node was removed.
             (zk::Error::NoNode, Some(_)) => Ok(None),
             (zk::Error::NoNode, None) => Err(error(
                 ErrorKind::InvalidInput,
@@ -128,7 +121,6 @@ async fn attempt(
         Err(zk::MultiWriteError::OperationFailed { index, source }) => {
             let message =
                 format!("operation {index} of the user's failed, so none was done: {source}");
-            // The index among the caller's operations, from zero.
             let cause = zk::MultiWriteError::OperationFailed { index: index - 1, source };
             Err(error(ErrorKind::Conflict, message).with_source(cause))
         }

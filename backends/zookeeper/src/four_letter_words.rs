@@ -11,7 +11,6 @@ use crate::config::Config;
 pub(crate) struct Server {
     pub(crate) host: String,
     pub(crate) status: Status,
-    /// The server's tick, if `conf` is allowed.
     pub(crate) tick: Option<Duration>,
 }
 
@@ -19,7 +18,7 @@ pub(crate) struct Server {
 pub(crate) enum Status {
     /// The server serves clients.
     Serves { version: String, mode: String },
-    /// The server runs without a quorum.
+    /// Without a quorum.
     Alone,
     /// The server rejects the command.
     Refuses(String),
@@ -27,7 +26,6 @@ pub(crate) enum Status {
     Silent(String),
 }
 
-/// Asks all servers of the URL in parallel.
 pub(crate) async fn look(config: &Config) -> Vec<Server> {
     let asked: Vec<_> = config
         .contents
@@ -48,7 +46,6 @@ pub(crate) async fn look(config: &Config) -> Vec<Server> {
     servers
 }
 
-/// Asks one server for its status.
 pub(crate) async fn ask(host: &str, limit: Duration) -> Status {
     match tokio::time::timeout(limit, says(host, "srvr")).await {
         Ok(Ok(answer)) => read(&answer),
@@ -78,7 +75,7 @@ fn read(answer: &str) -> Status {
     };
     match (after("Zookeeper version:"), after("Mode:")) {
         (Some(version), Some(mode)) => Status::Serves {
-            // Without the commit and the build date that follow.
+            // Without the commit and the build date.
             version: version.split(['-', ',']).next().unwrap_or_default().to_owned(),
             mode,
         },

@@ -14,7 +14,6 @@ use crate::session::Session;
 use crate::shared::Shared;
 use crate::value::Value;
 
-/// The number of names per page.
 const PAGE: usize = 100;
 
 #[derive(Default)]
@@ -23,7 +22,6 @@ pub(crate) struct Queue {
     waiters: usize,
 }
 
-/// The node of a holder.
 pub(crate) struct Held {
     pub(crate) path: String,
     pub(crate) stat: zk::Stat,
@@ -68,7 +66,6 @@ pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor
     names.truncate(PAGE);
     let next = names.last().filter(|_| !is_last).map(|last| Cursor(last.as_str().to_owned()));
     let inspected = inspect_all(shared, &session, &names).await.into_iter();
-    // Unreadable nodes belong to other programs.
     let readable = inspected
         .filter(|found| !found.as_ref().is_err_and(|cause| cause.kind() == ErrorKind::Denied));
     let mut names = readable.collect::<Result<Vec<_>>>()?;
@@ -76,14 +73,13 @@ pub(crate) async fn page(shared: &Arc<Shared>, prefix: &str, from: Option<Cursor
     Ok(Page { names, next })
 }
 
-/// Returns a session whose server has caught up with the leader.
 pub(crate) async fn up_to_date(shared: &Arc<Shared>) -> Result<Arc<Session>> {
     let session = shared.sessions.for_reads(shared).await?;
     refresh(&session, &shared.config).await?;
     Ok(session)
 }
 
-/// Waits until the session's server has caught up with the leader. A missing chroot is an error, not an empty list.
+/// A missing chroot is an error.
 pub(crate) async fn refresh(session: &Session, config: &Config) -> Result<()> {
     session.sync().await?;
     match session.has_chroot(config).await? {
@@ -92,7 +88,6 @@ pub(crate) async fn refresh(session: &Session, config: &Config) -> Result<()> {
     }
 }
 
-/// Inspects locks. All requests are sent before the first response is awaited.
 async fn inspect_all(
     shared: &Shared,
     session: &Session,
@@ -121,7 +116,6 @@ async fn inspect_all(
         let inspect = async {
             let found = match Queue::of(session, path, &queue?, asked).await? {
                 Some(found) => found,
-                // A holder has gone: read the queue again.
                 None => holders(session, path).await?,
             };
             let mut inspection = Inspection::free(name.clone());
@@ -129,7 +123,6 @@ async fn inspect_all(
             for held in found.holders {
                 inspection.holders.push(held.holder()?);
             }
-            // Readers share the lowest fence that any of them has.
             let shared = inspection.holders.iter().filter_map(|holder| holder.fence).min();
             for reader in inspection.holders.iter_mut().filter(|one| one.mode == Mode::Shared) {
                 reader.fence = shared;
@@ -184,7 +177,6 @@ impl Held {
     }
 }
 
-/// `None` if the node doesn't exist.
 async fn read<T>(
     session: &Session,
     asked: impl Future<Output = Result<T, zk::Error>>,

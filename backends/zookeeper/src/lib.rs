@@ -11,13 +11,9 @@
 //! ```
 //!
 //! A lock is a queue of ephemeral sequential nodes with the layout of Curator's `InterProcessMutex`, so that both
-//! exclude each other, and kazoo's `Lock` too. `ls /lockwright/NAME` in ZooKeeper's client shows it.
+//! exclude each other, and kazoo's `Lock` too. Other programs take readers and permit holders for exclusive holders.
 //!
-//! Readers and permit holders use the same queue, and their nodes' names contain their mode. Other programs take them
-//! for exclusive holders.
-//!
-//! The backend needs ZooKeeper 3.5 or newer, which returns a node's fence on creation and removes empty parents. It is
-//! tested with 3.8.0.
+//! The backend needs ZooKeeper 3.5 or newer, and is tested with 3.8.0.
 //!
 //! # Connecting
 //!
@@ -36,43 +32,6 @@
 //! | `cert`, `key` | a client's certificate and its key |
 //!
 //! The chroot must exist. With a login, only that login may access new nodes.
-//!
-//! # Map
-//!
-//! | file | subject |
-//! |---|---|
-//! | `config.rs` | settings |
-//! | `url.rs` | parsing URLs |
-//! | `tls.rs` | certificates |
-//! | `limits.rs` | the session timeouts that the servers grant |
-//! | `backend.rs` | the trait implementation |
-//! | `shared.rs` | shared state |
-//! | `sessions.rs` | one session per TTL |
-//! | `open_session.rs` | … opening it |
-//! | `session.rs` | one session, and its proofs |
-//! | `liveness.rs` | a lower bound of a session's lifetime |
-//! | `reachability.rs` | why no server accepts a session |
-//! | `timeout_check.rs` | whether a session's timeout is unchanged |
-//! | `suspect_sessions.rs` | the sessions in doubt after a reconnect |
-//! | `session_checks.rs` | … checking them |
-//! | `paths.rs` | the nodes of a lock, and its queue |
-//! | `value.rs` | the data of a node |
-//! | `acquire.rs` | acquiring a lock |
-//! | `shared_fence.rs` | the fence that readers share |
-//! | `place.rs` | the registered place of a claim |
-//! | `wakeup.rs` | watches on preceding nodes |
-//! | `watched.rs` | the nodes of waiters |
-//! | `renew.rs` | renewing holds |
-//! | `release.rs` | releasing claims |
-//! | `removal.rs` | removing nodes, and overdue claims |
-//! | `inspect.rs` | inspecting and listing locks |
-//! | `break_lock.rs` | an operator's forced release |
-//! | `notes.rs` | notes on broken holds |
-//! | `doctor/` | diagnosing an ensemble |
-//! | `four_letter_words.rs` | a server's status |
-//! | `zxid_watermark.rs` | the latest transaction seen |
-//! | `fencing.rs` | rejecting late writes to a ZooKeeper |
-//! | `errors.rs` | the client library's errors |
 #![forbid(unsafe_code)]
 
 mod acquire;
@@ -133,9 +92,8 @@ use zxid_watermark::ZxidWatermark;
 
 /// Locks on a ZooKeeper ensemble.
 ///
-/// All clients that share this value share its sessions: one per TTL, and one for reads. Each has its own connection,
-/// and reconnects by itself. After a drop, each session is closed once nothing is held in it: unreleased holds end with
-/// their TTL.
+/// Clients that share this value share its sessions: one per TTL, and one for reads. Each has its own connection, and
+/// reconnects by itself. After a drop, unreleased holds end with their TTL.
 #[derive(Debug)]
 pub struct ZooKeeper {
     shared: Arc<Shared>,
@@ -144,7 +102,7 @@ pub struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Connects to the ensemble at `url`, with the settings of [`Config::new`].
+    /// Connects to the ensemble at `url`.
     ///
     /// # Errors
     /// - [`InvalidConfig`](ErrorKind::InvalidConfig): the URL is malformed, its chroot doesn't exist, or there is no
@@ -230,7 +188,6 @@ pub fn profile() -> Profile {
     profile_within(&Limits::usual())
 }
 
-/// Only the guarantees that fault tests have shown.
 fn profile_within(limits: &Limits) -> Profile {
     let mut profile = Profile::new(BACKEND);
     profile.modes = Modes { exclusive: true, shared: true, permits: true };

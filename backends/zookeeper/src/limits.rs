@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::session::{Session, connect, connect_to};
 use crate::url::MAX_TIMEOUT;
 
-/// The shortest timeout to request. A session with less would expire while it is created.
+/// A session with less would expire while it is created.
 const SHORTEST: Duration = Duration::from_millis(250);
 
 const ONE_SERVER: Duration = Duration::from_secs(2);
@@ -18,21 +18,17 @@ const ONE_SERVER: Duration = Duration::from_secs(2);
 pub(crate) struct Limits {
     pub(crate) shortest: Duration,
     pub(crate) longest: Duration,
-    /// The servers' tick, or more.
+    /// Possibly more than the servers'.
     pub(crate) tick: Duration,
 }
 
-/// The timeout that one server granted.
 #[derive(Debug, Clone)]
 pub(crate) struct Granted {
-    /// As in the URL.
     pub(crate) host: String,
     pub(crate) asked: Duration,
     pub(crate) timeout: Duration,
 }
 
-/// Finds the limits, with a short session and a long one. Returns the latter for further use, and each server's longest
-/// grant.
 pub(crate) async fn try_out(
     config: &Config,
     clock: &Clock,
@@ -50,7 +46,6 @@ pub(crate) async fn try_out(
     Ok((Limits { shortest, longest, tick }, most, long))
 }
 
-/// Returns the timeout that each reachable server of the URL grants for this request.
 pub(crate) async fn granted(config: &Config, asked: Duration) -> Vec<Granted> {
     let mut trying = JoinSet::new();
     for host in config.contents.hosts.iter().cloned() {
@@ -65,7 +60,6 @@ pub(crate) async fn granted(config: &Config, asked: Duration) -> Vec<Granted> {
     trying.join_all().await.into_iter().flatten().collect()
 }
 
-/// Returns the shortest timeout that succeeds, and the granted one.
 async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
     let mut asked = SHORTEST;
     loop {
@@ -79,13 +73,12 @@ async fn shortest(config: &Config) -> Result<(Duration, Duration)> {
 }
 
 impl Limits {
-    /// Returns the limits of servers with default settings.
     pub(crate) fn usual() -> Self {
         let tick = Duration::from_secs(2);
         Self { shortest: tick * 2, longest: tick * 20, tick }
     }
 
-    /// Returns the shortest TTL. A follower reports to the leader within a tick, and a proof takes two reports.
+    /// A follower reports to the leader within a tick, and a proof takes two reports.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         self.shortest.max(self.tick * 4)
     }

@@ -4,32 +4,27 @@
 //! the session. On each ping from the leader, every half tick, the follower reports its active sessions.
 //!
 //! So two requests prove that the session lived on from the sending of the first. The second must be sent at least a
-//! tick after the *response* to the first, and be committed through the leader: by then the leader had a report of the
-//! first. A tick after the first's *sending* is not enough. A paused follower receives both at once when it resumes,
-//! and forwards them before its report.
+//! tick after the *response* to the first, and be committed: by then the leader had a report of the first. A tick after
+//! the first's *sending* is not enough: a paused follower forwards both at once when it resumes, before its report.
 //!
-//! The commit must involve the quorum. A replaced leader continues for some ticks, and answers `sync` alone. But it
-//! can't commit. So the proof is a request that the quorum commits and that leaves nothing behind: deleting a missing
-//! node. The leader proposes it like any other, and its commit reports the missing node.
+//! The quorum must commit: a replaced leader answers `sync` alone for some ticks, but it can't commit. So the proof
+//! deletes a missing node.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use lockwright_core::BootInstant;
 
-/// The relevant responses of one session.
 #[derive(Debug)]
 pub(crate) struct LivenessBound {
     tick: Duration,
     /// The servers keep the session for at least its timeout from here.
     bound: BootInstant,
-    /// When later, unconfirmed requests were sent and answered.
     unconfirmed: VecDeque<(BootInstant, BootInstant)>,
 }
 
 impl LivenessBound {
-    /// Starts from the time when the creation request was sent. The quorum commits the session, and the leader counts
-    /// from then.
+    /// The leader counts from the commit of the session, which is later.
     pub(crate) fn new(created: BootInstant, tick: Duration) -> Self {
         Self { tick, bound: created, unconfirmed: VecDeque::new() }
     }
@@ -42,7 +37,6 @@ impl LivenessBound {
         self.tick = tick;
     }
 
-    /// Records the committed response to a request.
     pub(crate) fn committed(&mut self, sent: BootInstant, answered: BootInstant) {
         while let Some((first, its_answer)) = self.unconfirmed.front().copied() {
             if its_answer + self.tick > sent {
@@ -88,7 +82,6 @@ mod tests {
     #[test]
     fn a_request_counts_from_its_answer() {
         let mut bound = LivenessBound::new(at(100), TICK);
-        // A follower was paused, and forwarded both when it resumed.
         bound.committed(at(110), at(120));
         bound.committed(at(113), at(120));
         assert_eq!(bound.get(), at(100), "the leader may have received neither");

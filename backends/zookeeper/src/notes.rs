@@ -1,7 +1,6 @@
 //! Notes on holds that were broken at once, in the data of their queue's node.
 //!
-//! Breaking deletes the hold's own node. The queue's node stays while it has children, and up to a minute longer: the
-//! servers remove empty ones once a minute.
+//! A queue's node outlives the hold's: servers remove empty ones once a minute.
 
 use lockwright_core::{LockName, Reason, Token};
 use serde::{Deserialize, Serialize};
@@ -9,10 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// The largest number of notes in a queue. Older ones are dropped.
+/// Older notes are dropped.
 const MOST: usize = 16;
 
-/// The notes of a queue, in JSON.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Notes {
     broken: Vec<Note>,
@@ -21,18 +19,16 @@ struct Notes {
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     token: Token,
-    /// The operator and the reason.
     by: String,
 }
 
 impl Notes {
-    /// Returns `None` if the data belong to another program.
     fn read(data: &[u8]) -> Option<Self> {
         if data.is_empty() { Some(Self::default()) } else { serde_json::from_slice(data).ok() }
     }
 }
 
-/// Returns the data with one more note, or `None` if the data belong to another program.
+/// `None` if the data belong to another program.
 pub(crate) fn with(data: &[u8], token: Token, by: &str) -> Option<Vec<u8>> {
     let mut notes = Notes::read(data)?;
     notes.broken.push(Note { token, by: by.to_owned() });
@@ -41,7 +37,6 @@ pub(crate) fn with(data: &[u8], token: Token, by: &str) -> Option<Vec<u8>> {
     Some(serde_json::to_vec(&notes).expect("text is JSON"))
 }
 
-/// Returns why the node of a hold is gone, from the notes on this session's server.
 pub(crate) async fn why_gone(
     shared: &Shared,
     session: &Session,

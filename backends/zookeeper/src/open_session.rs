@@ -1,4 +1,4 @@
-//! Opening the sessions of a client, and following their states.
+//! Opening sessions, and following their states.
 
 use std::sync::Arc;
 
@@ -28,11 +28,8 @@ impl Sessions {
         slot.lock().await.session = Some(session);
     }
 
-    /// Returns the session of this kind, or opens one. If that fails, all concurrent callers get the error, instead of
-    /// trying one after the other.
-    ///
-    /// # Cancel safety
-    /// The session is opened nevertheless, for the next caller.
+    /// A failure is for all concurrent callers, so that they don't try one after the other. If the future is dropped,
+    /// the session is opened for the next caller.
     async fn get(&self, shared: &Arc<Shared>, kind: Kind) -> Result<Arc<Session>> {
         let came = shared.clock.now();
         let mut slot = self.slot(kind).lock_owned().await;

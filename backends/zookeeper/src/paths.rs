@@ -5,21 +5,18 @@ use std::fmt::Write as _;
 use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};
 
-/// The part of a node's name after the token, as in Curator.
 const LOCK: &str = "-lock-";
 
-/// The parts of a node's name before its sequence: Lockwright's and Curator's mutex, kazoo's lock, and the read-write
-/// locks of both. Foreign nodes all count as exclusive, as a reader of another program doesn't share with Lockwright's.
+/// Lockwright's and Curator's mutex, kazoo's lock, and the read-write locks of both. Foreign nodes all count as
+/// exclusive, as a reader of another program doesn't share with Lockwright's.
 const KINDS: [&str; 5] = [LOCK, "__lock__", "__rlock__", "__WRIT__", "__READ__"];
 
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
-    /// `/lockwright`, or empty for the root.
     prefix: String,
 }
 
 impl Paths {
-    /// `prefix` begins with a slash and doesn't end with one, or is `/`.
     pub(crate) fn new(prefix: &str) -> Self {
         Self { prefix: prefix.trim_end_matches('/').to_owned() }
     }
@@ -32,17 +29,16 @@ impl Paths {
         format!("{}/{}", self.prefix, encode(name.as_str()))
     }
 
-    /// Returns a node that never exists, as no name is encoded like this.
+    /// Never exists, as no name is encoded like this.
     pub(crate) fn probe_path(&self) -> String {
         format!("{}/%nobody", self.prefix)
     }
 
-    /// Returns the prefix of a node that tests write access. It is never a name's.
+    /// Never a name's.
     pub(crate) fn probe(&self) -> String {
         format!("{}/%probe-", self.prefix)
     }
 
-    /// Returns the name of a queue's node.
     pub(crate) fn name_of(child: &str) -> Option<LockName> {
         let name = LockName::new(percent::decode(child)?).ok()?;
         // Another encoding of the name would be listed, but is never locked.
@@ -50,11 +46,9 @@ impl Paths {
     }
 }
 
-/// Encodes the characters that ZooKeeper forbids in node names. Its rules apply to UTF-16 units: characters outside the
-/// basic plane are surrogates, and forbidden.
+/// ZooKeeper's rules apply to UTF-16 units: characters outside the basic plane are surrogates, and forbidden.
 fn encode(name: &str) -> String {
     let dots = name == "." || name == "..";
-    // Reserved below the root.
     let reserved = name == "zookeeper";
     percent::encode(name, |c| {
         c == '/'
@@ -66,11 +60,8 @@ fn encode(name: &str) -> String {
     })
 }
 
-/// Returns the name of a claim's node, to which the server adds a sequence. After a lost response the node is found by
-/// this name, like Curator's protected creation.
-///
-/// Nodes of readers and permit holders have a mark after the token: `r` for a reader, `p2of3` for two of three permits.
-/// So the names alone show the mode of each claim. Curator's mutex and kazoo's lock wait for them as for any other.
+/// After a lost response the node is found by its token, as in Curator. The mark is `r` for a reader, `p2of3` for two
+/// of three permits. Curator's mutex and kazoo's lock wait for such nodes too.
 pub(crate) fn node(claim: &Claim) -> String {
     let mut node = named(claim.token);
     if let Some(mark) = admission::mark(claim.mode) {
@@ -125,14 +116,13 @@ impl Contender {
         rest.is_some_and(|rest| rest.starts_with('-'))
     }
 
-    /// Returns whether its number is meaningless. The servers count in 32 bits. From 2^31 - 1 on, they repeat that
-    /// number, or give negative ones to concurrent clients.
+    /// The servers count in 32 bits. From 2^31 - 1 on, they repeat that number, or give negative ones.
     fn is_spent(&self) -> bool {
         !(0..i32::MAX).contains(&self.sequence)
     }
 }
 
-/// Returns the queue among these children, in order of arrival. Spent numbers come last.
+/// Spent numbers come last.
 pub(crate) fn queue(children: Vec<String>) -> Vec<Contender> {
     let mut queue: Vec<Contender> = children.into_iter().filter_map(Contender::of).collect();
     queue.sort_by_key(|contender| (contender.is_spent(), contender.sequence));
@@ -143,7 +133,6 @@ pub(crate) fn modes(queue: &[Contender]) -> Vec<Mode> {
     queue.iter().map(|contender| contender.mode).collect()
 }
 
-/// Returns whether its number certainly determines its position.
 pub(crate) fn can_be_admitted(queue: &[Contender], at: usize) -> bool {
     let is_equal =
         |other: Option<&Contender>| other.is_some_and(|other| other.sequence == queue[at].sequence);
@@ -210,7 +199,6 @@ mod tests {
         for alone in spent {
             assert!(!turns(&[alone])[0].1, "{alone}");
         }
-        // The servers give each number once, but a person may create a node.
         let tie = ["a-lock-0000000004", "b-lock-0000000003", "c-lock-0000000003"];
         assert_eq!(turns(&tie), [(3, false), (3, false), (4, true)]);
     }

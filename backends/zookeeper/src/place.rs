@@ -9,7 +9,7 @@ use crate::errors::error;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 
-/// Makes an error indeterminate if the claim still has a place, and so possibly a node.
+/// A claim with a place may have a node.
 pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) -> Error {
     let is_explicit = matches!(cause.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
     if is_explicit || shared.registry.place(claim).is_none() {
@@ -28,7 +28,6 @@ pub(crate) fn registered_place(shared: &Shared, claim: &Claim) -> Result<Option<
         return Err(expired(shared, claim));
     }
     if !place.session.is_over() {
-        // A repeated acquire extends the time in the queue.
         if !place.is_held && !shared.keep(claim, shared.end_of_wait(claim)) {
             return Err(expired(shared, claim));
         }
@@ -38,7 +37,6 @@ pub(crate) fn registered_place(shared: &Shared, claim: &Claim) -> Result<Option<
     if place.is_held { Err(lost(Reason::SessionEnded)) } else { Ok(None) }
 }
 
-/// Returns the error for an overdue claim, now and for later calls.
 pub(crate) fn expired(shared: &Shared, claim: &Claim) -> Error {
     shared.ended_claims.set(claim, Reason::Expired);
     lost(Reason::Expired)
@@ -48,7 +46,6 @@ pub(crate) fn lost(reason: Reason) -> Error {
     error(ErrorKind::Lost(reason), format!("{reason}; acquire the lock again"))
 }
 
-/// Handles the removal of a claim's node by another client.
 pub(crate) fn vanished(shared: &Shared, claim: &Claim, is_held: bool) -> Result<AcquireOutcome> {
     if shared.registry.place(claim).is_some_and(|place| place.is_overdue) {
         return Err(expired(shared, claim));
@@ -56,15 +53,13 @@ pub(crate) fn vanished(shared: &Shared, claim: &Claim, is_held: bool) -> Result<
     shared.registry.leave(claim);
     match is_held {
         true => Err(lost(Reason::Gone)),
-        // It queues again at the end.
         false => {
             Ok(AcquireOutcome::Busy(Busy { retry_after: Some(Duration::ZERO), ..Busy::default() }))
         }
     }
 }
 
-/// Registers the node of a claim. If the claim became overdue during the request, its node is being removed, and the
-/// result is an error.
+/// Returns an error if the claim became overdue during the request: its node is being removed.
 pub(crate) fn note(
     shared: &Shared,
     claim: &Claim,
@@ -86,7 +81,7 @@ pub(crate) fn note(
             Ok(())
         }
         None if session.is_over() => Err(lost(Reason::SessionEnded)),
-        // An earlier removal may have missed this node: remove it at once.
+        // An earlier removal may have missed this node.
         _ => {
             let (session, node) = (Arc::clone(session), Some(own.clone()));
             let place = Place { session, node, is_held: false, is_overdue: true };
@@ -105,7 +100,6 @@ mod tests {
     use super::*;
     use crate::ZooKeeper;
 
-    /// The claim became overdue during the request. Its removal is in progress or done.
     #[tokio::test]
     async fn overdue_claim_is_not_registered_on_zookeeper() {
         let server = testbed::ZooKeeper::options().members(1).start().unwrap();

@@ -117,7 +117,6 @@ fn every_claim_is_found_in_its_queue() {
                 claim.mode = mode;
                 let queue = paths::queue(vec![format!("{}{sequence:010}", paths::node(&claim))]);
                 assert!(queue[0].is_of(claim.token));
-                // Impossible counts are not parsed.
                 if !matches!(mode, Mode::Permits { .. } if count == 0 || count > of) {
                     assert_eq!(queue[0].mode, mode);
                 }

@@ -1,4 +1,4 @@
-//! Why no server accepts a session. The client library doesn't report it, so each server is tried.
+//! Why no server accepts a session: the client library doesn't report it, so each server is tried.
 
 use std::fmt::Write as _;
 use std::io;
@@ -14,7 +14,6 @@ use crate::errors::error;
 use crate::four_letter_words::{self, Status};
 use crate::tls;
 
-/// How long connecting may take before the servers' addresses are tried.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 const ONE_SERVER: Duration = Duration::from_secs(1);
@@ -25,16 +24,12 @@ enum Tried {
     Unknown,
     Silent(Duration),
     Broken(String),
-    /// The server accepts connections, with no further information.
     Reached,
     Alone,
     Serves,
 }
 
-/// Waits until all servers refuse connections, and returns the error. Pending as long as any of them doesn't.
-///
-/// # Cancel safety
-/// Dropping the future leaves nothing behind.
+/// Pending as long as any server doesn't refuse connections.
 pub(crate) async fn unreachable_error(config: &Config) -> Error {
     // A restarting server gets a second chance.
     for _ in 0..2 {
@@ -47,12 +42,11 @@ pub(crate) async fn unreachable_error(config: &Config) -> Error {
     said(&all(config).await, config)
 }
 
-/// Returns why there is no session, after trying each server.
 pub(crate) async fn why(config: &Config) -> Error {
     said(&all(config).await, config)
 }
 
-/// Returns why a request has no answer, if all servers refuse connections. A silent network isn't waited for.
+/// Only if all servers refuse connections. A silent network isn't waited for.
 pub(crate) async fn refusal(config: &Config) -> Option<Error> {
     let tried = timeout(PATIENCE, all(config)).await.ok()?;
     refuse(&tried).then(|| said(&tried, config))
@@ -62,7 +56,6 @@ fn refuse(tried: &[(String, Tried)]) -> bool {
     tried.iter().all(|(_, tried)| matches!(tried, Tried::Refuses | Tried::Unknown))
 }
 
-/// Tries all servers in parallel. The results are in the URL's order.
 async fn all(config: &Config) -> Vec<(String, Tried)> {
     let limit = config.connect_timeout.min(ONE_SERVER);
     let is_secured = config.contents.tls.is_some();
@@ -100,7 +93,6 @@ async fn reached(host: &str) -> Result<(), Tried> {
     })
 }
 
-/// Describes the results, grouped by kind.
 fn said(tried: &[(String, Tried)], config: &Config) -> Error {
     let is_secured = config.contents.tls.is_some();
     let mut different: Vec<&Tried> = Vec::new();
@@ -122,7 +114,6 @@ fn said(tried: &[(String, Tried)], config: &Config) -> Error {
 }
 
 impl Tried {
-    /// Returns the predicate of the sentence.
     fn says(&self, is_one: bool, is_secured: bool) -> String {
         let choose = |one: &str, several: &str| if is_one { one } else { several }.to_owned();
         match self {

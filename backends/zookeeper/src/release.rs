@@ -8,7 +8,6 @@ use crate::errors::error;
 use crate::removal::{deleted, remove_by_token};
 use crate::shared::Shared;
 
-/// Releases a claim, with all its nodes.
 pub(crate) async fn release(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -26,7 +25,7 @@ pub(crate) async fn release(
     let mut ended = ReleaseOutcome::NotHeld;
     let node = place.and_then(|place| place.node);
     if let Some(node) = &node {
-        // Its name contains the token, so it is no other claim's.
+        // The name contains the token, so it is no other claim's.
         let removal = session.client().delete(&node.path, None);
         if deleted(session.answer(removal).await)? {
             ended = ReleaseOutcome::Released;

@@ -1,4 +1,4 @@
-//! Removing the nodes of claims, and tasks that remove overdue claims.
+//! Removing the nodes of claims.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -13,17 +13,13 @@ use crate::paths::queue;
 use crate::session::Session;
 use crate::shared::{Place, Shared};
 
-/// The longest interval between searches for unused sessions.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The pause before a failed removal is retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The interval of checks for remaining claims after the backend was dropped.
 const LINGER: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Removes overdue claims and closes unused sessions, as long as the backend lives.
     pub(crate) async fn run_housekeeping(
         this: Weak<Self>,
         registry: Arc<ClaimRegistry<Place>>,
@@ -42,7 +38,7 @@ impl Shared {
         }
     }
 
-    /// Keeps holds until they are overdue, after the backend was dropped. A hold ends by release or TTL only.
+    /// A hold ends by release or TTL only, even after the backend was dropped.
     pub(crate) async fn outlive(self: Arc<Self>) {
         self.remove(self.registry.leave_all(|place| !place.is_held));
         while self.registry.any(|_, _, _| true) {
@@ -55,13 +51,12 @@ impl Shared {
         }
     }
 
-    /// Removes overdue claims. Each stays registered until its node is gone, so that a repeated acquire is rejected
-    /// instead of granted.
+    /// Claims stay registered until their nodes are gone, so that a repeated acquire is rejected instead of granted.
     fn remove_overdue(self: &Arc<Self>) {
         self.remove(self.registry.mark_overdue(|place| place.is_overdue = true));
     }
 
-    /// Removes each session's claims in parallel to other sessions'.
+    /// Sessions don't delay each other.
     pub(crate) fn remove(self: &Arc<Self>, overdue: Vec<(LockName, Token, Place)>) {
         let mut sessions: HashMap<i64, Vec<_>> = HashMap::new();
         for (name, token, place) in overdue {
@@ -72,10 +67,8 @@ impl Shared {
         }
     }
 
-    /// Removes the nodes of claims, with retries until the nodes or their session are gone.
     async fn remove_all(self: Arc<Self>, mut overdue: Vec<(LockName, Token, Place)>) {
         while !overdue.is_empty() {
-            // All requests are sent before the first response is awaited.
             let removing: Vec<_> = overdue
                 .into_iter()
                 .map(|(name, token, place)| {
@@ -107,7 +100,6 @@ impl Shared {
     }
 }
 
-/// Returns whether a removal removed anything.
 pub(crate) fn deleted(answer: Result<(), Failure>) -> Result<bool> {
     match answer {
         Ok(()) => Ok(true),
@@ -116,7 +108,6 @@ pub(crate) fn deleted(answer: Result<(), Failure>) -> Result<bool> {
     }
 }
 
-/// Removes a token's nodes from a queue. Returns whether there were any.
 pub(crate) async fn remove_by_token(
     session: &Arc<Session>,
     queue_path: &str,
@@ -129,7 +120,7 @@ pub(crate) async fn remove_by_token(
     Ok(any)
 }
 
-/// Removes only this session's nodes. The caller may have acquired the same claim in another session.
+/// The caller may have acquired the same claim in another session.
 async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<()> {
     for path in nodes(session, queue_path, token).await? {
         let stat = session.read(|| session.client().check_stat(&path)).await;
@@ -141,7 +132,7 @@ async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Toke
     Ok(())
 }
 
-/// Returns the nodes of a token in a queue. It includes all effects of this session's earlier requests.
+/// Includes all effects of this session's earlier requests.
 async fn nodes(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<Vec<String>> {
     session.prove().await?;
     let children = match session.read(|| session.client().list_children(queue_path)).await {
@@ -162,7 +153,6 @@ mod tests {
     use super::*;
     use crate::ZooKeeper;
 
-    /// The session was given up with a request unanswered, and the claim was acquired again in between.
     #[tokio::test(flavor = "multi_thread")]
     async fn removal_in_one_session_keeps_holds_of_another_on_zookeeper() {
         let server = testbed::ZooKeeper::options().members(1).start().unwrap();
@@ -179,7 +169,6 @@ mod tests {
         let renewed = zookeeper.renew(&[Renew::of(&claim)]).await.unwrap();
         assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
 
-        // The claim's own node is removed.
         let place = Place { session, node: None, is_held: false, is_overdue: false };
         Arc::clone(shared).remove_all(vec![(claim.name.clone(), claim.token, place)]).await;
         assert!(zookeeper.inspect(&claim.name).await.unwrap().holders.is_empty());

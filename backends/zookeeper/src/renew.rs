@@ -13,14 +13,13 @@ use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 
-/// A hold of the batch, with its index.
 struct Numbered {
     at: usize,
     claim: Claim,
     node: Option<Node>,
 }
 
-/// Renews holds: proves that each session lives, and then reads the nodes. A silent session doesn't delay others.
+/// Proves sessions, and then reads nodes. A silent session doesn't delay others.
 pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
     let begun = shared.clock.now();
     let answer_by = Instant::now() + Renew::time_to_answer(holds);
@@ -68,7 +67,6 @@ async fn renew_in(
         tracing::debug!(%cause, "renewing holds failed");
         return Vec::new();
     }
-    // All requests are sent before the first response is awaited.
     let looks: Vec<_> = numbered
         .into_iter()
         .filter_map(|Numbered { at, claim, node }| {
@@ -119,7 +117,6 @@ async fn renewal(
     if stat.ephemeral_owner != session.id() {
         return Renewal::not_held(Reason::Gone);
     }
-    // If it became overdue during this request, it is being removed.
     if !shared.keep(claim, shared.end_of_hold(claim)) {
         return Renewal::not_held(Reason::Expired);
     }

@@ -1,4 +1,4 @@
-//! A session on the servers, and proofs that it lives.
+//! A session, and proofs that it lives.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,20 +13,18 @@ use crate::liveness::LivenessBound;
 use crate::timeout_check::TimeoutCheck;
 use crate::{reachability, tls};
 
-/// The shortest silence timeout, unless two fifths of the session's timeout are less.
+/// The shortest, unless two fifths of the session's timeout are less.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// The pause before a read is repeated on the library's next connection.
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// A session. It is closed, and its nodes removed, when the last user drops it.
 pub(crate) struct Session {
     client: zk::Client,
     clock: Clock,
     response_timeout: Duration,
     probe_path: String,
     liveness: Mutex<LivenessBound>,
-    /// Held during a proof, which all concurrent callers share.
+    /// All concurrent callers share a proof.
     proving: tokio::sync::Mutex<()>,
     proven: Mutex<BootInstant>,
     used: Mutex<BootInstant>,
@@ -34,7 +32,6 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens a session with this timeout, or the nearest that the servers allow.
     pub(crate) async fn open(
         config: &Config,
         clock: &Clock,
@@ -57,7 +54,7 @@ impl Session {
         })
     }
 
-    /// Executes requests in the order in which they are made.
+    /// Executes requests in order.
     pub(crate) fn client(&self) -> &zk::Client {
         &self.client
     }
@@ -66,7 +63,6 @@ impl Session {
         self.client.session_id().0
     }
 
-    /// Returns how long the servers keep the session without contact.
     pub(crate) fn timeout(&self) -> Duration {
         self.client.session_timeout()
     }
@@ -93,12 +89,10 @@ impl Session {
         self.client.state().is_terminated()
     }
 
-    /// Returns whether it may be used for new requests.
     pub(crate) fn is_fit(&self) -> bool {
         !self.is_over() && !self.timeout_check.is_invalid()
     }
 
-    /// Returns how long after `start` it certainly lives.
     pub(crate) fn valid_from(&self, start: BootInstant) -> Duration {
         (lock(&self.liveness).get() + self.timeout()).saturating_since(start)
     }
@@ -110,7 +104,7 @@ impl Session {
         answer(self.response_timeout, request).await
     }
 
-    /// Waits for the response to a read, and repeats it if the connection breaks: the library soon reconnects.
+    /// Repeats the read if the connection breaks.
     pub(crate) async fn read<T, F>(&self, ask: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, zk::Error>>,
@@ -129,11 +123,7 @@ impl Session {
         }
     }
 
-    /// Has the quorum commit a request without effect. Afterwards all earlier requests of this session are done or
-    /// rejected, and later reads are no older.
-    ///
-    /// # Cancel safety
-    /// Dropping the future loses at most the proof.
+    /// Afterwards all earlier requests of this session are done or rejected, and later reads are no older.
     pub(crate) async fn prove(self: &Arc<Self>) -> Result<()> {
         let wanted = self.clock.now();
         let turn = self.proving.lock().await;
@@ -153,12 +143,11 @@ impl Session {
         Ok(())
     }
 
-    /// Proves once per `pause`, as long as the session exists.
     pub(crate) async fn keep_proving(this: Weak<Self>, pause: Duration) {
         loop {
             let Some(session) = this.upgrade() else { return };
             let (clock, sent) = (session.clock.clone(), session.clock.now());
-            // Not `prove`, which would keep the session open while it waits.
+            // Unlike `prove`, doesn't keep the session open while it waits.
             let request = session.client.delete(&session.probe_path, None);
             let limit = session.response_timeout;
             drop(session);
@@ -184,7 +173,6 @@ impl Session {
         }
     }
 
-    /// Waits until the session's server has caught up with the leader.
     pub(crate) async fn sync(&self) -> Result<()> {
         match self.read(|| self.client.sync("/")).await {
             Ok(()) | Err(Failure::Response(zk::Error::NoNode)) => Ok(()),
@@ -192,7 +180,6 @@ impl Session {
         }
     }
 
-    /// Returns whether the URL's chroot exists on its server, if it has one.
     pub(crate) async fn has_chroot(&self, config: &Config) -> Result<bool> {
         if config.contents.chroot.is_empty() {
             return Ok(true);
@@ -216,7 +203,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Maps the responses that prove a commit to `Ok`.
 fn committed(answer: Result<(), Failure>) -> Result<()> {
     match answer {
         Ok(()) | Err(Failure::Response(zk::Error::NoNode | zk::Error::NoAuth)) => Ok(()),
@@ -237,13 +223,11 @@ pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<zk::Cl
     }
 }
 
-/// Returns how long a connection may be silent before its session moves to a new connection. The library's default of
-/// two fifths of the timeout leaves too little time for a hold whose renewal is due.
+/// The library's default of two fifths of the timeout leaves too little time for a renewal that is due.
 fn silence(config: &Config, timeout: Duration) -> Duration {
     config.connect_timeout.min(config.silence_timeout).min(SILENCE.max(timeout / 4))
 }
 
-/// Opens a new session on one of these hosts. If `eagerly`, each is tried only once.
 pub(crate) async fn connect_to(
     config: &Config,
     hosts: &[String],

@@ -7,13 +7,13 @@ use crate::limits;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// The first pause before a retry. It doubles each time.
+/// Doubles with each retry.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Returns how long a session may be in doubt. Its holders must be notified in time, and the claims behind its waiters
-/// must get their turn. A check takes one response timeout, and two should fit.
+/// Holders must be notified in time, and claims behind waiters must get their turn. Two checks of one response timeout
+/// should fit.
 fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
     response_timeout.saturating_mul(2).min(timeout / 4 * 3).max(timeout / 2)
 }
@@ -31,9 +31,9 @@ impl Shared {
     async fn check(self: Arc<Self>) {
         let mut pause = PAUSE;
         while let Some(doubted) = self.suspects.left() {
-            // A server that grants the longest timeout grants all shorter ones.
+            // A server that grants the longest grants all shorter ones.
             let most = doubted.iter().map(|(session, _)| session.timeout()).max();
-            // A new session starts the check again at once, before its connection can break.
+            // A new session restarts the check, before its connection can break.
             let granted = tokio::select! {
                 granted = limits::granted(&self.config, most.unwrap_or_default()) => granted,
                 () = self.suspects.another.notified() => continue,
@@ -67,8 +67,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether the checked servers suffice for this session. If it moved on unchecked, all servers of the URL
-    /// must grant its timeout. A server that is down counts with its last answer.
+    /// If the session moved on unchecked, all servers of the URL must grant its timeout. A server that is down counts
+    /// with its last answer.
     fn is_enough(&self, session: &Session) -> bool {
         !session.timeout_check().missed_a_check()
             || self.suspects.all_grant(&self.config.contents.hosts, session.timeout())
@@ -80,11 +80,10 @@ impl Shared {
         }
     }
 
-    /// Gives up a live session whose lifetime is unknown.
     fn abandon(self: &Arc<Self>, session: &Arc<Session>, why: &str) {
         tracing::warn!(?session, "{why}: giving up the session and its locks");
         self.remove(self.give_up(session));
-        // Holders need time to stop, and closing the session would free their locks at once.
+        // Holders need time to stop, and closing the session would free their locks.
         let session = Arc::clone(session);
         self.sessions.runtime.spawn(async move { tokio::time::sleep(session.timeout()).await });
     }
@@ -109,7 +108,6 @@ mod tests {
         }
     }
 
-    /// Many sessions that reconnect at once don't flood busy servers.
     #[tokio::test(flavor = "multi_thread")]
     async fn servers_are_checked_once_for_all_sessions_with_backoff_on_zookeeper() {
         let few = testbed::ZooKeeper::options().members(1).set("maxClientCnxns", "6");
@@ -123,7 +121,6 @@ mod tests {
             let claim = claim_for("x", Duration::from_secs(seconds));
             sessions.push(shared.session(&claim).await.unwrap());
         }
-        // The last connection that the server accepts. Earlier checks may still be open.
         let stranger = test_helpers::eventually(|| async { client(&server).await });
         let stranger = stranger.await;
         test_helpers::eventually(|| async { client(&server).await.is_none().then_some(()) }).await;

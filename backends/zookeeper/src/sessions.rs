@@ -1,4 +1,4 @@
-//! The sessions of a client: one per TTL, shared by its claims.
+//! The sessions of a client: one per TTL.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,25 +10,19 @@ use tokio::runtime::Handle;
 use crate::limits::Limits;
 use crate::session::Session;
 
-/// By how many ticks the session of a fixed hold outlasts its TTL.
+/// How many ticks a fixed hold's session outlasts the TTL.
 pub(crate) const SPARE_TICKS: u32 = 3;
 
-/// The properties by which claims share a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     pub(crate) timeout: Duration,
-    /// The interval of proofs.
     pub(crate) pause: Duration,
-    /// The session is for reads only.
     pub(crate) is_for_reads: bool,
 }
 
 impl Kind {
-    /// Returns the kind for claims of this TTL.
-    ///
-    /// A proof is always some time ago: a tick, and the time since the last proof. A renewed hold makes up for that. A
-    /// fixed hold can't, so its session has a longer timeout and more frequent proofs: the hold is valid for its whole
-    /// TTL. After a client's death its nodes remain as much longer.
+    /// A proof is always some time ago, and a fixed hold can't make up for that. So its session has a longer timeout
+    /// and more frequent proofs.
     pub(crate) fn of(ttl: Duration, fixed: bool, limits: &Limits) -> Self {
         // The protocol has whole milliseconds.
         let ttl = Duration::from_millis(
@@ -50,11 +44,9 @@ impl Kind {
     }
 }
 
-/// The session of a kind. The mutex is held while one is opened.
 #[derive(Debug, Default)]
 pub(crate) struct Current {
     pub(crate) session: Option<Arc<Session>>,
-    /// The last failure to open one.
     pub(crate) failed: Option<(BootInstant, Arc<Error>)>,
 }
 
@@ -77,12 +69,11 @@ impl Sessions {
         });
     }
 
-    /// Closes the sessions that are unused for this long and have no claims.
     pub(crate) fn close_idle(&self, after: Duration, is_used: impl Fn(&Arc<Session>) -> bool) {
         self.each(|slot| {
             slot.session.take_if(|session| session.idle() > after && !is_used(session));
         });
-        // A caller that is about to use a slot has a reference to it.
+        // A caller that is about to use a slot has a reference.
         let is_empty = |slot: &Slot| slot.try_lock().is_ok_and(|slot| slot.session.is_none());
         self.slots().retain(|_, slot| Arc::strong_count(slot) > 1 || !is_empty(slot));
     }
@@ -93,7 +84,6 @@ impl Sessions {
 
     fn each(&self, change: impl Fn(&mut Current)) {
         for slot in self.slots().values() {
-            // A locked slot is opening a session.
             if let Ok(mut slot) = slot.try_lock() {
                 change(&mut slot);
             }

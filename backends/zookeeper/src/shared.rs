@@ -1,4 +1,4 @@
-//! State that the methods and the tasks of a backend share.
+//! The shared state of a backend.
 
 use std::sync::Arc;
 
@@ -33,10 +33,9 @@ pub(crate) struct Shared {
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) session: Arc<Session>,
-    /// Its node, once known. Until then a request for it may be in flight.
+    /// Until it is known, a request for it may be in flight.
     pub(crate) node: Option<Node>,
     pub(crate) is_held: bool,
-    /// The claim is overdue, and its node still to be removed.
     pub(crate) is_overdue: bool,
 }
 
@@ -47,7 +46,7 @@ pub(crate) struct Node {
 }
 
 impl Shared {
-    /// Returns the permissions of new nodes: with a login, only for that login.
+    /// With a login, only for that login.
     pub(crate) fn acls(&self) -> zk::Acls<'static> {
         match self.config.contents.login {
             Some(_) => zk::Acls::creator_all(),
@@ -64,7 +63,6 @@ impl Shared {
         self.registry.extend_if(claim, end, |place| !place.is_overdue)
     }
 
-    /// Returns when a waiting claim that isn't repeated leaves the queue.
     pub(crate) fn end_of_wait(&self, claim: &Claim) -> BootInstant {
         self.clock.now() + claim.ttl.max(SLOW_POLL * 5)
     }
@@ -81,7 +79,7 @@ impl Shared {
         }
     }
 
-    /// Removes all claims of this session from the registry. Returns those that held nothing.
+    /// Returns the claims that held nothing.
     pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
         self.sessions.forget(session);
         let places = self.registry.leave_all(|place| Arc::ptr_eq(&place.session, session));

@@ -1,11 +1,10 @@
 //! The fence that concurrent readers share.
 //!
-//! Each reader's node has its own number, and all agree on the lowest: [`admission`] explains how, and why that is safe.
-//! A reader that takes another's fence stores it in its node, so all nodes are read.
+//! All readers agree on the lowest fence: [`admission`] explains why that is safe. A reader that takes another's fence
+//! stores it in its node.
 //!
-//! The nodes aren't read in one step. But the result is as good, if all of them still exist when read. The reader with
-//! the lowest fence had it, or took it from a reader that existed, and no later reader can have a lower one. If a node
-//! has gone, all are read again.
+//! The nodes aren't read in one step, but the result is as good if all still exist when read. The reader with the
+//! lowest fence had it, or took it from a reader that existed, and no later reader can have a lower one.
 
 use lockwright_core::backend_util::admission::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};
@@ -24,7 +23,7 @@ struct Read {
 }
 
 impl Acquire<'_> {
-    /// Returns the fence of an admitted reader. `None` if a concurrent reader has gone: then it looks again.
+    /// `None` if a concurrent reader has gone: then the caller looks again.
     pub(crate) async fn shared_fence(
         &self,
         queue: &[Contender],
@@ -34,7 +33,6 @@ impl Acquire<'_> {
         let readers_ahead = queue.iter().take_while(|contender| contender.mode == Mode::Shared);
         let paths: Vec<String> =
             readers_ahead.map(|reader| format!("{}/{}", self.queue_path, reader.node)).collect();
-        // All requests are sent before the first response is awaited.
         let asked: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
         let (mut readers, mut read) = (Vec::new(), Vec::new());
         for (path, asked) in paths.iter().zip(asked) {
@@ -61,7 +59,6 @@ impl Acquire<'_> {
         Ok(noted.then(|| Fence::new(shared)))
     }
 
-    /// Stores a fence taken from another reader. Returns false if either node has changed.
     async fn note_taken(&self, own: &Read, from: &Read, value: &Value) -> Result<bool> {
         let bad = |cause: zk::Error| Failure::Response(cause).error(Effect::Reads);
         let mut both = self.session.client().new_multi_writer();

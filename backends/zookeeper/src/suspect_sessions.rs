@@ -11,19 +11,17 @@ use tokio::sync::Notify;
 use crate::limits::Granted;
 use crate::session::Session;
 
-/// The sessions in doubt. One task checks each server once for all of them.
+/// One task checks each server once for all of them.
 #[derive(Debug, Default)]
 pub(crate) struct SuspectSessions {
     state: Mutex<State>,
-    /// Wakes the task for another session.
     pub(crate) another: Notify,
-    /// The longest timeout that each server is known to grant.
+    /// What each server is known to grant.
     longest: Mutex<HashMap<String, Duration>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The sessions in doubt, and when each is given up.
     sessions: Vec<(Arc<Session>, BootInstant)>,
     is_checking: bool,
 }
@@ -49,10 +47,8 @@ impl SuspectSessions {
         hosts.iter().all(|host| longest.get(host).is_some_and(|longest| *longest >= timeout))
     }
 
-    /// Returns whether to start the task.
     pub(crate) fn enter(&self, session: Arc<Session>, until: BootInstant) -> bool {
         let mut state = self.state();
-        // It may be in the list already.
         state.sessions.retain(|(known, _)| !Arc::ptr_eq(known, &session));
         state.sessions.push((session, until));
         let is_first = !mem::replace(&mut state.is_checking, true);
@@ -62,7 +58,6 @@ impl SuspectSessions {
         is_first
     }
 
-    /// Returns the sessions still in doubt. Without any, the task ends.
     pub(crate) fn left(&self) -> Option<Vec<(Arc<Session>, BootInstant)>> {
         let mut state = self.state();
         state

@@ -1,11 +1,10 @@
 //! Detection of servers that shorten a session's timeout.
 //!
-//! A server to which a session moves resets the timeout to its own grant for the requested one. The client library
-//! requests the last granted timeout, and doesn't report it. So one server that grants less shortens the session on all
-//! servers.
+//! A server to which a session moves resets the timeout to its own grant. The client library requests the last granted
+//! one, and doesn't report the new one. So one server that grants less shortens the session on all servers.
 //!
-//! After each reconnect the client opens other sessions to see the servers' grants. If the connection ended before that
-//! check, any server may have shortened the timeout. Then all servers must be checked.
+//! After each reconnect the client opens other sessions to see the servers' grants. If the connection ended before
+//! that, any server may have shortened the timeout, and all must be checked.
 
 use std::time::Duration;
 
@@ -13,13 +12,10 @@ use tokio::sync::watch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SessionState {
-    /// The timeout is the original one.
     Verified,
-    /// There is no connection, and no news.
     Disconnected,
-    /// The new server may have shortened the timeout.
     Suspect,
-    /// The timeout is shorter, or could not be checked.
+    /// Shorter, or not checked.
     Invalid,
 }
 
@@ -38,12 +34,9 @@ impl TimeoutCheck {
         Self(watch::Sender::new(State { session: SessionState::Verified, missed_a_check: false }))
     }
 
-    /// Records a change of the connection, and detects a missed one in between. Returns whether the timeout is now in
-    /// doubt.
     pub(crate) fn moved(&self, is_connected: bool) -> bool {
         let mut is_doubted = false;
         self.0.send_modify(|state| {
-            // There was an unchecked connection.
             state.missed_a_check |= match state.session {
                 SessionState::Suspect => true,
                 SessionState::Disconnected => !is_connected,
@@ -70,12 +63,10 @@ impl TimeoutCheck {
         self.0.borrow().session == SessionState::Invalid
     }
 
-    /// Returns whether it was in doubt.
     pub(crate) fn trust(&self) -> bool {
         self.decide(SessionState::Verified)
     }
 
-    /// Returns whether it was in doubt.
     pub(crate) fn distrust(&self) -> bool {
         self.decide(SessionState::Invalid)
     }
@@ -90,7 +81,6 @@ impl TimeoutCheck {
         })
     }
 
-    /// Waits up to `limit` for a decision. Returns whether the timeout is certain.
     pub(crate) async fn wait(&self, limit: Duration) -> bool {
         let mut state = self.0.subscribe();
         let decided = state.wait_for(|state| {
@@ -115,7 +105,6 @@ mod tests {
             assert!(timeout_check.is_suspect() && timeout_check.trust());
             assert!(!timeout_check.is_suspect() && !timeout_check.is_invalid());
         }
-        // The disconnect was missed.
         assert!(timeout_check.moved(true) && !timeout_check.missed_a_check());
         assert!(timeout_check.distrust() && timeout_check.is_invalid());
         assert!(
@@ -145,7 +134,6 @@ mod tests {
 
     #[tokio::test]
     async fn wait_returns_for_both_outcomes() {
-        // Far longer than needed.
         let limit = Duration::from_secs(3_600);
         let timeout_check = TimeoutCheck::new();
         assert!(timeout_check.wait(limit).await);

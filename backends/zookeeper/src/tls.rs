@@ -1,4 +1,4 @@
-//! TLS: trusted CAs, and the client's certificate.
+//! TLS settings.
 
 use lockwright_core::Result;
 use lockwright_core::backend_util::tls::{self, Files};
@@ -7,7 +7,6 @@ use zookeeper_client as zk;
 #[cfg(feature = "tls")]
 use crate::errors::invalid;
 
-/// The TLS files in a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Security {
     authority: String,
@@ -15,7 +14,6 @@ pub(crate) struct Security {
 }
 
 impl Security {
-    /// Takes them from a URL's parameters.
     pub(crate) fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,
@@ -36,7 +34,7 @@ impl Security {
     }
 }
 
-/// Adds TLS to the connector. The files are read again for each session.
+/// The files are read again for each session.
 #[cfg(feature = "tls")]
 pub(crate) fn secured(
     connector: zk::Connector,
@@ -44,7 +42,7 @@ pub(crate) fn secured(
     hosts: &[String],
 ) -> Result<zk::Connector> {
     let Some(Security { authority, client }) = security else { return Ok(connector) };
-    // Avoids panics of the client library: on an invalid server name, and without a chosen crypto provider.
+    // Avoids panics of the client library: on an invalid server name, and without a crypto provider.
     for host in hosts {
         let name = host.rsplit_once(':').map_or(&**host, |(name, _)| name);
         let name = name.trim_start_matches('[').trim_end_matches(']');
@@ -83,7 +81,6 @@ fn pem(parameter: &str, file: &str, kind: &str) -> Result<String> {
     String::from_utf8(text).map_err(|_| invalid(format!("{parameter}={file} has more than text")))
 }
 
-/// Returns the problem with the files, if that is why the client library doesn't start to connect.
 pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
     let zk::Error::Custom(cause) = cause else { return None };
     Some(if cause.to_string().contains("private key") {
@@ -93,8 +90,7 @@ pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
     })
 }
 
-/// Returns further reasons why a reachable server gives no session. The client library doesn't report failed
-/// handshakes, and retries.
+/// The client library doesn't report failed handshakes, and retries.
 pub(crate) fn doubts(is_secured: bool) -> &'static str {
     if is_secured {
         "or a failed TLS handshake, whose cause the client library doesn't report: no CA in ca=PATH \

@@ -10,7 +10,7 @@ use crate::tls::Security;
 
 const PORT: u16 = 2_181;
 
-/// The protocol's longest timeout. Servers reduce it to their `maxSessionTimeout`.
+/// The protocol's longest. Servers reduce it to their `maxSessionTimeout`.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
 pub(crate) const PREFIX: &str = "/lockwright";
@@ -23,15 +23,13 @@ pub(crate) struct Contents {
     pub(crate) hosts: Vec<String>,
     /// `user:password`, decoded.
     pub(crate) login: Option<String>,
-    /// Empty, or a path that begins with a slash.
     pub(crate) chroot: String,
     pub(crate) prefix: String,
     pub(crate) tick: Option<Duration>,
-    /// Present with TLS.
     pub(crate) tls: Option<Security>,
 }
 
-/// Parses a URL. Errors contain no secret.
+/// Errors contain no secret.
 pub(crate) fn read(url: &str) -> Result<Contents, String> {
     let url = url.trim();
     let (secured, rest) = match url.split_once(':') {
@@ -96,7 +94,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, String> {
     Ok(contents)
 }
 
-/// Returns whether servers accept the tick: a 32-bit number of milliseconds.
+/// A 32-bit number of milliseconds.
 pub(crate) fn is_tick(tick: Duration) -> bool {
     (Duration::from_millis(1)..=MAX_TIMEOUT).contains(&tick)
 }
@@ -154,7 +152,6 @@ fn hosts(text: &str, has_login: bool, secured: bool) -> Result<Vec<String>, Stri
     Ok(hosts)
 }
 
-/// Validates a node's path.
 fn path(what: &str, text: &str) -> Result<String, String> {
     let is_odd =
         |c: char| c.is_control() || ('\u{e000}'..='\u{f8ff}').contains(&c) || c >= '\u{fff0}';
@@ -167,7 +164,6 @@ fn path(what: &str, text: &str) -> Result<String, String> {
     Ok(path)
 }
 
-/// Validates a prefix. The root is `/`.
 pub(crate) fn prefix(text: &str) -> Result<String, String> {
     let trimmed = text.trim_end_matches('/');
     if trimmed.is_empty() {

@@ -4,17 +4,15 @@ use lockwright_core::{Claim, Fence, Holder, Identity, Mode, Token};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The data of a node of this backend, in JSON. All other data belong to other programs.
+/// Other data belong to other programs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) token: Token,
     pub(crate) identity: Identity,
-    /// The claim's TTL, for an operator's break.
     ttl_ms: u64,
-    /// The operator who broke the hold, and the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broken: Option<String>,
-    /// The fence that a reader shares with others, if that isn't its own.
+    /// The fence that a reader shares with others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) taken: Option<u64>,
 }
@@ -42,24 +40,22 @@ impl Value {
         serde_json::to_vec(self).expect("text and numbers are JSON")
     }
 
-    /// Returns after how long an unrenewed hold is certainly over.
+    /// After this time, an unrenewed hold is certainly over.
     pub(crate) fn ttl(&self) -> Duration {
         Duration::from_millis(self.ttl_ms.saturating_add(1))
     }
 
-    /// Returns the fence of a reader whose own fence is `own`.
     pub(crate) fn fence(value: Option<&Self>, own: Fence) -> Fence {
         value.and_then(|value| value.taken).map_or(own, Fence::new)
     }
 
-    /// Returns the holder for operators. Without a value, it is another program's.
+    /// Without a value, the holder is another program's.
     pub(crate) fn holder(value: Option<Self>, mode: Mode, own: Fence) -> Holder {
         let mut holder = Holder::new(value.as_ref().map(|value| value.token));
         holder.mode = mode;
         holder.fence = match mode {
             Mode::Exclusive => Some(own),
             Mode::Shared => Some(Self::fence(value.as_ref(), own)),
-            // Permits have no fences.
             _ => None,
         };
         if let Some(value) = value {

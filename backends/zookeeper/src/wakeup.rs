@@ -1,4 +1,4 @@
-//! Watches: each waiter watches its predecessors.
+//! Each waiter watches its predecessors.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::errors::Effect;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// Wakes the waiters for `name` when the node at `path` goes. Returns whether the node exists.
+/// Wakes the waiters when the node goes. Returns whether it exists.
 pub(crate) async fn watch(
     shared: &Arc<Shared>,
     session: &Arc<Session>,
@@ -17,7 +17,6 @@ pub(crate) async fn watch(
 ) -> Result<bool> {
     let key = (session.id(), path);
     if shared.watches.all().contains_key(&key) {
-        // Its session's server still has the node.
         return Ok(true);
     }
     let asking = session.client().check_and_watch_stat(&key.1);
@@ -29,7 +28,7 @@ pub(crate) async fn watch(
     let (owner, watched, waited_for) = (Arc::downgrade(shared), key.clone(), name.clone());
     let mut all = shared.watches.all();
     let task = shared.sessions.runtime.spawn(async move {
-        // The node has gone or changed, or the session is over. In any case the waiters look again.
+        // Even if the node has only changed, or the session is over, the waiters look again.
         watcher.changed().await;
         if let Some(owner) = owner.upgrade() {
             owner.watches.all().remove(&watched);
@@ -37,7 +36,6 @@ pub(crate) async fn watch(
         }
     });
     if let Some(other) = all.insert(key, task.abort_handle()) {
-        // Two callers asked at the same time.
         other.abort();
     }
     Ok(true)

@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
-/// How often a waiter polls when nothing wakes it.
 pub(crate) const SLOW_POLL: Duration = Duration::from_millis(1_000);
 
-/// The session and the path of a watched node.
 type Key = (i64, String);
 
 #[derive(Debug, Default)]

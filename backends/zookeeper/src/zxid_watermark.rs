@@ -4,12 +4,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use lockwright_core::Fence;
 
-/// The highest transaction that this client saw, which is its highest fence. An ensemble with an earlier one has
-/// restored older data.
+/// An ensemble with an earlier transaction has restored older data.
 ///
-/// The ensemble can't detect that, as its own records go back too. A client that started later can't either. An earlier
-/// client can't if the servers' epoch was no lower in the older data: then transactions continue above all earlier
-/// ones.
+/// The ensemble can't detect that, as its own records go back too, and neither can a client that started later. An
+/// earlier client can't if the servers' epoch was no lower in the older data: then transactions continue above all
+/// earlier ones.
 #[derive(Debug, Default)]
 pub(crate) struct ZxidWatermark(AtomicI64);
 
@@ -22,7 +21,6 @@ impl ZxidWatermark {
         self.0.fetch_max(zxid, Ordering::Relaxed)
     }
 
-    /// Returns the highest transaction seen if the ensemble is at an earlier one.
     pub(crate) fn went_back(&self, zxid: i64) -> Option<i64> {
         let seen = self.zxid(zxid);
         (seen > zxid).then_some(seen)

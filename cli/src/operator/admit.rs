@@ -7,7 +7,6 @@ use crate::exit::{self, Failure};
 
 const NOT_ALL_VOTE: u8 = 1;
 
-/// The treatment of new nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
     Look,
@@ -28,7 +27,6 @@ impl How {
     }
 }
 
-/// Treats new nodes as requested, and shows all nodes' states.
 pub(super) async fn admit(url: &str, how: How, json: bool) -> Result<u8, Failure> {
     let nodes = match how {
         How::Look => lockwright::operator::nodes(url).await?,

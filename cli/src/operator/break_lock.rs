@@ -14,7 +14,6 @@ use crate::duration;
 use crate::exit::{self, Failure};
 use crate::json::{inspection, millis};
 
-/// Checks the arguments before a connection is made.
 pub(super) fn check(what: &Break, json: bool) -> Result<(), Failure> {
     LockName::new(&what.name)?;
     token(what)?;
@@ -31,7 +30,6 @@ fn token(what: &Break) -> Result<Option<Token>, Failure> {
     what.token.as_ref().map(parse).transpose()
 }
 
-/// Breaks the current hold or the given one.
 pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Result<u8, Failure> {
     let seen = locks.inspect(&what.name).await?;
     if !json {
@@ -75,11 +73,9 @@ pub(super) async fn break_lock(locks: &Locks, what: &Break, json: bool) -> Resul
     Ok(code)
 }
 
-/// Returns the only hold, or `None` if the name is free.
 fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     match seen.holders.as_slice() {
         [] => Ok(None),
-        // a holder from another library has no Lockwright token, so the current holder is the target.
         [holder] => Ok(Some(holder.token.map_or(BreakTarget::Any, BreakTarget::Token))),
         several => Err(Failure::usage(format!(
             "the lock has {} holders; choose one by --token, from `lockwright show`",
@@ -88,11 +84,9 @@ fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     }
 }
 
-/// Returns whether the holder without a token still seems to hold. After a prompt, the holder may
-/// be a Lockwright client.
+/// After a prompt, a Lockwright client may hold.
 async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
     let now = locks.inspect(&what.name).await?;
-    // All properties that stay constant during a hold.
     let constant_fields = |seen: &Inspection| -> Vec<_> {
         let holders = seen.holders.iter();
         holders.map(|by| (by.token, by.identity.clone(), by.mode, by.fence)).collect()
@@ -100,7 +94,7 @@ async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<b
     Ok(constant_fields(&now) == constant_fields(seen))
 }
 
-/// Adds a hint: a hold of another library can't be made to expire, only freed at once.
+/// A foreign hold can't be made to expire, only freed at once.
 fn refused(error: Error, now: bool) -> Failure {
     let could_be_freed = error.kind() == ErrorKind::Conflict && !now;
     let mut failure = Failure::from(error);

@@ -37,12 +37,11 @@ impl Factory for Server {
     }
 }
 
-/// Runs a child process of the suite, if this process is one.
 pub(crate) fn as_child() -> Option<ExitCode> {
     child::main(|url| async move { lockwright::backend::open(&url).await })
 }
 
-/// Runs the suite on the given server. It must not be called in a runtime.
+/// Must not be called in a runtime.
 pub(super) fn conformance(
     connection: &ConnectionOptions,
     what: &Conformance,
@@ -83,7 +82,6 @@ pub(super) fn conformance(
             "rows": report.rows,
         }))?;
     } else {
-        // A failed case quotes the server.
         let lines = report.to_string();
         print(&lines.lines().map(|line| escape(line) + "\n").collect::<String>())?;
     }

@@ -11,7 +11,6 @@ use crate::json::profile;
 
 const ERROR_FOUND: u8 = 1;
 
-/// Prints the findings, the worst first.
 pub(super) async fn doctor(locks: &Locks, json: bool) -> Result<u8, Failure> {
     let mut findings = locks.doctor().await?;
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

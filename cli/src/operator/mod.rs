@@ -1,5 +1,4 @@
-//! The operator's commands: `list`, `show`, `break`, `sweep`, `schema`, `admit`, `doctor`,
-//! `conformance`.
+//! The operator's commands.
 
 mod admit;
 mod break_lock;
@@ -17,7 +16,6 @@ use crate::exit::Failure;
 use crate::output::Output;
 pub(crate) use conformance::as_child;
 
-/// Runs the command and returns the exit code.
 pub(crate) fn run(connection: &ConnectionOptions, command: &Command) -> ExitCode {
     if let Command::Conformance(what) = command {
         return match conformance::conformance(connection, what) {
@@ -72,7 +70,7 @@ async fn answer(connection: &ConnectionOptions, command: &Command) -> Result<u8,
     }
 }
 
-/// Writes to standard output. A closed pipe, as after `head`, isn't an error.
+/// A closed pipe, as after `head`, isn't an error.
 fn print(text: &str) -> Result<(), Failure> {
     use std::io::{self, Write};
 

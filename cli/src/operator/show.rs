@@ -11,7 +11,6 @@ use crate::exit::Failure;
 use crate::json::inspection;
 use crate::run::holder_name;
 
-/// Prints the held names with the prefix.
 pub(super) async fn list(locks: &Locks, prefix: &str, json: bool) -> Result<u8, Failure> {
     let names = locks.list(prefix).await?;
     if json {
@@ -50,7 +49,6 @@ pub(super) async fn show(locks: &Locks, name: &str, json: bool) -> Result<u8, Fa
     Ok(0)
 }
 
-/// Describes a name and its holders, with a line for each property.
 pub(super) fn describe(seen: &Inspection) -> String {
     let name = escape(seen.name.as_str());
     let mut text = match seen.holders.len() {

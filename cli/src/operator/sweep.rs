@@ -8,7 +8,6 @@ use serde_json::json;
 use super::{print, print_json};
 use crate::exit::Failure;
 
-/// Sweeps until nothing remains.
 pub(super) async fn sweep(locks: &Locks, idle: Duration, json: bool) -> Result<u8, Failure> {
     let (mut rows, mut steps) = (0, 0_u64);
     loop {

@@ -1,6 +1,5 @@
 //! Text tables.
 
-/// Formats rows under a heading with aligned columns.
 pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
     let mut widths = heading.map(|cell| cell.chars().count());
     for row in rows {

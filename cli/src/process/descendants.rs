@@ -1,5 +1,4 @@
-//! Finds the descendants of a process in `/proc`, and signals them without hitting another process
-//! with a reused id.
+//! The descendants of a process, and signals that don't hit a process with a reused id.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,13 +7,11 @@ use std::io;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-/// A process, identified by its id and start time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Process {
     pub pid: Pid,
     /// In the kernel's ticks since boot.
     pub started: u64,
-    /// Its process group when it was read. It may change.
     group: i32,
 }
 
@@ -33,18 +30,15 @@ struct Entry {
     ended: bool,
 }
 
-/// Returns the living descendants of `root`, nearest first, without those in `except` and their
-/// descendants.
-///
-/// A process that forks during the scan may be missing. To end all, repeat the scan until it finds
-/// none, and check with `wait`.
+/// A process that forks during the scan may be missing: repeat the scan until it finds none, and
+/// check with `wait`.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     let mut found = entries_of(root, except)?;
     found.retain(|entry| !entry.ended);
     Ok(found.into_iter().map(|entry| entry.process).collect())
 }
 
-/// Returns the same with processes that have ended and weren't reaped yet.
+/// With unreaped processes.
 fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -53,7 +47,6 @@ fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
         else {
             continue;
         };
-        // A process that has ended in the meantime has no file.
         if let Some(entry) = look_at(pid) {
             children.entry(entry.parent).or_default().push(entry);
         }
@@ -72,19 +65,17 @@ fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     Ok(found)
 }
 
-/// Returns the living process with this id.
 pub(crate) fn process(pid: Pid) -> Option<Process> {
     look_at(pid).filter(|entry| !entry.ended).map(|entry| entry.process)
 }
 
-/// Returns the ancestors of this process, nearest first.
 pub(crate) fn ancestors() -> impl Iterator<Item = Process> {
     let above = |entry: &Entry| Pid::from_raw(entry.parent).and_then(look_at);
     let us = look_at(rustix::process::getpid());
     std::iter::successors(us, above).skip(1).map(|entry| entry.process)
 }
 
-/// Returns whether a process may send signals to this one: as root or as the same user.
+/// As root or as the same user.
 pub(crate) fn may_end_us(pid: Pid) -> bool {
     let users = |process: &str| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -101,7 +92,7 @@ pub(crate) fn may_end_us(pid: Pid) -> bool {
 
 fn look_at(pid: Pid) -> Option<Entry> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The command's name is in parentheses and may contain parentheses.
+    // The command's name may contain parentheses.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let fields: Vec<&str> =
         std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace().collect();
@@ -116,8 +107,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Sends `signal` to each process. Returns how many refused it, as another user's. Ended processes
-/// don't count.
+/// Returns how many belong to another user.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;
     for process in processes {
@@ -130,15 +120,12 @@ pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Killed {
-    /// The number of living processes.
     pub found: usize,
-    /// The number of those that belong to another user.
     pub refused: u32,
 }
 
-/// Kills all that [`of`] finds, and `group` while it contains a descendant, even an unreaped one:
-/// then the id can't be reused. Signalling a group is atomic with respect to `fork`, so no member
-/// escapes.
+/// Kills `group` too while it contains a descendant, even an unreaped one: then the id can't be
+/// reused. Signalling a group is atomic with respect to `fork`, so no member escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
     if let Some(group) = group
@@ -152,7 +139,7 @@ pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io:
 }
 
 fn send(process: Process, signal: Signal) -> Result<(), Errno> {
-    // Open the handle first, then read the process: so the read applies to the handle's process.
+    // Opened before the process is read, so that the read applies to the handle's process.
     let handle = pidfd_open(process.pid, PidfdFlags::empty())?;
     match look_at(process.pid) {
         Some(entry) if entry.process == process => pidfd_send_signal(handle, signal),
@@ -210,8 +197,7 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // Installed by another process: a file that another test's child still has open for writing
-        // can't be run.
+        // A file that another test's child still has open for writing can't be run.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();

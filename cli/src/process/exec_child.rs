@@ -1,6 +1,5 @@
-//! The step between the supervisor's fork and CMD: a process that arranges to die with the
-//! supervisor, then becomes CMD. It is a separate program, as code between fork and exec would be
-//! unsafe.
+//! The step between the supervisor's fork and CMD, which arranges to die with the supervisor. Code
+//! between fork and exec would be unsafe.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -16,12 +15,10 @@ use super::foreground::Terminal;
 use crate::escape::escape;
 use crate::exit;
 
-/// The argument for no transfer of the foreground.
 pub(crate) const NO_FOREGROUND: &str = "-";
 
-/// Becomes the command in `args`: the supervisor's process id, the process group with the
-/// foreground or [`NO_FOREGROUND`], the latest start in nanoseconds of the boot clock, the command and its
-/// arguments.
+/// `args` are the supervisor's process id, the process group with the foreground or
+/// [`NO_FOREGROUND`], the latest start in nanoseconds of the boot clock, and the command.
 pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     let mut text = || args.next().and_then(|text| text.into_string().ok());
     let pid = |text: String| text.parse().ok().and_then(Pid::from_raw);
@@ -33,25 +30,23 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     let lost_at = BootInstant::from_nanos(lost_at);
 
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        // Without it, CMD would survive a killed supervisor.
+        // CMD would survive a killed supervisor.
         return exit::complain(
             exit::OS,
             format_args!("cannot set the death signal, so the command was not started: {error}"),
         );
     }
     if getppid() != Some(supervisor) {
-        // The supervisor died before the death signal was arranged, so no process keeps the
-        // deadline.
+        // The supervisor died, so no process keeps the deadline.
         return ExitCode::from(exit::SUPERVISOR);
     }
     if let Some(group) = hands_over {
         Terminal::open().hand_over(group, getpgrp());
     }
-    // The supervisor blocks all signals. CMD starts without blocked signals.
+    // The supervisor blocks all signals.
     let _ = SigSet::all().thread_unblock();
 
-    // The last check before the start: each of these processes may have been stopped or starved
-    // since the grant.
+    // These processes may have been stopped or starved since the grant.
     if Clock::boot().now() >= lost_at {
         return exit::complain(
             exit::LOST,

@@ -1,5 +1,4 @@
-//! The terminal's foreground process group. CMD has its own group and needs the foreground to read
-//! and to get Ctrl-C. Afterwards the foreground returns.
+//! The terminal's foreground process group, which CMD needs to read and to get Ctrl-C.
 
 use std::fs::File;
 
@@ -7,7 +6,6 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process_group};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-/// The terminal of this session, if it has one.
 #[derive(Debug)]
 pub(crate) struct Terminal(Option<File>);
 
@@ -20,8 +18,7 @@ impl Terminal {
         self.0.as_ref().is_some_and(|tty| tcgetpgrp(tty) == Ok(group))
     }
 
-    /// Transfers the foreground between groups, if the first one has it. The caller must block
-    /// SIGTTOU, which would stop a background process here.
+    /// The caller must block SIGTTOU, which would stop a background process here.
     pub(crate) fn hand_over(&self, from: Pid, to: Pid) -> bool {
         match &self.0 {
             Some(tty) if self.is_with(from) => tcsetpgrp(tty, to).is_ok(),
@@ -29,14 +26,12 @@ impl Terminal {
         }
     }
 
-    /// Returns the foreground to `group` if its present owner is gone. A living owner is
-    /// legitimate, such as the shell after this job was put into the background.
+    /// A living owner keeps it, such as the shell after this job was put into the background.
     pub(crate) fn take_back(&self, group: Pid) {
         let Some(tty) = &self.0 else { return };
         let lives = tcgetpgrp(tty)
             .is_ok_and(|foreground| test_kill_process_group(foreground) != Err(Errno::SRCH));
         if !lives {
-            // Fails if that group has gone too. Then there is no owner.
             let _ = tcsetpgrp(tty, group);
         }
     }

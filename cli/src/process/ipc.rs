@@ -1,5 +1,4 @@
-//! The protocol between `lockwright run` and its supervisor: frames of 17 bytes on a socket pair. A
-//! lost or late frame never extends a deadline.
+//! The protocol between `lockwright run` and its supervisor. A lost frame never extends a deadline.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,10 +12,8 @@ use rustix::net::{
 
 use super::Exit;
 
-/// The length of a frame: a tag and two numbers.
 pub(crate) const FRAME: usize = 17;
 
-/// The confirmed term of the hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Term {
     /// When CMD is to be ended, without a newer term.
@@ -26,43 +23,36 @@ pub(crate) struct Term {
 }
 
 impl Term {
-    /// Returns the time of the KILL: halfway between the loss and the deadline.
+    /// Halfway between the loss and the deadline.
     pub(crate) fn kill_at(self) -> BootInstant {
         self.lost_at + self.deadline.saturating_since(self.lost_at) / 2
     }
 }
 
-/// An order to the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The hold is confirmed for this term. The first order starts CMD and carries its standard
-    /// input.
+    /// The first one starts CMD and carries its standard input.
     Confirmed(Term),
     /// Send this signal to CMD's process group.
     Forward(i32),
-    /// The hold is lost: end CMD.
     Lost,
 }
 
-/// A report of the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// CMD runs with this process id.
+    /// CMD's process id.
     Started(u32),
-    /// CMD could not be started, with this OS error.
+    /// The OS error.
     NotStarted(i32),
-    /// CMD was not started, because the hold was over before.
     TooLate,
     /// CMD was suspended and continued again.
     NotSuspended,
-    /// CMD ended by itself and left processes behind, which are being ended.
+    /// CMD ended, and the processes that it left behind are being ended.
     Leftovers,
-    /// This number of processes could not be signalled, because they belong to another user.
+    /// The number of processes of another user.
     OutOfReach(u32),
-    /// CMD and all its descendants are gone.
     Done {
         exit: Exit,
-        /// True if it was ended because the hold was lost.
         lost: bool,
     },
 }
@@ -141,14 +131,12 @@ impl Report {
     }
 }
 
-/// Sends a frame without blocking: a blocked sender can't keep a deadline. The socket buffers
-/// thousands of frames, so only a peer that reads none loses any.
+/// A blocked sender can't keep a deadline. The socket buffers thousands of frames.
 pub(crate) fn post(socket: impl AsFd, bytes: &[u8; FRAME]) -> io::Result<()> {
     send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Sends the first order with CMD's standard input.
 pub(crate) fn post_start(socket: impl AsFd, term: Term, stdin: BorrowedFd<'_>) -> io::Result<()> {
     let bytes = Order::Confirmed(term).encode();
     let fds = [stdin];
@@ -164,7 +152,6 @@ pub(crate) fn post_start(socket: impl AsFd, term: Term, stdin: BorrowedFd<'_>) -
     Ok(())
 }
 
-/// Waits for the first order. Returns `None` if the message isn't one.
 pub(crate) fn receive_start(socket: impl AsFd) -> io::Result<Option<(Term, OwnedFd)>> {
     let mut bytes = [0; FRAME];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -1,4 +1,4 @@
-//! The processes below `lockwright run`, and how they end.
+//! The processes below `lockwright run`.
 //!
 //! ```text
 //! L  lockwright run      holds the lock, sends S each confirmed deadline
@@ -7,8 +7,8 @@
 //!       └─ ...           orphans come to S, or to L when S is gone
 //! ```
 //!
-//! S is a synchronous program with one thread: less can go wrong while it keeps a deadline. Also,
-//! the kernel's death signal depends on the thread that created the child.
+//! S is synchronous and has one thread: less can go wrong, and the kernel's death signal depends on
+//! the thread that created the child.
 
 pub(crate) mod descendants;
 pub(crate) mod exec_child;
@@ -19,19 +19,16 @@ mod timer;
 
 use rustix::process::WaitStatus;
 
-/// The hidden subcommand for the supervisor.
 pub(crate) const ROLE_SUPERVISE: &str = "__supervise";
 
-/// The hidden subcommand that becomes CMD.
 pub(crate) const ROLE_EXEC: &str = "__become";
 
-/// This program, even if its file was replaced or deleted.
+/// Works even if the file was replaced or deleted.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Code(u8),
-    /// By this signal.
     Signal(i32),
 }
 
@@ -41,7 +38,7 @@ impl Exit {
         code.or_else(|| status.terminating_signal().map(Self::Signal))
     }
 
-    /// Returns the exit code of a shell.
+    /// As a shell does.
     pub(crate) fn shell_code(self) -> u8 {
         match self {
             Self::Code(code) => code,

@@ -1,8 +1,7 @@
-//! The supervisor: starts CMD, keeps the deadline, and ends CMD and all its descendants.
+//! The supervisor of CMD and all its descendants.
 //!
-//! It ends them when the hold is lost, when no new deadline arrives in time (`lockwright run` is
-//! stopped or cut off), when `lockwright run` has ended, and when CMD left processes behind. It
-//! exits only when the kernel reports that no descendant is left.
+//! It ends them when the hold is lost, when no new deadline arrives in time, when `lockwright run`
+//! has ended, and when CMD left processes behind. It exits when no descendant is left.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -30,31 +29,25 @@ use super::timer::Timer;
 use super::{Exit, ROLE_EXEC, SELF, descendants, exec_child};
 use crate::exit;
 
-/// The time for processes that CMD left behind to end by themselves, such as a pipeline's last
-/// `tee`.
+/// For a pipeline's last `tee`, for example.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The time between TERM and KILL if no deadline is near.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The maximum time between readings of the clock, even if the timer fails.
+/// Between readings of the clock, even if the timer fails.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// The interval of checks of the terminal's foreground, while CMD waits for it.
 const TERMINAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The first and the longest pause before the next scan for processes that escaped a KILL by
-/// forking.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The maximum pause if all remaining processes belong to another user. This may last hours.
+/// All remaining processes belong to another user, which may last hours.
 const MAX_RETRY_PAUSE_OTHER_USERS: Duration = Duration::from_millis(100);
 
-/// The maximum number of scans without a pause while there is something to kill.
+/// Without a pause, while there is something to kill.
 const MAX_SCANS: u32 = 8;
 
-/// Runs the command in `args` until it and its descendants are gone.
 pub(crate) fn main(args: ArgsOs) -> ExitCode {
     // From here on, only SIGKILL and SIGSTOP affect this process.
     let _ = SigSet::all().thread_block();
@@ -87,7 +80,6 @@ struct End {
 }
 
 impl End {
-    /// Sets these times, unless earlier ones are set.
     fn by(&mut self, term_at: BootInstant, kill_at: BootInstant) {
         self.term_at = Some(self.term_at.map_or(term_at, |earlier| earlier.min(term_at)));
         self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
@@ -101,20 +93,18 @@ struct Supervisor {
     clock: Clock,
     timer: Timer,
     terminal: Terminal,
-    /// The process group of `lockwright run`, which has the foreground if CMD's group doesn't.
+    /// Has the foreground if CMD's group doesn't.
     run_group: Pid,
     command: Pid,
     exit: Option<Exit>,
     term: Term,
     end: End,
     out_of_reach: u32,
-    /// True if CMD was stopped because it needs the terminal, which this job doesn't have.
     waits_for_terminal: bool,
     retry_pause: Duration,
 }
 
 impl Supervisor {
-    /// Starts CMD. Returns `None` if the term was over before.
     fn start(
         socket: BorrowedFd<'static>,
         term: Term,
@@ -122,7 +112,6 @@ impl Supervisor {
         command: &[OsString],
     ) -> io::Result<Option<Self>> {
         set_child_subreaper(Some(getpid()))?;
-        // The name in `ps` and `pgrep`, instead of "exe".
         let _ = rustix::thread::set_name(c"lockwright-sup");
         let mut wanted = SigSet::empty();
         wanted.add(nix::sys::signal::Signal::SIGCHLD);
@@ -177,7 +166,7 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // Directly before the sleep: after a stop, the process must act on the current time.
+            // After a stop, the process must act on the current time.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);
@@ -191,7 +180,6 @@ impl Supervisor {
         ExitCode::SUCCESS
     }
 
-    /// Reads all pending orders.
     fn receive_orders(&mut self) {
         while let Some(socket) = self.socket {
             let mut bytes = [0; FRAME];
@@ -210,7 +198,7 @@ impl Supervisor {
                     self.end.lost = true;
                     self.end.by(now, (now + patience).min(self.term.kill_at()));
                 }
-                // The end of the stream, or an invalid frame: no process renews the hold any more.
+                // No process renews the hold any more.
                 None => {
                     let now = self.clock.now();
                     self.socket = None;
@@ -224,7 +212,7 @@ impl Supervisor {
     fn forward(&self, signal: i32) {
         let Some(signal) = Signal::from_named_raw(signal) else { return };
         if self.exit.is_some() {
-            // The group may be gone and its id reused.
+            // The group's id may be reused.
             return;
         }
         if signal == Signal::CONT {
@@ -233,8 +221,8 @@ impl Supervisor {
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Reaps ended children and handles stopped ones. Returns `true` when no descendant is left, as
-    /// each one's chain of parents ends at a child of this process.
+    /// Returns `true` when no descendant is left: each one's chain of parents ends at a child of
+    /// this process.
     fn reap(&mut self) -> bool {
         while matches!(self.signals.read_signal(), Ok(Some(_))) {}
         loop {
@@ -250,15 +238,13 @@ impl Supervisor {
     fn command_changed(&mut self, status: WaitStatus) {
         if let Some(exit) = Exit::of(status) {
             self.exit = Some(exit);
-            // CMD's last actions may have been unprotected, or it was never started for that
-            // reason.
+            // CMD's last actions may have been unprotected, or it was never started.
             self.end.lost |= self.clock.now() >= self.term.lost_at;
             self.waits_for_terminal = false;
             return;
         }
         match status.stopping_signal().and_then(Signal::from_named_raw) {
-            // Other clients wait for the lock, and the shell waits for `lockwright run`, which
-            // continues.
+            // Other clients wait for the lock, and the shell waits for `lockwright run`.
             Some(Signal::TSTP) => {
                 let _ = kill_process_group(self.command, Signal::CONT);
                 self.report(Report::NotSuspended);
@@ -268,8 +254,7 @@ impl Supervisor {
         }
     }
 
-    /// Continues a CMD that needs the terminal, once this job is in the foreground. This is polled,
-    /// because a shell's `fg` sends no signal to a running job.
+    /// Polled, because a shell's `fg` sends no signal to a running job.
     fn give_terminal(&mut self) {
         if self.waits_for_terminal
             && (self.terminal.hand_over(self.run_group, self.command)
@@ -294,7 +279,6 @@ impl Supervisor {
         }
     }
 
-    /// Performs due actions and returns the time of the next one.
     fn act(&mut self, now: BootInstant) -> BootInstant {
         let is_due = |at: Option<BootInstant>| at.is_some_and(|at| at <= now);
         if is_due(self.end.kill_at) {
@@ -327,12 +311,10 @@ impl Supervisor {
     fn signal_all(&mut self, signal: Signal) {
         match descendants::of(getpid(), &[]) {
             Ok(found) => self.report_out_of_reach(descendants::signal(&found, signal)),
-            // `/proc` can't be read, so signal at least the group.
             Err(_) => self.signal_group(signal),
         }
     }
 
-    /// Kills all that is found. Returns whether there was a process that can be killed.
     fn kill_all(&mut self) -> bool {
         self.signal_group(Signal::KILL);
         let Ok(killed) = descendants::kill_all(getpid(), &[], Some(self.command)) else {
@@ -342,7 +324,7 @@ impl Supervisor {
         killed.found > killed.refused as usize
     }
 
-    /// Signals CMD's process group while CMD isn't reaped, so that the id can't be reused.
+    /// Once CMD is reaped, the id may be reused.
     fn signal_group(&self, signal: Signal) {
         if self.exit.is_none() {
             let _ = kill_process_group(self.command, signal);
@@ -356,7 +338,6 @@ impl Supervisor {
         }
     }
 
-    /// Sleeps until `instant`, an order, or a change of a child.
     fn sleep(&self, instant: BootInstant) {
         self.timer.set(instant);
         let left = instant.saturating_since(self.clock.now());

@@ -9,8 +9,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-/// A timer of the boot clock. The timeout of `poll` stops during a suspension, so CMD would run
-/// next to the next holder.
+/// The timeout of `poll` stops during a suspension, so CMD would run next to the next holder.
 pub(crate) struct Timer(OwnedFd);
 
 impl Timer {
@@ -19,7 +18,6 @@ impl Timer {
         Ok(Self(timerfd_create(TimerfdClockId::Boottime, flags)?))
     }
 
-    /// Makes it readable from `instant` on.
     pub(crate) fn set(&self, instant: BootInstant) {
         // Zero would disarm it.
         let nanos = instant.as_nanos().max(1);

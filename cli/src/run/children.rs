@@ -11,22 +11,18 @@ use tokio::time::sleep;
 
 use crate::process::descendants::{self, Process};
 
-/// The first and the longest pause before the next scan for processes that escaped a KILL by
-/// forking.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The required number of consecutive empty scans if the kernel can't be asked.
+/// If the kernel can't be asked.
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {
-    /// Descendants that aren't the command's, because a shell with jobs became this process by
-    /// `exec`.
+    /// Not the command's: a shell with jobs became this process by `exec`.
     foreign: RefCell<Vec<Process>>,
 }
 
 impl Children {
-    /// Makes this process the parent of all orphans among its descendants.
     pub(super) fn adopt() -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         Ok(Self { foreign: RefCell::new(descendants::of(getpid(), &[])?) })
@@ -36,25 +32,23 @@ impl Children {
         !self.foreign.borrow().is_empty()
     }
 
-    /// Updates the foreign: all orphans of the command are below the living supervisor, so other
-    /// descendants aren't the command's.
+    /// All orphans of the command are below the living supervisor.
     pub(super) fn update_foreign(&self, supervisor: Pid) {
         if !self.has_foreign() {
             return;
         }
         let Some(ours) = descendants::process(supervisor) else { return };
         let Ok(others) = descendants::of(getpid(), &[ours]) else { return };
-        // Checked after the scan: the supervisor's end and the transfer of its orphans are one step
-        // of the kernel, so the scan preceded both.
+        // The supervisor's end and the transfer of its orphans are one step of the kernel, so the
+        // scan preceded both.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
             self.foreign.replace(others);
         }
     }
 
-    /// Kills all descendants except foreign, until none is left. Returns `true` if the kernel
-    /// confirms that. With foreign only scans can check, which a constantly forking process may
-    /// escape.
+    /// Returns `true` if the kernel confirms that only foreign descendants are left. With foreign
+    /// ones only scans can check, which a constantly forking process may escape.
     pub(super) async fn end_all(&self, command: Option<Pid>) -> bool {
         let foreign = self.foreign.take();
         let mut retry_pause = FIRST_RETRY_PAUSE;

@@ -9,12 +9,10 @@ use crate::args::Run;
 use crate::exit::{self, Failure};
 use crate::process::{ROLE_SUPERVISE, SELF};
 
-/// A command that seems to exist.
 #[derive(Debug)]
 pub(crate) struct Resolved(Vec<OsString>); // never empty
 
-/// Returns the command of `run`, or why it can't run. The early check reports a typing error before
-/// a long wait; only the execution is certain.
+/// Reports a typing error before a long wait. Only the execution is certain.
 pub(crate) fn resolve(run: &Run) -> Result<Resolved, Failure> {
     if let Some(shell) = &run.shell {
         return Ok(Resolved(vec!["/bin/sh".into(), "-c".into(), shell.clone()]));
@@ -40,7 +38,6 @@ fn exists(program: &OsStr) -> bool {
     }
     match std::env::var_os("PATH") {
         Some(path) => std::env::split_paths(&path).any(|folder| folder.join(program).exists()),
-        // Then the system has a default.
         None => true,
     }
 }
@@ -52,7 +49,6 @@ impl Resolved {
         command
     }
 
-    /// Returns the supervisor of this command. Both get these environment variables.
     pub(crate) fn with_environment<const N: usize>(&self, vars: [(&str, String); N]) -> Command {
         let mut supervisor = Command::new(SELF);
         supervisor.arg(ROLE_SUPERVISE).args(&self.0).envs(vars);

@@ -1,4 +1,4 @@
-//! The phase while the lock is held: the supervisor runs CMD and receives its deadlines.
+//! The phase while the lock is held.
 
 use std::cell::Cell;
 use std::io;
@@ -25,17 +25,15 @@ use crate::process::ipc::{self, FRAME, Order, Report, Term};
 
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// By itself, with no process left.
     Ended(Exit),
-    /// It was ended, or may have been unprotected for a time.
+    /// CMD was ended, or may have been unprotected for a time.
     Lost(Failure),
 }
 
 #[derive(Debug)]
 pub(crate) struct Conclusion {
     pub outcome: Result<Outcome, Failure>,
-    /// True if certainly no process of the command is left. Otherwise the lock must not be
-    /// released.
+    /// If false, the lock must not be released.
     pub all_gone: bool,
 }
 
@@ -45,7 +43,6 @@ impl Conclusion {
     }
 }
 
-/// Runs `supervisor` until its command and all descendants are gone.
 pub(crate) async fn hold(
     output: Output,
     guard: &Guard,
@@ -61,12 +58,11 @@ pub(crate) async fn hold(
         }
     };
     let outcome = held.watch(signals, &mut child_changed).await;
-    // In any case: no process may outlive the lock, which is released next.
+    // No process may outlive the lock, which is released next.
     let all_gone = held.end_all().await;
     Conclusion { outcome, all_gone }
 }
 
-/// Starts the supervisor. Returns `None` if the hold was over before.
 fn begin<'a>(
     output: Output,
     guard: &'a Guard,
@@ -121,8 +117,7 @@ fn start(guard: &Guard, mut supervisor: Command) -> io::Result<(tokio::net::Unix
     // In its own group, it gets no signals from the terminal.
     let child =
         supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
-    // Drops this process's copy of the other end. Otherwise a supervisor's death would not end the
-    // stream.
+    // This copy of the other end would keep the stream open after the supervisor's death.
     drop(supervisor);
     // Without this order, the supervisor starts nothing and ends with the socket.
     ipc::post_start(&ours, term(guard), rustix::stdio::stdin())?;
@@ -134,18 +129,14 @@ struct Held<'a> {
     guard: &'a Guard,
     socket: tokio::net::UnixStream,
     supervisor: Pid,
-    /// True if it reported that no process of the command is left or was started.
     supervisor_done: Cell<bool>,
-    /// The command's process id and group.
     command: Cell<Option<Pid>>,
     children: Children,
-    /// True if the last message about the hold was that it may be lost.
     risk_reported: Cell<bool>,
     loss_reported: Cell<bool>,
 }
 
 impl Held<'_> {
-    /// Sends the supervisor its orders until its final report.
     async fn watch(
         &self,
         signals: &mut Signals,
@@ -187,7 +178,7 @@ impl Held<'_> {
         }
     }
 
-    /// Ends the whole command. Returns `true` if certainly nothing of it is left.
+    /// Returns `true` if certainly nothing of the command is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.has_foreign() {
             // The remaining descendants stem from foreign.
@@ -196,7 +187,7 @@ impl Held<'_> {
         self.children.end_all(self.command.get()).await
     }
 
-    /// Returns the next report, or `None` when the supervisor is gone. It is cancel safe.
+    /// Cancel safe.
     async fn report(&self) -> Option<Report> {
         loop {
             self.socket.readable().await.ok()?;
@@ -209,7 +200,7 @@ impl Held<'_> {
         }
     }
 
-    /// Returns a report that has arrived, even if the runtime hasn't been notified.
+    /// Finds a report even if the runtime hasn't been notified.
     fn try_report(&self) -> Option<Report> {
         let mut bytes = [0; FRAME];
         match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
@@ -218,14 +209,12 @@ impl Held<'_> {
         }
     }
 
-    /// Ends after the supervisor's final report.
     async fn conclude(&self, outcome: Outcome) -> Outcome {
         self.reap_supervisor().await;
         outcome
     }
 
-    /// Sends an order. If this fails, the supervisor has ended, or reads nothing and then ends
-    /// everything by its last deadline.
+    /// On failure, the supervisor has ended, or ends everything by its last deadline.
     fn order(&self, order: Order) {
         let _ = ipc::post(&self.socket, &order.encode());
     }
@@ -311,8 +300,8 @@ impl Held<'_> {
         );
     }
 
-    /// Returns when the supervisor should have ended everything: halfway between its KILL and the
-    /// deadline, or the equivalent after an early loss.
+    /// Halfway between the supervisor's KILL and the deadline, or the equivalent after an early
+    /// loss.
     fn give_up_at(&self) -> BootInstant {
         let term = term(self.guard);
         let kill_at = term.kill_at();
@@ -324,12 +313,12 @@ impl Held<'_> {
     fn why_lost(&self) -> String {
         match self.guard.check().err().and_then(|error| error.lost_reason()) {
             Some(reason) => reason.to_string(),
-            // The supervisor noticed first: this process was stopped or starved.
+            // The supervisor noticed first.
             None => "it was not renewed within its TTL".to_owned(),
         }
     }
 
-    /// Reports the loss at once, because ending the command and asking the server takes seconds.
+    /// Ending the command and asking the server takes seconds, so this comes first.
     fn report_loss(&self) {
         if self.loss_reported.replace(true) {
             return;
@@ -355,14 +344,13 @@ impl Held<'_> {
         Outcome::Lost(Failure::new(exit::LOST, "lost", message))
     }
 
-    /// Ends the rest after the supervisor was killed. The kernel killed CMD with it.
     async fn without_supervisor(&self) -> Outcome {
         self.end_all().await;
         let message = "the supervisor process was killed, so the command was ended with it";
         Outcome::Lost(Failure::new(exit::SUPERVISOR, "supervisor_killed", message))
     }
 
-    /// Reaps a finished supervisor. In a container, no other process may do so.
+    /// In a container, no other process may reap it.
     async fn reap_supervisor(&self) {
         let limit = Clock::boot().now() + SUPERVISOR_EXIT_TIMEOUT;
         while Clock::boot().now() < limit {
@@ -375,7 +363,6 @@ impl Held<'_> {
         }
     }
 
-    /// Reaps ended children, and continues a stopped supervisor.
     fn continue_supervisor(&self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             if pid == self.supervisor && status.stopped() {
@@ -387,7 +374,6 @@ impl Held<'_> {
     }
 }
 
-/// The time for the supervisor to exit after its final report.
 const SUPERVISOR_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn exit_fields(exit: Exit) -> serde_json::Value {

@@ -24,11 +24,10 @@ use crate::output::Output;
 use signals::Signals;
 pub(crate) use waiting::holder_name;
 
-/// The time limit for final requests to an unresponsive server. They take effect by themselves a
-/// TTL later.
+/// For final requests, which take effect by themselves a TTL later.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The limit after a loss, when the server is mostly unreachable and the hold expires soon.
+/// The server is mostly unreachable then, and the hold expires soon.
 const SHUTDOWN_TIMEOUT_WHEN_LOST: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {
@@ -44,7 +43,6 @@ fn prepare_and_run(
     connection: &ConnectionOptions,
     run: &Run,
 ) -> Result<u8, Failure> {
-    // Report errors before the lock is taken from other clients.
     LockName::new(&run.name)?;
     let command = command::resolve(run)?;
     let holds = nested::Holds::of_this_process()?;
@@ -56,8 +54,7 @@ fn prepare_and_run(
         timeout: run.timeout.or(config.wait.filter(|_| !run.nonblock)),
         ..run.clone()
     };
-    // Writing to a terminal that belongs to CMD must not stop this process. All threads inherit
-    // this.
+    // Writing to a terminal that belongs to CMD must not stop this process, in any thread.
     let mut stopped_by_writing = nix::sys::signal::SigSet::empty();
     stopped_by_writing.add(nix::sys::signal::Signal::SIGTTOU);
     let _ = stopped_by_writing.thread_block();
@@ -77,16 +74,15 @@ fn prepare_and_run(
         let outer = OuterHolds { holds, key };
         let result =
             hold_and_run(output, connection, run, outer, &command, &locks, &mut signals).await;
-        // A cancelled wait is withdrawn in the background. The server should receive that.
+        // The server should receive the withdrawal of a cancelled wait.
         let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
         result
     });
-    // A hanging name lookup in another thread must not delay the exit.
+    // A hanging name lookup must not delay the exit.
     runtime.shutdown_background();
     result
 }
 
-/// The outer holds of the command, and the key of this one.
 struct OuterHolds {
     holds: nested::Holds,
     key: String,
@@ -170,7 +166,6 @@ fn ttl(run: &Run) -> Duration {
     run.ttl.unwrap_or(Duration::from_secs(30))
 }
 
-/// Acquires the lock. Returns `None` if another client holds it.
 async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guard>, Failure> {
     let mut request = if run.shared { locks.read(&run.name) } else { locks.mutex(&run.name) };
     request = request.ttl(ttl(run));
@@ -208,7 +203,7 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     }
 }
 
-/// Releases the lock. A missing answer isn't an error, because the hold expires by itself.
+/// The hold expires by itself.
 async fn release(
     output: Output,
     guard: Guard,

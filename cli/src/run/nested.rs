@@ -1,7 +1,6 @@
 //! `lockwright run` inside the command of an outer `lockwright run` for the same name.
 //!
-//! Instead of waiting for itself, it verifies the outer hold by its token and becomes CMD. If the
-//! hold is lost, the outer run ends this descendant too.
+//! It verifies the outer hold and becomes CMD. The outer run ends this descendant too.
 
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;
@@ -21,10 +20,8 @@ use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::process::descendants;
 
-/// The variable with the holds around a command, from the outermost to the innermost.
 const VARIABLE: &str = "LOCKWRIGHT_HOLDS";
 
-/// A hold, as passed to the commands under it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Outer {
     /// With the namespace.
@@ -33,18 +30,14 @@ struct Outer {
     fence: Fence,
     mode: Mode,
     owner: String,
-    /// The holding process and its start time.
     pid: i32,
     started: u64,
 }
 
-/// The holds around this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Holds(Vec<Outer>);
 
 impl Holds {
-    /// # Errors
-    /// If the variable's value doesn't come from a run.
     pub(crate) fn of_this_process() -> Result<Self, Failure> {
         let Some(text) = std::env::var_os(VARIABLE) else { return Ok(Self(Vec::new())) };
         let holds = text.to_str().and_then(|text| serde_json::from_str(text).ok());
@@ -55,10 +48,9 @@ impl Holds {
         })
     }
 
-    /// Returns the variable for a command under one more hold.
     pub(crate) fn and(mut self, key: &str, guard: &Guard, owner: &str) -> (&'static str, String) {
         let us = descendants::process(getpid());
-        // Without `/proc`, descent can't be checked, so nested runs aren't supported.
+        // Without `/proc`, descent can't be checked.
         if let Some(us) = us {
             self.0.push(Outer {
                 name: key.to_owned(),
@@ -73,13 +65,11 @@ impl Holds {
         (VARIABLE, json!(self.0).to_string())
     }
 
-    /// Returns the innermost hold of this name.
     fn find(&self, key: &str) -> Option<&Outer> {
         self.0.iter().rev().find(|outer| outer.name == key)
     }
 }
 
-/// Becomes the command if an outer run holds the name; returns otherwise.
 pub(crate) fn become_if_held(
     output: Output,
     connection: &ConnectionOptions,
@@ -145,7 +135,6 @@ pub(crate) fn become_if_held(
     Err(Failure::new(code, "not_executable", format!("{program}: {error}")))
 }
 
-/// Verifies the outer hold on the server and returns its fence.
 async fn verify_hold(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, Failure> {
     let inspection = locks.inspect(&run.name).await?;
     let ours = |holder: &&Holder| holder.token == Some(outer.token);
@@ -161,7 +150,7 @@ async fn verify_hold(locks: &Locks, run: &Run, outer: &Outer) -> Result<Fence, F
     Ok(outer.fence)
 }
 
-/// Returns whether the holding process is alive, an ancestor of this process, and able to end it.
+/// Returns whether the holding process is a living ancestor that may end this process.
 fn is_descendant_of(outer: &Outer) -> bool {
     Pid::from_raw(outer.pid).is_some_and(|pid| {
         descendants::ancestors().any(|above| above.pid == pid && above.started == outer.started)

@@ -18,8 +18,7 @@ const FORWARDED: [Signal; 8] = [
     Signal::WINCH,
 ];
 
-/// The signals to forward. Signals that were ignored at the start stay ignored, also for CMD:
-/// `nohup` works.
+/// Signals that were ignored at the start stay ignored, also for CMD: `nohup` works.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
@@ -36,7 +35,7 @@ impl Signals {
         Ok(Self(streams))
     }
 
-    /// Disables Ctrl-Z from now on: a suspension would lose the hold.
+    /// A suspension would lose the hold.
     pub(crate) fn refuse_suspension(&mut self) -> io::Result<()> {
         if ignored_signals() >> (Signal::TSTP.as_raw() - 1) & 1 == 0 {
             let stream = unix::signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
@@ -45,7 +44,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Returns the next signal. It is cancel safe.
+    /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
             for (signal, stream) in &mut self.0 {
@@ -58,7 +57,6 @@ impl Signals {
         .await
     }
 
-    /// Returns the next signal whose default is to end the program.
     pub(crate) async fn next_ending(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
@@ -69,7 +67,6 @@ impl Signals {
     }
 }
 
-/// Returns a bit for each ignored signal, the lowest for signal 1.
 fn ignored_signals() -> u64 {
     std::fs::read_to_string("/proc/self/status").map_or(0, |status| {
         let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

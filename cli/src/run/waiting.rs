@@ -12,13 +12,10 @@ use crate::escape::escape;
 use crate::output::Output;
 use crate::process::foreground::Terminal;
 
-/// Shorter waits aren't displayed.
 const FIRST_REFRESH: Duration = Duration::from_millis(300);
 
-/// The interval of updates.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Awaits `acquire` and shows the holder of `name`.
 pub(crate) async fn show_holder_until(
     output: Output,
     locks: &Locks,
@@ -41,7 +38,6 @@ pub(crate) async fn show_holder_until(
     }
 }
 
-/// A status line that is cleared when dropped.
 struct StatusLine {
     output: Output,
     terminal: Terminal,
@@ -67,18 +63,17 @@ impl StatusLine {
         }
     }
 
-    /// Not in the background, where the terminal belongs to other jobs.
+    /// In the background, the terminal belongs to other jobs.
     fn show(&self, text: &str) {
         if self.terminal.is_with(rustix::process::getpgrp()) {
             self.output.status_line(text);
         }
     }
 
-    /// Truncates the line, because a wrapped line can't be cleared.
+    /// A wrapped line can't be cleared.
     fn fit(&self, line: &str) -> String {
         let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
             .map_or(0, |size| usize::from(size.ws_col));
-        // A terminal without a known size reports zero.
         let columns = if columns == 0 { 80 } else { columns };
         line.chars().take(columns - 1).collect()
     }
@@ -97,7 +92,7 @@ fn sentence(seen: &Inspection, waited: Duration) -> String {
         1 => String::new(),
         n => format!(" and {} more", n - 1),
     };
-    // The hold is renewed while its holder lives, so this isn't the duration of the wait.
+    // The hold is renewed while its holder lives, so the wait may be longer.
     let left = holder
         .remaining
         .map_or_else(String::new, |left| format!(" for at least {}", duration::show(left)));
@@ -118,7 +113,7 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     loop {
         if let Ok(seen) = locks.inspect(name).await {
             // This client's grant may be visible before its answer. Another holder with the same
-            // host name and process id, in another container, is still visible at the next look.
+            // host name and process id, in another container, is visible at the next look.
             let others: Vec<_> = seen
                 .holders
                 .iter()

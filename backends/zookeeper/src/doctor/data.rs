@@ -7,7 +7,6 @@ use crate::errors::Effect;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// Creates an ephemeral node, and removes it.
 pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Vec<Finding>> {
     let root = shared.paths.root();
     let options = zk::CreateMode::EphemeralSequential.with_acls(shared.acls());
@@ -16,7 +15,6 @@ pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Vec<Findi
     let zxid = match session.answer(making).await {
         Ok((stat, sequence)) => {
             let path = format!("{probe}{sequence}");
-            // Otherwise it ends with the session.
             let _ = session.answer(session.client().delete(&path, None)).await;
             stat.czxid
         }
@@ -64,7 +62,7 @@ fn denied(root: &str) -> Finding {
     }
 }
 
-/// Returns the finding of, most likely, local sessions.
+/// Most likely local sessions.
 fn unsupported(cause: &Error) -> Finding {
     Finding {
         severity: Severity::Error,

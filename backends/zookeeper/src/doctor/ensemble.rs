@@ -13,10 +13,9 @@ use crate::session::Session;
 use crate::shared::Shared;
 use crate::url::MAX_TIMEOUT;
 
-/// The TTL of a request that sets none.
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
-/// The number of timed commits and reads, of which the median counts.
+/// The median counts.
 const TIMED: usize = 5;
 
 pub(super) async fn look(
@@ -82,7 +81,7 @@ fn differing(granted: &[Granted]) -> Option<Finding> {
     })
 }
 
-/// A quarter of a tick is far above a healthy commit time, and the least that noticeably shortens a TTL.
+/// A quarter of a tick is far above a healthy commit time, and noticeably shortens a TTL.
 async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Finding>> {
     let (mut commits, mut reads) = (Vec::new(), Vec::new());
     for _ in 0..TIMED {
@@ -112,7 +111,6 @@ async fn commits(shared: &Shared, session: &Arc<Session>) -> Result<Option<Findi
     }))
 }
 
-/// `named` is the number of servers in the URL.
 async fn members(named: usize, servers: &[Server], session: &Session) -> Result<Vec<Finding>> {
     let config = match session.answer(session.client().get_config()).await {
         Ok((config, _)) => String::from_utf8_lossy(&config).into_owned(),
@@ -124,7 +122,6 @@ async fn members(named: usize, servers: &[Server], session: &Session) -> Result<
                 why: "the number of voting servers can't be read".to_owned(),
                 fix: "let the login in the URL read it; or look by hand".to_owned(),
             };
-            // A leader or follower implies others.
             let has_others = servers.iter().any(|server| match &server.status {
                 Status::Serves { mode, .. } => mode != "standalone",
                 _ => false,

@@ -1,4 +1,4 @@
-//! Diagnosis of an ensemble, as far as it concerns locks.
+//! Diagnosis of an ensemble.
 
 mod data;
 mod ensemble;
@@ -42,7 +42,7 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
 }
 
 async fn of_ensemble(shared: &Arc<Shared>, servers: &[Server]) -> Result<Vec<Finding>> {
-    // A new session: an existing one may be stuck, and opening one is part of the test.
+    // An existing session may be stuck, and opening one is part of the test.
     let Limits { longest, tick, .. } = shared.limits;
     let (config, clock) = (&shared.config, &shared.clock);
     let session = Session::open(config, clock, shared.paths.probe_path(), longest, tick).await?;
@@ -52,7 +52,6 @@ async fn of_ensemble(shared: &Arc<Shared>, servers: &[Server]) -> Result<Vec<Fin
     Ok(findings)
 }
 
-/// Warns about unencrypted connections to other machines.
 fn unencrypted(config: &Config) -> Option<Finding> {
     let Contents { hosts, tls, login, .. } = &config.contents;
     let host = hosts.iter().find(|host| !is_local(host)).filter(|_| tls.is_none())?;

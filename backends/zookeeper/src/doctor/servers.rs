@@ -8,7 +8,6 @@ use crate::shared::Shared;
 /// The first version that returns a node's transaction when creating it, and that removes empty parents.
 const OLDEST: (u32, u32) = (3, 5);
 
-/// The oldest version that still gets fixes.
 const OLDEST_MAINTAINED: (u32, u32) = (3, 8);
 
 pub(super) fn look_at(server: &Server) -> Vec<Finding> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-/// A server's user and group if the tests run as root, which PostgreSQL and MariaDB reject.
+/// A server's user and group under root, which PostgreSQL and MariaDB reject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Account {
     pub(crate) uid: u32,
@@ -12,8 +12,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// Returns the first existing one of these users, otherwise `nobody`; `None` unless this
-    /// process is root.
+    /// Returns the first existing one of these users, or `nobody`; `None` unless this process is
+    /// root.
     pub fn instead_of_root(names: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;
@@ -33,7 +33,6 @@ impl Account {
         Some(names.iter().chain(&["nobody"]).find_map(find).unwrap_or(nobody))
     }
 
-    /// Makes this account the owner of `path`.
     pub fn own(self, path: &Path) -> Result<()> {
         std::os::unix::fs::chown(path, Some(self.uid), Some(self.gid))
             .map_err(|error| Error::new(format!("{}: {error}", path.display())))

@@ -11,8 +11,7 @@ const AUTHORITY: &str = "ca.crt";
 const CERTIFICATE: &str = "server.crt";
 const KEY: &str = "server.key";
 
-/// The certificates' extensions and hosts. They are explicit because the defaults differ between
-/// systems.
+/// Explicit, because the defaults differ between systems.
 const SETTINGS: &str = "[req]\n\
                         distinguished_name = subject\n\
                         [subject]\n\
@@ -23,8 +22,7 @@ const SETTINGS: &str = "[req]\n\
                         basicConstraints = critical, CA:FALSE\n\
                         subjectAltName = DNS:localhost, IP:127.0.0.1\n";
 
-/// A CA and a server certificate, for several servers, or for none: a CA that a client trusts by
-/// mistake.
+/// A CA and a server certificate, or a CA that a client trusts by mistake.
 #[derive(Debug)]
 pub struct Certificates(TempDir);
 
@@ -67,7 +65,6 @@ pub(crate) fn key(folder: &Path) -> PathBuf {
     folder.join(KEY)
 }
 
-/// Creates the files in a folder, for a server that runs as `account`.
 pub(crate) fn make(folder: &Path, account: Option<Account>) -> Result<()> {
     folder::write(&folder.join("tls.cnf"), SETTINGS, account)?;
     // A unique issuer name, so that clients find the certificate's CA.

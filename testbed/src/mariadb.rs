@@ -12,20 +12,19 @@ use crate::{
     Account, Error, Process, Program, Result, certificates, folder, in_url, packages, port, wait,
 };
 
-/// The Debian packages. Unlike `mariadb-server`, the server's package has no service and no
-/// database.
+/// Unlike `mariadb-server`, it has no service and no database.
 const SERVER: &str = "mariadb-server-core";
 const CLIENT: &str = "mariadb-client-core";
 
 const ADMIN: &str = "root";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
-/// The user for tests. It has all rights in a database of the same name and none elsewhere.
+/// It has all rights in a database of the same name and none elsewhere.
 const USER: &str = "lockwright";
-/// A unique text, so that a test can search logs for it.
+/// Unique, so that a test can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 
-/// Options for a [`MariaDb`]. The defaults are the server's, but small and without syncs to disk.
+/// Options for a [`MariaDb`]. The default is a small server without syncs to disk.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -34,13 +33,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// Adds a setting of the section `[mysqld]` of `my.cnf`. The last one of a name counts.
+    /// Adds a setting of the section `[mysqld]`. The last one counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
     }
 
-    /// Syncs to disk, as a production server does.
+    /// Syncs to disk.
     pub fn durable(self) -> Self {
         self.set("innodb_flush_log_at_trx_commit", "1").set("innodb_doublewrite", "1")
     }
@@ -81,7 +80,6 @@ impl Options {
     }
 }
 
-/// The two servers with MySQL's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     MariaDb,
@@ -89,7 +87,6 @@ enum Kind {
 }
 
 impl Kind {
-    /// Returns MySQL if the folder of packages has it, otherwise MariaDB.
     fn chosen() -> Self {
         match packages::find(&[MARIADBD, MYSQLD]) {
             Some(binary) if binary.ends_with(MYSQLD) => Self::MySql,
@@ -98,7 +95,7 @@ impl Kind {
     }
 }
 
-/// The paths of the two servers in their packages. MariaDB's packages may have the second path too.
+/// MariaDB's packages may have the second path too.
 const MARIADBD: &str = "usr/sbin/mariadbd";
 const MYSQLD: &str = "usr/sbin/mysqld";
 
@@ -161,22 +158,22 @@ impl MariaDb {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Returns the folder, which also has the unix socket.
+    /// Returns the folder, which contains the unix socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Returns the file with the CA's certificate. A [`MariaDb::restart`] without data replaces it.
+    /// Returns the file with the CA's certificate. [`MariaDb::restart`] without data replaces it.
     pub fn authority(&self) -> PathBuf {
         certificates::authority(self.folder())
     }
 
-    /// Returns the URL of the database `lockwright` for the user `lockwright`, with the password.
+    /// Returns the URL of the database and user `lockwright`, with the password.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// Returns the URL through a proxy that listens on `port`.
+    /// Returns the URL through a proxy on `port`.
     pub fn url_through(&self, port: u16) -> String {
         url(USER, self.password(), port)
     }
@@ -196,8 +193,7 @@ impl MariaDb {
         &self.process
     }
 
-    /// Restarts the server on the same port, even if it was stopped. Without `keep_data`, its
-    /// database is new.
+    /// Restarts the server on the same port. Without `keep_data`, its database is new.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.stop();
         if !keep_data {
@@ -224,7 +220,7 @@ impl MariaDb {
         self.process.kill();
     }
 
-    /// Freezes the server: connections stay open, and it doesn't answer.
+    /// Freezes the server: connections stay open.
     pub fn freeze(&self) {
         self.process.freeze();
     }
@@ -234,7 +230,7 @@ impl MariaDb {
         self.process.thaw();
     }
 
-    /// Sets whether commits wait for a replica. The server has no replica. Needs
+    /// Sets whether commits wait for a replica, which the server lacks. Needs
     /// [`Options::semi_synchronous`].
     pub fn wait_for_replica(&self, wait: bool) -> Result<()> {
         let role = match Kind::chosen() {
@@ -244,8 +240,8 @@ impl MariaDb {
         self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
     }
 
-    /// Runs SQL as the superuser in the database `lockwright`, with MariaDB's client. Returns the
-    /// rows as lines with tabs between fields.
+    /// Runs SQL as the superuser in the database `lockwright`. Returns rows as lines, with tabs
+    /// between fields.
     pub fn sql(&self, statements: &str) -> Result<String> {
         self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
     }
@@ -279,8 +275,8 @@ impl MariaDb {
         Ok(client.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all sessions of the user `lockwright` as an administrator, waits, and returns their
-    /// number. New sessions may have begun since.
+    /// Ends all sessions of the user `lockwright`, waits, and returns their number. New sessions
+    /// may have begun since.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let theirs = format!("SELECT id FROM information_schema.processlist WHERE user = '{USER}'");
         let ended = match Kind::chosen() {
@@ -310,7 +306,6 @@ fn url(user: &str, password: &str, port: u16) -> String {
     format!("mysql://{user}:{}@127.0.0.1:{port}/{USER}", in_url(password))
 }
 
-/// Returns the server's user if this process is root.
 fn account() -> Option<Account> {
     Account::instead_of_root(&["mysql"])
 }
@@ -319,7 +314,6 @@ fn socket(folder: &Path) -> PathBuf {
     folder.join("socket")
 }
 
-/// Creates the data of a new server.
 fn fill(options: &Options, folder: &Path) -> Result<()> {
     if options.tls {
         certificates::make(folder, account())?;
@@ -346,7 +340,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
         }
         None => "mariadb-install-db".to_owned(),
     };
-    // Delete the installer's users: they would take precedence, as their hosts are more specific.
+    // The installer's users would take precedence, as their hosts are more specific.
     let users = format!(
         "FLUSH PRIVILEGES;\n\
          DELETE FROM mysql.global_priv WHERE Host <> '%' AND User IN ('', '{ADMIN}');\n\
@@ -375,7 +369,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
 
 fn fill_mysql(folder: &Path) -> Result<()> {
     let users = format!(
-        // A single account, so that a login through the socket also enables logins by TCP.
+        // A single account, so that a login through the socket also enables TCP logins.
         "RENAME USER {ADMIN}@localhost TO {ADMIN}@'%';\n\
          ALTER USER {ADMIN}@'%' IDENTIFIED BY '{ADMIN_PASSWORD}';\n\
          {}",
@@ -397,7 +391,6 @@ fn fill_mysql(folder: &Path) -> Result<()> {
     })
 }
 
-/// Returns the SQL for both users' rights and the database.
 fn rights() -> String {
     format!(
         "GRANT ALL ON *.* TO {ADMIN}@'%' WITH GRANT OPTION;\n\
@@ -411,13 +404,12 @@ fn version() -> Result<String> {
     server()?.args(["--no-defaults", "--version"]).run(Path::new("/"), "")
 }
 
-/// Returns the folder `usr` of the chosen packages.
 fn usr() -> Result<PathBuf> {
     let root = packages::root().ok_or_else(|| Error::new("there is no folder of packages"))?;
     Ok(root.join("usr"))
 }
 
-/// Returns options with the paths of the chosen packages' files, or none for the installed server.
+/// Returns the paths of the chosen packages' files as options.
 fn messages() -> Result<Vec<String>> {
     let folder = ["usr/share/mariadb", "usr/share/mysql"];
     let Some(messages) =
@@ -446,7 +438,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         folder::text(&socket(folder))?,
         folder::text(folder)?,
     );
-    // No look-ups of client host names. The character set is Debian's default.
+    // The character set is Debian's default.
     settings += "skip_name_resolve = 1\ncharacter_set_server = utf8mb4\n";
     settings += "innodb_buffer_pool_size = 16M\nkey_buffer_size = 1M\n";
     settings += match Kind::chosen() {
@@ -457,16 +449,16 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
              caching_sha2_password_auto_generate_rsa_keys = OFF\n"
         }
     };
-    // Many servers in parallel would exhaust the kernel's AIO contexts.
+    // Many servers would exhaust the kernel's AIO contexts.
     settings += "innodb_use_native_aio = 0\n";
-    // This loses data only if the machine crashes, not the server alone.
+    // Loses data only if the machine crashes.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
     if options.tls {
         let path = |path: PathBuf| folder::text(&path);
         settings += &format!("ssl_cert = {}\n", path(certificates::certificate(folder))?);
         settings += &format!("ssl_key = {}\n", path(certificates::key(folder))?);
     } else {
-        // MySQL and MariaDB 11 generate keys, which takes seconds, and clients then use TLS.
+        // MySQL and MariaDB 11 generate keys, which takes seconds.
         settings += match Kind::chosen() {
             Kind::MariaDb => "skip_ssl\n",
             Kind::MySql => "tls_version =\nauto_generate_certs = OFF\n",
@@ -491,8 +483,8 @@ fn server() -> Result<Program> {
     Ok(Program::new(binary, SERVER).env("LC_ALL", "C"))
 }
 
-/// Checks the server's handshake on its unix socket, which opens after its port and can't be
-/// another process's.
+/// Checks the handshake on the unix socket, which opens after the port and can't be another
+/// process's.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

@@ -13,13 +13,13 @@ use crate::{Error, Result, port, wait};
 pub enum Traffic {
     /// Forwards them.
     Forward,
-    /// Delays each piece, in both directions.
+    /// Delays each piece in both directions.
     Delay(Duration),
-    /// Limits the bytes per second of each connection and direction.
+    /// Limits each connection's bytes per second and direction.
     Throttle(u32),
-    /// Holds them until the mode changes, then forwards them: a partition that heals.
+    /// Holds them until the mode changes, like a partition that heals.
     Hold,
-    /// Drops requests and answers: a peer that died silently. New connections are accepted.
+    /// Drops requests and answers, like a silently dead peer. New connections are accepted.
     SwallowAll,
     /// Forwards requests and drops the answers.
     SwallowAnswers,
@@ -32,7 +32,6 @@ pub struct Proxy {
     address: SocketAddr,
 }
 
-/// The connections to a server, however they were accepted.
 #[derive(Debug)]
 pub(crate) struct Shared {
     target: SocketAddr,
@@ -43,18 +42,16 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct State {
     traffic: Traffic,
-    /// True if the proxy should listen. Otherwise connections are refused.
+    /// If false, connections are refused.
     open: bool,
     listening: bool,
     over: bool,
     connections: Vec<TcpStream>,
     accepted: usize,
-    /// The number of dropped pieces of answers. A test can wait for it.
     swallowed_answers: usize,
-    /// The number of dropped pieces, in both directions.
     swallowed: usize,
     delayed: usize,
-    /// The number of the connection whose requests are held, and the count of held pieces.
+    /// The connection whose requests are held, and the count of held pieces.
     keeping: Option<usize>,
     kept_requests: usize,
     /// Connections with a lower number are silent.
@@ -76,10 +73,10 @@ impl Proxy {
         Ok(Self::on(listener, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), target))
     }
 
-    /// Starts a proxy at a given address, for example on another loopback address for servers that
-    /// announce only their port.
+    /// Starts a proxy at a given address.
     ///
     /// # Errors
+    ///
     /// If the address is in use.
     pub fn start_at(address: SocketAddr, target: SocketAddr) -> Result<Self> {
         match TcpListener::bind(address) {
@@ -105,8 +102,8 @@ impl Proxy {
         self.address
     }
 
-    /// Changes the treatment of bytes, also on open connections. After a loss, a connection keeps
-    /// losing until it closes, as TCP never continues after a gap.
+    /// Changes the treatment of bytes, also on open connections. After a loss, a connection loses
+    /// everything, as TCP never continues after a gap.
     pub fn set(&self, traffic: Traffic) {
         self.shared.set(traffic);
     }
@@ -115,7 +112,7 @@ impl Proxy {
     pub fn cut(&self) {
         self.shared.state().open = false;
         self.shared.changed.notify_all();
-        // Wakes the listening thread, which blocks in `accept`.
+        // Wakes the thread blocked in `accept`.
         drop(TcpStream::connect(self.address()));
         let refused = self.shared.wait_until(|state| !state.listening);
         assert!(refused, "the proxy stops listening");
@@ -134,7 +131,7 @@ impl Proxy {
         assert!(listens, "the proxy listens again");
     }
 
-    /// Drops all data on the present connections, without closing them. New connections work.
+    /// Drops all data on the present connections, without closing them.
     pub fn silence_present(&self) {
         self.shared.silence_present();
     }
@@ -149,7 +146,7 @@ impl Proxy {
         self.shared.state().accepted
     }
 
-    /// Returns the number of dropped pieces, in both directions.
+    /// Returns the number of dropped pieces.
     pub fn swallowed(&self) -> usize {
         self.shared.state().swallowed
     }
@@ -159,14 +156,12 @@ impl Proxy {
         self.shared.state().delayed
     }
 
-    /// Waits until at least `count` connections were accepted. Returns `false` after
-    /// [`wait::LIMIT`].
+    /// Waits for at least `count` accepted connections. Returns `false` after [`wait::LIMIT`].
     pub fn wait_for_connections(&self, count: usize) -> bool {
         self.shared.wait_until(|state| state.accepted >= count)
     }
 
-    /// Holds the requests of one connection, counted from 0, until the next call. Other data
-    /// passes.
+    /// Holds the requests of one connection, counted from 0, until the next call.
     pub fn keep_requests_of(&self, connection: Option<usize>) {
         self.shared.state().keeping = connection;
         self.shared.changed.notify_all();
@@ -187,7 +182,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.end();
         drop(TcpStream::connect(self.address()));
-        // A connection may have been accepted in the meantime.
+        // One may have been accepted in the meantime.
         self.drop_connections();
     }
 }
@@ -236,7 +231,6 @@ impl Shared {
         }
     }
 
-    /// Closes everything permanently.
     pub(crate) fn end(&self) {
         {
             let mut state = self.state();
@@ -288,8 +282,7 @@ impl Shared {
         }
     }
 
-    /// Connects `client`, whose `greeting` was read already, to the server. Waits up to `patience`
-    /// until the server listens.
+    /// Connects `client`, whose `greeting` was read, to the server, once it listens.
     pub(crate) fn serve(
         self: &Arc<Self>,
         client: TcpStream,
@@ -302,7 +295,7 @@ impl Shared {
         state.accepted += 1;
         self.changed.notify_all();
         let Some(server) = server else {
-            // The server refuses the connection, so the proxy closes the client's.
+            // Like the server's refusal.
             let _ = client.shutdown(Shutdown::Both);
             return;
         };

@@ -15,10 +15,8 @@ use crate::{Error, Process, Program, Result, folder, http, port};
 /// The time limit of a request that is retried. The member may be frozen.
 const SOON: Duration = Duration::from_millis(500);
 
-/// The time limit of a request that needs a majority.
 const AGREED: Duration = Duration::from_secs(5);
 
-/// State that the members of a cluster share.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) token: String,
@@ -30,7 +28,7 @@ pub(super) struct Cluster {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) clients: u16,
-    /// The port on which it listens for other members, and the proxy's port that they dial.
+    /// Its own peer port, and the proxy's port that other members dial.
     pub(super) peers: u16,
     pub(super) door: u16,
     /// A port without TLS and users.
@@ -48,12 +46,9 @@ pub(super) fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// How a member joins.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Comes {
-    /// All members start together.
     First,
-    /// The other members exist already.
     Later,
 }
 
@@ -64,10 +59,9 @@ pub struct Member {
     pub(super) name: String,
     pub(super) is_learner: bool,
     pub(super) ports: Ports,
-    /// The name and address of each member of the cluster.
     pub(super) initial: Vec<(String, u16)>,
     pub(super) cluster: Arc<Cluster>,
-    /// For the network.
+    /// Used by the network.
     pub(super) pid: Arc<AtomicU32>,
     pub(super) folder: TempDir,
 }
@@ -98,7 +92,7 @@ impl Member {
         &self.process
     }
 
-    /// Returns whether it is a learner, which has no vote and rejects nearly all requests.
+    /// Returns whether it is a learner, which has no vote.
     pub fn is_learner(&self) -> bool {
         self.is_learner
     }
@@ -106,16 +100,17 @@ impl Member {
     /// Runs `etcdctl` with this member only.
     ///
     /// # Errors
-    /// With its whole output, if it fails.
+    ///
+    /// With its output, if it fails.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         self.cluster.control.run(&[self.endpoint()], arguments)
     }
 
-    /// Restarts the member on the same ports, even if it was stopped. Waits until it runs, but not
-    /// for the cluster: see [`super::Etcd::wait_until_whole`].
+    /// Restarts the member on the same ports. Waits until it runs, but not for the cluster: see
+    /// [`super::Etcd::wait_until_whole`].
     ///
-    /// Without `keep_data`, a new member at the same address replaces the old one, which needs a
-    /// majority of the others.
+    /// Without `keep_data`, a new member replaces the old one, which needs a majority of the
+    /// others.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -153,7 +148,7 @@ impl Member {
         self.process.kill();
     }
 
-    /// Freezes it: connections stay open, and it doesn't answer.
+    /// Freezes it: connections stay open.
     pub fn freeze(&self) {
         self.process.freeze();
     }
@@ -163,7 +158,7 @@ impl Member {
         self.process.thaw();
     }
 
-    /// Returns whether it regards itself as the leader. A leader that was just cut off still does.
+    /// Returns whether it regards itself as the leader, even if it was just cut off.
     pub fn is_leader(&self) -> bool {
         self.metric("etcd_server_is_leader") == Some(1.0)
     }
@@ -173,13 +168,13 @@ impl Member {
         self.metric("etcd_server_has_leader") == Some(1.0)
     }
 
-    /// Returns whether a majority currently accepts its proposals.
+    /// Returns whether a majority accepts its proposals.
     pub fn is_healthy(&self) -> bool {
         let answer = http::get(local(self.ports.metrics), "/health", AGREED);
         answer.is_some_and(|answer| answer.contains(r#""health":"true""#))
     }
 
-    /// Returns one of its metrics, or `None` if it doesn't answer.
+    /// Returns a metric, or `None` if it doesn't answer.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let answer = http::get(local(self.ports.metrics), "/metrics", SOON)?;
         let mut lines = answer.lines().filter_map(|line| line.rsplit_once(' '));
@@ -202,7 +197,7 @@ impl Member {
         self.process.wait_until_ready(|| http::get(metrics, "/metrics", SOON).map(drop))
     }
 
-    /// Starts it with an empty data folder. All other members must do the same.
+    /// Starts it with an empty data folder, as all other members must do.
     pub(super) fn begin_again(&mut self) -> Result<()> {
         self.forget()?;
         self.launch(Comes::First)
@@ -227,7 +222,6 @@ fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// Formats members as etcd's flag expects: `a=http://127.0.0.1:1,b=http://127.0.0.1:2`.
 pub(super) fn initial_cluster(members: &[(String, u16)]) -> String {
     let one = |(name, door): &(String, u16)| format!("{name}={}", peer_url(*door));
     members.iter().map(one).collect::<Vec<_>>().join(",")

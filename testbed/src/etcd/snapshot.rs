@@ -32,9 +32,10 @@ impl Etcd {
         Ok(snapshot)
     }
 
-    /// Restores a snapshot as an operator does, with new data folders. Revisions go back too.
+    /// Restores a snapshot, with new data folders. Revisions go back too.
     ///
     /// # Errors
+    ///
     /// If it can't be read, the members don't form a cluster, or there is a learner.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.has_no_learner()?;
@@ -56,7 +57,7 @@ impl Member {
             Version::Debian => {
                 Program::new("etcdctl", super::control::PACKAGE).env("ETCDCTL_API", "3")
             }
-            // The current version's own tool: the old one can't read its snapshots.
+            // The old version's tool can't read the current version's snapshots.
             Version::Current => {
                 let program = folder::text(&go::build(Path::new(CURRENT))?)?;
                 Program::new(program, version::PACKAGE).arg("utl")

@@ -6,7 +6,7 @@ use crate::{Program, Result, folder, go};
 
 pub(super) const PACKAGE: &str = "etcd-server";
 
-/// The Go module that builds a current etcd. Its `go.mod` has the version.
+/// The Go module that builds a current etcd.
 pub(super) const CURRENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/etcd-go");
 
 /// The version of etcd.

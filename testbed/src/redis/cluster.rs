@@ -19,7 +19,7 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// Sets the options of each node: persistence, TLS, users.
+    /// Sets the options of each node.
     pub fn servers(mut self, options: Options) -> Self {
         self.server = options;
         self
@@ -31,8 +31,7 @@ impl ClusterOptions {
         self
     }
 
-    /// Starts the nodes, joins them, and waits until they agree on the slots and each replica
-    /// follows its master.
+    /// Starts the nodes and waits until the Cluster is whole.
     pub fn start(self) -> Result<Cluster> {
         let mut server = self.server.in_a_set()?;
         server.cluster = Some(self.node_timeout);
@@ -48,11 +47,10 @@ impl ClusterOptions {
 
 /// A Cluster of three masters and a replica of each. Dropping it stops them.
 ///
-/// The nodes can be killed, frozen and restarted individually. A restarted node keeps its identity
-/// and view, even without its data: see [`Redis::restart`].
+/// A restarted node keeps its identity and view, even without its data: see [`Redis::restart`].
 #[derive(Debug)]
 pub struct Cluster {
-    /// The nodes: at first three masters, then their replicas in the same order.
+    /// The nodes: three masters, then their replicas in the same order.
     pub nodes: Vec<Redis>,
     ids: Vec<String>,
 }
@@ -83,7 +81,7 @@ impl Cluster {
         ClusterOptions { server: Redis::options(), node_timeout: Duration::from_secs(2) }
     }
 
-    /// Returns the URL, with the user and the addresses of all nodes.
+    /// Returns the URL with the addresses of all nodes.
     pub fn url(&self) -> String {
         let hosts: Vec<_> =
             self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
@@ -105,7 +103,8 @@ impl Cluster {
     /// its replica takes over.
     ///
     /// # Errors
-    /// If no node answers, or no node serves the key.
+    ///
+    /// If no node answers or serves the key.
     pub fn master_of(&self, key: &str) -> Result<usize> {
         let slot = self.slot_of(key)?;
         self.views()
@@ -116,9 +115,10 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("nobody serves slot {slot}")))
     }
 
-    /// Returns the index of a healthy replica of the node `master`, by the nodes' views.
+    /// Returns the index of a healthy replica of `master`.
     ///
     /// # Errors
+    ///
     /// If no view has one.
     pub fn replica_of(&self, master: usize) -> Result<usize> {
         let id = Some(&self.ids[master]);
@@ -130,10 +130,10 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("node {master} has no replica")))
     }
 
-    /// Waits until another node than `old` serves the key, by the views of all others that answer.
-    /// Returns its index.
+    /// Waits until another node than `old` serves the key in all views, and returns its index.
     ///
     /// # Errors
+    ///
     /// After a minute.
     pub fn wait_for_failover(&self, key: &str, old: usize) -> Result<usize> {
         let slot = self.slot_of(key)?;
@@ -151,7 +151,8 @@ impl Cluster {
     /// next failover is possible.
     ///
     /// # Errors
-    /// After a minute, for example if a node is dead.
+    ///
+    /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all nodes agree", || {
             let views = self.views();
@@ -167,9 +168,10 @@ impl Cluster {
         })
     }
 
-    /// Moves the key's slot, with all its keys, to another master, and returns that master's index.
+    /// Moves the key's slot and its keys to another master, and returns its index.
     ///
     /// # Errors
+    ///
     /// If a node doesn't answer.
     pub fn move_slot(&self, key: &str) -> Result<usize> {
         let from = self.master_of(key)?;
@@ -184,10 +186,11 @@ impl Cluster {
         Ok(to)
     }
 
-    /// Begins to move the key's slot to the master `to`. The old master then answers `ASK` for keys
-    /// that it doesn't have.
+    /// Begins to move the key's slot to the master `to`. The old master answers `ASK` for keys that
+    /// it lacks.
     ///
     /// # Errors
+    ///
     /// If a node doesn't answer, or `to` is no other master.
     pub fn begin_move(&self, key: &str, to: usize) -> Result<SlotMove> {
         let (slot, from) = (self.slot_of(key)?, self.master_of(key)?);
@@ -196,9 +199,10 @@ impl Cluster {
         Ok(SlotMove { slot, from, to })
     }
 
-    /// Moves the slot's keys and returns their number. The old master then answers `ASK` for them.
+    /// Moves the slot's keys and returns their number.
     ///
     /// # Errors
+    ///
     /// If a node doesn't answer.
     pub fn move_keys(&self, slot: &SlotMove) -> Result<usize> {
         let (from, to) = (&self.nodes[slot.from], &self.nodes[slot.to]);
@@ -224,10 +228,11 @@ impl Cluster {
         }
     }
 
-    /// Moves the slot's remaining keys, assigns the slot to the new master, and waits until all
-    /// nodes that answer agree.
+    /// Moves the remaining keys, assigns the slot to the new master, and waits until all nodes that
+    /// answer agree.
     ///
     /// # Errors
+    ///
     /// If a master doesn't answer.
     pub fn finish_move(&self, slot: SlotMove) -> Result<()> {
         self.move_keys(&slot)?;
@@ -238,10 +243,10 @@ impl Cluster {
         })
     }
 
-    /// Assigns the slot, whose keys have moved, to the new master. The other nodes are notified
-    /// later.
+    /// Assigns the slot to the new master. The other nodes are notified later.
     ///
     /// # Errors
+    ///
     /// If a master doesn't answer.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
@@ -256,10 +261,10 @@ impl Cluster {
         self.nodes[node].command(&command)
     }
 
-    /// Joins the nodes to a Cluster. `redis-cli --cluster create` would be slower.
+    /// `redis-cli --cluster create` would be slower.
     fn join(&self) -> Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
-            // Nodes with equal epochs would take time to resolve the conflict.
+            // Equal epochs would take time to resolve.
             let epoch = (index + 1).to_string();
             node.command::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
             if index < MASTERS {
@@ -286,7 +291,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns the views of the nodes that answer.
     fn views(&self) -> Vec<(usize, Topology)> {
         let view = |(index, node): (usize, &Redis)| {
             let answer: String = node.admin.ask(&["CLUSTER", "NODES"]).ok()?;
@@ -295,7 +299,6 @@ impl Cluster {
         self.nodes.iter().enumerate().filter_map(view).collect()
     }
 
-    /// Returns the owner of a slot if all views agree.
     fn agreed_owner(&self, views: &[(usize, Topology)], slot: u16) -> Option<usize> {
         let mut owners = views.iter().map(|(_, view)| view.owner(slot).map(|node| &node.id));
         let first = owners.next()??;
@@ -306,7 +309,6 @@ impl Cluster {
         self.ids.iter().position(|known| known == id)
     }
 
-    /// Returns whether a node serves clients.
     fn is_well(&self, node: usize) -> bool {
         let info: Result<String> = self.nodes[node].admin.ask(&["CLUSTER", "INFO"]);
         info.is_ok_and(|info| info.contains("cluster_state:ok"))

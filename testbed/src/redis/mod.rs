@@ -1,4 +1,4 @@
-//! A Redis server, independent servers, a Sentinel set, a Cluster.
+//! Redis: a server, independent servers, a Sentinel set, a Cluster.
 
 mod admin_conn;
 mod cluster;
@@ -23,7 +23,7 @@ use admin_conn::AdminConn;
 
 const CONFIGURATION: &str = "redis.conf";
 
-/// The files in which a server of a Sentinel set or a Cluster stores its role.
+/// The files in which a server stores its role in a set.
 const ROLE: [&str; 2] = [CONFIGURATION, "nodes.conf"];
 
 /// A Redis server. Dropping it stops it and removes its data.
@@ -38,9 +38,10 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts a server with default settings and no persistence.
+    /// Starts a server without persistence.
     ///
     /// # Errors
+    ///
     /// If `redis-server` isn't installed or doesn't answer.
     pub fn start() -> Result<Self> {
         Self::options().start()
@@ -69,12 +70,12 @@ impl Redis {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Returns the URL, with its first user or its password if there is one.
+    /// Returns the URL, with its first user or its password.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// Returns the URL through a proxy that listens on `port`.
+    /// Returns the URL through a proxy on `port`.
     pub fn url_through(&self, port: u16) -> String {
         format!("{}://{}127.0.0.1:{port}/", self.options.scheme(), self.options.in_url())
     }
@@ -87,10 +88,10 @@ impl Redis {
         self.certificates().authority()
     }
 
-    /// Returns the files with a client's certificate and key, for
-    /// [`Options::tls_with_client_certificates`].
+    /// Returns the files with a client's certificate and key.
     ///
     /// # Panics
+    ///
     /// If the server doesn't use TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())
@@ -105,11 +106,11 @@ impl Redis {
         &self.process
     }
 
-    /// Restarts the server on the same port, even if it was stopped.
+    /// Restarts the server on the same port.
     ///
     /// With `keep_data`, it has the data that its persistence kept; none by default. In
-    /// [`Sentinels`] or a [`Cluster`] it always keeps its role: a master that missed a failover
-    /// restarts as a master, until the others change its role.
+    /// [`Sentinels`] or a [`Cluster`] it keeps its role: a master that missed a failover restarts
+    /// as a master, until the others change its role.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -135,7 +136,7 @@ impl Redis {
         self.process.kill();
     }
 
-    /// Freezes it: connections stay open, and it doesn't answer.
+    /// Freezes it: connections stay open.
     pub fn freeze(&self) {
         self.process.freeze();
     }
@@ -145,17 +146,16 @@ impl Redis {
         self.process.thaw();
     }
 
-    /// Returns a connection with all rights. It doesn't use TCP.
+    /// Returns a connection with all rights, without TCP.
     pub fn connection(&self) -> Result<Connection> {
         self.admin.connection()
     }
 
-    /// Sends a command on a new connection: `server.command::<String>(&["GET", "x"])`.
+    /// Sends a command on a new connection.
     pub fn command<T: FromRedisValue>(&self, command: &[&str]) -> Result<T> {
         self.admin.command(command)
     }
 
-    /// Returns a field of `INFO`, or `None` if the server doesn't answer.
     fn info(&self, name: &str) -> Option<String> {
         let info: String = self.admin.ask(&["INFO"]).ok()?;
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));

@@ -25,7 +25,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Returns the port for clients, the TLS port if it has one.
+    /// Returns the client port, the TLS port if it has one.
     pub fn port(&self) -> u16 {
         if self.options.has_tls() { self.ports.secure } else { self.ports.clients }
     }
@@ -45,13 +45,13 @@ impl Member {
         &self.process
     }
 
-    /// Returns the settings file, which a [restart](Self::restart) reads again.
+    /// Returns the settings file, which a restart reads again.
     pub fn settings(&self) -> PathBuf {
         self.folder.path().join(CONFIGURATION)
     }
 
-    /// Restarts it on the same ports, even if it was stopped. Waits until it runs, but not for the
-    /// ensemble: see [`super::ZooKeeper::wait_until_whole`].
+    /// Restarts it on the same ports. Waits until it runs, but not for the ensemble: see
+    /// [`super::ZooKeeper::wait_until_whole`].
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -71,7 +71,7 @@ impl Member {
         self.process.kill();
     }
 
-    /// Freezes it: connections stay open, and it doesn't answer.
+    /// Freezes it: connections stay open.
     pub fn freeze(&self) {
         self.process.freeze();
     }
@@ -81,9 +81,10 @@ impl Member {
         self.process.thaw();
     }
 
-    /// Returns its answer to a four-letter command: `mntr`, `cons`, `dump`, `wchp`, `ruok`.
+    /// Returns its answer to a four-letter command.
     ///
     /// # Errors
+    ///
     /// If it doesn't answer.
     pub fn four_letter(&self, command: &str) -> Result<String> {
         ask(self.ports.clients, command, Duration::from_secs(5)).map_err(|error| {
@@ -91,11 +92,12 @@ impl Member {
         })
     }
 
-    /// Runs ZooKeeper's command line client with this member, as the superuser, and returns its
-    /// output. Example: `&["get", "-s", "/path"]`. This starts a JVM and a session.
+    /// Runs ZooKeeper's command line client as the superuser, in a new JVM and session, and returns
+    /// its output.
     ///
     /// # Errors
-    /// With the whole output, if it fails.
+    ///
+    /// With its output, if it fails.
     pub fn cli(&self, arguments: &[&str]) -> Result<String> {
         let (user, password) = SUPERUSER;
         let mut script = format!("addauth digest {user}:{password}\n{}\n", arguments.join(" "));
@@ -108,7 +110,7 @@ impl Member {
             .run(self.folder.path(), &script)
     }
 
-    /// Returns whether it regards itself as the leader. A leader that was just cut off still does.
+    /// Returns whether it regards itself as the leader, even if it was just cut off.
     pub fn is_leader(&self) -> bool {
         matches!(self.mode().as_deref(), Some("leader" | "standalone"))
     }
@@ -118,13 +120,13 @@ impl Member {
         self.line("srvr", "Mode: ")
     }
 
-    /// Returns the id of the last transaction that it has seen.
+    /// Returns the id of the last transaction.
     pub fn zxid(&self) -> Option<u64> {
         let zxid = self.line("srvr", "Zxid: 0x")?;
         u64::from_str_radix(&zxid, 16).ok()
     }
 
-    /// Returns one of the values of `mntr`, or `None` if it doesn't answer.
+    /// Returns a value of `mntr`, or `None` if it doesn't answer.
     pub fn monitor(&self, name: &str) -> Option<String> {
         self.line("mntr", &format!("{name}\t"))
     }
@@ -163,7 +165,7 @@ impl Member {
     }
 }
 
-/// Starts a member, with the archive of its classes unless it has its full size.
+/// Starts a member, with the archive of its classes unless full-sized.
 pub(super) fn start(folder: &Path, options: &Options) -> Result<Process> {
     let archive = if options.is_full_size { None } else { archive::option() };
     server::start_with(folder, options, archive)

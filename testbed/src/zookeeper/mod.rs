@@ -25,8 +25,6 @@ use ports::{Ports, local};
 
 /// A ZooKeeper ensemble, of three members by default. Dropping it stops them and removes their
 /// data.
-///
-/// The members can be killed, frozen, cut off from each other and restarted individually.
 #[derive(Debug)]
 pub struct ZooKeeper {
     /// The members, observers last.
@@ -76,12 +74,12 @@ impl ZooKeeper {
         Ok(this)
     }
 
-    /// Returns the URL: `zookeeper:127.0.0.1:1,127.0.0.1:2`.
+    /// Returns the URL.
     pub fn url(&self) -> String {
         self.url_through(self.members.iter().map(Member::port))
     }
 
-    /// Returns the URL through members, or proxies of them, that listen on `ports`.
+    /// Returns the URL through members or proxies on `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let hosts = ports.into_iter().map(|port| format!("127.0.0.1:{port}"));
         format!("zookeeper:{}", hosts.collect::<Vec<_>>().join(","))
@@ -100,10 +98,10 @@ impl ZooKeeper {
         self.certificates().authority()
     }
 
-    /// Returns the files with a client's certificate and key, for
-    /// [`Options::tls_with_client_certificates`].
+    /// Returns the files with a client's certificate and key.
     ///
     /// # Panics
+    ///
     /// If the ensemble doesn't use TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())
@@ -113,9 +111,10 @@ impl ZooKeeper {
         self.options.certificates.as_ref().expect("they speak TLS")
     }
 
-    /// Returns a member's answer to a four-letter command: see [`Member::four_letter`].
+    /// Returns a member's answer: see [`Member::four_letter`].
     ///
     /// # Errors
+    ///
     /// If it doesn't answer.
     pub fn four_letter(&self, member: usize, command: &str) -> Result<String> {
         self.members[member].four_letter(command)
@@ -140,10 +139,11 @@ impl ZooKeeper {
         wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
     }
 
-    /// Waits until there is one leader and all other members are in sync with it.
+    /// Waits until there is one leader and all others are in sync.
     ///
     /// # Errors
-    /// After a minute, for example if a member is dead.
+    ///
+    /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members follow one leader", || {
             let modes: Vec<_> = self.members.iter().map_while(Member::mode).collect();
@@ -162,9 +162,9 @@ impl ZooKeeper {
         })
     }
 
-    /// Cuts a member off from all other members, including isolated ones. Its clients still reach
-    /// it, and it answers their pings until it detects the loss: see [`Options::sync_limit`]. The
-    /// connections become silent, like a pulled cable.
+    /// Cuts a member off from all others. Its clients still reach it, and it answers their pings
+    /// until it detects the loss: see [`Options::sync_limit`]. The connections become silent, like
+    /// a pulled cable.
     pub fn isolate(&self, member: usize) {
         self.network.isolate(member);
     }
@@ -174,7 +174,7 @@ impl ZooKeeper {
         self.network.heal(member);
     }
 
-    /// Restarts all members in parallel, with or without their data, and waits until they agree.
+    /// Restarts all members and waits until they agree.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         all_at_once(&mut self.members, |member| {
             member.process.thaw();
@@ -189,9 +189,10 @@ impl ZooKeeper {
 }
 
 impl Options {
-    /// Starts the ensemble and waits until all members answer and follow a leader.
+    /// Starts the ensemble and waits until all members follow a leader.
     ///
     /// # Errors
+    ///
     /// If Java or ZooKeeper isn't installed or doesn't answer.
     pub fn start(mut self) -> Result<ZooKeeper> {
         if self.has_tls() && self.certificates.is_none() {
@@ -201,7 +202,7 @@ impl Options {
     }
 }
 
-/// Returns the lines that list the members. A standalone server has none.
+/// Lists the members. A standalone server has none.
 fn listed(all: &[Ports], voters: usize) -> String {
     let mut lines = String::new();
     for (index, ports) in all.iter().enumerate().filter(|_| all.len() > 1) {
@@ -212,8 +213,7 @@ fn listed(all: &[Ports], voters: usize) -> String {
     lines
 }
 
-/// Returns the addresses for `from`: its own listening address, and a separate proxy for each other
-/// member.
+/// Returns the addresses for `from`: its own, and a separate proxy for each other member.
 fn hosts(network: &Network, from: usize, all: &[Ports]) -> Result<String> {
     let mut lines = format!("127.0.0.1 localhost {}\n", name(from));
     for (to, ports) in all.iter().enumerate().filter(|(to, _)| *to != from) {

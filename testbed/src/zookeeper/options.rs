@@ -8,17 +8,15 @@ use std::time::Duration;
 use super::ports::Ports;
 use crate::{Certificates, Error, Result, folder};
 
-/// The superuser, for tests that read other users' nodes.
+/// For tests that read other users' nodes.
 pub(super) const SUPERUSER: (&str, &str) = ("super", "testbed-of-lockwright");
 /// The name, and the base64 of the SHA-1 of `name:password`.
 pub(super) const SUPERUSER_DIGEST: &str = "super:BjMD6lv93tLW0ebdOOqhyYONNqs=";
 
-/// The TLS files of a server.
 const KEY_STORE: &str = "key-store.pem";
 const TRUST_STORE: &str = "trust-store.pem";
 
-/// Options for a [`ZooKeeper`]. The defaults are ZooKeeper's, but with a short tick and without
-/// syncs to disk.
+/// Options for a [`ZooKeeper`], by default with a short tick and without syncs to disk.
 ///
 /// [`ZooKeeper`]: super::ZooKeeper
 #[derive(Debug, Clone)]
@@ -32,7 +30,6 @@ pub struct Options {
     wants_client_certificates: bool,
     pub(super) is_durable: bool,
     pub(super) is_full_size: bool,
-    /// The certificates of all members, once created.
     pub(super) certificates: Option<Arc<Certificates>>,
 }
 
@@ -54,14 +51,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Sets the number of voting members; three by default. A single one is a standalone server.
+    /// Sets the number of voting members; three by default. One is a standalone server.
     pub fn members(mut self, count: usize) -> Self {
         self.voters = count;
         self
     }
 
-    /// Sets the number of observers; none by default. They are at the end of
-    /// [`ZooKeeper::members`].
+    /// Sets the number of observers, the last [`ZooKeeper::members`]; none by default.
     ///
     /// [`ZooKeeper::members`]: super::ZooKeeper::members
     pub fn observers(mut self, count: usize) -> Self {
@@ -75,8 +71,8 @@ impl Options {
         self
     }
 
-    /// Sets how many ticks a member may be silent to the others; 10 by default. Until then, an
-    /// isolated member answers pings.
+    /// Sets how many ticks a member may be silent; 10 by default. Until then, an isolated member
+    /// answers pings.
     pub fn sync_limit(self, ticks: u32) -> Self {
         self.set("syncLimit", ticks.to_string())
     }
@@ -87,7 +83,7 @@ impl Options {
             .set("maxSessionTimeout", longest.as_millis().to_string())
     }
 
-    /// Adds a setting of `zoo.cfg`. The last one of a name counts.
+    /// Adds a setting of `zoo.cfg`. The last one counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
@@ -99,10 +95,9 @@ impl Options {
         self
     }
 
-    /// Accepts TLS on a separate port, which [`ZooKeeper::url`] has, with a certificate for
-    /// `localhost` and `127.0.0.1`. Its CA is [`ZooKeeper::authority`].
+    /// Accepts TLS on a separate port, with a certificate for `localhost` and `127.0.0.1`. Its CA
+    /// is [`ZooKeeper::authority`].
     ///
-    /// [`ZooKeeper::url`]: super::ZooKeeper::url
     /// [`ZooKeeper::authority`]: super::ZooKeeper::authority
     pub fn tls(mut self) -> Self {
         self.tls = true;
@@ -118,24 +113,22 @@ impl Options {
         self.tls()
     }
 
-    /// Syncs to disk, as a production ensemble does.
+    /// Syncs to disk.
     pub fn durable(mut self) -> Self {
         self.is_durable = true;
         self
     }
 
-    /// Uses the default heap, compilers and threads, for benchmarks. Otherwise each member is a
-    /// small process.
+    /// Uses the default heap, compilers and threads, for benchmarks.
     pub fn full_size(mut self) -> Self {
         self.is_full_size = true;
         self
     }
 
-    /// Returns the content of `zoo.cfg`, without the list of members.
     pub(super) fn lines(&self, ports: Ports, folder: &Path) -> Result<String> {
         let mut lines = vec![
             ("tickTime", self.tick.as_millis().to_string()),
-            // Many ticks, for a busy machine.
+            // For a busy machine.
             ("initLimit", "100".to_owned()),
             ("syncLimit", "10".to_owned()),
             ("maxSessionTimeout", "40000".to_owned()),
@@ -176,7 +169,7 @@ impl Options {
     }
 }
 
-/// Writes the certificates in the formats that ZooKeeper recognizes by the file names.
+/// Writes the certificates in the formats that ZooKeeper recognizes by name.
 fn write_stores(certificates: &Certificates, keys: &Path, trusted: &Path) -> Result<()> {
     let read = |file: std::path::PathBuf| {
         std::fs::read_to_string(&file)

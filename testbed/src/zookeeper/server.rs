@@ -1,4 +1,4 @@
-//! The server program of a member: its files, its start, and requests to it.
+//! The server program of a member.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ const PACKAGE: &str = "libzookeeper-java";
 
 const JARS: &str = "/usr/share/java";
 
-/// The first file's manifest refers to most of its dependencies.
+/// The first file's manifest refers to most dependencies.
 const CLASS_PATH: [&str; 5] = [
     "zookeeper.jar",
     "netty-codec.jar",
@@ -24,7 +24,7 @@ const CLASS_PATH: [&str; 5] = [
     "slf4j-simple.jar",
 ];
 
-/// JVM options for a small process that starts fast: simple collector, one compiler, few threads.
+/// For a small process that starts fast.
 pub(super) const SMALL: [&str; 5] =
     ["-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"];
 
@@ -41,12 +41,12 @@ const SMALL_SETTINGS: [&str; 4] = [
     "-Dzookeeper.nio.numSelectorThreads=1",
     "-Dzookeeper.nio.numWorkerThreads=2",
     "-Dzookeeper.commitProcessor.numWorkerThreads=1",
-    // Instead of 64 MB per log: each restart creates a new log.
+    // Instead of 64 MB per log: each restart creates one.
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// The longest interval, in milliseconds, after which an isolated member contacts the others again.
-/// The default is a minute.
+/// The longest interval, in milliseconds, until an isolated member contacts the others again; by
+/// default a minute.
 const ASKS_SOON: &str = "-Dzookeeper.fastleader.maxNotificationInterval=1000";
 
 pub(super) const CONFIGURATION: &str = "zoo.cfg";
@@ -59,8 +59,7 @@ pub(super) fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// Writes the files that a member reads at its start. `hosts` maps the names of the other members
-/// to addresses.
+/// Writes a member's files. `hosts` maps the other members' names to addresses.
 pub(super) fn prepare(
     folder: &Path,
     number: usize,
@@ -78,7 +77,6 @@ pub(super) fn prepare(
     folder::write(&folder.join(CONFIGURATION), &lines, None)
 }
 
-/// Starts a member whose JVM has one more option.
 pub(super) fn start_with(
     folder: &Path,
     options: &Options,

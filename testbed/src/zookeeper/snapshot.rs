@@ -13,10 +13,10 @@ use crate::{Error, Result, folder};
 pub struct Snapshot(TempDir);
 
 impl ZooKeeper {
-    /// Copies the leader's data folder, as an operator's backup does. The leader is frozen during
-    /// the copy.
+    /// Copies the leader's data folder while the leader is frozen.
     ///
     /// # Errors
+    ///
     /// If there is no leader, or its files can't be read.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("zookeeper-snapshot", None)?);
@@ -27,9 +27,10 @@ impl ZooKeeper {
         copied.map(|()| snapshot)
     }
 
-    /// Restores a snapshot as an operator does, with new data folders. Transaction ids go back too.
+    /// Restores a snapshot, with new data folders. Transaction ids go back too.
     ///
     /// # Errors
+    ///
     /// If it can't be written, or the members don't form an ensemble.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         all_at_once(&mut self.members, |member| {
@@ -49,7 +50,7 @@ impl Member {
     }
 }
 
-/// Copies the files. ZooKeeper's data folder has no subfolders.
+/// ZooKeeper's data folder has no subfolders.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let copy = || -> std::io::Result<()> {
         std::fs::create_dir_all(to)?;

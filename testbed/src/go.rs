@@ -15,7 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(20 * 60);
 /// Builds the Go module in `source` unless it is built, and returns the program.
 ///
 /// # Errors
-///
 /// If Go isn't installed, is older than `go.mod` requires, or fails.
 pub fn build(source: &Path) -> Result<PathBuf> {
     let place = place()?;

@@ -23,7 +23,6 @@ const TRIES: usize = 5;
 /// still take it, so callers retry.
 ///
 /// # Panics
-///
 /// If no port is free.
 pub fn free() -> u16 {
     static OURS: OnceLock<Mutex<Ports>> = OnceLock::new();

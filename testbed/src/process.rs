@@ -118,7 +118,6 @@ impl Program {
     /// Runs the program in `folder` with `input` as its standard input, and returns its output.
     ///
     /// # Errors
-    ///
     /// With its output, if the exit code isn't 0 or the limit is exceeded.
     pub fn run(&self, folder: &Path, input: &str) -> Result<String> {
         let failed = |error: io::Error| Error::new(format!("{}: {error}", self.binary));

@@ -76,7 +76,6 @@ impl Proxy {
     /// Starts a proxy at a given address.
     ///
     /// # Errors
-    ///
     /// If the address is in use.
     pub fn start_at(address: SocketAddr, target: SocketAddr) -> Result<Self> {
         match TcpListener::bind(address) {

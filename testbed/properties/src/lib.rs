@@ -29,7 +29,6 @@ fn seconds() -> Option<Duration> {
 /// Checks a property of texts, most of them mutations of `valid`.
 ///
 /// # Panics
-///
 /// If the property panics.
 pub fn texts(valid: &[&str], mut property: impl FnMut(&str)) {
     check(|input| text(input, valid), |text| property(text));
@@ -38,7 +37,6 @@ pub fn texts(valid: &[&str], mut property: impl FnMut(&str)) {
 /// Checks a property of byte strings, most of them mutations of `valid`.
 ///
 /// # Panics
-///
 /// If the property panics.
 pub fn bytes(valid: &[&[u8]], mut property: impl FnMut(&[u8])) {
     check(|input| some_bytes(input, valid), |bytes| property(bytes));
@@ -47,7 +45,6 @@ pub fn bytes(valid: &[&[u8]], mut property: impl FnMut(&[u8])) {
 /// Checks a property of pairs of texts.
 ///
 /// # Panics
-///
 /// If the property panics.
 pub fn pairs(valid: &[&str], mut property: impl FnMut(&str, &str)) {
     let pair = |input: &mut Unstructured<'_>| Ok((text(input, valid)?, text(input, valid)?));
@@ -58,7 +55,6 @@ pub fn pairs(valid: &[&str], mut property: impl FnMut(&str, &str)) {
 /// mutation of one of `after`.
 ///
 /// # Panics
-///
 /// If the property panics.
 pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnMut(&str)) {
     let url = |input: &mut Unstructured<'_>| {
@@ -84,7 +80,6 @@ pub fn assert_clear(message: impl ToString) {
 /// Checks a property of the values that `make` creates.
 ///
 /// # Panics
-///
 /// If the property panics.
 pub fn check<T: Debug>(
     make: impl Fn(&mut Unstructured<'_>) -> Result<T>,

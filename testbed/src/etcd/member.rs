@@ -100,7 +100,6 @@ impl Member {
     /// Runs `etcdctl` with this member only.
     ///
     /// # Errors
-    ///
     /// With its output, if it fails.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         self.cluster.control.run(&[self.endpoint()], arguments)

@@ -103,7 +103,6 @@ impl Etcd {
     /// one.
     ///
     /// # Errors
-    ///
     /// If it doesn't join.
     pub fn add_learner(&mut self) -> Result<usize> {
         let (name, ports) = (format!("member-{}", self.members.len()), Ports::find());
@@ -183,7 +182,6 @@ impl Etcd {
     /// Returns the files with a client's certificate and key.
     ///
     /// # Panics
-    ///
     /// If the cluster doesn't use TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())
@@ -196,7 +194,6 @@ impl Etcd {
     /// Runs `etcdctl`, as the administrator if there are users, and returns its output.
     ///
     /// # Errors
-    ///
     /// With its output, if it fails.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         self.cluster.control.run(&self.endpoints(), arguments)
@@ -222,7 +219,6 @@ impl Etcd {
     /// Waits until all members have the same leader, and each voter is healthy.
     ///
     /// # Errors
-    ///
     /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members agree", || {
@@ -250,7 +246,6 @@ impl Etcd {
     /// cluster.
     ///
     /// # Errors
-    ///
     /// If they don't form a cluster, or there is a learner and `keep_data` is false.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         if !keep_data {
@@ -274,7 +269,6 @@ impl Options {
     /// Starts the cluster and waits until all members agree on a leader.
     ///
     /// # Errors
-    ///
     /// If `etcd` isn't installed, can't be built, or doesn't answer.
     pub fn start(mut self) -> Result<Etcd> {
         if self.tls && self.certificates.is_none() {

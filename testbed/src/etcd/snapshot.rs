@@ -35,7 +35,6 @@ impl Etcd {
     /// Restores a snapshot, with new data folders. Revisions go back too.
     ///
     /// # Errors
-    ///
     /// If it can't be read, the members don't form a cluster, or there is a learner.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.has_no_learner()?;

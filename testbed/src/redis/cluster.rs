@@ -103,7 +103,6 @@ impl Cluster {
     /// its replica takes over.
     ///
     /// # Errors
-    ///
     /// If no node answers or serves the key.
     pub fn master_of(&self, key: &str) -> Result<usize> {
         let slot = self.slot_of(key)?;
@@ -118,7 +117,6 @@ impl Cluster {
     /// Returns the index of a healthy replica of `master`.
     ///
     /// # Errors
-    ///
     /// If no view has one.
     pub fn replica_of(&self, master: usize) -> Result<usize> {
         let id = Some(&self.ids[master]);
@@ -133,7 +131,6 @@ impl Cluster {
     /// Waits until another node than `old` serves the key in all views, and returns its index.
     ///
     /// # Errors
-    ///
     /// After a minute.
     pub fn wait_for_failover(&self, key: &str, old: usize) -> Result<usize> {
         let slot = self.slot_of(key)?;
@@ -151,7 +148,6 @@ impl Cluster {
     /// next failover is possible.
     ///
     /// # Errors
-    ///
     /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all nodes agree", || {
@@ -171,7 +167,6 @@ impl Cluster {
     /// Moves the key's slot and its keys to another master, and returns its index.
     ///
     /// # Errors
-    ///
     /// If a node doesn't answer.
     pub fn move_slot(&self, key: &str) -> Result<usize> {
         let from = self.master_of(key)?;
@@ -190,7 +185,6 @@ impl Cluster {
     /// it lacks.
     ///
     /// # Errors
-    ///
     /// If a node doesn't answer, or `to` is no other master.
     pub fn begin_move(&self, key: &str, to: usize) -> Result<SlotMove> {
         let (slot, from) = (self.slot_of(key)?, self.master_of(key)?);
@@ -202,7 +196,6 @@ impl Cluster {
     /// Moves the slot's keys and returns their number.
     ///
     /// # Errors
-    ///
     /// If a node doesn't answer.
     pub fn move_keys(&self, slot: &SlotMove) -> Result<usize> {
         let (from, to) = (&self.nodes[slot.from], &self.nodes[slot.to]);
@@ -232,7 +225,6 @@ impl Cluster {
     /// answer agree.
     ///
     /// # Errors
-    ///
     /// If a master doesn't answer.
     pub fn finish_move(&self, slot: SlotMove) -> Result<()> {
         self.move_keys(&slot)?;
@@ -246,7 +238,6 @@ impl Cluster {
     /// Assigns the slot to the new master. The other nodes are notified later.
     ///
     /// # Errors
-    ///
     /// If a master doesn't answer.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {

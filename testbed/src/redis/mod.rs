@@ -41,7 +41,6 @@ impl Redis {
     /// Starts a server without persistence.
     ///
     /// # Errors
-    ///
     /// If `redis-server` isn't installed or doesn't answer.
     pub fn start() -> Result<Self> {
         Self::options().start()
@@ -91,7 +90,6 @@ impl Redis {
     /// Returns the files with a client's certificate and key.
     ///
     /// # Panics
-    ///
     /// If the server doesn't use TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())

@@ -164,7 +164,6 @@ impl Sentinels {
     /// answer. Returns its index.
     ///
     /// # Errors
-    ///
     /// After a minute.
     pub fn wait_for_failover(&self, old: usize) -> Result<usize> {
         wait_until("the failover", || {
@@ -179,7 +178,6 @@ impl Sentinels {
     /// next failover is possible.
     ///
     /// # Errors
-    ///
     /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all know each other", || {

@@ -84,7 +84,6 @@ impl Member {
     /// Returns its answer to a four-letter command.
     ///
     /// # Errors
-    ///
     /// If it doesn't answer.
     pub fn four_letter(&self, command: &str) -> Result<String> {
         ask(self.ports.clients, command, Duration::from_secs(5)).map_err(|error| {
@@ -96,7 +95,6 @@ impl Member {
     /// its output.
     ///
     /// # Errors
-    ///
     /// With its output, if it fails.
     pub fn cli(&self, arguments: &[&str]) -> Result<String> {
         let (user, password) = SUPERUSER;

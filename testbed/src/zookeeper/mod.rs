@@ -101,7 +101,6 @@ impl ZooKeeper {
     /// Returns the files with a client's certificate and key.
     ///
     /// # Panics
-    ///
     /// If the ensemble doesn't use TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())
@@ -114,7 +113,6 @@ impl ZooKeeper {
     /// Returns a member's answer: see [`Member::four_letter`].
     ///
     /// # Errors
-    ///
     /// If it doesn't answer.
     pub fn four_letter(&self, member: usize, command: &str) -> Result<String> {
         self.members[member].four_letter(command)
@@ -142,7 +140,6 @@ impl ZooKeeper {
     /// Waits until there is one leader and all others are in sync.
     ///
     /// # Errors
-    ///
     /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members follow one leader", || {
@@ -192,7 +189,6 @@ impl Options {
     /// Starts the ensemble and waits until all members follow a leader.
     ///
     /// # Errors
-    ///
     /// If Java or ZooKeeper isn't installed or doesn't answer.
     pub fn start(mut self) -> Result<ZooKeeper> {
         if self.has_tls() && self.certificates.is_none() {

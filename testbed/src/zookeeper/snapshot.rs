@@ -16,7 +16,6 @@ impl ZooKeeper {
     /// Copies the leader's data folder while the leader is frozen.
     ///
     /// # Errors
-    ///
     /// If there is no leader, or its files can't be read.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("zookeeper-snapshot", None)?);
@@ -30,7 +29,6 @@ impl ZooKeeper {
     /// Restores a snapshot, with new data folders. Transaction ids go back too.
     ///
     /// # Errors
-    ///
     /// If it can't be written, or the members don't form an ensemble.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         all_at_once(&mut self.members, |member| {

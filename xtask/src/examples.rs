@@ -1,11 +1,10 @@
-//! The examples that the test command runs, and their required output.
+//! The examples of the test command, and their required output.
 
 use std::process::Command;
 
 use crate::folders;
 use crate::process::{self, Finished, cargo};
 
-/// A run of an example of the facade.
 pub(crate) struct Example {
     pub(crate) name: &'static str,
     pub(crate) args: &'static [&'static str],
@@ -14,7 +13,7 @@ pub(crate) struct Example {
     /// Its output must also contain this text.
     pub(crate) closing: &'static str,
     /// True if `--quick` skips it. Such examples are built with the tests' features to save a
-    /// build; the others as a newcomer does it.
+    /// build.
     pub(crate) needs_server: bool,
 }
 
@@ -94,13 +93,11 @@ impl Example {
     }
 }
 
-/// Returns the command that builds the examples without servers, so that no build runs next to an
-/// example.
+/// Returns the command that builds the examples without servers before they run.
 pub(crate) fn build_embedded() -> Command {
     building(&["build", "--package", "lockwright"], |example| !example.needs_server)
 }
 
-/// Returns the command that builds the examples with servers.
 pub(crate) fn build() -> Command {
     building(&["build", "--workspace", "--all-features"], |example| example.needs_server)
 }

@@ -5,16 +5,15 @@ use std::time::Duration;
 use crate::process::plain;
 use crate::report::Counts;
 
-/// The prefix of a conformance suite's first line; the suite's subject follows.
+/// The prefix of a conformance suite's first line.
 pub(crate) const MARK: &str = "suite: ";
 
-/// The prefix of the line that [`Suite::note_server`] adds; the server and its version follow.
+/// The prefix of the line that [`Suite::note_server`] adds.
 pub(crate) const SERVER: &str = "server: ";
 
-/// The text in the first line of a thread's panic.
+/// In the first line of a panic.
 pub(crate) const PANICKED: &str = " panicked at ";
 
-/// A test binary, or the doc tests of a crate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Suite {
     /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`, `doc tests of lockwright_core`.
@@ -22,7 +21,7 @@ pub(crate) struct Suite {
     pub(crate) counts: Counts,
     pub(crate) took: Duration,
     pub(crate) lines: Vec<String>,
-    /// True if it printed a result. A binary that aborts doesn't.
+    /// False if it aborted.
     pub(crate) finished: bool,
 }
 
@@ -31,7 +30,7 @@ impl Suite {
         self.finished && self.counts.failed == 0
     }
 
-    /// Returns the counts. A binary without a result has at least one failure.
+    /// A binary without a result has at least one failure.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.counts;
         if !self.finished && counts.failed == 0 {
@@ -40,7 +39,7 @@ impl Suite {
         counts
     }
 
-    /// Adds to the output which tests have no result, and which of them were reported as slow.
+    /// Adds the tests without a result, and which of them were slow.
     pub(crate) fn note_unfinished(&mut self, listed: &[String]) {
         let lines: Vec<String> = self.lines.iter().map(|line| plain(line)).collect();
         let with_result: Vec<&str> =
@@ -58,7 +57,7 @@ impl Suite {
         }
     }
 
-    /// Returns the ignored tests, each with its reason if it has one.
+    /// Returns the ignored tests with their reasons.
     pub(crate) fn ignored(&self) -> impl Iterator<Item = String> {
         self.lines.iter().map(|line| plain(line)).filter_map(|line| {
             let (test, reason) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
@@ -66,8 +65,7 @@ impl Suite {
         })
     }
 
-    /// Records that the suite ran on another server than the installed one. Its column's name then
-    /// ends with `title`.
+    /// Records that the suite ran on another server. Its column's name then ends with `title`.
     pub(crate) fn note_server(&mut self, title: &str, server: &str) {
         if let Some(at) = self.lines.iter().position(|line| plain(line).starts_with(MARK)) {
             self.lines[at] += &format!(" on {title}");
@@ -79,7 +77,7 @@ impl Suite {
         self.lines.iter().any(|line| plain(line).starts_with(MARK))
     }
 
-    /// Returns the failed tests with their messages, without backtraces.
+    /// Returns the failed tests with their messages.
     pub(crate) fn failures(&self) -> Vec<(String, Vec<String>)> {
         let mut failures: Vec<(String, Vec<String>)> = Vec::new();
         let mut speaks = false;
@@ -92,7 +90,7 @@ impl Suite {
             if line == "stack backtrace:" || line == "failures:" {
                 speaks = false;
             } else if line.contains(PANICKED) {
-                // Another thread's panic, after a backtrace.
+                // Another thread's panic.
                 speaks = true;
             }
             if speaks && let Some((_, said)) = failures.last_mut() {
@@ -111,16 +109,14 @@ impl Suite {
     }
 }
 
-/// Parses the output line by line.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     current: Option<Suite>,
-    /// The title of the last suite: a crate's doc tests may be several suites.
+    /// A crate's doc tests may be several suites.
     last: String,
 }
 
 impl Reader {
-    /// Returns a reader for one binary's output.
     pub(crate) fn of(title: &str) -> Self {
         let suite = Suite { title: title.to_owned(), ..Suite::default() };
         Self { current: Some(suite), last: String::new() }
@@ -153,7 +149,6 @@ impl Reader {
     }
 }
 
-/// `running 3 tests`.
 fn is_beginning(line: &str) -> bool {
     line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test"))
 }

@@ -1,28 +1,24 @@
-//! Newer versions of the servers than the installed ones, and the test suites to run on them.
+//! Newer versions of the servers, and the test suites to run on them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::servers::{self, Version};
 
-/// A server, and the test suites to run on it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Server {
-    /// The folder in `target/servers/`.
     pub(crate) folder: &'static str,
-    /// The title in the conformance table.
     pub(crate) title: &'static str,
     pub(crate) packages: &'static [&'static str],
-    /// The path of its program in the folder of packages. A `*` matches a number.
+    /// A `*` matches a number.
     binary: &'static str,
     probe: &'static [&'static str],
-    /// Text in that output, which identifies the server.
+    /// Identifies the server.
     says: &'static str,
     least: Version,
     pub(crate) suites: &'static [Suite],
 }
 
-/// A test binary, by package and name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Suite {
     pub(crate) package: &'static str,
@@ -108,12 +104,12 @@ pub(crate) const SERVERS: &[Server] = &[
 ];
 
 impl Server {
-    /// Returns the server's name without the version.
+    /// Without the version.
     pub(crate) fn product(&self) -> &'static str {
         self.title.split(' ').next().unwrap_or(self.title)
     }
 
-    /// Returns the version of the server in a folder of packages, if it is new enough.
+    /// Returns the server's version, if it is new enough.
     pub(crate) fn version(&self, root: &Path) -> Result<String, String> {
         let binary = servers::newest(&root.join(self.binary))
             .ok_or_else(|| format!("the packages have no {}", self.binary))?;
@@ -136,7 +132,7 @@ impl Server {
     }
 }
 
-/// A folder of unpacked packages, and the server in it, such as `MySQL 9.7`.
+/// A folder of unpacked packages, and its server, such as `MySQL 9.7`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Root {
     pub(crate) folder: PathBuf,

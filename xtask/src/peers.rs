@@ -1,7 +1,7 @@
-//! `cargo xtask peers`: builds programs with other lock libraries, for the benchmarks.
+//! `cargo xtask peers`: builds programs with other lock libraries.
 //!
-//! Each file in `bench/peers/` is a peer. A failed build isn't an error: the reason is shown here
-//! and in the benchmarks' report.
+//! Each file in `bench/peers/` is a peer. A failed build isn't an error: the benchmarks' report
+//! shows the reason.
 
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode, Stdio};
@@ -16,17 +16,15 @@ const SOURCES: &str = "bench/peers";
 
 const HANDSHAKE: Duration = Duration::from_secs(60);
 
-/// A language and the build of its peers.
 struct Language {
-    /// Its folder, in the sources and in the target folder.
+    /// In the sources and in the target folder.
     folder: &'static str,
-    /// The path of a peer's file, before and after its name.
+    /// Around the peer's name.
     file: (&'static str, &'static str),
-    /// Its build tools, by their names in `servers`.
+    /// By their names in `servers`.
     tools: &'static [&'static str],
-    /// Prepares all peers, for example their libraries.
+    /// Prepares all peers.
     prepare: fn(&Place) -> Result<(), String>,
-    /// Builds a peer and returns its command line.
     build: fn(&Place, &str) -> Result<Vec<String>, String>,
 }
 
@@ -74,7 +72,7 @@ const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// The file that a language's peers share isn't a peer. In Java it is capitalized.
+/// The file that peers share. In Java it is capitalized.
 const SHARED: &str = "protocol";
 
 struct Peer {
@@ -156,7 +154,7 @@ impl Language {
     }
 }
 
-/// Starts a program without input, which then ends at once, and returns its handshake.
+/// Starts a program without input and returns its handshake.
 fn meet(name: &str, command: &[String]) -> Result<Handshake, String> {
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).stdin(Stdio::null());
@@ -187,7 +185,6 @@ fn missing(peers: &[Peer]) -> Vec<(String, String)> {
     missing
 }
 
-/// Returns the command lines for the benchmarks' driver.
 fn commands(peers: &[Peer]) -> String {
     let rows = peers.iter().filter_map(|peer| {
         let built = peer.outcome.as_ref().ok()?;

@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 use crate::{folders, timeout, tmp};
 
-/// The time limit of a command that includes a build. Only failures reach it.
+/// Includes a build. Only failures reach it.
 pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
 
-/// The time limit of tests. The slowest take four minutes on two fast cores, eight on slow ones,
-/// plus the first build of a Go program.
+/// The slowest tests take four minutes on two fast cores, eight on slow ones, plus the first build
+/// of a Go program.
 pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
-/// Returns a command for the same `cargo` that runs this, at the repository's root.
+/// Returns a command for the same `cargo`, at the repository's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     cargo_by(Command::new(program()), args)
 }
 
-/// Returns it with the lowest priority, so that parallel tests come first.
+/// With the lowest priority, so that tests come first.
 pub(crate) fn cargo_in_background(args: &[&str]) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(program());
@@ -44,8 +44,7 @@ fn cargo_by(mut command: Command, args: &[&str]) -> Command {
     command
 }
 
-/// Removes the variables that `cargo run` set for xtask. Otherwise cargo would rebuild other
-/// crates.
+/// Otherwise cargo would rebuild crates because of the variables that `cargo run` set.
 pub(crate) fn without_our_own(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_"))
@@ -61,25 +60,23 @@ pub(crate) fn colours() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// The result of a command.
 pub(crate) struct Finished {
-    /// Its exit status, or `None` if it could not be started.
+    /// `None` if it could not be started.
     status: Option<ExitStatus>,
     pub(crate) lines: Vec<String>,
-    /// Processes that it started and that still had its output open after its end.
+    /// Processes that had its output open after its end.
     left_behind: Option<String>,
-    /// The limit and the state of its processes, if it was killed because it exceeded the limit.
+    /// The limit and the state of its processes, if it exceeded the limit.
     hung: Option<(Duration, String)>,
     log: PathBuf,
 }
 
-/// The time for which the output may stay open after the command's end. Then a test has left a
-/// process behind.
+/// How long the output may stay open after the end. Then a test has left a process behind.
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
-/// Runs `command` in the foreground, so that Ctrl-C ends it too, and kills it after `limit`. Both
-/// outputs go to `target/xtask/NAME.log` and, by line, to `each`.
+/// Runs `command` in the foreground, so that Ctrl-C ends it too, and kills it after `limit`. The
+/// output goes to `target/xtask/NAME.log` and, by line, to `each`.
 pub(crate) fn run(
     name: &str,
     mut command: Command,
@@ -94,7 +91,7 @@ pub(crate) fn run(
         .and_then(|()| File::create(&finished.log))
         .and_then(|file| Ok((file, io::pipe()?)))
         .and_then(|(file, (reader, writer))| {
-            // One pipe for both, so that cargo's lines and the tests' lines keep their order.
+            // One pipe, so that cargo's and the tests' lines keep their order.
             let pipe = File::from(OwnedFd::from(writer.try_clone()?)).metadata()?.ino();
             command.stdout(writer.try_clone()?).stderr(writer);
             let child = command.spawn()?;
@@ -109,7 +106,7 @@ pub(crate) fn run(
         }
     };
 
-    // In its own thread: a process left behind can hold the pipe open indefinitely.
+    // In its own thread: a process left behind can hold the pipe open.
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
@@ -154,7 +151,7 @@ struct Running {
 }
 
 impl Running {
-    /// Returns whether it has ended. Kills it after its deadline.
+    /// Kills it after its deadline.
     fn is_over(&mut self, finished: &mut Finished, limit: Duration) -> bool {
         if finished.status.is_none() {
             finished.status = self.child.try_wait().ok().flatten();
@@ -178,15 +175,14 @@ impl Finished {
         self.ended(true)
     }
 
-    /// Returns whether it ended as expected (`well` or with an error) and left no process behind.
+    /// Returns whether it ended as expected and left no process behind.
     pub(crate) fn ended(&self, well: bool) -> bool {
         self.status.is_some_and(|status| status.success() == well)
             && self.left_behind.is_none()
             && !self.hung()
     }
 
-    /// Returns whether it ended with the exit code of a test binary with failed tests, not in a
-    /// crash.
+    /// Returns whether tests failed, without a crash.
     pub(crate) fn ended_as_tests_fail(&self) -> bool {
         self.ended(false) && self.status.and_then(|status| status.code()) == Some(101)
     }
@@ -195,7 +191,7 @@ impl Finished {
         self.hung.is_some()
     }
 
-    /// Prints the reason of a failure: processes left behind, the log, the exit status.
+    /// Prints the reason of a failure.
     pub(crate) fn explain(&self) {
         if let Some((limit, doing)) = &self.hung {
             println!(
@@ -215,7 +211,6 @@ impl Finished {
         println!("     full output: {}", self.log.display());
     }
 
-    /// Prints the output without cargo's messages about crates.
     pub(crate) fn show(&self) {
         const NOISE: [&str; 8] = [
             "Compiling",
@@ -237,7 +232,7 @@ impl Finished {
     }
 }
 
-/// Returns the other processes that have `pipe` open, and kills them if `killed`.
+/// Returns the other processes with `pipe` open, and kills them if `killed`.
 fn holders(pipe: u64, killed: bool) -> String {
     let target = PathBuf::from(format!("pipe:[{pipe}]"));
     let holds = |process: &Path| {
@@ -259,7 +254,6 @@ fn holders(pipe: u64, killed: bool) -> String {
     if names.is_empty() { "some process".to_owned() } else { names.join(", ") }
 }
 
-/// Runs a command and shows its output only if it fails.
 pub(crate) fn quietly(name: &str, command: Command) -> Finished {
     let finished = run(name, command, WITH_BUILDING, |_| {});
     if !finished.ok() {
@@ -274,7 +268,7 @@ pub(crate) fn plain(line: &str) -> String {
     let mut chars = line.chars();
     while let Some(c) = chars.next() {
         if c == '\u{1b}' {
-            // ESC [ parameters letter: cargo and tests write no other sequences.
+            // ESC [ parameters letter: there are no other sequences.
             for c in chars.by_ref() {
                 if c.is_ascii_alphabetic() {
                     break;
@@ -287,7 +281,7 @@ pub(crate) fn plain(line: &str) -> String {
     text
 }
 
-/// On a terminal, overwrites the progress line with the last line of output.
+/// Overwrites the terminal's progress line.
 fn progress(line: &str) {
     if io::stdout().is_terminal() {
         let line: String = plain(line).trim().chars().take(72).collect();
@@ -345,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Returns whether it still runs. A zombie has no command line.
+    /// A zombie has no command line.
     fn runs(pid: &str) -> bool {
         timeout::name(pid.parse().unwrap()).contains("sleep")
     }

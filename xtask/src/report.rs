@@ -4,7 +4,7 @@
 pub(crate) enum Outcome {
     Passed,
     Failed,
-    /// It wasn't run, for this reason.
+    /// The reason.
     LeftOut(String),
 }
 
@@ -13,7 +13,7 @@ pub(crate) struct Report {
     pub(crate) outcome: Outcome,
     pub(crate) tests: Counts,
     pub(crate) left_out: Vec<String>,
-    /// The tests that timed out and then passed alone, with the reasons.
+    /// The tests that passed on a retry, with the reasons.
     pub(crate) retried: Vec<String>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Counts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) ignored: u64,
-    /// Not selected by the command line.
+    /// Not selected.
     pub(crate) filtered: u64,
 }
 
@@ -41,7 +41,6 @@ impl Report {
         Self { outcome, tests: Counts::default(), left_out: Vec::new(), retried: Vec::new() }
     }
 
-    /// Merges another part's report.
     pub(crate) fn add(&mut self, other: Self) {
         if other.outcome == Outcome::Failed {
             self.outcome = Outcome::Failed;
@@ -51,7 +50,7 @@ impl Report {
         self.retried.extend(other.retried);
     }
 
-    /// Returns the report of a failure without a command, and prints the reason.
+    /// Prints and reports a failure without a command.
     pub(crate) fn failed(reason: &str) -> Self {
         for line in reason.lines() {
             println!("     {line}");

@@ -1,17 +1,17 @@
 //! Selects failed tests to retry: those that report only a time-out.
 //!
 //! On a shared machine, a server may not answer for seconds. A test that *timed out* is run once
-//! more, alone, at the end. A test that reports something *wrong* (two holders, a decreasing fence,
-//! an unexpected answer) has failed. Retried tests are shown at once and in the summary.
+//! more, alone. A test that reports something *wrong* (two holders, a decreasing fence) has failed.
+//! The summary shows retried tests.
 
 use crate::libtest::{PANICKED, Suite};
 
-/// A conformance case's prefixes for a time-out. Its other messages report what it observed.
+/// A conformance case's prefix for a time-out.
 const CASE_TIMED_OUT: &str = "late: ";
 const CASE_WAITED: &str = "it was not done after ";
 
-/// Other tests' words for a time-out: kinds of errors without an answer, and messages of the
-/// testbed and the standard library.
+/// Other reports of a time-out, from errors without an answer, the testbed and the standard
+/// library.
 const TIMEOUT_WORDS: &[&str] = &[
     "Unavailable",
     "Indeterminate",
@@ -26,14 +26,13 @@ const TIMEOUT_WORDS: &[&str] = &[
     "did not end within",
 ];
 
-/// The maximum number of tests to run again. More aren't a brief delay.
+/// More aren't a brief delay.
 const MAX_RETRIES: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Retry {
-    /// Its name, for a run by itself.
     pub(crate) test: String,
-    /// The line that reports the time-out.
+    /// The line with the time-out.
     pub(crate) why: String,
 }
 
@@ -57,7 +56,7 @@ fn of_a_case(said: &[String]) -> Option<&String> {
     said.iter().find(|line| line.contains(CASE_TIMED_OUT) || line.contains(CASE_WAITED))
 }
 
-/// Returns the first report of a time-out if each panic has one, as another thread's panic may be the
+/// Returns the first report of a time-out, if each panic has one: another thread's panic may be the
 /// cause. Earlier output and expected values don't count.
 fn of_panics(said: &[String]) -> Option<&String> {
     let is_beginning = |line: &String| line.contains(PANICKED);

@@ -3,19 +3,19 @@
 /// A measurement.
 #[derive(Debug)]
 pub struct Workload {
-    /// Its id in the results and for `--only`.
+    /// Its id.
     pub id: &'static str,
-    /// Its title in tables and plots.
+    /// Its title.
     pub title: &'static str,
-    /// Its description for readers.
+    /// Its description.
     pub what: &'static str,
     /// The measure for ratios.
     pub measure: &'static str,
     /// True if more is better.
     pub more_is_better: bool,
-    /// The growing number, if there is one.
+    /// The growing number, if any.
     pub grows: Option<&'static str>,
-    /// Further columns, in this order.
+    /// Further columns.
     pub beside: &'static [&'static str],
 }
 

@@ -21,13 +21,13 @@ struct State {
 const EACH: Duration = Duration::from_secs(30);
 
 impl Progress {
-    /// Creates the progress of work with an estimated duration in seconds.
+    /// `planned` is in seconds.
     #[must_use]
     pub(super) fn of(planned: f64) -> Self {
         Self { begun: Instant::now(), planned, state: Mutex::default() }
     }
 
-    /// Counts work with this estimated duration as done, or as skipped.
+    /// Counts work as done or skipped.
     pub(super) fn done(&self, seconds: f64) {
         self.state().done += seconds;
     }
@@ -41,7 +41,7 @@ impl Progress {
         state.last_line = Some(Instant::now());
         let (gone, left) = (minutes(self.begun.elapsed()), minutes(self.left(state.done)));
         let line = format!("[{gone}, about {left} left] {what}");
-        // On a terminal, the next line overwrites this one.
+        // The next line overwrites it.
         let _ = if terminal {
             write!(stderr(), "\r\x1b[K{line}")
         } else {
@@ -58,7 +58,7 @@ impl Progress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the estimated rest, scaled by the pace so far.
+    /// Scaled by the pace so far.
     fn left(&self, done: f64) -> Duration {
         let pace = if done > 5.0 { self.begun.elapsed().as_secs_f64() / done } else { 1.0 };
         Duration::from_secs_f64(((self.planned - done) * pace).max(0.0))

@@ -1,4 +1,4 @@
-//! The report as a page of the book, also readable as text.
+//! The report as a page of the book.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::document::{Block, Line, Span, Table};
 
 const WIDTH: usize = 100;
 
-/// Returns the page. `pictures` is relative to it.
+/// `pictures` is relative to the page.
 pub(super) fn page(blocks: &[Block], pictures: &Path) -> String {
     let mut parts = Vec::new();
     for block in blocks {
@@ -63,7 +63,7 @@ fn wrapped(line: &Line, first: &str, next: &str) -> String {
     page + "\n"
 }
 
-/// Returns whether a line must not begin with this word, because it is markup there or a unit.
+/// At the start of a line, it is markup, or a unit.
 fn stays_in_line(word: &str) -> bool {
     let unit = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '%');
     if ["%", "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB"].contains(&unit) {
@@ -115,7 +115,7 @@ fn tabulated(table: &Table) -> String {
     format!("{}{}{rows}", line(&head), line(&rule))
 }
 
-/// Escapes Markdown in the output of libraries.
+/// For the output of libraries.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let characters: Vec<char> = text.chars().collect();

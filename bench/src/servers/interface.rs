@@ -1,8 +1,8 @@
-//! The interface of the servers of one backend.
+//! The servers of one backend.
 
 use std::fmt::Debug;
 
-/// The result of an operation. Its error is for a reader.
+/// The result of an operation.
 pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 /// The servers of one backend. Dropping them stops them.
@@ -13,8 +13,7 @@ pub trait Servers: Debug + Send {
     /// Returns the peers' addresses.
     fn addresses(&self) -> Vec<String>;
 
-    /// Returns the number of executed commands, statements or requests, also in scripts, or `None`
-    /// without a counter.
+    /// Returns the number of executed commands, also in scripts, or `None` without a counter.
     ///
     /// # Errors
     /// If they don't answer.

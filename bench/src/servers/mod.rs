@@ -1,7 +1,6 @@
-//! The servers of each backend, and their counts of commands.
+//! The servers of each backend.
 //!
-//! They are configured for production: writes are on disk before the answer. Only limits of
-//! connections are tuned.
+//! Configured for production: writes are on disk before the answer.
 
 mod etcd;
 mod interface;
@@ -37,14 +36,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().map(|(name, _)| *name)
 }
 
-/// Starts the servers of a backend, which must be one of [`names`].
 fn start(name: &str) -> Result<Box<dyn Servers>> {
     let (_, start) =
         BACKENDS.iter().find(|(known, _)| *known == name).expect("a backend of the list");
     start()
 }
 
-/// Locks in one process need no server.
 #[derive(Debug)]
 struct Nobody;
 

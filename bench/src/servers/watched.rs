@@ -9,14 +9,14 @@ use super::start;
 #[derive(Debug)]
 pub struct Watched {
     servers: Box<dyn Servers>,
-    /// The started processes. They may start others, as PostgreSQL does for each connection.
+    /// They may start others, as PostgreSQL does for each connection.
     roots: Vec<u32>,
-    /// The number of commands that reading the count adds.
+    /// Commands that reading the count adds.
     per_look: u64,
 }
 
 impl Watched {
-    /// Starts the servers of a backend. Other children started meantime would be counted too.
+    /// Starts a backend's servers. Other children started meantime would be counted too.
     ///
     /// # Errors
     /// If they aren't installed or don't answer.
@@ -29,7 +29,7 @@ impl Watched {
         let servers = start(backend)?;
         let roots =
             descendants::of(us).into_iter().filter(|process| !before.contains(process)).collect();
-        // The minimum of several, because a cluster's members send commands too.
+        // The minimum: a cluster's members send commands too.
         let mut per_look = u64::MAX;
         let mut before = servers.served()?;
         for _ in 0..3 {
@@ -40,7 +40,7 @@ impl Watched {
         Ok(Self { servers, roots, per_look })
     }
 
-    /// Returns the number of commands since the count `before`, excluding this reading.
+    /// Returns the number of commands since `before`, excluding this reading.
     ///
     /// # Errors
     /// If they don't answer.

@@ -19,7 +19,6 @@ use super::{Floor, held, lost};
 
 const PREFIX: &str = "bench-floor/";
 
-/// Separates a name from its suffix.
 const END: char = '\0';
 
 pub(super) struct Etcd {
@@ -33,18 +32,17 @@ pub(super) struct Hold {
     key: Box<str>,
 }
 
-/// The queue of each name, as the watch reports it.
 #[derive(Default)]
 struct Queues {
-    /// The keys of each name by their revisions.
+    /// By revision.
     keys: HashMap<String, BTreeMap<i64, String>>,
     waiting: HashMap<String, oneshot::Sender<()>>,
-    /// All events up to this revision have been seen.
+    /// All events up to it have been seen.
     revision: i64,
 }
 
 impl Etcd {
-    /// Returns the lease of all keys of this process with the same TTL. One task keeps it alive.
+    /// Returns the lease of this process's keys with the same TTL.
     async fn lease(&self, ttl: Duration) -> Result<i64> {
         let lease = Rc::clone(self.leases.borrow_mut().entry(ttl).or_default());
         let lease = lease.get_or_try_init(async || {
@@ -84,7 +82,7 @@ impl Floor for Etcd {
     type Hold = Hold;
 
     async fn open(_backend: &str, url: &str) -> Result<Self> {
-        // Only one member is used, as Lockwright does.
+        // Only one member, like Lockwright.
         let urls = url.trim_start_matches("etcd:");
         let member = urls.split([',', '?']).next().unwrap_or(urls);
         let options = ConnectOptions::new().with_require_leader(true);
@@ -111,7 +109,7 @@ impl Floor for Etcd {
         }
     }
 
-    /// Adds a key to the queue. It holds the lock as soon as all earlier keys are gone.
+    /// Its key holds the lock as soon as all earlier keys are gone.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
         let options = PutOptions::new().with_lease(self.lease(ttl).await?);
         let queues = self.queues().await?;
@@ -156,7 +154,7 @@ impl Queues {
         self.look(name);
     }
 
-    /// Notifies the first key, if it belongs to this process.
+    /// Notifies the first key, if it is this process's.
     fn look(&mut self, name: &str) {
         let front = self.keys.get(name).and_then(BTreeMap::first_key_value);
         if let Some((_, key)) = front

@@ -1,7 +1,5 @@
-//! The baseline: each server's best performance with the client library that Lockwright uses,
-//! without fences, proofs, reconnects or cancellable waits.
-//!
-//! It excludes, but it is unfit for other uses.
+//! The baseline: each server's best performance with Lockwright's client library, without fences,
+//! proofs, reconnects or cancellable waits.
 #![forbid(unsafe_code)]
 
 mod etcd;
@@ -88,13 +86,13 @@ trait Floor: Sized + 'static {
     /// Acquires an uncontended or a kept name.
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
-    /// Acquires a contended name. A hold of [`Self::lock_alone`] is waited for, but its release
-    /// isn't notified.
+    /// Acquires a contended name. It waits for a hold of [`Self::lock_alone`], whose release
+    /// doesn't notify it.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;
 
-    /// Renews holds of [`Self::lock_alone`] indefinitely.
+    /// Renews holds of [`Self::lock_alone`].
     async fn keep_alive(&self, holds: &[&Self::Hold], ttl: Duration) -> Result<()> {
         let _ = (holds, ttl);
         pending().await

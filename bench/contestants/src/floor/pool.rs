@@ -6,13 +6,12 @@ use std::sync::Arc;
 use lockwright_bench_protocol::Result;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A pool that connects on demand.
 pub(super) struct Pool<C> {
     idle: RefCell<Vec<C>>,
     places: Arc<Semaphore>,
 }
 
-/// A connection from the pool. Dropping it closes it.
+/// A connection. Dropping it closes it.
 pub(super) struct Lent<C> {
     pub(super) connection: C,
     _place: OwnedSemaphorePermit,

@@ -1,5 +1,4 @@
-//! Five independent Redis servers. Requests go to all of them in parallel, and the slowest
-//! determines the time.
+//! Five independent Redis servers. The slowest determines the time.
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ pub(super) struct Hold {
 }
 
 impl Redlock {
-    /// Returns whether a majority granted. If not, undoes the other grants.
+    /// Returns whether a majority granted. If not, undoes the grants.
     async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let [a, b, c, d, e] = &self.servers;
         let votes = tokio::join!(
@@ -73,7 +72,7 @@ impl Floor for Redlock {
         }
     }
 
-    /// Acquires by turns, which the first server keeps. So votes are never split.
+    /// The first server keeps the turns, so votes are never split.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
         let turn = self.servers[0].wait(name).await?;
         while !self.set(name, ttl).await? {

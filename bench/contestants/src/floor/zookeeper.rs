@@ -1,5 +1,4 @@
-//! ZooKeeper: ephemeral nodes of one session, and a queue of sequential nodes. Each waiter watches
-//! its predecessor.
+//! ZooKeeper: ephemeral sequential nodes of one session. Each waiter watches its predecessor.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -10,7 +9,7 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, EventType
 
 use super::{Floor, held};
 
-/// As long as the benchmarks' TTLs. The client library pings in time.
+/// As long as the benchmarks' TTLs.
 const SESSION: Duration = Duration::from_secs(15);
 
 const LOCKS: &str = "/bench-floor";
@@ -79,15 +78,14 @@ impl Floor for ZooKeeper {
             self.ready.borrow_mut().insert(name.to_owned());
         }
         let prefix = format!("{queue}/");
-        // Both requests at once: a session's requests are executed in order.
+        // A session's requests are executed in order.
         let (created, nodes) = tokio::join!(
             self.client.create(&prefix, b"", &SEQUENTIAL),
             self.client.list_children(&queue)
         );
         let (_, number) = created?;
         let own = number.to_string();
-        // The predecessor's deletion is this waiter's turn, because no waiter leaves the queue
-        // early.
+        // No waiter leaves the queue early, so the predecessor's deletion is this one's turn.
         let nodes = nodes?;
         if let Some(before) = nodes.iter().filter(|node| **node < own).max() {
             self.gone(&format!("{prefix}{before}")).await?;

@@ -15,7 +15,7 @@ const CONNECTIONS: u32 = 32;
 
 struct Dlock {
     provider: PostgresLockProvider,
-    /// The number of locks that are held or being acquired.
+    /// Locks that are held or being acquired.
     taken: Cell<u32>,
 }
 

@@ -15,7 +15,7 @@ use lockwright_bench_protocol::{Cannot, Contestant, Handshake, Result, serve};
 
 struct Dlock {
     clients: Vec<RedisClient>,
-    /// By TTL, which is a property of the provider.
+    /// A TTL belongs to the provider.
     providers: RefCell<HashMap<Duration, Rc<RedisLockProvider>>>,
 }
 

@@ -10,13 +10,13 @@ use lockwright_conformance::history::journal::{Event, Journal};
 use lockwright_conformance::workload::{self, RemoteStore};
 use serde::{Deserialize, Serialize};
 
-/// The environment variable with the [`Job`] as JSON.
+/// The variable with the [`Job`] as JSON.
 pub(crate) const JOB: &str = "LOCKWRIGHT_CHAOS_CLIENT";
 
-/// The pause between two measurements of whether the process runs on time.
+/// The interval of measurements of delays.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// The longest delay of a measurement that isn't recorded.
+/// The longest delay that isn't recorded.
 pub(crate) const UNRECORDED_DELAY: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ fn run(job: &Job) -> Result<(), String> {
     runtime.block_on(work).map_err(|failure| format!("{}: {failure}", job.name))
 }
 
-/// Writes an entry after each time in which the runtime ran no timer, because the machine was busy.
+/// Records each time in which the runtime ran no timer, because the machine was busy.
 async fn record_delays(clock: Clock, journal: Journal) {
     loop {
         let since = clock.now();

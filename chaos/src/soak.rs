@@ -1,5 +1,5 @@
-//! The soak test: minutes of work without faults, on new names. It finds leaks of memory, descriptors and threads,
-//! and data left on the servers.
+//! The soak test: minutes of work without faults. It finds leaks of memory, descriptors, threads,
+//! and data on the servers.
 
 use std::fs;
 use std::path::Path;
@@ -18,18 +18,18 @@ use crate::configuration::Configuration;
 use crate::options::Options;
 use crate::servers::{self, Result};
 
-/// The environment variable with the [`Job`] as JSON.
+/// The variable with the [`Job`] as JSON.
 const JOB: &str = "LOCKWRIGHT_CHAOS_SOAK";
 
 const TIME: Duration = Duration::from_secs(600);
 
-/// The duration of one plan. Each plan uses new names.
+/// Each plan uses new names.
 const PLAN: Duration = Duration::from_secs(4);
 
-/// The divisor of the duration before the first measurement, when caches are filled.
+/// Divides the duration before the first measurement, for caches.
 const SETTLED_AFTER: u32 = 5;
 
-/// The allowed growth of memory in bytes. An allocator keeps freed pages.
+/// In bytes. An allocator keeps freed pages.
 const GROWTH: u64 = 8 << 20;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ struct Job {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Measured {
-    /// The resident memory in bytes.
+    /// Resident, in bytes.
     memory: u64,
     descriptors: u64,
     threads: u64,
@@ -116,7 +116,7 @@ fn profile(url: &str) -> Result<Profile> {
     })?)
 }
 
-/// Returns the data that is on the servers after the longest allowed time.
+/// Returns the data on the servers after the longest allowed time.
 fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>> {
     let until = Instant::now() + ttl * 2 + Duration::from_secs(5);
     loop {
@@ -128,8 +128,8 @@ fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>
     }
 }
 
-/// Measures the worker between its plans: it creates `idle` and waits until this function has removed it. Returns
-/// the first and the last measurement.
+/// Measures the worker between its plans: it creates `idle` and waits for its removal. Returns the
+/// first and last measurement.
 fn watch(child: &mut Child, time: Duration, idle: &Path) -> Result<(Measured, Measured)> {
     let begun = Instant::now();
     let mut first: Option<Measured> = None;

@@ -45,8 +45,7 @@ impl Session {
 }
 
 impl Locking for Session {
-    /// Returns 0: SQLite has no list of waiting connections. While this session holds the write lock, all others
-    /// wait.
+    /// Unknown. While this session holds the write lock, all others wait.
     fn waiting(&mut self) -> usize {
         0
     }

@@ -62,7 +62,7 @@ fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Records the promises with `--record`, otherwise compares them.
+/// Records the promises with `--record`. The test command compares them.
 fn hold_to_record(now: &Promises, configuration: Configuration, options: &Options) -> Result<()> {
     let folder = evidence::folder();
     if options.record {

@@ -23,7 +23,7 @@ pub fn of(pid: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// Returns whether the process is stopped or has ended. A zombie has ended.
+/// A zombie has ended.
 pub(crate) fn is_stopped(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, _)| matches!(state, 'T' | 'Z' | 'X'))
 }
@@ -32,7 +32,7 @@ pub(crate) fn has_ended(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
 }
 
-/// Sends a signal and waits until `done` holds for all. Returns `false` on a timeout.
+/// Waits until `done` holds for all. Returns `false` on a timeout.
 pub(crate) fn signal(pids: &[u32], signal: Signal, done: fn(u32) -> bool) -> bool {
     for pid in pids {
         if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
@@ -54,7 +54,7 @@ pub(crate) struct KillOnExit(Child);
 
 impl KillOnExit {
     pub(crate) fn watch(pids: &[u32]) -> std::io::Result<Self> {
-        // Its standard input closes when this process ends. Its own group protects it from Ctrl-C.
+        // Its input closes when this process ends. Its group protects it from Ctrl-C.
         Command::new("sh")
             .args(["-c", "read -r _; kill -KILL \"$@\"", "kill-on-exit"])
             .args(pids.iter().map(u32::to_string))
@@ -68,7 +68,7 @@ impl KillOnExit {
 
 impl Drop for KillOnExit {
     fn drop(&mut self) {
-        // Kill it before its standard input closes.
+        // Before its input closes.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! Temporary folders of servers, and a cache of new databases' files, whose creation takes seconds.
+//! Temporary folders, and a cache of new databases' files, whose creation takes seconds.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -20,10 +20,9 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
     Ok(folder)
 }
 
-/// Fills `target` with the files that `make` creates, from a cache if possible.
+/// Fills `target` with the files of `make`, from a cache if possible.
 ///
-/// The cache has one archive per user, server and `recipe` (versions and settings). A clean-up
-/// can't remove a single file partially.
+/// It has one archive per user, server and `recipe`: a clean-up can't remove a file partially.
 pub(crate) fn fill(
     target: &Path,
     server: &str,
@@ -80,7 +79,7 @@ fn tar() -> Program {
     Program::new("tar", "tar")
 }
 
-/// Writes a file that the server's account can read, regardless of the umask.
+/// Readable for the server's account, regardless of the umask.
 pub(crate) fn write(file: &Path, text: &str, account: Option<Account>) -> Result<()> {
     std::fs::write(file, text)
         .map_err(|error| Error::new(format!("{}: {error}", file.display())))?;
@@ -94,8 +93,7 @@ pub(crate) fn text(path: &Path) -> Result<String> {
 
 /// Returns the cache folder, and checks that it is private: other users may have created it first.
 ///
-/// `LOCKWRIGHT_TESTBED_CACHE` names another parent, for processes with different temporary folders
-/// that must share port locks.
+/// `LOCKWRIGHT_TESTBED_CACHE` names another parent, for processes that must share port locks.
 pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let parent =

@@ -12,7 +12,7 @@ const PACKAGE: &str = "golang-go";
 
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// Builds the Go module in `source` unless it is built, and returns the program.
+/// Builds the Go module in `source` once, and returns the program.
 ///
 /// # Errors
 /// If Go isn't installed, is older than `go.mod` requires, or fails.
@@ -25,7 +25,7 @@ pub fn build(source: &Path) -> Result<PathBuf> {
     let turn = File::create(program.with_extension("lock")).map_err(failed)?;
     turn.lock().map_err(failed)?;
     if !program.exists() {
-        // Renamed into place, so that no process starts an incomplete file.
+        // Renamed into place, so that no process starts a partial file.
         let fresh = program.with_extension("new");
         go(&place)?
             // A fifth faster without inlining and debug information.
@@ -60,7 +60,7 @@ fn explain(error: &Error, source: &Path, place: &Path) -> Error {
     Error::new(format!("{source} needs Go {wanted} or newer; `{found}` can't build it: {error}"))
 }
 
-/// Returns a name that depends on the sources, so that an outdated program isn't used.
+/// It depends on the sources, so that an outdated program isn't used.
 fn name_of(source: &Path) -> Result<String> {
     let failed = |error: io::Error| Error::new(format!("{}: {error}", source.display()));
     let mut files: Vec<PathBuf> = fs::read_dir(source)

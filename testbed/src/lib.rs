@@ -1,11 +1,10 @@
 //! Starts real servers for Lockwright's tests, benches and examples.
 //!
-//! Each server is a child process in a temporary folder, on a free loopback port, and has answered
-//! before the caller gets it. It ends when its value is dropped, and when the test process panics
-//! or is killed.
+//! Each server is a child process in a temporary folder, on a free loopback port, and has answered.
+//! It ends when its value is dropped, and when the test process panics or is killed.
 //!
 //! A missing binary is an error that names the Debian package. `LOCKWRIGHT_SERVER_ROOT` names a
-//! folder with another version of a server. `cargo xtask test versions` creates such folders in
+//! folder with another version of a server, as `cargo xtask test versions` creates in
 //! `target/servers/`.
 #![forbid(unsafe_code)]
 
@@ -44,7 +43,7 @@ pub use zookeeper::ZooKeeper;
 /// The result of an operation on a server.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error from starting, stopping or querying a server.
+/// A server's error.
 #[derive(Debug)]
 pub struct Error(String);
 

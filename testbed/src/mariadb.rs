@@ -1,4 +1,4 @@
-//! A MariaDB server, or a MySQL server if the chosen packages have one.
+//! A MariaDB or MySQL server.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,12 +19,12 @@ const CLIENT: &str = "mariadb-client-core";
 const ADMIN: &str = "root";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
-/// It has all rights in a database of the same name and none elsewhere.
+/// It has all rights in its database and none elsewhere.
 const USER: &str = "lockwright";
 /// Unique, so that a test can search logs for it.
 const PASSWORD: &str = "not-for-logs-7391";
 
-/// Options for a [`MariaDb`]. The default is a small server without syncs to disk.
+/// Options of a [`MariaDb`], without syncs to disk by default.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -62,8 +62,7 @@ impl Options {
         self
     }
 
-    /// Accepts TLS, with a certificate for `localhost` and `127.0.0.1`. Its CA is
-    /// [`MariaDb::authority`].
+    /// Accepts TLS, with a certificate of [`MariaDb::authority`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
@@ -109,10 +108,10 @@ pub struct MariaDb {
 }
 
 impl MariaDb {
-    /// Starts a server with default settings.
+    /// Starts a default server.
     ///
     /// # Errors
-    /// If MariaDB isn't installed or doesn't answer.
+    /// If it doesn't start.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
@@ -132,8 +131,7 @@ impl MariaDb {
         Ok(this)
     }
 
-    /// Logs in as each user through the unix socket. Otherwise MySQL rejects a user's first TCP
-    /// login without TLS.
+    /// Otherwise MySQL rejects a user's first TCP login without TLS.
     fn log_in(&self) -> Result<()> {
         if Kind::chosen() == Kind::MySql {
             self.sql("DO 0")?;
@@ -158,12 +156,12 @@ impl MariaDb {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Returns the folder, which contains the unix socket.
+    /// Returns the folder with the unix socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Returns the file with the CA's certificate. [`MariaDb::restart`] without data replaces it.
+    /// Returns the CA's certificate file. [`MariaDb::restart`] without data replaces it.
     pub fn authority(&self) -> PathBuf {
         certificates::authority(self.folder())
     }
@@ -230,7 +228,7 @@ impl MariaDb {
         self.process.thaw();
     }
 
-    /// Sets whether commits wait for a replica, which the server lacks. Needs
+    /// Sets whether commits wait for a replica, which doesn't exist. Needs
     /// [`Options::semi_synchronous`].
     pub fn wait_for_replica(&self, wait: bool) -> Result<()> {
         let role = match Kind::chosen() {
@@ -240,8 +238,7 @@ impl MariaDb {
         self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
     }
 
-    /// Runs SQL as the superuser in the database `lockwright`. Returns rows as lines, with tabs
-    /// between fields.
+    /// Runs SQL as the superuser. Returns rows as lines, with tabs between fields.
     pub fn sql(&self, statements: &str) -> Result<String> {
         self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
     }
@@ -251,8 +248,8 @@ impl MariaDb {
         self.sql_as(USER, self.password(), statements)
     }
 
-    /// Adds a user that may read the database `lockwright`, and logs in once: MySQL requires TLS or
-    /// RSA only the first time.
+    /// Adds a user that may read the database, and logs in once: MySQL requires TLS or RSA only the
+    /// first time.
     pub fn add_user(&self, user: &str, password: &str) -> Result<()> {
         self.sql(&format!(
             "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON {USER}.* TO {user}@'%'"
@@ -275,8 +272,8 @@ impl MariaDb {
         Ok(client.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all sessions of the user `lockwright`, waits, and returns their number. New sessions
-    /// may have begun since.
+    /// Ends all sessions of the user `lockwright`, and returns their number. New sessions may have
+    /// begun since.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let theirs = format!("SELECT id FROM information_schema.processlist WHERE user = '{USER}'");
         let ended = match Kind::chosen() {
@@ -284,7 +281,7 @@ impl MariaDb {
             Kind::MySql => {
                 let ended = self.sql(&theirs)?;
                 for id in ended.lines() {
-                    // The session may have ended already.
+                    // It may have ended.
                     let _ = self.sql(&format!("KILL CONNECTION {id}"));
                 }
                 ended
@@ -369,7 +366,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
 
 fn fill_mysql(folder: &Path) -> Result<()> {
     let users = format!(
-        // A single account, so that a login through the socket also enables TCP logins.
+        // A single account, so that a socket login enables TCP logins.
         "RENAME USER {ADMIN}@localhost TO {ADMIN}@'%';\n\
          ALTER USER {ADMIN}@'%' IDENTIFIED BY '{ADMIN_PASSWORD}';\n\
          {}",
@@ -409,7 +406,7 @@ fn usr() -> Result<PathBuf> {
     Ok(root.join("usr"))
 }
 
-/// Returns the paths of the chosen packages' files as options.
+/// For the chosen packages.
 fn messages() -> Result<Vec<String>> {
     let folder = ["usr/share/mariadb", "usr/share/mysql"];
     let Some(messages) =
@@ -449,7 +446,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
              caching_sha2_password_auto_generate_rsa_keys = OFF\n"
         }
     };
-    // Many servers would exhaust the kernel's AIO contexts.
+    // Many servers exhaust the kernel's AIO contexts.
     settings += "innodb_use_native_aio = 0\n";
     // Loses data only if the machine crashes.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
@@ -483,13 +480,12 @@ fn server() -> Result<Program> {
     Ok(Program::new(binary, SERVER).env("LC_ALL", "C"))
 }
 
-/// Checks the handshake on the unix socket, which opens after the port and can't be another
-/// process's.
+/// On the unix socket, which opens after the port and can't be another process's.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
     let mut greeting = [0; 5];
     stream.read_exact(&mut greeting).ok()?;
-    // A header of four bytes, then the protocol's version.
+    // A header of four bytes, then the version.
     (greeting[4] == 10).then_some(())
 }

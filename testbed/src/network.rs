@@ -1,8 +1,8 @@
 //! A network between the members of an ensemble. A member can be cut off while its clients still
 //! reach it.
 //!
-//! Each connection passes a [`Door`] and belongs to the [`Link`] of its two members. A cut link is
-//! silent, like a pulled cable. Data in flight arrives late, as TCP retransmits it.
+//! Each connection passes a [`Door`] and belongs to the [`Link`] of two members. A cut link is
+//! silent. Data in flight arrives late, as TCP retransmits it.
 
 use std::fs;
 use std::io;
@@ -15,23 +15,22 @@ use std::time::Duration;
 use crate::proxy::{Shared, Traffic};
 use crate::{Error, Result, sockets, wait};
 
-/// How long a door holds a connection until its member listens. ZooKeeper's members dial a new
-/// leader early and redial if refused. If the connection opens and closes, they elect another
-/// leader.
+/// How long a door waits for its member to listen. ZooKeeper's members dial a new leader early and
+/// redial if refused. If the connection opens and closes, they elect another leader.
 const LISTENS_SOON: Duration = Duration::from_secs(3);
 
-/// Reads the first message of a connection and returns its replacement.
+/// Returns a replacement of the first message.
 pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
 
 #[derive(Debug)]
 pub(crate) enum Dialler {
-    /// The only member with this address. Its first message may be changed.
+    /// The only member with this address.
     Is(usize, Greeting),
     /// The member whose process has the other end.
     HasTheOtherEnd,
 }
 
-/// All connections between members. Dropping it closes them.
+/// Dropping it closes all connections.
 #[derive(Debug, Default)]
 pub(crate) struct Network(Arc<Shape>);
 
@@ -53,20 +52,18 @@ struct State {
 struct Link {
     from: usize,
     to: usize,
-    /// One of the member's addresses.
     target: SocketAddr,
     connections: Arc<Shared>,
 }
 
 impl Network {
-    /// Adds a member. The caller stores its process id in the result.
+    /// The caller stores the member's process id in the result.
     pub(crate) fn add_member(&self) -> Arc<AtomicU32> {
         let process = Arc::new(AtomicU32::new(0));
         self.0.state().processes.push(Arc::clone(&process));
         process
     }
 
-    /// Lets others reach `target` of the member `to` through `address`.
     pub(crate) fn open(
         &self,
         address: SocketAddr,
@@ -156,7 +153,7 @@ impl Shape {
                     });
                 }
                 Dialler::HasTheOtherEnd => {
-                    // Otherwise the connection has closed, or isn't from a member.
+                    // Otherwise it has closed, or isn't from a member.
                     if let Some(from) = self.owner(&client) {
                         let link = self.state().link(from, to, target);
                         link.serve(client, Vec::new(), Duration::ZERO);
@@ -166,7 +163,7 @@ impl Shape {
         }
     }
 
-    /// Returns the dialling member, whose process may not be stored yet.
+    /// The dialling member's process may not be stored yet.
     fn owner(&self, connection: &TcpStream) -> Option<usize> {
         wait::until(Duration::from_secs(1), || {
             let socket = format!("socket:[{}]", sockets::number_of_other_end(connection)?);

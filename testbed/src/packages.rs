@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 const ROOT: &str = "LOCKWRIGHT_SERVER_ROOT";
 
-/// Returns the folder, if the variable is set.
+/// Returns the folder, if there is one.
 ///
 /// # Panics
-/// If the folder has no servers, so that the installed ones aren't tested by mistake.
+/// If it has no servers, so that the installed ones aren't tested by mistake.
 pub(crate) fn root() -> Option<PathBuf> {
     let root = PathBuf::from(std::env::var_os(ROOT)?);
     assert!(root.join("usr").is_dir(), "{ROOT}={} has no folder usr", root.display());
     Some(root)
 }
 
-/// Returns the first existing path in the folder.
+/// Returns the first existing path.
 pub(crate) fn find(paths: &[&str]) -> Option<PathBuf> {
     let root = root()?;
     paths.iter().map(|path| root.join(path)).find(|path| path.exists())

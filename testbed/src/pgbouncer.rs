@@ -17,7 +17,7 @@ const PASSWORD: &str = "not-for-logs-5528";
 /// Unlike SCRAM, cheap for an unoptimized client.
 const CHECKED_BY: &str = "md5";
 
-/// Options for starting a [`PgBouncer`], which pools transactions by default.
+/// Options of a [`PgBouncer`], which pools transactions by default.
 #[derive(Debug, Clone)]
 pub struct Options {
     server: SocketAddr,
@@ -26,7 +26,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Sets how long a client keeps a server connection: `session`, `transaction` or `statement`.
+    /// Sets the pool mode: `session`, `transaction` or `statement`.
     pub fn pool_mode(self, mode: &str) -> Self {
         self.set("pool_mode", mode)
     }
@@ -59,7 +59,7 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Returns options for a pool of the server's database and user `lockwright`.
+    /// Returns options for the server's database and user `lockwright`.
     pub fn in_front_of(server: &Postgres) -> Options {
         Options {
             server: server.address(),
@@ -109,7 +109,7 @@ impl PgBouncer {
         psql(self.port, "pgbouncer", command, self.folder.path())
     }
 
-    /// Restarts it on the same port. Its clients lose their connections.
+    /// Restarts it. Its clients lose their connections.
     pub fn restart(&mut self) -> Result<()> {
         self.kill();
         self.process = launch(self.port, &self.options, self.folder.path())?;
@@ -138,7 +138,7 @@ fn url(port: u16, database: &str) -> String {
 
 fn psql(port: u16, database: &str, statements: &str, folder: &Path) -> Result<String> {
     let psql = postgres::psql()?
-        // Not `-c`: PgBouncer's commands need the simple protocol.
+        // PgBouncer's commands need the simple protocol.
         .args(["-f", "-", &url(port, database)])
         .env("PGCONNECT_TIMEOUT", "10");
     Ok(psql.run(folder, statements)?.trim_end_matches('\n').to_owned())

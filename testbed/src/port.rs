@@ -7,20 +7,18 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{Result, folder};
 
-/// Below the kernel's range for outgoing connections, which could occupy a server's port during a
+/// Below the kernel's range for outgoing connections, which could take a server's port during a
 /// restart.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 15_000;
 
-/// The ports that a process reserves at a time, until it ends: other processes can't take a killed
-/// server's port before its restart.
+/// Reserved until the process ends: others can't take a killed server's port before its restart.
 const BLOCK: u16 = 50;
 
-/// The maximum number of attempts to start a server.
 const TRIES: usize = 5;
 
-/// Returns a loopback port that is free and that no other test process gets. Another program may
-/// still take it, so callers retry.
+/// Returns a free loopback port that no other test process gets. Another program may take it, so
+/// callers retry.
 ///
 /// # Panics
 /// If no port is free.
@@ -36,7 +34,7 @@ pub fn free() -> u16 {
         .expect("a loopback port is free")
 }
 
-/// Starts servers on free ports, with retries if a port was taken in the meantime.
+/// Retries with other ports if one was taken in the meantime.
 pub(crate) fn retried<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 1..TRIES {
         match start() {
@@ -64,7 +62,7 @@ impl Ports {
         Self { folder, blocks: Vec::new(), given: 0 }
     }
 
-    /// Returns the next port. Begins again if other processes have all other blocks.
+    /// Begins again if other processes have all other blocks.
     fn next(&mut self) -> Option<u16> {
         let size = usize::from(BLOCK);
         if self.given == self.blocks.len() * size {

@@ -16,7 +16,7 @@ const PACKAGE: &str = "postgresql";
 
 const ADMIN: &str = "postgres";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
-/// The password's hash, with one round instead of 4096: unoptimized clients compute it slowly.
+/// The password's hash, with one round instead of 4096 for unoptimized clients.
 const ADMIN_SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      pHUqSLfNgZ+06rp0UWw7h2WnL1y7FO+q/UlQ30cBlMY=:ifwj28B3RT0RUsXFOu6aY7oERkNWyJfj0tCAsGY01hQ=";
 
@@ -28,7 +28,7 @@ const PASSWORD: &str = "not-for-logs-7391";
 const SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      J0qBPHxCAuWYjtWNlfFDdN3zOrtAjzKK1ZldAVNhEbE=:YyjJvneaAwoh+WHImC3KC1WJSVbJBQGNO7KVfqOXp/Q=";
 
-/// Options for a [`Postgres`]. The default is a small server without syncs to disk.
+/// Options of a [`Postgres`], without syncs to disk by default.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -62,8 +62,7 @@ impl Options {
         self
     }
 
-    /// Accepts TLS, with a certificate for `localhost` and `127.0.0.1`. Its CA is
-    /// [`Postgres::authority`].
+    /// Accepts TLS, with a certificate of [`Postgres::authority`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
@@ -75,7 +74,7 @@ impl Options {
         self.tls()
     }
 
-    /// Makes it a hot standby of the server, with its settings and users.
+    /// Makes it a hot standby, with the server's settings and users.
     pub fn replica_of(mut self, primary: &Postgres) -> Self {
         self.primary =
             Some(Primary { folder: primary.folder.path().to_owned(), port: primary.port });
@@ -101,10 +100,10 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts a server with default settings.
+    /// Starts a default server.
     ///
     /// # Errors
-    /// If PostgreSQL isn't installed or doesn't answer.
+    /// If it doesn't start.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
@@ -143,12 +142,12 @@ impl Postgres {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Returns the folder, which contains the unix socket.
+    /// Returns the folder with the unix socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Returns the file with the CA's certificate. [`Postgres::restart`] without data replaces it.
+    /// Returns the CA's certificate file. [`Postgres::restart`] without data replaces it.
     pub fn authority(&self) -> PathBuf {
         certificates::authority(self.folder())
     }
@@ -212,8 +211,7 @@ impl Postgres {
         }
     }
 
-    /// Runs SQL as the superuser in the database `lockwright`. Returns rows as lines, with `|`
-    /// between fields.
+    /// Runs SQL as the superuser. Returns rows as lines, with `|` between fields.
     pub fn sql(&self, statements: &str) -> Result<String> {
         self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
     }
@@ -234,7 +232,7 @@ impl Postgres {
         Ok(psql.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all sessions of the user `lockwright`, waits, and returns their number.
+    /// Ends all sessions of the user `lockwright`, and returns their number.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let ended = self.sql(&format!(
             "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 10000)) \
@@ -319,7 +317,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
          unix_socket_directories = {}\n",
         quoted(&folder::text(folder)?)
     );
-    // In /dev/shm, shared memory would remain after a crash.
+    // In /dev/shm, it would remain after a crash.
     settings += "dynamic_shared_memory_type = mmap\n";
     settings += "shared_buffers = 16MB\nmax_wal_size = 32MB\nmin_wal_size = 2MB\n";
     // Loses data only if the machine crashes.
@@ -381,7 +379,7 @@ fn binary(name: &str) -> Result<Program> {
     Ok(Program::new(folder::text(&folder.join(name))?, PACKAGE).env("LC_ALL", "C"))
 }
 
-/// Returns the program folder: the chosen packages', Debian's newest version, or PATH.
+/// The chosen packages', Debian's newest version, or PATH.
 fn binaries() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOUND
@@ -400,7 +398,7 @@ fn binaries() -> Option<&'static Path> {
         .as_deref()
 }
 
-/// Returns the program folders of all versions, newest first.
+/// Newest first.
 fn versions(folder: &Path) -> Vec<PathBuf> {
     let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir(folder)
         .into_iter()
@@ -413,7 +411,7 @@ fn versions(folder: &Path) -> Vec<PathBuf> {
     versions.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Returns whether the program runs. A removed version's folder may still exist.
+/// A removed version's folder may still exist.
 fn says_its_version(program: &Path) -> bool {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -17,8 +17,7 @@ use crate::{Account, Error, Result, wait};
 
 static ENVIRONMENT: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Sets environment variables for programs that start from now on. A program's own settings take
-/// precedence.
+/// Sets environment variables for later programs, whose own settings take precedence.
 pub fn set_environment(variables: Vec<(String, String)>) {
     *ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner) = variables;
 }
@@ -36,7 +35,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Creates a program from a binary (in PATH or a path) and its Debian package.
+    /// Creates a program from its binary and Debian package.
     pub fn new(binary: impl Into<String>, package: &'static str) -> Self {
         Self {
             binary: binary.into(),
@@ -73,8 +72,7 @@ impl Program {
         self
     }
 
-    /// Sets the signal (without `SIG`) at this process's end, if `KILL` would leave something
-    /// behind.
+    /// Sets the signal (without `SIG`) at this process's end, if `KILL` isn't enough.
     pub fn last_signal(mut self, signal: &'static str) -> Self {
         self.last_signal = signal;
         self
@@ -91,8 +89,7 @@ impl Program {
         locate(&self.binary, self.package)
     }
 
-    /// Starts the program in `folder`, which gets its log. It ends with this process, even on a
-    /// kill.
+    /// Starts the program in `folder`, which gets its log. It ends with this process.
     pub fn start(&self, folder: &Path) -> Result<Process> {
         let log = folder.join(format!("{}.log", self.short_name()));
         let io_error = |error: io::Error| Error::new(format!("{}: {error}", log.display()));
@@ -115,7 +112,7 @@ impl Program {
         })
     }
 
-    /// Runs the program in `folder` with `input` as its standard input, and returns its output.
+    /// Runs the program in `folder` with `input`, and returns its output.
     ///
     /// # Errors
     /// With its output, if the exit code isn't 0 or the limit is exceeded.
@@ -129,7 +126,7 @@ impl Program {
         let output = child.stdout.take().expect("it is piped");
         let complaints = child.stderr.take().expect("it is piped");
         let (ended, printed, complaint) = thread::scope(|scope| {
-            // The program may end before it reads everything.
+            // The program may end early.
             scope.spawn(move || standard_input.write_all(input.as_bytes()));
             let printed = scope.spawn(move || all_of(output));
             let complaint = scope.spawn(move || all_of(complaints));
@@ -181,7 +178,7 @@ fn all_of(mut pipe: impl Read) -> String {
 
 fn locate(binary: &str, package: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // A user's PATH often lacks the sbin folders.
+    // A user's PATH often lacks them.
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
         .map(|folder| folder.join(binary))
@@ -194,8 +191,7 @@ fn locate(binary: &str, package: &str) -> Result<PathBuf> {
         })
 }
 
-/// Starts children from one permanent thread, because the kernel's "parent death" is the death of
-/// the starting *thread*.
+/// From one permanent thread: the kernel's "parent death" is the death of the starting *thread*.
 fn spawn(command: Command) -> io::Result<Child> {
     type Job = (Command, Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
@@ -224,7 +220,7 @@ pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
-    /// Present while the process and its descendants are frozen.
+    /// Present while it is frozen with its descendants.
     kill_on_exit: Mutex<Option<KillOnExit>>,
 }
 
@@ -245,7 +241,7 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Polls until the process answers. Fails with its log if it ends, or after [`wait::LIMIT`].
+    /// Polls until it answers. Fails with its log if it ends, or after [`wait::LIMIT`].
     pub fn wait_until_ready<T>(&mut self, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
         let answer = wait::until(wait::LIMIT, || match ask() {
             Some(answer) => Some(Some(answer)),
@@ -275,7 +271,7 @@ impl Process {
     /// Freezes it (SIGSTOP): its sockets stay open.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
-        // The kernel delivers the signal asynchronously.
+        // Delivered asynchronously.
         let stopped = wait::until(Duration::from_secs(5), || {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
             stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())
@@ -330,7 +326,7 @@ impl Process {
         self.thaw();
     }
 
-    /// Returns whether [`Process::freeze_tree`] has frozen it.
+    /// Returns whether it is frozen by [`Process::freeze_tree`].
     pub fn is_frozen(&self) -> bool {
         self.kill_on_exit.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::{Error, Result, port, wait};
 
-/// How the proxy treats the bytes.
+/// The treatment of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Traffic {
     /// Forwards them.
@@ -17,15 +17,15 @@ pub enum Traffic {
     Delay(Duration),
     /// Limits each connection's bytes per second and direction.
     Throttle(u32),
-    /// Holds them until the mode changes, like a partition that heals.
+    /// Holds them until the mode changes.
     Hold,
-    /// Drops requests and answers, like a silently dead peer. New connections are accepted.
+    /// Drops requests and answers. New connections are accepted.
     SwallowAll,
     /// Forwards requests and drops the answers.
     SwallowAnswers,
 }
 
-/// A TCP proxy in front of a server. Dropping it closes everything.
+/// A TCP proxy. Dropping it closes everything.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -51,7 +51,7 @@ struct State {
     swallowed_answers: usize,
     swallowed: usize,
     delayed: usize,
-    /// The connection whose requests are held, and the count of held pieces.
+    /// The connection whose requests are held, and the held pieces.
     keeping: Option<usize>,
     kept_requests: usize,
     /// Connections with a lower number are silent.
@@ -59,7 +59,7 @@ struct State {
 }
 
 impl Proxy {
-    /// Starts a proxy in front of `target` that forwards.
+    /// Starts a proxy that forwards.
     pub fn start(target: SocketAddr) -> Result<Self> {
         let mut attempts = 0;
         let (listener, port) = loop {
@@ -101,7 +101,7 @@ impl Proxy {
         self.address
     }
 
-    /// Changes the treatment of bytes, also on open connections. After a loss, a connection loses
+    /// Changes the treatment, also on open connections. After a loss, a connection loses
     /// everything, as TCP never continues after a gap.
     pub fn set(&self, traffic: Traffic) {
         self.shared.set(traffic);
@@ -130,7 +130,7 @@ impl Proxy {
         assert!(listens, "the proxy listens again");
     }
 
-    /// Drops all data on the present connections, without closing them.
+    /// Drops all data on present connections, without closing them.
     pub fn silence_present(&self) {
         self.shared.silence_present();
     }
@@ -150,12 +150,12 @@ impl Proxy {
         self.shared.state().swallowed
     }
 
-    /// Returns the number of pieces that [`Traffic::Delay`] or [`Traffic::Throttle`] delayed.
+    /// Returns the number of delayed pieces.
     pub fn delayed(&self) -> usize {
         self.shared.state().delayed
     }
 
-    /// Waits for at least `count` accepted connections. Returns `false` after [`wait::LIMIT`].
+    /// Waits for `count` accepted connections. Returns `false` after [`wait::LIMIT`].
     pub fn wait_for_connections(&self, count: usize) -> bool {
         self.shared.wait_until(|state| state.accepted >= count)
     }
@@ -281,7 +281,7 @@ impl Shared {
         }
     }
 
-    /// Connects `client`, whose `greeting` was read, to the server, once it listens.
+    /// Waits until the server listens. `greeting` was read from `client`.
     pub(crate) fn serve(
         self: &Arc<Self>,
         client: TcpStream,
@@ -353,8 +353,7 @@ impl Shared {
                 break;
             }
         }
-        // No test needs a half-closed connection. After a loss, the peer's side stays open, like a
-        // silent death.
+        // No test needs a half-closed connection. After a loss, the peer's side stays open.
         if !has_lost {
             let _ = to.shutdown(Shutdown::Both);
         }

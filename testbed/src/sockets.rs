@@ -1,8 +1,8 @@
 //! Finds the process at the other end of a local connection, by the socket's number in
 //! `/proc/PID/fd`.
 //!
-//! The kernel is queried through `sock_diag(7)`. Reading `/proc/net/tcp`, the fallback, takes
-//! milliseconds, and kept a core busy: members of an incomplete ensemble dial constantly.
+//! `sock_diag(7)` returns it. Reading `/proc/net/tcp`, the fallback, takes milliseconds, and kept a
+//! core busy: members of an incomplete ensemble dial constantly.
 
 use std::fs;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
@@ -21,7 +21,7 @@ pub(crate) fn number_of_other_end(connection: &TcpStream) -> Option<u32> {
     }
 }
 
-/// Returns the socket `own` that is connected to `other`.
+/// The socket `own` that is connected to `other`.
 #[cfg(target_os = "linux")]
 fn asked(own: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
     use rustix::net::{
@@ -70,7 +70,7 @@ fn question(own: SocketAddrV4, other: SocketAddrV4) -> Vec<u8> {
     message
 }
 
-/// Returns the field `idiag_inode` of a `struct inet_diag_msg`. A closing socket has none.
+/// The field `idiag_inode` of a `struct inet_diag_msg`. A closing socket has none.
 #[cfg(target_os = "linux")]
 fn number(answer: &[u8]) -> Option<u32> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
@@ -89,7 +89,7 @@ fn in_table(own: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
     line.split_whitespace().nth(9)?.parse().ok().filter(|number| *number != 0)
 }
 
-/// Formats an address as in `/proc/net/tcp`: a native-endian IP, and the port.
+/// As in `/proc/net/tcp`: a native-endian IP, and the port.
 fn as_in_proc(address: SocketAddrV4) -> String {
     let number = u32::from_ne_bytes(address.ip().octets());
     format!("{number:08X}:{:04X}", address.port())

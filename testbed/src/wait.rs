@@ -3,10 +3,10 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The limit for a server to answer, stop or free its port. Only failures reach it.
+/// The limit for servers. Only failures reach it.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Polls until there is an answer, or returns `None` after `limit`.
+/// Polls until there is an answer. Returns `None` after `limit`.
 pub fn until<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     let mut pause = Duration::from_millis(1);

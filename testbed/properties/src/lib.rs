@@ -1,8 +1,7 @@
 //! Random input for the unit tests of parsers.
 //!
-//! Each property is checked with [`CASES`] inputs, the same in each run and mostly valid samples
-//! with random edits. With `LOCKWRIGHT_PROPERTY_SECONDS`, it is checked with new inputs for that
-//! many seconds. A failure prints the input.
+//! Each property is checked with [`CASES`] inputs, the same in each run, or for
+//! `LOCKWRIGHT_PROPERTY_SECONDS` with new inputs. A failure prints the input.
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;
@@ -14,7 +13,7 @@ use arbtest::arbtest;
 /// The default number of inputs per property.
 pub const CASES: u32 = 3_000;
 
-/// Characters with a special meaning in URLs, JSON, keys and headers.
+/// Special in URLs, JSON, keys and headers.
 const SPECIAL: [char; 40] = [
     ':', '/', '?', '#', '@', '&', '=', '%', ',', ';', '.', '-', '_', '+', '[', ']', '{', '}', '"',
     '\'', '\\', '<', '>', '|', '!', '*', ' ', '\t', '\n', '\0', '\u{1f}', '\u{7f}', '0', '1', '9',
@@ -64,13 +63,13 @@ pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnM
     check(url, |url| property(url));
 }
 
-/// The marker of secrets. No message may contain it.
+/// The marker of secrets, which no message may contain.
 pub const SECRET: &str = "hush";
 
-/// Asserts that a message isn't empty and contains no secret.
+/// Asserts that a message isn't empty and has no [`SECRET`].
 ///
 /// # Panics
-/// If the message is empty or contains [`SECRET`].
+/// If it isn't so.
 pub fn assert_clear(message: impl ToString) {
     let message = message.to_string();
     assert!(!message.trim().is_empty(), "an empty message");
@@ -98,13 +97,11 @@ pub fn check<T: Debug>(
     }
 }
 
-/// Returns a seed: its random part, and the number of random bytes.
 fn seed(case: u32) -> u64 {
     let random = case.wrapping_mul(0x9e37_79b9);
     u64::from(random) << 32 | 32 << (case % 7)
 }
 
-/// A value that is printed if the thread panics.
 struct Shown<T: Debug>(T);
 
 impl<T: Debug> Drop for Shown<T> {
@@ -115,7 +112,7 @@ impl<T: Debug> Drop for Shown<T> {
     }
 }
 
-/// Returns a random text: usually a `valid` sample with some edits.
+/// Returns a random text, usually a mutation of `valid`.
 ///
 /// # Errors
 /// If the random input is used up.

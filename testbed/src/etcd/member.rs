@@ -12,7 +12,7 @@ use super::control::Control;
 use super::options::Options;
 use crate::{Error, Process, Program, Result, folder, http, port};
 
-/// The time limit of a request that is retried. The member may be frozen.
+/// The member may be frozen.
 const SOON: Duration = Duration::from_millis(500);
 
 const AGREED: Duration = Duration::from_secs(5);
@@ -28,10 +28,10 @@ pub(super) struct Cluster {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) clients: u16,
-    /// Its own peer port, and the proxy's port that other members dial.
+    /// Its own peer port, and the proxy's for other members.
     pub(super) peers: u16,
     pub(super) door: u16,
-    /// A port without TLS and users.
+    /// Without TLS and users.
     pub(super) metrics: u16,
 }
 
@@ -61,7 +61,6 @@ pub struct Member {
     pub(super) ports: Ports,
     pub(super) initial: Vec<(String, u16)>,
     pub(super) cluster: Arc<Cluster>,
-    /// Used by the network.
     pub(super) pid: Arc<AtomicU32>,
     pub(super) folder: TempDir,
 }
@@ -77,7 +76,7 @@ impl Member {
         local(self.ports.clients)
     }
 
-    /// Returns the client URL: `http://127.0.0.1:2379`.
+    /// Returns the client URL.
     pub fn endpoint(&self) -> String {
         format!("{}://{}", self.cluster.options.scheme(), self.address())
     }
@@ -97,7 +96,7 @@ impl Member {
         self.is_learner
     }
 
-    /// Runs `etcdctl` with this member only.
+    /// Runs `etcdctl` with this member.
     ///
     /// # Errors
     /// With its output, if it fails.
@@ -105,11 +104,9 @@ impl Member {
         self.cluster.control.run(&[self.endpoint()], arguments)
     }
 
-    /// Restarts the member on the same ports. Waits until it runs, but not for the cluster: see
-    /// [`super::Etcd::wait_until_whole`].
+    /// Restarts it on the same ports and waits for it, but not for the cluster.
     ///
-    /// Without `keep_data`, a new member replaces the old one, which needs a majority of the
-    /// others.
+    /// Without `keep_data`, a new member replaces it, which needs a majority of the others.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -196,7 +193,7 @@ impl Member {
         self.process.wait_until_ready(|| http::get(metrics, "/metrics", SOON).map(drop))
     }
 
-    /// Starts it with an empty data folder, as all other members must do.
+    /// With an empty data folder, as all other members must do.
     pub(super) fn begin_again(&mut self) -> Result<()> {
         self.forget()?;
         self.launch(Comes::First)

@@ -33,10 +33,10 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts three members of Debian's version with default settings.
+    /// Starts three members of Debian's version.
     ///
     /// # Errors
-    /// If `etcd` isn't installed, or the members don't form a cluster.
+    /// If they don't form a cluster.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
@@ -99,8 +99,7 @@ impl Etcd {
         Ok(())
     }
 
-    /// Adds a learner, the last of [`Etcd::members`], and returns its index. A cluster may have
-    /// one.
+    /// Adds a learner at the end of [`Etcd::members`], at most one, and returns its index.
     ///
     /// # Errors
     /// If it doesn't join.
@@ -119,7 +118,7 @@ impl Etcd {
         Ok(index)
     }
 
-    /// Fails if there is a learner, which can't start again without data.
+    /// A learner can't start again without data.
     fn has_no_learner(&self) -> Result<()> {
         match self.members.iter().find(|member| member.is_learner) {
             None => Ok(()),
@@ -171,18 +170,18 @@ impl Etcd {
         self.members.iter().map(Member::endpoint).collect()
     }
 
-    /// Returns the file with the CA's certificate.
+    /// Returns the CA's certificate file.
     ///
     /// # Panics
-    /// If the cluster doesn't use TLS.
+    /// Without TLS.
     pub fn authority(&self) -> PathBuf {
         self.certificates().authority()
     }
 
-    /// Returns the files with a client's certificate and key.
+    /// Returns a client's certificate and key files.
     ///
     /// # Panics
-    /// If the cluster doesn't use TLS.
+    /// Without TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())
     }
@@ -191,7 +190,7 @@ impl Etcd {
         self.cluster.options.certificates.as_ref().expect("they speak TLS")
     }
 
-    /// Runs `etcdctl`, as the administrator if there are users, and returns its output.
+    /// Runs `etcdctl`, as the administrator if there are users.
     ///
     /// # Errors
     /// With its output, if it fails.
@@ -199,7 +198,7 @@ impl Etcd {
         self.cluster.control.run(&self.endpoints(), arguments)
     }
 
-    /// Returns the index of the leader that still has a majority.
+    /// Returns the leader that has a majority.
     ///
     /// # Errors
     /// If there is none.
@@ -208,7 +207,7 @@ impl Etcd {
         self.members.iter().position(leads).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits until another member than `old` is the leader, and returns its index.
+    /// Waits for another leader than `old`.
     ///
     /// # Errors
     /// After a minute.
@@ -216,7 +215,7 @@ impl Etcd {
         wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
     }
 
-    /// Waits until all members have the same leader, and each voter is healthy.
+    /// Waits until all members have one leader and each voter is healthy.
     ///
     /// # Errors
     /// After a minute.
@@ -231,8 +230,7 @@ impl Etcd {
         })
     }
 
-    /// Cuts a member off from all others, but not from its clients. The connections become silent,
-    /// like a pulled cable.
+    /// Cuts a member off from all others, but not from clients. The connections become silent.
     pub fn isolate(&self, member: usize) {
         self.network.isolate(member);
     }
@@ -242,8 +240,7 @@ impl Etcd {
         self.network.heal(member);
     }
 
-    /// Restarts all members and waits until they agree. Without `keep_data`, they form a new
-    /// cluster.
+    /// Restarts all members. Without `keep_data`, they form a new cluster.
     ///
     /// # Errors
     /// If they don't form a cluster, or there is a learner and `keep_data` is false.
@@ -266,10 +263,10 @@ impl Etcd {
 }
 
 impl Options {
-    /// Starts the cluster and waits until all members agree on a leader.
+    /// Starts the cluster and waits for its leader.
     ///
     /// # Errors
-    /// If `etcd` isn't installed, can't be built, or doesn't answer.
+    /// If it doesn't start.
     pub fn start(mut self) -> Result<Etcd> {
         if self.tls && self.certificates.is_none() {
             self.certificates = Some(Arc::new(Certificates::new()?));

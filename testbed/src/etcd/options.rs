@@ -1,4 +1,4 @@
-//! Options for starting an etcd cluster.
+//! Options of an etcd cluster.
 
 use std::sync::Arc;
 
@@ -8,8 +8,7 @@ use crate::{Certificates, Result};
 
 const ADMIN: (&str, &str) = ("root", "testbed-of-lockwright");
 
-/// Options for starting an [`Etcd`]. The defaults are etcd's, except that a current version doesn't
-/// sync to disk.
+/// Options of an [`Etcd`]. A current version doesn't sync to disk by default.
 ///
 /// [`Etcd`]: super::Etcd
 #[derive(Debug, Clone)]
@@ -70,21 +69,20 @@ impl Options {
         self.set("heartbeat-interval", milliseconds.to_string())
     }
 
-    /// Sets the time in milliseconds until a silent leader is replaced; 1000 by default. The
-    /// shortest lease is 1.5 times as long. Short times cause needless elections.
+    /// Sets the milliseconds until a silent leader is replaced; 1000 by default. The shortest lease
+    /// is 1.5 times as long. Short times cause needless elections.
     pub fn election(self, milliseconds: u32) -> Self {
         self.set("election-timeout", milliseconds.to_string())
     }
 
-    /// Adds a user for the keys with this prefix (empty: all). Clients must then log in.
+    /// Adds a user for keys with this prefix (empty: all). Clients must then log in.
     pub fn user(mut self, name: &str, password: &str, prefix: &str) -> Self {
         let (name, password, prefix) = (name.to_owned(), password.to_owned(), prefix.to_owned());
         self.user = Some(User { name, password, prefix });
         self
     }
 
-    /// Accepts only TLS, with a certificate for `localhost` and `127.0.0.1`. Its CA is
-    /// [`Etcd::authority`].
+    /// Accepts only TLS, with a certificate of [`Etcd::authority`].
     ///
     /// [`Etcd::authority`]: super::Etcd::authority
     pub fn tls(mut self) -> Self {
@@ -92,10 +90,7 @@ impl Options {
         self
     }
 
-    /// Like [`Options::tls`], and requires a client certificate, such as
-    /// [`Etcd::client_certificate`].
-    ///
-    /// [`Etcd::client_certificate`]: super::Etcd::client_certificate
+    /// Like [`Options::tls`], and requires a client certificate.
     pub fn tls_with_client_certificates(mut self) -> Self {
         self.wants_client_certificates = true;
         self.tls()

@@ -14,7 +14,7 @@ pub(super) const CURRENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/etcd-go")
 pub enum Version {
     /// The installed one: Debian 12 has 3.4.23.
     Debian,
-    /// A current one, 3.6.16. The first use builds it with Go, which takes minutes.
+    /// 3.6.16. The first use builds it with Go, which takes minutes.
     Current,
 }
 

@@ -1,5 +1,5 @@
-//! The testbed's own access to a Redis server or a Sentinel: a unix socket and a login with all
-//! rights, regardless of the clients' TLS and users and of the port.
+//! The testbed's own access to a Redis server or a Sentinel, by a unix socket and a login with all
+//! rights.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use redis::{
 
 use crate::{Error, Result};
 
-/// The time limit of a request that is retried. The server may be frozen.
+/// The server may be frozen.
 const SOON: Duration = Duration::from_millis(500);
 
-/// A user, by default the default user, and a password.
+/// A user, by default the default user.
 #[derive(Debug, Clone)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,

@@ -11,7 +11,7 @@ const MASTERS: usize = 3;
 const NODES: usize = 2 * MASTERS;
 const SLOTS: usize = 16_384;
 
-/// Options for starting a [`Cluster`].
+/// Options of a [`Cluster`].
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
     server: Options,
@@ -50,28 +50,28 @@ impl ClusterOptions {
 /// A restarted node keeps its identity and view, even without its data: see [`Redis::restart`].
 #[derive(Debug)]
 pub struct Cluster {
-    /// The nodes: three masters, then their replicas in the same order.
+    /// Three masters, then their replicas in the same order.
     pub nodes: Vec<Redis>,
     ids: Vec<String>,
 }
 
-/// A slot that [`Cluster::begin_move`] is moving between masters.
+/// A slot that [`Cluster::begin_move`] moves.
 #[derive(Debug)]
 #[must_use = "until it's finished, both masters serve a part of the slot's keys"]
 pub struct SlotMove {
     /// The slot.
     pub slot: u16,
-    /// The index of the old master.
+    /// The old master's index.
     pub from: usize,
-    /// The index of the new master.
+    /// The new master's index.
     pub to: usize,
 }
 
 impl Cluster {
-    /// Starts a Cluster with default settings.
+    /// Starts a default Cluster.
     ///
     /// # Errors
-    /// If `redis-server` isn't installed, or the nodes don't form a Cluster.
+    /// If the nodes don't form a Cluster.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
@@ -99,8 +99,7 @@ impl Cluster {
         answers.find(Result::is_ok).unwrap_or_else(|| Err(Error::new("no node answers")))
     }
 
-    /// Returns the index of the master that serves a key, by the newest view. It may be dead until
-    /// its replica takes over.
+    /// Returns a key's master in the newest view. It may be dead until its replica takes over.
     ///
     /// # Errors
     /// If no node answers or serves the key.
@@ -114,7 +113,7 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("nobody serves slot {slot}")))
     }
 
-    /// Returns the index of a healthy replica of `master`.
+    /// Returns a healthy replica of `master`.
     ///
     /// # Errors
     /// If no view has one.
@@ -128,7 +127,7 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("node {master} has no replica")))
     }
 
-    /// Waits until another node than `old` serves the key in all views, and returns its index.
+    /// Waits until another node than `old` serves the key in all views, and returns it.
     ///
     /// # Errors
     /// After a minute.
@@ -144,8 +143,8 @@ impl Cluster {
         })
     }
 
-    /// Waits until all nodes agree on the slots and each replica follows its master, so that the
-    /// next failover is possible.
+    /// Waits until all nodes agree and each replica follows its master, so that the next failover
+    /// is possible.
     ///
     /// # Errors
     /// After a minute.
@@ -164,7 +163,7 @@ impl Cluster {
         })
     }
 
-    /// Moves the key's slot and its keys to another master, and returns its index.
+    /// Moves the key's slot to another master, and returns it.
     ///
     /// # Errors
     /// If a node doesn't answer.
@@ -181,8 +180,7 @@ impl Cluster {
         Ok(to)
     }
 
-    /// Begins to move the key's slot to the master `to`. The old master answers `ASK` for keys that
-    /// it lacks.
+    /// Begins to move the key's slot. The old master answers `ASK` for keys that it lacks.
     ///
     /// # Errors
     /// If a node doesn't answer, or `to` is no other master.
@@ -221,8 +219,7 @@ impl Cluster {
         }
     }
 
-    /// Moves the remaining keys, assigns the slot to the new master, and waits until all nodes that
-    /// answer agree.
+    /// Moves the remaining keys and the slot, and waits until all nodes that answer agree.
     ///
     /// # Errors
     /// If a master doesn't answer.
@@ -235,7 +232,7 @@ impl Cluster {
         })
     }
 
-    /// Assigns the slot to the new master. The other nodes are notified later.
+    /// Assigns the slot. The other nodes are notified later.
     ///
     /// # Errors
     /// If a master doesn't answer.
@@ -255,7 +252,7 @@ impl Cluster {
     /// `redis-cli --cluster create` would be slower.
     fn join(&self) -> Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
-            // Equal epochs would take time to resolve.
+            // Equal epochs take time to resolve.
             let epoch = (index + 1).to_string();
             node.command::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
             if index < MASTERS {

@@ -23,7 +23,7 @@ use admin_conn::AdminConn;
 
 const CONFIGURATION: &str = "redis.conf";
 
-/// The files in which a server stores its role in a set.
+/// They contain a server's role in a set.
 const ROLE: [&str; 2] = [CONFIGURATION, "nodes.conf"];
 
 /// A Redis server. Dropping it stops it and removes its data.
@@ -41,7 +41,7 @@ impl Redis {
     /// Starts a server without persistence.
     ///
     /// # Errors
-    /// If `redis-server` isn't installed or doesn't answer.
+    /// If it doesn't start.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
@@ -79,18 +79,18 @@ impl Redis {
         format!("{}://{}127.0.0.1:{port}/", self.options.scheme(), self.options.in_url())
     }
 
-    /// Returns the file with the CA's certificate.
+    /// Returns the CA's certificate file.
     ///
     /// # Panics
-    /// If the server doesn't use TLS.
+    /// Without TLS.
     pub fn authority(&self) -> PathBuf {
         self.certificates().authority()
     }
 
-    /// Returns the files with a client's certificate and key.
+    /// Returns a client's certificate and key files.
     ///
     /// # Panics
-    /// If the server doesn't use TLS.
+    /// Without TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())
     }
@@ -106,9 +106,9 @@ impl Redis {
 
     /// Restarts the server on the same port.
     ///
-    /// With `keep_data`, it has the data that its persistence kept; none by default. In
-    /// [`Sentinels`] or a [`Cluster`] it keeps its role: a master that missed a failover restarts
-    /// as a master, until the others change its role.
+    /// With `keep_data`, it has the data that its persistence kept. In [`Sentinels`] or a
+    /// [`Cluster`], a master that missed a failover restarts as a master, until the others change
+    /// its role.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();

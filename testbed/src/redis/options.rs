@@ -1,4 +1,4 @@
-//! Options for starting a Redis server.
+//! Options of a Redis server.
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ use crate::{Certificates, Result, folder, in_url, port};
 const ADMIN: &str = "testbed-of-lockwright";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
-/// Options for starting a [`Redis`], by default without persistence.
+/// Options of a [`Redis`], without persistence by default.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -23,7 +23,7 @@ pub struct Options {
     without_default_user: bool,
     tls: bool,
     wants_client_certificates: bool,
-    /// Shared by servers that trust each other.
+    /// Shared by trusting servers.
     pub(super) certificates: Option<Arc<Certificates>>,
     pub(super) cluster: Option<Duration>,
     /// True if other processes set its role.
@@ -38,7 +38,7 @@ struct User {
 }
 
 impl Options {
-    /// Adds a line of `redis.conf`. Several words are several arguments.
+    /// Adds a line of `redis.conf`. Words are arguments.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
@@ -50,8 +50,7 @@ impl Options {
         self.set("requirepass", quoted(password))
     }
 
-    /// Adds a user with a password and rules as in `ACL SETUSER`. [`Redis::url`] has the first
-    /// user. The testbed then has a user too.
+    /// Adds a user with rules as in `ACL SETUSER`. [`Redis::url`] has the first user.
     pub fn user(mut self, name: &str, password: &str, rules: &str) -> Self {
         let (name, password, rules) = (name.to_owned(), password.to_owned(), rules.to_owned());
         self.users.push(User { name, password, rules });
@@ -64,15 +63,13 @@ impl Options {
         self
     }
 
-    /// Accepts only TLS, with a certificate for `localhost` and `127.0.0.1`. Its CA is
-    /// [`Redis::authority`].
+    /// Accepts only TLS, with a certificate of [`Redis::authority`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// Like [`Options::tls`], and requires a client certificate, such as
-    /// [`Redis::client_certificate`].
+    /// Like [`Options::tls`], and requires a client certificate.
     pub fn tls_with_client_certificates(mut self) -> Self {
         self.wants_client_certificates = true;
         self.tls()
@@ -88,8 +85,7 @@ impl Options {
         self.set("appendonly", "yes").set("appendfsync", fsync)
     }
 
-    /// Makes it a replica of the server, with the master's TLS and CA, but its own password and
-    /// users.
+    /// Makes it a replica, with the master's TLS and CA, but its own password and users.
     pub fn replica_of(mut self, master: &Redis) -> Self {
         if let Some(certificates) = &master.options.certificates {
             self.tls = true;
@@ -141,7 +137,7 @@ impl Options {
         self.without_default_user || !self.users.is_empty()
     }
 
-    /// Formats a client's login: `name:password@`.
+    /// Formats `name:password@`.
     pub(super) fn in_url(&self) -> String {
         let (name, password) = match (self.users.first(), &self.password) {
             (Some(user), _) => (user.name.as_str(), &user.password),
@@ -155,7 +151,7 @@ impl Options {
         if self.tls { "rediss" } else { "redis" }
     }
 
-    /// Returns the testbed's socket. A test may set it.
+    /// A test may set it.
     pub(super) fn socket(&self, folder: &Path) -> PathBuf {
         let own = self.settings.iter().rfind(|(name, _)| name == "unixsocket");
         own.map_or_else(|| folder.join("testbed.sock"), |(_, path)| path.into())
@@ -191,7 +187,7 @@ impl Options {
         Ok(lines)
     }
 
-    /// Returns the lines for ports, socket and TLS.
+    /// For ports, socket and TLS.
     pub(super) fn listening(&self, port: u16, socket: &Path) -> Result<String> {
         let mut lines = format!("unixsocket {}\n", quoted(&folder::text(socket)?));
         let Some(certificates) = &self.certificates else {

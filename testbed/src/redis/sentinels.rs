@@ -1,4 +1,4 @@
-//! A master, its replicas, and the Sentinels that watch them.
+//! A master, replicas, and Sentinels.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -20,12 +20,12 @@ const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 const CONFIGURATION: &str = "sentinel.conf";
 
-/// Shortened intervals in milliseconds: sharing state, asking about a master that seems down,
-/// querying servers, and the TILT mode.
+/// In milliseconds: sharing state, asking about a master that seems down, querying servers, and the
+/// TILT mode.
 const PERIODS: [&str; 8] =
     ["PUBLISH-PERIOD", "100", "ASK-PERIOD", "100", "INFO-PERIOD", "200", "TILT-PERIOD", "1000"];
 
-/// Options for starting [`Sentinels`].
+/// Options of [`Sentinels`].
 #[derive(Debug, Clone)]
 pub struct SentinelsOptions {
     server: Options,
@@ -48,8 +48,8 @@ impl SentinelsOptions {
         self
     }
 
-    /// Sets the time after which a silent server is down; 1 s by default. Less causes needless
-    /// failovers on a busy machine.
+    /// Sets when a silent server is down; 1 s by default. Less causes needless failovers on a busy
+    /// machine.
     pub fn down_after(mut self, limit: Duration) -> Self {
         self.down_after = limit;
         self
@@ -67,8 +67,8 @@ impl SentinelsOptions {
         self
     }
 
-    /// Starts all processes and waits until each Sentinel sees all others, so that any two can
-    /// start a failover.
+    /// Starts all processes, and waits until each Sentinel sees all others: then any two can start
+    /// a failover.
     pub fn start(mut self) -> Result<Sentinels> {
         self.server = self.server.in_a_set()?;
         let master = self.server.clone().start()?;
@@ -90,7 +90,7 @@ impl SentinelsOptions {
 /// A master, its replicas, and three Sentinels with a quorum of two. Dropping it stops them.
 ///
 /// A restarted server keeps its role: see [`Redis::restart`]. An old master becomes a replica after
-/// about a second; with Sentinel's defaults this takes about 10 s.
+/// about a second.
 #[derive(Debug)]
 pub struct Sentinels {
     /// The servers, at first with the master first.
@@ -100,10 +100,10 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts a master with one replica and default settings.
+    /// Starts a master with one replica.
     ///
     /// # Errors
-    /// If `redis-server` isn't installed, or the processes don't find each other.
+    /// If the processes don't find each other.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
@@ -119,7 +119,7 @@ impl Sentinels {
         }
     }
 
-    /// Returns the name of the master.
+    /// Returns the master's name.
     pub fn master_name(&self) -> &'static str {
         MASTER
     }
@@ -137,7 +137,7 @@ impl Sentinels {
         format!("{scheme}+sentinel://{user}{}/{MASTER}", hosts.join(","))
     }
 
-    /// Returns the index of the master, by at least two Sentinels' answers.
+    /// Returns the master, by at least two Sentinels' answers.
     ///
     /// # Errors
     /// If no two Sentinels answer and agree.
@@ -150,7 +150,6 @@ impl Sentinels {
             .ok_or_else(|| Error::new("no two Sentinels agree on the master"))
     }
 
-    /// Returns each Sentinel's choice of the master.
     fn opinions(&self) -> Vec<Option<usize>> {
         let opinion = |sentinel: &Sentinel| {
             let asked = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER];
@@ -161,7 +160,7 @@ impl Sentinels {
     }
 
     /// Waits until another server than `old` is the master, by its role and all Sentinels that
-    /// answer. Returns its index.
+    /// answer, and returns it.
     ///
     /// # Errors
     /// After a minute.
@@ -270,7 +269,7 @@ impl Sentinel {
             && self.sees(&["SENTINEL", "MASTERS"], 1, "master")
     }
 
-    /// Returns whether it sees exactly `count` healthy processes of this kind.
+    /// Exactly `count`, all healthy.
     fn sees(&self, command: &[&str], count: usize, kind: &str) -> bool {
         let found: Result<Vec<HashMap<String, String>>> = self.admin.ask(command);
         // A process that is down or in a failover has more flags.
@@ -291,7 +290,7 @@ fn launch_sentinel(folder: &Path, admin: &AdminConn) -> Result<Process> {
 }
 
 impl SentinelsOptions {
-    /// Returns the initial content of `sentinel.conf`, which the Sentinel rewrites.
+    /// The Sentinel rewrites it.
     fn lines(&self, port: u16, master: u16, socket: &Path) -> Result<String> {
         let mut lines = String::from("bind 127.0.0.1\ndaemonize no\nprotected-mode no\n");
         lines += &self.server.listening(port, socket)?;

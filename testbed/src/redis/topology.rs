@@ -11,7 +11,7 @@ pub(super) struct Node {
     /// A higher epoch has the newer slots.
     pub(super) epoch: u64,
     slots: Vec<(u16, u16)>,
-    /// True if it is connected and has no failure or handshake flag.
+    /// Connected, without a failure or handshake flag.
     pub(super) is_well: bool,
 }
 

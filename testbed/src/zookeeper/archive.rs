@@ -32,7 +32,7 @@ fn provide() -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Returns a hash of the JVM and the jars. The JVM ignores an archive of others.
+/// The JVM ignores an archive of others.
 fn versions() -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     let java = Program::new("java", server::JAVA_PACKAGE).locate()?;
@@ -45,7 +45,7 @@ fn versions() -> Result<u64> {
     Ok(hasher.finish())
 }
 
-/// Runs an ensemble of one member, which also loads the classes of an election.
+/// An ensemble of one member also loads the classes of an election.
 fn write(place: &Path, archive: &Path) -> Result<()> {
     let ports = Ports::find();
     let (quorum, election) = (ports.quorum, ports.election);

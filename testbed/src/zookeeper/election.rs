@@ -1,8 +1,8 @@
 //! The first message of election connections.
 //!
-//! A member that dials a larger one sends its listening address. The latter hangs up and dials that
-//! address, which would bypass their link. So the address is replaced with a host name, which each
-//! member maps to its own proxy.
+//! A member that dials a larger one sends its address. The latter hangs up and dials that address,
+//! which would bypass their link. So a host name replaces it, which each member maps to its own
+//! proxy.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -19,7 +19,6 @@ pub(super) fn nothing(_: &mut TcpStream, _: usize) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a version, the member's number, and its address with a length, in network byte order.
-/// Replaces the host with the member's name.
 pub(super) fn name_instead_of_address(
     connection: &mut TcpStream,
     from: usize,

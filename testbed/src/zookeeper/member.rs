@@ -45,13 +45,12 @@ impl Member {
         &self.process
     }
 
-    /// Returns the settings file, which a restart reads again.
+    /// Returns the settings file.
     pub fn settings(&self) -> PathBuf {
         self.folder.path().join(CONFIGURATION)
     }
 
-    /// Restarts it on the same ports. Waits until it runs, but not for the ensemble: see
-    /// [`super::ZooKeeper::wait_until_whole`].
+    /// Restarts it on the same ports and waits for it, but not for the ensemble.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -91,8 +90,7 @@ impl Member {
         })
     }
 
-    /// Runs ZooKeeper's command line client as the superuser, in a new JVM and session, and returns
-    /// its output.
+    /// Runs ZooKeeper's command line client as the superuser.
     ///
     /// # Errors
     /// With its output, if it fails.
@@ -113,7 +111,7 @@ impl Member {
         matches!(self.mode().as_deref(), Some("leader" | "standalone"))
     }
 
-    /// Returns `leader`, `follower`, `observer` or `standalone`, or `None` during an election.
+    /// Returns `leader`, `follower`, `observer`, `standalone`, or `None` during an election.
     pub fn mode(&self) -> Option<String> {
         self.line("srvr", "Mode: ")
     }
@@ -163,7 +161,7 @@ impl Member {
     }
 }
 
-/// Starts a member, with the archive of its classes unless full-sized.
+/// With the archive of its classes unless full-sized.
 pub(super) fn start(folder: &Path, options: &Options) -> Result<Process> {
     let archive = if options.is_full_size { None } else { archive::option() };
     server::start_with(folder, options, archive)

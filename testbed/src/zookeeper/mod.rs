@@ -34,10 +34,10 @@ pub struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Starts three members with default settings.
+    /// Starts three members.
     ///
     /// # Errors
-    /// If Java or ZooKeeper isn't installed, or the members don't form an ensemble.
+    /// If they don't form an ensemble.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
@@ -85,23 +85,23 @@ impl ZooKeeper {
         format!("zookeeper:{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// Returns the superuser's name and password, for the scheme `digest`.
+    /// Returns the superuser's `digest` name and password.
     pub fn superuser(&self) -> (&'static str, &'static str) {
         options::SUPERUSER
     }
 
-    /// Returns the file with the CA's certificate.
+    /// Returns the CA's certificate file.
     ///
     /// # Panics
-    /// If the ensemble doesn't use TLS.
+    /// Without TLS.
     pub fn authority(&self) -> PathBuf {
         self.certificates().authority()
     }
 
-    /// Returns the files with a client's certificate and key.
+    /// Returns a client's certificate and key files.
     ///
     /// # Panics
-    /// If the ensemble doesn't use TLS.
+    /// Without TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())
     }
@@ -118,7 +118,7 @@ impl ZooKeeper {
         self.members[member].four_letter(command)
     }
 
-    /// Returns the index of the leader, the newer one if an isolated member still leads.
+    /// Returns the leader, the newer one if an isolated member still leads.
     ///
     /// # Errors
     /// If there is none.
@@ -129,7 +129,7 @@ impl ZooKeeper {
         newest.map(|(index, _)| index).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits until another member than `old` is the leader, and returns its index.
+    /// Waits for another leader than `old`.
     ///
     /// # Errors
     /// After a minute.
@@ -159,9 +159,8 @@ impl ZooKeeper {
         })
     }
 
-    /// Cuts a member off from all others. Its clients still reach it, and it answers their pings
-    /// until it detects the loss: see [`Options::sync_limit`]. The connections become silent, like
-    /// a pulled cable.
+    /// Cuts a member off from all others, but not from clients. It answers their pings until it
+    /// detects the loss: see [`Options::sync_limit`]. The connections become silent.
     pub fn isolate(&self, member: usize) {
         self.network.isolate(member);
     }
@@ -171,7 +170,7 @@ impl ZooKeeper {
         self.network.heal(member);
     }
 
-    /// Restarts all members and waits until they agree.
+    /// Restarts all members and waits for them.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         all_at_once(&mut self.members, |member| {
             member.process.thaw();
@@ -186,10 +185,10 @@ impl ZooKeeper {
 }
 
 impl Options {
-    /// Starts the ensemble and waits until all members follow a leader.
+    /// Starts the ensemble and waits for its leader.
     ///
     /// # Errors
-    /// If Java or ZooKeeper isn't installed or doesn't answer.
+    /// If it doesn't start.
     pub fn start(mut self) -> Result<ZooKeeper> {
         if self.has_tls() && self.certificates.is_none() {
             self.certificates = Some(Arc::new(Certificates::new()?));
@@ -198,7 +197,7 @@ impl Options {
     }
 }
 
-/// Lists the members. A standalone server has none.
+/// A standalone server has no list.
 fn listed(all: &[Ports], voters: usize) -> String {
     let mut lines = String::new();
     for (index, ports) in all.iter().enumerate().filter(|_| all.len() > 1) {
@@ -209,7 +208,7 @@ fn listed(all: &[Ports], voters: usize) -> String {
     lines
 }
 
-/// Returns the addresses for `from`: its own, and a separate proxy for each other member.
+/// Its own address, and a separate proxy for each other member.
 fn hosts(network: &Network, from: usize, all: &[Ports]) -> Result<String> {
     let mut lines = format!("127.0.0.1 localhost {}\n", name(from));
     for (to, ports) in all.iter().enumerate().filter(|(to, _)| *to != from) {

@@ -1,4 +1,4 @@
-//! Options for starting a ZooKeeper ensemble.
+//! Options of a ZooKeeper ensemble.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::{Certificates, Error, Result, folder};
 
 /// For tests that read other users' nodes.
 pub(super) const SUPERUSER: (&str, &str) = ("super", "testbed-of-lockwright");
-/// The name, and the base64 of the SHA-1 of `name:password`.
+/// With the base64 of the SHA-1 of `name:password`.
 pub(super) const SUPERUSER_DIGEST: &str = "super:BjMD6lv93tLW0ebdOOqhyYONNqs=";
 
 const KEY_STORE: &str = "key-store.pem";
 const TRUST_STORE: &str = "trust-store.pem";
 
-/// Options for a [`ZooKeeper`], by default with a short tick and without syncs to disk.
+/// Options of a [`ZooKeeper`], with a short tick and without syncs to disk by default.
 ///
 /// [`ZooKeeper`]: super::ZooKeeper
 #[derive(Debug, Clone)]
@@ -57,9 +57,7 @@ impl Options {
         self
     }
 
-    /// Sets the number of observers, the last [`ZooKeeper::members`]; none by default.
-    ///
-    /// [`ZooKeeper::members`]: super::ZooKeeper::members
+    /// Sets the number of observers; none by default.
     pub fn observers(mut self, count: usize) -> Self {
         self.observers = count;
         self
@@ -71,8 +69,8 @@ impl Options {
         self
     }
 
-    /// Sets how many ticks a member may be silent; 10 by default. Until then, an isolated member
-    /// answers pings.
+    /// Sets for how many ticks a member may be silent; 10 by default. Until then, an isolated
+    /// member answers pings.
     pub fn sync_limit(self, ticks: u32) -> Self {
         self.set("syncLimit", ticks.to_string())
     }
@@ -95,8 +93,7 @@ impl Options {
         self
     }
 
-    /// Accepts TLS on a separate port, with a certificate for `localhost` and `127.0.0.1`. Its CA
-    /// is [`ZooKeeper::authority`].
+    /// Accepts TLS on a separate port, with a certificate of [`ZooKeeper::authority`].
     ///
     /// [`ZooKeeper::authority`]: super::ZooKeeper::authority
     pub fn tls(mut self) -> Self {
@@ -104,10 +101,7 @@ impl Options {
         self
     }
 
-    /// Like [`Options::tls`], and requires a client certificate, such as
-    /// [`ZooKeeper::client_certificate`].
-    ///
-    /// [`ZooKeeper::client_certificate`]: super::ZooKeeper::client_certificate
+    /// Like [`Options::tls`], and requires a client certificate.
     pub fn tls_with_client_certificates(mut self) -> Self {
         self.wants_client_certificates = true;
         self.tls()
@@ -169,7 +163,7 @@ impl Options {
     }
 }
 
-/// Writes the certificates in the formats that ZooKeeper recognizes by name.
+/// In formats that ZooKeeper recognizes by name.
 fn write_stores(certificates: &Certificates, keys: &Path, trusted: &Path) -> Result<()> {
     let read = |file: std::path::PathBuf| {
         std::fs::read_to_string(&file)

@@ -15,7 +15,7 @@ const PACKAGE: &str = "libzookeeper-java";
 
 const JARS: &str = "/usr/share/java";
 
-/// The first file's manifest refers to most dependencies.
+/// The first manifest refers to most dependencies.
 const CLASS_PATH: [&str; 5] = [
     "zookeeper.jar",
     "netty-codec.jar",
@@ -28,7 +28,7 @@ const CLASS_PATH: [&str; 5] = [
 pub(super) const SMALL: [&str; 5] =
     ["-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"];
 
-/// The heap of ZooKeeper's own script.
+/// As in ZooKeeper's own script.
 const FULL_SIZE: &str = "-Xmx1000m";
 
 const JAVA: [&str; 3] = [
@@ -41,25 +41,25 @@ const SMALL_SETTINGS: [&str; 4] = [
     "-Dzookeeper.nio.numSelectorThreads=1",
     "-Dzookeeper.nio.numWorkerThreads=2",
     "-Dzookeeper.commitProcessor.numWorkerThreads=1",
-    // Instead of 64 MB per log: each restart creates one.
+    // Instead of 64 MB: each restart creates a log.
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// The longest interval, in milliseconds, until an isolated member contacts the others again; by
-/// default a minute.
+/// The longest interval, in milliseconds, until an isolated member contacts the others; by default
+/// a minute.
 const ASKS_SOON: &str = "-Dzookeeper.fastleader.maxNotificationInterval=1000";
 
 pub(super) const CONFIGURATION: &str = "zoo.cfg";
 const HOSTS: &str = "hosts";
 
-/// The time limit of a request that is retried. The member may be frozen.
+/// The member may be frozen.
 pub(super) const SOON: Duration = Duration::from_millis(500);
 
 pub(super) fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// Writes a member's files. `hosts` maps the other members' names to addresses.
+/// `hosts` maps the other members' names to addresses.
 pub(super) fn prepare(
     folder: &Path,
     number: usize,
@@ -93,7 +93,7 @@ pub(super) fn start_with(
         .args(&options.properties)
         .arg(format!("-Dzookeeper.forceSync={force_sync}"))
         .arg(format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPERUSER_DIGEST}"))
-        // Each member has its own addresses for the others, so that each pair has its own link.
+        // So that each pair has its own link.
         .arg(format!("-Djdk.net.hosts.file={}", folder::text(&folder.join(HOSTS))?))
         .args(["-cp", &class_path()?])
         .args(["org.apache.zookeeper.server.quorum.QuorumPeerMain", CONFIGURATION])

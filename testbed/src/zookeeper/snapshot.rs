@@ -1,4 +1,4 @@
-//! Snapshots of a ZooKeeper ensemble, and their restoration.
+//! Snapshots of a ZooKeeper ensemble.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::{Error, Result, folder};
 pub struct Snapshot(TempDir);
 
 impl ZooKeeper {
-    /// Copies the leader's data folder while the leader is frozen.
+    /// Copies the frozen leader's data folder.
     ///
     /// # Errors
     /// If there is no leader, or its files can't be read.
@@ -26,7 +26,7 @@ impl ZooKeeper {
         copied.map(|()| snapshot)
     }
 
-    /// Restores a snapshot, with new data folders. Transaction ids go back too.
+    /// Restores a snapshot. Transaction ids go back too.
     ///
     /// # Errors
     /// If it can't be written, or the members don't form an ensemble.

@@ -1,4 +1,4 @@
-//! The record of the hot paths' cost, and the comparison with it.
+//! The record of the hot paths' cost.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ pub(crate) struct Costs {
     pub(crate) paths: Vec<Path>,
 }
 
-/// The inputs, besides the source, that determine a path's instructions.
+/// Besides the source, they determine a path's instructions.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Built {
     pub(crate) rustc: String,
@@ -39,7 +39,6 @@ impl Built {
         [("compiler", rustc), ("target", host), ("libc", libc), ("vectors", vectors)]
     }
 
-    /// Returns why the counts can't be compared with the record.
     pub(crate) fn differs_from(&self, recorded: &Self) -> Option<String> {
         let pairs = self.fields().into_iter().zip(recorded.fields());
         let mut differences = pairs.filter(|(here, there)| here != there).map(|(here, there)| {
@@ -50,7 +49,6 @@ impl Built {
 }
 
 impl Path {
-    /// Creates a path from the counts of `times` executions.
     pub(crate) fn new(name: &str, (instructions, calls): (u64, u64), times: u64) -> Self {
         let each = |sum: u64| sum as f64 / times as f64;
         Self { name: name.to_owned(), instructions: each(instructions), calls: each(calls) }
@@ -87,7 +85,6 @@ pub(crate) fn read(text: &str) -> Result<Costs, String> {
         let (instructions, calls) = (instructions.parse().ok()?, calls.parse().ok()?);
         Some(Path { name: name.trim_end().to_owned(), instructions, calls })
     };
-    // Skip the table's head.
     let paths = lines
         .skip(1)
         .map(|line| path(line).ok_or_else(|| format!("the line `{line}` can't be parsed")));

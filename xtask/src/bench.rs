@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds the comparative benchmarks and starts them.
+//! `cargo xtask bench`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -56,7 +56,7 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
     Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
 }
 
-/// Builds our benchmarks at a revision, in a separate clone.
+/// In a separate clone.
 fn built_as_of(revision: &str) -> Result<PathBuf, String> {
     let commit = format!("{revision}^{{commit}}");
     let commit = git(&folders::root(), &["rev-parse", "--verify", "--quiet", &commit])

@@ -1,4 +1,4 @@
-//! Test binaries: built by cargo, run here, a few in parallel.
+//! Builds and runs test binaries.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,14 +21,13 @@ pub(crate) struct Binary {
     /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`.
     pub(crate) title: String,
     path: PathBuf,
-    /// The package's folder, as with `cargo test`.
+    /// As with `cargo test`.
     folder: PathBuf,
-    /// The server that replaces the installed one, with its title.
+    /// It replaces the installed server.
     on: Option<(&'static str, Root)>,
     only: Option<&'static str>,
 }
 
-/// Builds the test binaries that cargo's arguments select.
 pub(crate) fn build(log: &str, args: &[&str]) -> Result<Vec<Binary>, Report> {
     let mut command = cargo(&["test", "--no-run", "--message-format=json-render-diagnostics"]);
     command.args(args);
@@ -92,9 +91,8 @@ fn text(json: &str, key: &str) -> Option<String> {
     }
 }
 
-/// Runs the binaries, at most `at_a_time` in parallel, exclusive ones last, and prints a line or
-/// the output of a failure. Then retries tests that timed out, one by one. A binary that exceeds
-/// `limit` is killed and has failed.
+/// Runs the binaries, at most `at_a_time` in parallel, exclusive ones last. Then retries tests that
+/// timed out, one by one. A binary that exceeds `limit` is killed and has failed.
 pub(crate) fn run(
     step: &str,
     binaries: Vec<Binary>,
@@ -131,7 +129,7 @@ pub(crate) fn run(
     report
 }
 
-/// Returns the tests that timed out, if there is no other failure.
+/// `None` if there is another failure.
 fn retries<'a>(suites: &'a [Suite], finished: &Finished) -> Option<(&'a Suite, Vec<Retry>)> {
     match suites {
         [suite] if finished.ended_as_tests_fail() => {
@@ -179,7 +177,6 @@ impl Binary {
         (suites, finished)
     }
 
-    /// Retries a test alone.
     fn run_again(&self, step: &str, args: &[String], limit: Duration, retry: Retry) -> Report {
         let Retry { test, why } = retry;
         let mut args = args.to_vec();
@@ -205,7 +202,7 @@ impl Binary {
         report
     }
 
-    /// Returns its tests, if it lists them in time: some binaries start servers first.
+    /// If it lists them in time: some binaries start servers first.
     fn listed(&self, log: &str, args: &[String]) -> Vec<String> {
         let mut command = self.command(args);
         command.arg("--list");
@@ -240,7 +237,6 @@ pub(crate) fn said(step: &str, suite: &Suite) -> Report {
     report
 }
 
-/// Reports a suite whose retries have no result yet.
 fn report_retries(step: &str, suite: &Suite) -> Report {
     let report = noted(step, suite, true, Counts { failed: 0, ..suite.counts });
     complain("RETRY", suite);
@@ -293,7 +289,7 @@ mod tests {
         let test = test.unwrap();
         assert_eq!((test.package.as_str(), test.name.as_str()), ("core", "loss"));
         assert_eq!(test.title, "core tests/loss.rs");
-        // Programs aren't tests, and a library without tests has no binary.
+        // A library without tests has no binary.
         for no in [
             message("core#0.1.0", "bin", "lw", "src/main.rs", false, "\"/t/c\""),
             message("core#0.1.0", "lib", "lw", "src/lib.rs", false, "null"),
@@ -304,12 +300,10 @@ mod tests {
         }
     }
 
-    /// A script in place of a test binary.
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
         let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
         std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-        // Installed by another process: another test's child may still have the script open for
-        // writing.
+        // By another process: another test's child may still have the script open for writing.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
         let (package, name) = ("self-test".to_owned(), name.to_owned());

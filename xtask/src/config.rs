@@ -3,18 +3,17 @@
 //! A new backend needs a line here. Other crates' tests with servers have the server in their name
 //! or module.
 
-/// The crate of the step `interop`.
 pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// The servers' names in other crates' tests.
+    /// Their names in other crates' tests.
     servers: &'static [&'static str],
-    /// Its binaries that start no server before they select tests. `--quick` runs them.
+    /// They start no server before they select tests. `--quick` runs them.
     without: &'static [&'static str],
 }
 
-/// In the order of their start: the longest first, and those that mostly wait next to others.
+/// The longest first, and those that mostly wait next to others.
 #[rustfmt::skip] // one line each
 const LIST: &[Package] = &[
     Package { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], without: &["lib", "it", "conformance"] },
@@ -28,12 +27,11 @@ const LIST: &[Package] = &[
     Package { package: INTEROP, servers: &[], without: &[] },
 ];
 
-/// Killed and restarted clusters keep both cores busy, so two in parallel don't elect a leader in
-/// time.
+/// Killed clusters keep both cores busy, so two in parallel don't elect a leader in time.
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 
-/// Test binaries that mostly wait. Not the suites, whose cases share a server.
+/// They mostly wait. Not the suites, whose cases share a server.
 const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "beside", "6"),
     ("lockwright-sql", "held", "6"),
@@ -47,24 +45,24 @@ const TEST_THREADS: &[(&str, &str, &str)] = &[
     (INTEROP, "queues", "4"),
 ];
 
-/// Returns the package's position. Others come last.
+/// Unlisted packages come last.
 pub(crate) fn start_order(package: &str) -> usize {
     LIST.iter().position(|line| line.package == package).unwrap_or(LIST.len())
 }
 
-/// Returns whether a binary starts a server before it selects tests, or all its tests need one.
+/// Before it selects tests, or all its tests need one.
 pub(crate) fn starts_servers(package: &str, name: &str) -> bool {
     let line = LIST.iter().find(|line| line.package == package);
     line.is_some_and(|line| !line.without.contains(&name))
 }
 
-/// Returns the argument for the number of parallel tests.
+/// The number of parallel tests.
 pub(crate) fn threads(package: &str, name: &str) -> Option<[&'static str; 2]> {
     let line = TEST_THREADS.iter().find(|line| (line.0, line.1) == (package, name));
     line.map(|(.., threads)| ["--test-threads", threads])
 }
 
-/// Returns the packages whose tests all need servers.
+/// Their tests all need servers.
 pub(crate) fn packages_with_servers() -> impl Iterator<Item = &'static str> {
     LIST.iter().filter(|line| line.without.is_empty()).map(|line| line.package)
 }
@@ -73,7 +71,7 @@ pub(crate) fn is_exclusive(package: &str, name: &str) -> bool {
     EXCLUSIVE.contains(&(package, name))
 }
 
-/// Returns parts of the paths of tests with servers.
+/// Parts of the paths of tests with servers.
 pub(crate) fn paths() -> impl Iterator<Item = String> {
     let servers = LIST.iter().flat_map(|line| line.servers);
     servers.flat_map(|server| [format!("{server}::"), format!("on_{server}")])

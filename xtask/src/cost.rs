@@ -1,4 +1,4 @@
-//! The cost of the client's hot paths in instructions: see `benches/README.md`.
+//! `cargo xtask cost`: see `benches/README.md`.
 
 use std::fs;
 use std::io;
@@ -36,7 +36,7 @@ pub(crate) fn step(options: &Options) -> Report {
         Ok(both) => both,
         Err(problem) => return Report::failed(&problem),
     };
-    // Also without a comparison: it shows that the paths work.
+    // It shows that the paths work.
     print!("{}", baseline::table(&costs.paths, "     "));
     if let Some(difference) = costs.built.differs_from(&recorded.built) {
         println!("     not compared: {difference}");
@@ -94,7 +94,7 @@ fn said(program: &str, args: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// With fixed flags, so that all machines build the same code.
+/// Fixed flags: all machines build the same code.
 fn build(host: &str) -> Result<PathBuf, String> {
     let folder = folders::target();
     let mut command = cargo(&["build", "--package", CRATE, "--profile", PROFILE]);
@@ -108,11 +108,11 @@ fn build(host: &str) -> Result<PathBuf, String> {
     Ok(folder.join(host).join(PROFILE).join(CRATE))
 }
 
-/// Runs the binary under callgrind, which writes a file after each path.
+/// Callgrind writes a file after each path.
 fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     let unreadable = |error: io::Error| format!("what callgrind wrote can't be read: {error}");
     let folder = folders::logs().join("cost");
-    // The last run's files would be mistaken for new ones.
+    // They would be mistaken for new ones.
     match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreadable(error)),
         _ => fs::create_dir_all(&folder).map_err(unreadable)?,
@@ -124,7 +124,6 @@ fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     command.args(["--tool=callgrind", "--collect-systime=yes", "--vgdb=no"]);
     command.arg(format!("--zero-before={COUNTED}")).arg(format!("--dump-after={COUNTED}"));
     command.arg(format!("--callgrind-out-file={}", folder.join("out").display()));
-    // Valgrind's own output is separate from the program's.
     command.arg(format!("--log-file={}", folder.join("valgrind.log").display()));
     command.arg(format!("./{CRATE}"));
     let finished = quietly("cost", command);

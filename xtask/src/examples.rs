@@ -1,4 +1,4 @@
-//! The examples of the test command, and their required output.
+//! The examples to run, and their required output.
 
 use std::process::Command;
 
@@ -8,12 +8,10 @@ use crate::process::{self, Finished, cargo};
 pub(crate) struct Example {
     pub(crate) name: &'static str,
     pub(crate) args: &'static [&'static str],
-    /// True if its exit code must be 0.
     pub(crate) ends_well: bool,
-    /// Its output must also contain this text.
+    /// Required too.
     pub(crate) closing: &'static str,
-    /// True if `--quick` skips it. Such examples are built with the tests' features to save a
-    /// build.
+    /// True if `--quick` skips it. Built with the tests' features to save a build.
     pub(crate) needs_server: bool,
 }
 
@@ -93,7 +91,7 @@ impl Example {
     }
 }
 
-/// Returns the command that builds the examples without servers before they run.
+/// For the examples without servers.
 pub(crate) fn build_embedded() -> Command {
     building(&["build", "--package", "lockwright"], |example| !example.needs_server)
 }

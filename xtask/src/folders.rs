@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 pub(crate) fn root() -> PathBuf {
-    // At run time if possible: clones may share a target folder.
+    // At run time: clones may share a target folder.
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map(Path::to_path_buf).unwrap_or(here)
@@ -13,7 +13,6 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Returns the folder with the output of all commands.
 pub(crate) fn logs() -> PathBuf {
     target().join("xtask")
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask interop`: mutual exclusion with other programs, tested in `conformance/interop/`.
+//! `cargo xtask interop`: the tests in `conformance/interop/`.
 
 use std::path::Path;
 

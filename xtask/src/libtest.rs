@@ -1,14 +1,14 @@
-//! Parses the output of test binaries and of `cargo test --doc`.
+//! Parses the output of tests.
 
 use std::time::Duration;
 
 use crate::process::plain;
 use crate::report::Counts;
 
-/// The prefix of a conformance suite's first line.
+/// Starts a conformance suite's output.
 pub(crate) const MARK: &str = "suite: ";
 
-/// The prefix of the line that [`Suite::note_server`] adds.
+/// Starts the line of [`Suite::note_server`].
 pub(crate) const SERVER: &str = "server: ";
 
 /// In the first line of a panic.
@@ -39,7 +39,7 @@ impl Suite {
         counts
     }
 
-    /// Adds the tests without a result, and which of them were slow.
+    /// Notes the tests without a result, and the slow ones of them.
     pub(crate) fn note_unfinished(&mut self, listed: &[String]) {
         let lines: Vec<String> = self.lines.iter().map(|line| plain(line)).collect();
         let with_result: Vec<&str> =
@@ -57,7 +57,6 @@ impl Suite {
         }
     }
 
-    /// Returns the ignored tests with their reasons.
     pub(crate) fn ignored(&self) -> impl Iterator<Item = String> {
         self.lines.iter().map(|line| plain(line)).filter_map(|line| {
             let (test, reason) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
@@ -65,7 +64,7 @@ impl Suite {
         })
     }
 
-    /// Records that the suite ran on another server. Its column's name then ends with `title`.
+    /// Its column's name then ends with `title`.
     pub(crate) fn note_server(&mut self, title: &str, server: &str) {
         if let Some(at) = self.lines.iter().position(|line| plain(line).starts_with(MARK)) {
             self.lines[at] += &format!(" on {title}");
@@ -77,7 +76,7 @@ impl Suite {
         self.lines.iter().any(|line| plain(line).starts_with(MARK))
     }
 
-    /// Returns the failed tests with their messages.
+    /// With their messages.
     pub(crate) fn failures(&self) -> Vec<(String, Vec<String>)> {
         let mut failures: Vec<(String, Vec<String>)> = Vec::new();
         let mut speaks = false;
@@ -100,7 +99,7 @@ impl Suite {
         failures
     }
 
-    /// Returns the output without the tests that passed.
+    /// Without the tests that passed.
     pub(crate) fn complaints(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(String::as_str).filter(|line| {
             let line = plain(line);
@@ -122,7 +121,6 @@ impl Reader {
         Self { current: Some(suite), last: String::new() }
     }
 
-    /// Reads a line. Returns the suite that it ends.
     pub(crate) fn line(&mut self, raw: &str) -> Option<Suite> {
         let line = plain(raw);
         if let Some(name) = line.trim_start().strip_prefix("Doc-tests ") {
@@ -143,7 +141,6 @@ impl Reader {
         self.current.take()
     }
 
-    /// Returns the suite without a result, if there is one.
     pub(crate) fn end(&mut self) -> Option<Suite> {
         self.current.take()
     }
@@ -153,20 +150,20 @@ fn is_beginning(line: &str) -> bool {
     line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test"))
 }
 
-/// Returns the test in `test a::b ... ok`.
+/// `test a::b ... ok`.
 fn test_with_result(line: &str) -> Option<&str> {
     let (test, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let test = test.trim_end();
     (!result.is_empty()).then(|| test.strip_suffix(" - should panic").unwrap_or(test))
 }
 
-/// Returns the test in `---- a::b stdout ----`, or without `stdout`.
+/// `---- a::b stdout ----`, or without `stdout`.
 fn failed_test(line: &str) -> Option<&str> {
     let test = line.strip_prefix("---- ")?.strip_suffix(" ----")?;
     Some(test.strip_suffix(" stdout").unwrap_or(test))
 }
 
-/// Returns the test in `test a::b has been running for over 60 seconds`.
+/// `test a::b has been running for over 60 seconds`.
 fn slow_test(line: &str) -> Option<&str> {
     Some(line.strip_prefix("test ")?.split_once(" has been running for over ")?.0)
 }

@@ -1,4 +1,4 @@
-//! Newer versions of the servers, and the test suites to run on them.
+//! Newer servers, and the test suites to run on them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +23,6 @@ pub(crate) struct Server {
 pub(crate) struct Suite {
     pub(crate) package: &'static str,
     pub(crate) test: &'static str,
-    /// A filter for the tests' names.
     pub(crate) only: Option<&'static str>,
 }
 
@@ -45,7 +44,7 @@ const MYSQL: &[Suite] = &[
 ];
 const REDIS: &[Suite] = &[Suite::of("lockwright-redis", "conformance")];
 
-/// The slowest servers come first.
+/// The slowest first.
 pub(crate) const SERVERS: &[Server] = &[
     Server {
         folder: "postgresql",
@@ -109,7 +108,7 @@ impl Server {
         self.title.split(' ').next().unwrap_or(self.title)
     }
 
-    /// Returns the server's version, if it is new enough.
+    /// If it is new enough.
     pub(crate) fn version(&self, root: &Path) -> Result<String, String> {
         let binary = servers::newest(&root.join(self.binary))
             .ok_or_else(|| format!("the packages have no {}", self.binary))?;
@@ -132,7 +131,7 @@ impl Server {
     }
 }
 
-/// A folder of unpacked packages, and its server, such as `MySQL 9.7`.
+/// Unpacked packages, and their server, such as `MySQL 9.7`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Root {
     pub(crate) folder: PathBuf,

@@ -1,4 +1,4 @@
-//! Packages of the distribution's later suites, unpacked without installation.
+//! Packages of later suites, unpacked without installation.
 //!
 //! They come from the machine's own mirror, verified with its keyring.
 
@@ -15,7 +15,7 @@ struct Distribution {
     id: &'static str,
     keyrings: &'static [&'static str],
     components: &'static str,
-    /// Names that the machine's sources may use instead.
+    /// The machine's sources may use them.
     aliases: &'static [&'static str],
     attempts: &'static [Attempt],
 }
@@ -59,7 +59,7 @@ const DISTRIBUTIONS: &[Distribution] = &[
     },
 ];
 
-/// Returns whether this machine runs Debian or Ubuntu, not a derivative.
+/// Not a derivative of them.
 pub(crate) fn has_later_suites() -> bool {
     distribution(&release()).is_some()
 }
@@ -114,8 +114,8 @@ impl Archive {
         Ok(Self { distribution, keyring, architecture, mirrors, folder, fetched })
     }
 
-    /// Unpacks the packages and their dependencies into the new folder `root`. If `check` rejects
-    /// it, tries the next attempt.
+    /// Unpacks the packages and their dependencies. If `check` rejects them, tries the next
+    /// attempt.
     pub(crate) fn unpack(
         &mut self,
         packages: &[&str],
@@ -140,7 +140,6 @@ impl Archive {
         Err(problems.join("\n"))
     }
 
-    /// Downloads packages and their dependencies.
     fn fetch(&mut self, attempt: &Attempt, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
         let suites = attempt.suites.join("-");
         let folder = self.folder.join(&suites);
@@ -159,7 +158,7 @@ impl Archive {
             }
         }
         let log = format!("versions-apt-{}", packages[0]);
-        // With an empty cache, the list includes earlier downloads.
+        // Otherwise it lacks earlier downloads.
         let mut list = apt(&folder, &args);
         list.args(["--print-uris", "-o", "Dir::Cache::archives=none/"]);
         let files = apt_ran(process::run(&log, list, process::RUNNING, |_| {}))?;
@@ -172,7 +171,7 @@ impl Archive {
         Ok(files.iter().filter_map(|line| Some(archives.join(file_name(line)?))).collect())
     }
 
-    /// Fetches the signed lists of suites from the first mirror that has them.
+    /// From the first mirror that has them, signed.
     fn fetch_lists(&self, suites: &[&str], folder: &Path) -> Result<(), String> {
         let said = |error: std::io::Error| format!("{}: {error}", folder.display());
         for place in ["lists/partial", "cache/none/partial", "../archives/partial"] {
@@ -252,7 +251,7 @@ fn file_name(line: &str) -> Option<&str> {
     name.ends_with(".deb").then_some(name)
 }
 
-/// Returns the addresses of the machine's own suites.
+/// Of the machine's own suites.
 fn mirrors(targets: &str, is_own: impl Fn(&str) -> bool) -> Vec<String> {
     let mut mirrors = Vec::new();
     for line in targets.lines() {
@@ -280,7 +279,7 @@ fn said_by(program: &str, args: &[&str]) -> Result<String, String> {
     Err(format!("{program} {}: {}", args[0], String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// Unpacks packages, and makes their programs use their own libraries.
+/// The programs use their own libraries.
 fn unpack(files: &[PathBuf], root: &Path) -> Result<(), String> {
     let said = |error: std::io::Error| format!("{}: {error}", root.display());
     if root.exists() {
@@ -319,8 +318,7 @@ fn loader(root: &Path) -> Option<PathBuf> {
     folders.iter().filter_map(|folder| inside(folder)).flatten().find(is_loader)
 }
 
-/// Replaces each program by a script that uses the packages' loader and libraries: the system's may
-/// be too old.
+/// With the packages' loader and libraries: the system's may be too old.
 fn wrap(root: &Path, folder: &Path, loader: &Path) -> std::io::Result<()> {
     let real = folder.with_extension("real");
     fs::rename(root.join(folder), root.join(&real))?;

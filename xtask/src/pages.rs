@@ -5,7 +5,6 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// Returns the problems of all Markdown files below `root`.
 pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     let mut pages = Vec::new();
     collect(root, ".md", &mut pages)?;
@@ -38,7 +37,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Returns the features and backends that pages with complete lists lack.
+/// Returns the features and backends that complete lists lack.
 fn untold(root: &Path) -> io::Result<Vec<String>> {
     let features = features(&root.join("Cargo.toml"))?;
     let mut backends: Vec<String> = match fs::read_dir(root.join("backends")) {
@@ -84,7 +83,7 @@ fn features(manifest: &Path) -> io::Result<Vec<String>> {
     Ok(feature_table(manifest)?.into_iter().map(|(name, _)| name).collect())
 }
 
-/// Returns the features that enable dependencies. The others have no code of their own.
+/// The others have no code of their own.
 pub(crate) fn features_with_code(manifest: &Path) -> io::Result<Vec<String>> {
     let table = feature_table(manifest)?.into_iter();
     let with_code = table.filter(|(_, enables)| enables.contains("dep:") || enables.contains('/'));
@@ -102,7 +101,7 @@ fn feature_table(manifest: &Path) -> io::Result<Vec<(String, String)>> {
         .collect())
 }
 
-/// Returns the doctors' findings that the page for operators lacks.
+/// Returns findings that the page for operators lacks.
 fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
     let mut sources = Vec::new();
     collect(&root.join("backends"), ".rs", &mut sources)?;
@@ -120,7 +119,7 @@ fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Returns the workspace's dependencies without a row in the table of reasons.
+/// Returns dependencies without a reason.
 fn without_reason(manifest: &str, contributing: &str) -> Vec<String> {
     let table = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
     table
@@ -133,7 +132,7 @@ fn without_reason(manifest: &str, contributing: &str) -> Vec<String> {
         .collect()
 }
 
-/// Collects the files, except in build folders and hidden folders.
+/// Except in build folders and hidden folders.
 fn collect(folder: &Path, ending: &str, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -149,7 +148,6 @@ fn collect(folder: &Path, ending: &str, files: &mut Vec<PathBuf>) -> io::Result<
     Ok(())
 }
 
-/// Returns the problem of a link.
 fn wrong_with(page: &Path, text: &str, target: &str) -> io::Result<Option<String>> {
     if target.contains("://") || target.starts_with("mailto:") {
         return Ok(None);
@@ -172,7 +170,6 @@ fn wrong_with(page: &Path, text: &str, target: &str) -> io::Result<Option<String
     Ok(Some("there is no such heading".into()))
 }
 
-/// Returns the pages that the book's summary lacks.
 fn not_in_summary(book: &Path, pages: &[PathBuf]) -> io::Result<Vec<String>> {
     let summary = match fs::read_to_string(book.join("SUMMARY.md")) {
         Ok(summary) => summary,
@@ -195,7 +192,7 @@ fn normal(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-/// Returns the targets of `[text](target)` and `[name]: target` outside code.
+/// `[text](target)` and `[name]: target` outside code.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -217,7 +214,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the source files that prose names, such as `core/src/lib.rs`.
+/// Such as `core/src/lib.rs`.
 fn sources(text: &str) -> Vec<(usize, String)> {
     let names = |line: &str| -> Vec<String> {
         let code = line.split('`').skip(1).step_by(2);
@@ -231,7 +228,7 @@ fn sources(text: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Returns the lines outside fenced code, counted from 1.
+/// Outside fenced code, counted from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -247,7 +244,7 @@ fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
 
-/// Returns mdBook's anchors.
+/// As mdBook generates them.
 fn anchors(text: &str) -> BTreeSet<String> {
     prose(text)
         .filter(|(_, line)| line.starts_with('#'))

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 use std::thread;
 
-/// Runs `job` for the items in order, at most `limit` in parallel.
+/// In order, at most `limit` in parallel.
 pub(crate) fn run<T: Send, R: Send>(
     limit: usize,
     items: Vec<T>,

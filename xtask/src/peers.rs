@@ -1,7 +1,6 @@
 //! `cargo xtask peers`: builds programs with other lock libraries.
 //!
-//! Each file in `bench/peers/` is a peer. A failed build isn't an error: the benchmarks' report
-//! shows the reason.
+//! A failed build isn't an error: the benchmarks' report shows the reason.
 
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode, Stdio};
@@ -23,7 +22,6 @@ struct Language {
     file: (&'static str, &'static str),
     /// By their names in `servers`.
     tools: &'static [&'static str],
-    /// Prepares all peers.
     prepare: fn(&Place) -> Result<(), String>,
     build: fn(&Place, &str) -> Result<Vec<String>, String>,
 }
@@ -57,7 +55,7 @@ const LANGUAGES: &[Language] = &[
         file: ("", ".py"),
         tools: &["python3"],
         prepare: recipes::python_libraries,
-        // Without bytecode files in the source folder.
+        // Without bytecode in the source folder.
         build: |place, name| {
             let script = place.source(&format!("{name}.py"));
             Ok(vec![text(&place.target("venv/bin/python")), "-B".to_owned(), text(&script)])
@@ -154,7 +152,7 @@ impl Language {
     }
 }
 
-/// Starts a program without input and returns its handshake.
+/// Without input.
 fn meet(name: &str, command: &[String]) -> Result<Handshake, String> {
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).stdin(Stdio::null());

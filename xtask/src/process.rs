@@ -1,4 +1,4 @@
-//! Runs a command, logs its output, and shows it if it matters.
+//! Runs a command and logs its output.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use crate::{folders, timeout, tmp};
 
-/// Includes a build. Only failures reach it.
+/// Only failures reach it.
 pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
 
 /// The slowest tests take four minutes on two fast cores, eight on slow ones, plus the first build
 /// of a Go program.
 pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
-/// Returns a command for the same `cargo`, at the repository's root.
+/// The same `cargo`, at the repository's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     cargo_by(Command::new(program()), args)
 }
@@ -44,7 +44,7 @@ fn cargo_by(mut command: Command, args: &[&str]) -> Command {
     command
 }
 
-/// Otherwise cargo would rebuild crates because of the variables that `cargo run` set.
+/// Otherwise cargo rebuilds crates because of the variables that `cargo run` set.
 pub(crate) fn without_our_own(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_"))
@@ -64,19 +64,19 @@ pub(crate) struct Finished {
     /// `None` if it could not be started.
     status: Option<ExitStatus>,
     pub(crate) lines: Vec<String>,
-    /// Processes that had its output open after its end.
+    /// They had its output open after its end.
     left_behind: Option<String>,
-    /// The limit and the state of its processes, if it exceeded the limit.
+    /// If it exceeded the limit.
     hung: Option<(Duration, String)>,
     log: PathBuf,
 }
 
-/// How long the output may stay open after the end. Then a test has left a process behind.
+/// Then a test has left a process behind.
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
-/// Runs `command` in the foreground, so that Ctrl-C ends it too, and kills it after `limit`. The
-/// output goes to `target/xtask/NAME.log` and, by line, to `each`.
+/// Runs `command` in the foreground, so that Ctrl-C ends it too, until `limit`. The output goes to
+/// `target/xtask/NAME.log` and, by line, to `each`.
 pub(crate) fn run(
     name: &str,
     mut command: Command,
@@ -106,7 +106,7 @@ pub(crate) fn run(
         }
     };
 
-    // In its own thread: a process left behind can hold the pipe open.
+    // A process left behind can hold the pipe open.
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
@@ -138,7 +138,7 @@ pub(crate) fn run(
         }
     }
     clear_progress();
-    // The command may have closed its output and still run.
+    // It may have closed its output and still run.
     while !running.is_over(&mut finished, limit) {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -170,19 +170,19 @@ impl Running {
 }
 
 impl Finished {
-    /// Returns whether it succeeded and left no process behind.
+    /// It also left no process behind.
     pub(crate) fn ok(&self) -> bool {
         self.ended(true)
     }
 
-    /// Returns whether it ended as expected and left no process behind.
+    /// It also left no process behind.
     pub(crate) fn ended(&self, well: bool) -> bool {
         self.status.is_some_and(|status| status.success() == well)
             && self.left_behind.is_none()
             && !self.hung()
     }
 
-    /// Returns whether tests failed, without a crash.
+    /// Without a crash.
     pub(crate) fn ended_as_tests_fail(&self) -> bool {
         self.ended(false) && self.status.and_then(|status| status.code()) == Some(101)
     }
@@ -191,7 +191,6 @@ impl Finished {
         self.hung.is_some()
     }
 
-    /// Prints the reason of a failure.
     pub(crate) fn explain(&self) {
         if let Some((limit, doing)) = &self.hung {
             println!(
@@ -232,7 +231,7 @@ impl Finished {
     }
 }
 
-/// Returns the other processes with `pipe` open, and kills them if `killed`.
+/// Kills them if `killed`.
 fn holders(pipe: u64, killed: bool) -> String {
     let target = PathBuf::from(format!("pipe:[{pipe}]"));
     let holds = |process: &Path| {
@@ -281,7 +280,6 @@ pub(crate) fn plain(line: &str) -> String {
     text
 }
 
-/// Overwrites the terminal's progress line.
 fn progress(line: &str) {
     if io::stdout().is_terminal() {
         let line: String = plain(line).trim().chars().take(72).collect();

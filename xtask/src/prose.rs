@@ -115,7 +115,6 @@ impl Count {
         }
     }
 
-    /// Returns the habits above their limits.
     fn problems(&self) -> String {
         let mut problems = String::new();
         for (habit, found) in HABITS.iter().zip(&self.found) {
@@ -134,7 +133,6 @@ impl Count {
     }
 }
 
-/// Returns a line's comment or messages.
 fn of_rust(line: &str) -> String {
     if let Some(comment) = line.strip_prefix("//") {
         return comment.trim_start_matches(['/', '!']).to_owned();

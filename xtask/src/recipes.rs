@@ -1,4 +1,4 @@
-//! The builds of the benchmarks' peers. Unchanged peers aren't rebuilt.
+//! The builds of peers, only if they changed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -85,7 +85,6 @@ impl Place {
     }
 }
 
-/// Joins a command's last lines.
 pub(crate) fn last_words(lines: &[String]) -> String {
     let lines: Vec<String> =
         lines.iter().map(|line| process::plain(line).trim().to_owned()).collect();
@@ -102,7 +101,6 @@ pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Returns a program's output.
 pub(crate) fn said(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
@@ -140,7 +138,7 @@ pub(crate) fn java(place: &Place, name: &str) -> Result<Vec<String>, String> {
     Ok(["java", "-cp", &format!("{classes}:{libraries}"), name].map(str::to_owned).to_vec())
 }
 
-/// Copies the programs next to their libraries for Node.js.
+/// Node.js looks for them next to the programs.
 pub(crate) fn node_libraries(place: &Place) -> Result<(), String> {
     copy(&place.source, &place.target).map_err(|error| format!("copying the sources: {error}"))?;
     let made_of = place.texts(&["package.json", "package-lock.json"])?;

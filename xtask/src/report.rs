@@ -4,7 +4,6 @@
 pub(crate) enum Outcome {
     Passed,
     Failed,
-    /// The reason.
     LeftOut(String),
 }
 
@@ -13,7 +12,7 @@ pub(crate) struct Report {
     pub(crate) outcome: Outcome,
     pub(crate) tests: Counts,
     pub(crate) left_out: Vec<String>,
-    /// The tests that passed on a retry, with the reasons.
+    /// They passed alone. With the reasons.
     pub(crate) retried: Vec<String>,
 }
 
@@ -50,7 +49,7 @@ impl Report {
         self.retried.extend(other.retried);
     }
 
-    /// Prints and reports a failure without a command.
+    /// A failure without a command.
     pub(crate) fn failed(reason: &str) -> Self {
         for line in reason.lines() {
             println!("     {line}");

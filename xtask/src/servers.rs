@@ -10,10 +10,9 @@ use crate::process;
 struct Need {
     what: &'static str,
     binary: &'static str,
-    /// Folders to search before PATH; a `*` stands for a number, the largest first. Servers'
-    /// folders follow.
+    /// Searched before PATH; a `*` stands for a number, the largest first.
     places: &'static [&'static str],
-    /// Arguments with which a complete program exits with 0. With `least`, it prints its version.
+    /// A complete program exits with 0. With `least`, it prints its version.
     probe: &'static [&'static str],
     /// Outside PATH, such as Java libraries.
     files: &'static [&'static str],
@@ -102,7 +101,7 @@ const NEEDS: &[Need] = &[
         places: &[],
         probe: &["version"],
         files: &[],
-        // For the current etcd. Debian's may be older; then the message has the required version.
+        // For the current etcd. Debian's may be older.
         least: Some((1, 26)),
         packages: &["golang-go"],
         why: "it builds today's etcd, and redsync and etcd's own client for interoperation",
@@ -228,14 +227,14 @@ const FOR_PEERS: &[Need] = &[
     },
 ];
 
-/// Checks for the needed programs, and installs missing ones if possible.
+/// Installs missing programs if possible.
 pub(crate) fn provide(with_servers: bool) -> Result<(), String> {
     let wanted = NEEDS.iter().filter(|need| with_servers || TO_BUILD.contains(&need.binary));
     let missing = provide_these(&wanted.collect::<Vec<_>>());
     if missing.is_empty() { Ok(()) } else { Err(instructions(&missing)) }
 }
 
-/// Like [`provide`], for the peers. Returns why programs are missing.
+/// Returns why programs are missing.
 pub(crate) fn provide_for_peers() -> BTreeMap<&'static str, String> {
     let wanted = NEEDS.iter().filter(|need| FOR_PEERS_TOO.contains(&need.binary)).chain(FOR_PEERS);
     let missing = provide_these(&wanted.collect::<Vec<_>>()).into_iter();
@@ -245,7 +244,7 @@ pub(crate) fn provide_for_peers() -> BTreeMap<&'static str, String> {
     missing.map(|(need, problem)| (need.binary, reason(need, problem))).collect()
 }
 
-/// Installs missing programs if possible, and returns the rest.
+/// Returns the missing rest.
 fn provide_these(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
     let missing = missing(wanted);
     for (need, problem) in &missing {
@@ -313,7 +312,7 @@ fn expand(place: &str) -> Vec<PathBuf> {
     numbered.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Expands a `*` to the largest number.
+/// To the largest number.
 pub(crate) fn newest(path: &Path) -> Option<PathBuf> {
     expand(path.to_str()?).into_iter().find(|path| path.is_file())
 }

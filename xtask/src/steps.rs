@@ -19,7 +19,7 @@ pub(crate) struct Step {
     pub(crate) what: &'static str,
     /// True if a failure ends the run.
     pub(crate) stops: bool,
-    /// True if it only builds, at low priority next to the tests.
+    /// It runs at low priority next to the tests.
     pub(crate) in_background: bool,
     pub(crate) run: fn(&Options) -> Report,
 }
@@ -59,13 +59,13 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("interop", "mutual exclusion with other programs", interop::step),
 ];
 
-/// The maximum number of crates of the facade with the memory backend.
+/// Crates of the facade with the memory backend.
 const LEANEST: usize = 30;
 
 /// They must not be among those.
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];
 
-/// The command's dependencies with non-Rust parts.
+/// The command's non-Rust dependencies.
 const BOUND: &[&str] = &["libsqlite3-sys", "linux-raw-sys"];
 
 /// They need more than a C compiler.
@@ -129,13 +129,13 @@ fn features(options: &Options) -> Report {
             return Report::failed(&format!("the facade with --features '{name}' alone FAILED"));
         }
     }
-    // Builds the tests of the step `missing` next to the other tests.
+    // Next to the other tests.
     let mut build = cargo_in_background(&["test", "--no-run"]);
     build.args(missing_args(options));
     Report::of(quietly("features-test", build).ok())
 }
 
-/// Returns arguments for tests of builds without some features.
+/// For builds without some features.
 fn missing_args(options: &Options) -> Vec<&'static str> {
     let mut args = words(
         "--package lockwright --no-default-features --features \
@@ -307,7 +307,7 @@ fn names(crates: &BTreeSet<String>) -> impl Iterator<Item = &str> {
     crates.iter().filter_map(|name| name.split_once(' ')).map(|(name, _)| name)
 }
 
-/// Runs each bench once with the tests' profile.
+/// With the tests' profile.
 fn benches(_: &Options) -> Report {
     let mut names = Vec::new();
     if let Ok(entries) = fs::read_dir(folders::root().join("benches")) {

@@ -31,7 +31,7 @@ impl Verdict {
     }
 }
 
-/// The prefix of the page's line of newer servers.
+/// Starts the page's line of newer servers.
 const NEWER: &str = "Newer servers, as of the last change of this page: ";
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Table {
         true
     }
 
-    /// Keeps the page's newer servers that this run lacks: not every machine can run them.
+    /// Not every machine can run them.
     fn keep_newer(&mut self, page: &str) {
         let kept = Self::of_page(page);
         if self.newer.is_empty() {
@@ -107,7 +107,7 @@ impl Table {
         cases
     }
 
-    /// Returns each backend's column, and its cases that passed, failed, and aren't promised.
+    /// The column, and the cases that passed, failed, and aren't promised.
     fn counts(&self) -> impl Iterator<Item = (usize, &str, [usize; 3])> {
         (1..).zip(&self.columns).map(|(number, (backend, cases))| {
             let count = |wanted| cases.values().filter(|verdict| **verdict == wanted).count();
@@ -115,7 +115,7 @@ impl Table {
         })
     }
 
-    /// The columns are numbered, because there are too many for names.
+    /// With numbered columns, because there are too many for names.
     fn markdown(&self) -> String {
         let mut text = String::from("| | backend | passed | not promised |\n|--:|---|--:|--:|\n");
         for (number, backend, [passed, _, not_promised]) in self.counts() {
@@ -218,7 +218,7 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// Saves a backend's suite, not an example's. Later results replace earlier ones.
+/// Not an example's. Later results replace earlier ones.
 pub(crate) fn note(suite: &Suite) {
     if !suite.title.contains(" tests/") {
         return;
@@ -226,7 +226,7 @@ pub(crate) fn note(suite: &Suite) {
     let mut table = Table::default();
     if table.add(suite) {
         for label in table.backends() {
-            // On failure, the table lacks the suite and differs from the page.
+            // On failure, the table differs from the page.
             let _ = fs::create_dir_all(folder());
             let file = fs::OpenOptions::new().create(true).append(true).open(folder().join(label));
             let _ = file.and_then(|mut file| writeln!(file, "{}", suite.lines.join("\n")));
@@ -263,7 +263,7 @@ pub(crate) fn check() -> Result<(), String> {
 }
 
 fn compare(page: &Path, wanted: &str) -> Result<(), String> {
-    // A newer server's version is no difference: the distribution updates it.
+    // The distribution updates newer servers.
     let without_newer = |text: &str| {
         text.lines().filter(|line| !line.starts_with(NEWER)).collect::<Vec<_>>().join("\n")
     };

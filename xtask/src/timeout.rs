@@ -1,4 +1,4 @@
-//! Kills a command that exceeds its time, with its descendants, and reports their state.
+//! Kills a command that exceeds its time, and its descendants, and reports their state.
 //!
 //! By process id: a foreground command shares this process's group.
 
@@ -7,12 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The maximum length of a command line, and of the list of threads.
+/// Of a command line, and of the list of threads.
 const LONGEST: usize = 300;
 
 pub(crate) fn end(child: &mut Child) -> String {
     let said = all(child.id()).iter().map(|pid| describe(*pid)).collect::<Vec<_>>().join("\n");
-    // A stopped process starts no more children, so list its descendants again.
+    // A stopped process starts no more children, so list them again.
     signal("STOP", &[child.id()]);
     let started = all(child.id());
     let _ = child.kill();
@@ -46,14 +46,13 @@ fn all(first: u32) -> Vec<u32> {
     found
 }
 
-/// Returns all running processes.
 pub(crate) fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
 }
 
 fn parent(folder: &Path) -> Option<u32> {
-    // The name before it may contain any character.
+    // The name may contain any character.
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }
@@ -64,7 +63,7 @@ pub(crate) fn name(pid: u32) -> String {
     format!("process {pid} ({})", shortened(command.trim()))
 }
 
-/// Includes where each thread waits in the kernel. A test's thread has the test's name.
+/// With each thread's wait in the kernel. A test's thread has its name.
 fn describe(pid: u32) -> String {
     let mut threads: BTreeMap<String, usize> = BTreeMap::new();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! The temporary folder of tests and servers: in memory, if there is enough.
+//! The temporary folder of tests and servers: in memory if possible.
 //!
 //! A shared disk's syncs may take seconds.
 
@@ -18,7 +18,7 @@ static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 pub(crate) struct TmpFolder;
 
 impl TmpFolder {
-    /// Uses a folder in memory, if there is enough and `TMPDIR` isn't set.
+    /// If there is enough and `TMPDIR` isn't set.
     pub(crate) fn begin() -> Self {
         if std::env::var_os("TMPDIR").is_none()
             && let Some(folder) = in_memory()
@@ -37,7 +37,6 @@ impl Drop for TmpFolder {
     }
 }
 
-/// Sets a command's `TMPDIR`, unless it is set.
 pub(crate) fn set(command: &mut Command) {
     let is_set = command.get_envs().any(|(name, _)| name == "TMPDIR");
     if let Some(folder) = FOLDER.get().filter(|_| !is_set) {
@@ -67,7 +66,7 @@ fn in_memory() -> Option<PathBuf> {
 
 const PREFIX: &str = "lockwright-tests-";
 
-/// Killed runs' folders use memory until a reboot.
+/// They use memory until a reboot.
 fn remove_leftovers(all: &Path) {
     for entry in fs::read_dir(all).into_iter().flatten().filter_map(Result::ok) {
         let name = entry.file_name();

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use crate::steps;
 
-/// Prints the problem and the help.
 pub(crate) fn error(problem: &str) -> ExitCode {
     eprint!("cargo xtask: {problem}\n\n{}", help());
     ExitCode::from(2)

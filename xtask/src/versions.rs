@@ -83,7 +83,7 @@ impl Place {
         Ok(Self { kept, roots, is_temporary })
     }
 
-    /// Downloads and unpacks missing packages.
+    /// In a temporary folder if servers, which don't run as root, can't enter the target folder.
     fn provide(&self) -> Result<Vec<Root>, String> {
         let mut archive = None;
         let mut roots = Vec::new();
@@ -97,7 +97,6 @@ impl Place {
                         archive = Some(Archive::of_this_machine(&self.kept.join("packages"))?);
                     }
                     let Some(archive) = &mut archive else { continue };
-                    // Renamed into place, so that no partial folder is used.
                     let fresh = self.roots.join(format!("{}.new", server.folder));
                     archive
                         .unpack(server.packages, &fresh, |root| server.version(root))

@@ -63,7 +63,6 @@ fn compare(words: &[String]) -> Result<Command, String> {
     }
 }
 
-/// For results and the full report.
 pub(crate) fn out() -> PathBuf {
     target().join("bench")
 }

@@ -1,4 +1,4 @@
-//! The results of a run, with a stable JSON format.
+//! A run's results, in a stable JSON format.
 //!
 //! Fields are only added; a change of meaning needs another [`FORMAT`].
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The number of this format.
+/// The format's number.
 pub const FORMAT: u32 = 1;
 
 /// A complete run.
@@ -32,7 +32,7 @@ pub struct Results {
     pub exclusion: Vec<Exclusion>,
     /// The measurements.
     pub cells: Vec<Cell>,
-    /// Profiles of Lockwright for the cells that the report explains.
+    /// Profiles of Lockwright.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<Profile>,
 }
@@ -42,7 +42,7 @@ pub struct Results {
 pub struct Settings {
     /// The rounds of each cell.
     pub rounds: usize,
-    /// True if it was a smoke run, whose figures mean nothing.
+    /// True for a smoke run, whose figures mean nothing.
     pub smoke: bool,
 }
 
@@ -106,7 +106,7 @@ pub struct Exclusion {
     pub contestant: String,
     /// The number of checked turns.
     pub turns: usize,
-    /// The number of turns that overlap an earlier one. If any, the subject isn't timed.
+    /// The overlapping turns. If any, the subject isn't timed.
     pub overlaps: usize,
     /// The error, if any. Then the subject isn't timed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,7 +120,7 @@ pub struct Cell {
     pub backend: String,
     /// A [`crate::Workload`]'s id.
     pub workload: String,
-    /// The number of waiters, holds or processes, or 0.
+    /// The number of waiters, holds or processes, or 0 without one.
     pub at: u64,
     /// The cores.
     pub regime: Regime,
@@ -128,7 +128,7 @@ pub struct Cell {
     pub contestant: String,
     /// The rounds' figures for each measure, whose name has the unit.
     pub measures: BTreeMap<String, Vec<f64>>,
-    /// Quantiles (0 to 1) of all rounds' waits or pairs, in microseconds.
+    /// Quantiles (0 to 1) of all waits or pairs, in microseconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distribution: Vec<(f64, f64)>,
     /// The reason for missing figures, or a caveat.
@@ -173,6 +173,6 @@ pub struct Profile {
     pub contestant: String,
     /// The profiler.
     pub by: String,
-    /// Symbols with their shares (0 to 1), the largest first.
+    /// Symbols with their shares (0 to 1).
     pub shares: Vec<(String, f64)>,
 }

@@ -19,10 +19,10 @@ pub struct Workload {
     pub beside: &'static [&'static str],
 }
 
-/// The default number of contending processes.
+/// The default number of processes.
 pub const PROCESSES: usize = 8;
 
-/// All measurements, in the report's order.
+/// All measurements.
 pub const WORKLOADS: &[Workload] = &[
     Workload {
         id: "pairs",
@@ -125,7 +125,7 @@ const HAND_OVER: &[&str] =
     &["wait_p50_us", "wait_p99_us", "longest_wait_us", "jain", "server_commands_per_hand_over"];
 
 impl Workload {
-    /// Returns the workload with this id.
+    /// Returns a workload.
     #[must_use]
     pub fn of(id: &str) -> Option<&'static Self> {
         WORKLOADS.iter().find(|workload| workload.id == id)

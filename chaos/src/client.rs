@@ -1,4 +1,4 @@
-//! One client process of a schedule.
+//! A client process.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// The variable with the [`Job`] as JSON.
 pub(crate) const JOB: &str = "LOCKWRIGHT_CHAOS_CLIENT";
 
-/// The interval of measurements of delays.
+/// Between measurements of delays.
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// The longest delay that isn't recorded.
@@ -61,7 +61,7 @@ fn run(job: &Job) -> Result<(), String> {
     runtime.block_on(work).map_err(|failure| format!("{}: {failure}", job.name))
 }
 
-/// Records each time in which the runtime ran no timer, because the machine was busy.
+/// In which the runtime ran no timer.
 async fn record_delays(clock: Clock, journal: Journal) {
     loop {
         let since = clock.now();

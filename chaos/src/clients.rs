@@ -1,4 +1,4 @@
-//! The client processes of a schedule.
+//! The client processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ struct Client {
 }
 
 impl<'a> Clients<'a> {
-    /// Starts one process per plan, with journals in `folder`.
+    /// Each with a journal in `folder`.
     pub(crate) fn start(
         plans: &[workload::Plan],
         url: String,
@@ -86,12 +86,12 @@ impl<'a> Clients<'a> {
         self.journals().iter().flat_map(|path| read(path)).collect()
     }
 
-    /// Returns the entries of ended clients. Fails if a journal can't be read.
+    /// Fails if an ended client's journal can't be read.
     pub(crate) fn final_entries(&self) -> Result<Vec<Entry>> {
         let was_killed: Vec<bool> = self.all().iter().map(|one| one.was_killed).collect();
         let mut entries = Vec::new();
         for (path, was_killed) in self.journals().iter().zip(was_killed) {
-            // It may be killed before it creates its journal.
+            // A killed client may have no journal.
             if path.exists() || !was_killed {
                 let read = journal::read(path);
                 entries.extend(read.map_err(|error| format!("{}: {error}", path.display()))?);
@@ -104,8 +104,7 @@ impl<'a> Clients<'a> {
         self.all().iter().map(|one| one.job.journal.clone()).collect()
     }
 
-    /// Counts the requests for `names` from before `since` that are pending. Returns 0 after a
-    /// grant since then.
+    /// Counts requests from before `since` that are pending. Returns 0 after a grant since then.
     pub(crate) fn held_up(&self, names: &[String], since: BootInstant) -> usize {
         let mut entries = self.entries();
         entries.sort_by_key(|entry| entry.at);
@@ -155,7 +154,7 @@ impl<'a> Clients<'a> {
         chosen
     }
 
-    /// Kills a client, and starts a replacement after `pause`.
+    /// Starts a replacement after `pause`.
     pub(crate) fn kill(&self, index: usize, pause: Duration) -> Result<Option<String>> {
         let held = {
             let mut all = self.all();
@@ -174,7 +173,6 @@ impl<'a> Clients<'a> {
         Ok(Some(format!("killed with {held} holds")))
     }
 
-    /// Stops a client for `time`.
     pub(crate) fn stop(&self, index: usize, time: Duration) -> Option<String> {
         let (name, pid, held) = {
             let all = self.all();
@@ -191,7 +189,7 @@ impl<'a> Clients<'a> {
         stopped.then(|| format!("stopped with {held} holds"))
     }
 
-    /// Starts another client, whose grants show that the servers work after the faults.
+    /// Its grants show that the servers work after the faults.
     pub(crate) fn start_after_faults(&self, schedule: &Schedule) -> Result<String> {
         let mut plan = schedule.clients[0].clone();
         plan.process += 20;

@@ -1,4 +1,4 @@
-//! The faults, where they apply, and the promises under them.
+//! The faults, and the promises under them.
 //!
 //! The backend's profile makes a promise if it covers the fault, otherwise this module.
 
@@ -111,12 +111,12 @@ impl Fault {
         Self::ALL.into_iter().find(|fault| fault.name() == name)
     }
 
-    /// Returns whether it affects a client process.
+    /// Affects a client process.
     pub(crate) fn is_a_clients(self) -> bool {
         matches!(self, ClientKilled | ClientStopped)
     }
 
-    /// Returns whether it affects only connections.
+    /// Affects only connections.
     pub(crate) fn is_on_the_way(self) -> bool {
         matches!(
             self,
@@ -182,7 +182,7 @@ impl Fault {
         }
     }
 
-    /// `leader` is true if it affects the leader.
+    /// `leader`: it affects the leader.
     pub(crate) fn promise(
         self,
         configuration: Configuration,
@@ -225,7 +225,7 @@ impl Fault {
     }
 }
 
-/// After one of several servers, or the only one, lost its data.
+/// Of one of several servers, or the only one.
 fn data_lost(configuration: Configuration, profile: &Profile) -> Promise {
     let one_of_several = matches!(configuration, Etcd | ZooKeeper | Redlock);
     let fault = if one_of_several { Promised::MinorityLoss } else { Promised::ServerDataLoss };

@@ -37,7 +37,7 @@ pub(crate) struct Injected {
     pub(crate) effect: Option<String>,
 }
 
-/// In milliseconds. A dead client's hold lasts longer by it.
+/// In milliseconds. It prolongs a dead client's hold.
 pub(crate) const LARGEST_STEP_BACK: i64 = 2_500;
 
 /// For an effect on a process.
@@ -108,7 +108,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Returns a follower if `pick` is odd and there is one, otherwise the leader.
+    /// A follower if `pick` is odd and there is one, otherwise the leader.
     fn chosen(&mut self, pick: usize) -> usize {
         let (count, leader) = (self.servers.servers().len(), self.servers.leader());
         let others = count - 1;
@@ -148,7 +148,7 @@ impl Scene<'_> {
             server.pid()
         });
         sleep(lasts);
-        // Clients reconnect after the administrator has created the tables.
+        // After the administrator has created the tables.
         let makes_tables =
             matches!(self.schedule.configuration.kind(), Kind::Postgres | Kind::Mysql);
         if makes_tables {
@@ -256,7 +256,7 @@ impl Scene<'_> {
         Ok(effect)
     }
 
-    /// Connects new clients for `lasts`, or until one is refused.
+    /// Connects new clients for `lasts`, or longer until one is refused.
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;
@@ -325,7 +325,7 @@ fn descriptor_limit(pid: u32) -> Option<String> {
     line.split_whitespace().nth(3).map(str::to_owned)
 }
 
-/// As the process's user. Another user needs a capability, which root often lacks.
+/// Another user needs a capability, which root often lacks.
 fn limit_descriptors(pid: u32, limit: &str) -> Result<()> {
     let owner = fs::metadata(format!("/proc/{pid}"))?;
     let output = Command::new("prlimit")
@@ -346,7 +346,7 @@ fn fill(file: &Path) -> usize {
     while file.write_all(&piece).is_ok() {
         pieces += 1;
     }
-    // Small pieces, so that small writes fail too.
+    // So that small writes fail too.
     while file.write_all(&piece[..512]).is_ok() {}
     pieces / 16
 }

@@ -1,4 +1,4 @@
-//! A process that runs schedules of one configuration on the same servers.
+//! Runs schedules of one configuration on the same servers.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -18,10 +18,10 @@ use crate::schedule::{Lane, Ran};
 use crate::servers::Result;
 use crate::verdict::Outcome;
 
-/// At first, and after failures that no fault explains.
+/// Also after failures that no fault explains.
 const STARTS: usize = 3;
 
-/// The most runs of a schedule that shows nothing. A busy client may not notice a fault.
+/// If a schedule shows nothing: a busy client may not notice a fault.
 const RUNS: usize = 3;
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
@@ -86,7 +86,7 @@ struct Job {
 }
 
 impl Job {
-    /// Returns `Continue` if the seed must run again.
+    /// `Continue` to run the seed again.
     fn run(&mut self, seed: u64, is_last: bool) -> Result<ControlFlow<()>> {
         let lane = match &mut self.lane {
             Some(lane) => lane,
@@ -127,7 +127,7 @@ fn shows_too_little(ran: &Ran) -> bool {
     ran.verdict.outcome == Outcome::ShowedNothing
 }
 
-/// Prints and records the figures. Saves a failed schedule.
+/// Saves a failed schedule.
 fn tell(ran: &Ran, options: &Options) -> Result<()> {
     let Ran { schedule, verdict, entries } = ran;
     let configuration = schedule.configuration;

@@ -16,7 +16,7 @@ use crate::servers::Result;
 const BEGIN: &str = "<!-- made by `cargo xtask chaos --page`: begin -->\n";
 const END: &str = "<!-- made by `cargo xtask chaos --page`: end -->\n";
 
-/// As many schedules confirm a claim.
+/// They confirm a claim.
 const FEWEST: usize = 3;
 
 const GROUPS: [&[Configuration]; 3] = [
@@ -70,7 +70,7 @@ struct Schedule {
 
 type Records = BTreeMap<Configuration, Record>;
 
-/// Fails if the record doesn't confirm a claim of a profile.
+/// Fails if the record doesn't confirm a profile's claim.
 pub(crate) fn write() -> Result<()> {
     let path = path();
     let page = fs::read_to_string(&path)?;
@@ -123,8 +123,8 @@ fn schedule(line: &str) -> Option<Schedule> {
 }
 
 impl Record {
-    /// Counts the schedules that confirm `promise` under this fault, which must have had an effect.
-    /// If it affects no promise, neither may the other faults.
+    /// Counts the schedules that confirm `promise` under this fault, which had an effect. If it
+    /// affects no promise, neither may the others.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
         let outcome = if promise == Promise::KEPT { "kept" } else { "not-promised" };
         // Another fault may affect the fences.
@@ -176,7 +176,7 @@ fn part(records: &Records) -> String {
     text + "\n### How much was run\n\n" + &totals(records)
 }
 
-/// The promise, and the number of schedules that confirm it.
+/// With the number of schedules that confirm it.
 fn cell(record: Option<&Record>, fault: Fault) -> String {
     let found = record.and_then(|record| {
         let promised = record.promises.faults.iter().find(|one| one.fault == fault)?;

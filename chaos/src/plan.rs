@@ -9,8 +9,8 @@ use lockwright_conformance::workload::{self, Random, Work};
 use crate::configuration::Configuration;
 use crate::faults::{Fault, Promise};
 
-/// Change it with this file, the workload, or the applicable faults, because a seed then gives a
-/// different plan.
+/// Change it with this file, the workload, or the applicable faults: a seed then gives a different
+/// plan.
 pub(crate) const fn version(configuration: Configuration) -> u32 {
     match configuration {
         // Its clock is stepped since then.
@@ -25,17 +25,17 @@ pub(crate) struct Schedule {
     pub(crate) seed: u64,
     pub(crate) duration: Duration,
     pub(crate) clients: Vec<workload::Plan>,
-    /// In the order of their beginnings.
+    /// In order.
     pub(crate) faults: Vec<Planned>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Planned {
     pub(crate) fault: Fault,
-    /// From the start of the schedule.
+    /// From the start.
     pub(crate) at: Duration,
     pub(crate) lasts: Duration,
-    /// Selects the affected client, server or lock.
+    /// Selects a client, server or lock.
     pub(crate) pick: usize,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// Separates the schedule's random numbers from its clients'.
+/// Separates its random numbers from its clients'.
 const PART: u64 = 1 << 40;
 
 impl Schedule {

@@ -1,6 +1,4 @@
-//! The recorded promises of each backend under each fault.
-//!
-//! A lane derives them from a real server's profile.
+//! The recorded promises of each backend under each fault, from a real server's profile.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +12,7 @@ use crate::servers::Result;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Promises {
-    /// The profile's faults that exclusion survives.
+    /// Exclusion survives them.
     pub(crate) claims: Vec<Claim>,
     pub(crate) faults: Vec<Promised>,
 }

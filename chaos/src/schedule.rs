@@ -42,7 +42,7 @@ pub(crate) struct Ran {
 }
 
 impl Lane {
-    /// `disk` is the file system for the servers.
+    /// `disk` is the servers' file system.
     pub(crate) fn start(
         configuration: Configuration,
         folder: &Path,
@@ -132,7 +132,7 @@ impl Lane {
         Ok((entries, injected, problems))
     }
 
-    /// Injects client and server faults in parallel.
+    /// Client and server faults in parallel.
     fn make_faults(
         &mut self,
         schedule: &Schedule,

@@ -1,5 +1,5 @@
-//! The soak test: minutes of work without faults. It finds leaks of memory, descriptors, threads,
-//! and data on the servers.
+//! The soak test: minutes without faults. It finds leaks of memory, descriptors, threads, and data
+//! on the servers.
 
 use std::fs;
 use std::path::Path;
@@ -26,10 +26,10 @@ const TIME: Duration = Duration::from_secs(600);
 /// Each plan uses new names.
 const PLAN: Duration = Duration::from_secs(4);
 
-/// Divides the duration before the first measurement, for caches.
+/// Of the duration, for caches.
 const SETTLED_AFTER: u32 = 5;
 
-/// In bytes. An allocator keeps freed pages.
+/// In bytes. Allocators keep freed pages.
 const GROWTH: u64 = 8 << 20;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -116,7 +116,7 @@ fn profile(url: &str) -> Result<Profile> {
     })?)
 }
 
-/// Returns the data on the servers after the longest allowed time.
+/// After the longest allowed time.
 fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>> {
     let until = Instant::now() + ttl * 2 + Duration::from_secs(5);
     loop {
@@ -128,8 +128,8 @@ fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>
     }
 }
 
-/// Measures the worker between its plans: it creates `idle` and waits for its removal. Returns the
-/// first and last measurement.
+/// Measures the worker first and last, between its plans: it creates `idle` and waits for its
+/// removal.
 fn watch(child: &mut Child, time: Duration, idle: &Path) -> Result<(Measured, Measured)> {
     let begun = Instant::now();
     let mut first: Option<Measured> = None;
@@ -191,7 +191,7 @@ fn work() -> Result<()> {
     Ok(fs::write(folder.join("grants"), grants.to_string())?)
 }
 
-/// Runs four plans in parallel, each with its own client. Returns the grants.
+/// Runs four plans in parallel. Returns the grants.
 async fn round(job: &Job, profile: &Profile, number: u64) -> Result<usize> {
     let (a, b, c, d) = tokio::try_join!(
         plan(job, profile, number, 0),

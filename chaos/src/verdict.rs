@@ -15,13 +15,12 @@ use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::plan::{Planned, Schedule};
 
-/// How long a process may run after the report of a loss was due. A timer and then a task may each
-/// be delayed without a record, and the report is written after both.
+/// After the report of a loss was due. A timer and then a task may each be delayed without a
+/// record, and the report is written after both.
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
-/// How long a free lock may lack a holder beyond the TTL and the faults: a poll, the offers to dead
-/// waiters, and two busy cores. In about 350 recorded schedules of each configuration, the longest
-/// such time was shorter by 0.8 s or more.
+/// How long a free lock may lack a holder beyond the TTL and the faults. In about 350 recorded
+/// schedules of each configuration, the longest such time was shorter by 0.8 s or more.
 fn patience(configuration: Configuration) -> Duration {
     Duration::from_millis(match configuration {
         Configuration::PostgresRow | Configuration::Redlock => 3_500,
@@ -34,7 +33,7 @@ fn patience(configuration: Configuration) -> Duration {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All promises, including exclusion and fences, were kept.
+    /// All promises were kept, with exclusion and fences.
     Kept,
     /// Exclusion or fences aren't promised. Other promises were kept.
     NotPromised,
@@ -136,8 +135,7 @@ fn wrong_fences(entries: &[Entry]) -> Vec<Violation> {
     violations
 }
 
-/// If holds end with a connection, a killed process's end at its fault. Others last until they
-/// expire.
+/// If holds end with a connection, a killed process's end at its fault.
 fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
     let mut held: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
     let mut killed: BTreeSet<&str> = BTreeSet::new();
@@ -184,7 +182,7 @@ fn rules(schedule: &Schedule, promise: Promise) -> Rules {
 /// A TTL, the patience, and a reconnection after each fault.
 fn longest_wait(schedule: &Schedule) -> Duration {
     let after = |fault: Fault| match fault {
-        // A dead client's hold lasts longer by the step.
+        // It prolongs a dead client's hold.
         Fault::ClockBack => Duration::from_millis(LARGEST_STEP_BACK.unsigned_abs()),
         Fault::ClientKilled | Fault::ClientStopped => Duration::ZERO,
         _ => schedule.ttl(),

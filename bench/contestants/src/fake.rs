@@ -1,4 +1,4 @@
-//! A subject for the driver's own tests: `fake honest` locks; each other kind has one defect.
+//! For the driver's own tests: `fake honest` locks; each other kind has one defect.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -29,8 +29,7 @@ fn kind() -> (&'static str, Kind) {
     }
 }
 
-/// Locks files next to the given one. Its tasks use a mutex: file locks aren't fair within a
-/// process.
+/// Locks files. Its tasks use a mutex: file locks aren't fair within a process.
 struct Fake {
     kind: Kind,
     beside: String,

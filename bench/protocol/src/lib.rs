@@ -1,7 +1,7 @@
-//! The benchmarks' protocol for subjects in Rust: see `bench/README.md`. A subject implements
-//! [`Contestant`], and its `main` calls [`serve`].
+//! The benchmarks' protocol in Rust: see `bench/README.md`. A `main` passes its [`Contestant`] to
+//! [`serve`].
 //!
-//! Everything runs on one thread, because each subject is pinned to one core.
+//! On one thread, because each subject is pinned to one core.
 #![forbid(unsafe_code)]
 
 mod serve;
@@ -30,7 +30,7 @@ pub struct Handshake {
     pub runtime: &'static str,
     /// The supported backends.
     pub backends: &'static [&'static str],
-    /// Notes for readers of the report.
+    /// Notes for the report.
     pub notes: &'static [&'static str],
 }
 
@@ -43,7 +43,7 @@ pub trait Contestant: Sized + 'static {
     /// Connects.
     async fn open(backend: &str, urls: &[String]) -> Result<Self>;
 
-    /// Acquires an uncontended name. Only a baseline differs from [`Self::lock`].
+    /// Acquires an uncontended name.
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
         self.lock(name, ttl).await
     }
@@ -59,7 +59,7 @@ pub trait Contestant: Sized + 'static {
         self.lock_alone(name, ttl).await
     }
 
-    /// Keeps holds alive indefinitely, for libraries without automatic renewal.
+    /// Keeps holds alive, for libraries without automatic renewal.
     async fn keep_alive(&self, holds: &[Self::Hold], ttl: Duration) -> Result<()> {
         let _ = (holds, ttl);
         std::future::pending().await

@@ -28,7 +28,7 @@ pub(crate) struct Contest {
 }
 
 impl Contest {
-    /// Returns the turns in the protocol's format.
+    /// In the protocol's format.
     pub(crate) async fn join<C: Contestant>(self, contestant: Rc<C>) -> Result<String> {
         let turns = Rc::new(RefCell::new(Vec::new()));
         let contest = Rc::new(self);
@@ -78,7 +78,7 @@ impl Contest {
     }
 }
 
-/// The runtime's timer is a millisecond late, unlike those of other languages.
+/// The runtime's timer is a millisecond late.
 async fn keep(section: Duration) -> Result<()> {
     Ok(spawn_blocking(move || std::thread::sleep(section)).await?)
 }

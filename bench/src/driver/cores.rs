@@ -1,4 +1,4 @@
-//! Assignment of processes to cores, and their use of resources.
+//! Cores, and processes' use of resources.
 
 use std::fs::{read_dir, read_to_string};
 use std::time::Duration;
@@ -14,8 +14,7 @@ const SERVERS: usize = 0;
 const OTHER: usize = 1;
 
 impl Regime {
-    /// Moves servers and subjects to their cores. This process stays: its children would see a
-    /// machine with one core.
+    /// This process stays: its children would see a machine with one core.
     pub(crate) fn release_mode(self, servers: &[u32], contestants: &[u32]) {
         pin(servers, SERVERS);
         pin(contestants, self.core_of_contestants());
@@ -29,7 +28,7 @@ impl Regime {
     }
 }
 
-/// Moves all threads. New threads inherit the core.
+/// New threads inherit the core.
 fn pin(processes: &[u32], core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
@@ -48,7 +47,7 @@ fn threads(process: u32) -> impl Iterator<Item = i32> {
 
 #[must_use]
 pub(super) fn used(processes: &[u32]) -> Duration {
-    // The threads' sum is exact but lacks ended threads, unlike the process's ticks.
+    // Exact but without ended threads, unlike the process's ticks.
     let used_by = |process: &u32| used_by_threads(*process).max(used_in_ticks(*process));
     Duration::from_nanos(processes.iter().map(used_by).sum())
 }

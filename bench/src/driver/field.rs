@@ -23,7 +23,6 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Selects the programs for the backend.
     pub(super) fn new(
         backend: &'a str,
         servers: &'a Watched,
@@ -49,7 +48,7 @@ impl<'a> Field<'a> {
         self.only.is_empty() || self.only.iter().any(|wanted| wanted == workload)
     }
 
-    /// Returns whether locks exist only within one process.
+    /// Returns whether locks exist in one process.
     pub(super) fn is_in_one_process(&self) -> bool {
         self.servers.servers().are_in_one_process()
     }
@@ -100,7 +99,7 @@ impl<'a> Field<'a> {
         seen
     }
 
-    /// Lets a subject contend, longer if there were few hand-overs: programs may start late.
+    /// Longer if there were few hand-overs: programs may start late.
     fn check(
         &self,
         subject: &mut Subject<'_>,
@@ -119,7 +118,7 @@ impl<'a> Field<'a> {
         outcome
     }
 
-    /// So that virtual machines compile the workloads.
+    /// Virtual machines compile the workloads.
     pub(super) fn warm_up(&mut self) {
         let (time, processes) = (self.pace.warming, self.pace.processes);
         let processes = if self.is_in_one_process() { 1 } else { processes };
@@ -128,7 +127,7 @@ impl<'a> Field<'a> {
             self.progress.say(&format!("{}: {name} warms up", self.backend));
             let lock = format!("bench/{}/{name}/warm-up", self.backend);
             let contest = Contest { processes, tasks: 1, time, section: Duration::ZERO };
-            // The measurement reports a repeated failure.
+            // The measurement reports it.
             let alone =
                 subject.pairs(self.servers, Regime::TwoCores, &format!("{lock}/pairs"), time);
             let together = subject.contest(self.servers, Regime::TwoCores, &lock, &contest);
@@ -177,9 +176,9 @@ impl<'a> Field<'a> {
         if self.is_in_one_process() {
             return;
         }
-        // Each of a thousand waiters may have left a connection.
+        // A thousand waiters may have left connections.
         self.dismiss_all();
-        // In sequence, because starting many processes takes long.
+        // Starting many processes takes long.
         for count in &pace.growing_processes {
             for round in 0..pace.growth_rounds {
                 let contest = Contest { processes: *count as usize, ..alone };
@@ -216,7 +215,7 @@ impl<'a> Field<'a> {
         });
     }
 
-    /// Runs `act` for each subject that hasn't failed, each round in another order.
+    /// For each that hasn't failed, each round in another order.
     fn each(
         &mut self,
         workload: &'static str,
@@ -250,7 +249,7 @@ impl<'a> Field<'a> {
             if !self.table.is_over(&key) {
                 let outcome = act(subject, self.servers, self.pace, &name);
                 if let Err(Failure::Failed(_)) = outcome {
-                    // Its processes are in an unknown state.
+                    // Its state is unknown.
                     subject.dismiss();
                 }
                 self.table.add(key, outcome);

@@ -11,7 +11,7 @@ use super::table::{Key, Round};
 use crate::results::Regime;
 use crate::servers::Watched;
 
-/// Each side is measured by itself.
+/// Measures each side by itself.
 const REGIME: Regime = Regime::TwoCores;
 
 const WAITING_PROCESSES: usize = 4;
@@ -52,8 +52,7 @@ impl Field<'_> {
         let holds: Vec<u64> = [1].into_iter().chain(self.pace.holds.clone()).collect();
         for (round, count) in holds.into_iter().enumerate() {
             for at in 0..self.subjects.len() {
-                // Another first subject each round, because a server's memory may be reused by the
-                // next.
+                // Another first subject each round: it may reuse a server's memory.
                 let subject = (at + round) % self.subjects.len();
                 let kind = self.subjects[subject].program.kind;
                 if !self.pace.is_for(kind, "renewal", count, REGIME) {
@@ -93,7 +92,7 @@ impl Field<'_> {
         }
     }
 
-    /// Also checks that they were held until the end.
+    /// Also checks that they were held.
     fn held(&mut self, subject: usize, count: u64) -> Result<(u64, Round), Failure> {
         let (pace, servers) = (self.pace, self.servers);
         let contestant = self.subjects[subject].program.handshake.name.clone();
@@ -112,7 +111,7 @@ impl Field<'_> {
                 self.table.add(key, Ok(of_pairs(pairs)));
             }
         }
-        // The release reports a missed renewal.
+        // It reports a missed renewal.
         let players = self.subjects[subject].muster(1)?;
         players[0].send("drop");
         players[0].answer("dropped", pace.holding)?;
@@ -120,7 +119,7 @@ impl Field<'_> {
     }
 }
 
-/// Lets waiters wait for a held name, in new processes.
+/// In new processes.
 fn wait(
     subject: &mut Subject<'_>,
     servers: &Watched,
@@ -164,7 +163,7 @@ fn hold(
         let answer = players[0].answer("held", pace.holding)?;
         let is_no_number = |_| Failure::Failed(format!("not a number: {answer:?}"));
         let held = answer.trim().parse().map_err(is_no_number)?;
-        // Again: some servers have a process per connection.
+        // Some servers have a process per connection.
         let after = (memory(&servers.processes()), memory(&ours));
         round.add("server_bytes_per_hold", (after.0 - before.0) / held as f64);
         round.add("client_bytes_per_hold", (after.1 - before.1) / held as f64);

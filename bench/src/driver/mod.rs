@@ -1,4 +1,4 @@
-//! Starts servers and subjects, sends commands, and measures.
+//! Measures subjects on servers.
 
 mod cores;
 mod field;
@@ -41,9 +41,9 @@ pub struct Plan {
     pub only: Vec<String>,
     /// The number of rounds.
     pub rounds: usize,
-    /// True if the run only checks that everything works.
+    /// True to check only that everything works.
     pub smoke: bool,
-    /// Lockwright's programs: the baseline, the current build, optionally an earlier one.
+    /// Lockwright's programs: the baseline, the current build, perhaps an earlier one.
     pub ours: Vec<(Kind, Vec<String>)>,
     /// The peers' command lines.
     pub peers: Vec<Vec<String>>,
@@ -65,7 +65,7 @@ impl Plan {
 /// Runs all measurements. `so_far` gets the results after each backend.
 ///
 /// # Errors
-/// If our own programs can't be started. The report lists other failures.
+/// If our own programs can't be started.
 pub fn run(
     plan: &Plan,
     mut so_far: impl FnMut(&Results) -> servers::Result<()>,
@@ -142,7 +142,7 @@ pub fn run(
     Ok(results)
 }
 
-/// Takes only the profiles, with our own programs' notes.
+/// Takes only profiles and our own programs' notes.
 ///
 /// # Errors
 /// If servers, our own programs or the sampler can't be started.
@@ -233,7 +233,7 @@ fn meet(plan: &Plan, missing: &mut Vec<Missing>, logs: &Path) -> servers::Result
         match met {
             Ok(mut program) => {
                 if kind == Kind::Before {
-                    // Names become parts of locks' names, so they contain no space.
+                    // They are parts of locks' names, so they contain no space.
                     program.handshake.name += "-before";
                 }
                 programs.push(program);

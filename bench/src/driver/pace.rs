@@ -1,11 +1,11 @@
-//! Durations and numbers of the measurements.
+//! Durations and numbers.
 
 use std::time::Duration;
 
 use crate::WORKLOADS;
 use crate::results::{Kind, Regime};
 
-/// The overhead per measurement, in seconds.
+/// Overhead in seconds.
 const BESIDE: f64 = 0.3;
 
 #[derive(Debug, Clone)]
@@ -14,40 +14,39 @@ pub(super) struct Pace {
     pub(super) processes: usize,
     pub(super) tasks: usize,
     pub(super) pairs: Duration,
-    /// With an empty critical section.
+    /// Empty critical sections.
     pub(super) contest: Duration,
-    /// With a critical section of 5 ms.
+    /// Critical sections of 5 ms.
     pub contest_5ms: Duration,
     pub(super) exclusion: Duration,
     pub(super) warming: Duration,
-    /// The time until all waiters wait.
+    /// Until all waiters wait.
     pub(super) settling: Duration,
-    /// A third of the TTL contains all periodic work once.
+    /// A third of the TTL contains all periodic work.
     pub(super) waiting: Duration,
     pub(super) waiters_waiting: usize,
     pub(super) holds: Vec<u64>,
-    /// The maximum of a peer's holds. Automatic renewal may need a thread for each.
+    /// Automatic renewal may need a thread for each.
     pub(super) holds_of_peers: u64,
     pub(super) holding: Duration,
-    /// Half the renewal interval, so that a batch falls into the middle.
+    /// Half the renewal interval, so that a batch is in the middle.
     pub(super) before_renewal: Duration,
     /// A third of the TTL renews each hold once.
     pub(super) renewal: Duration,
-    /// If the library has one.
+    /// If it has one.
     pub(super) ttl: Duration,
     pub(super) growth_rounds: usize,
     pub(super) growth: Duration,
-    /// The processes share them evenly.
+    /// Shared evenly.
     pub(super) waiters: Vec<u64>,
-    /// The maximum of a peer's waiters. All are granted after the end; a thousand polling ones take
-    /// minutes.
+    /// A thousand polling ones take minutes after the end.
     pub(super) waiters_of_peers: u64,
     pub(super) hand_overs_seen: usize,
-    /// True if processes stay on the regime's cores.
+    /// On the regime's cores.
     pub(super) stays_put: bool,
-    /// True if peers run only the first measurements, in one regime.
+    /// Peers run only the first measurements, in one regime.
     pub(super) glances_at_peers: bool,
-    /// Not for peers: two dozen virtual machines would measure the memory.
+    /// Not for peers: two dozen virtual machines measure the memory.
     pub(super) growing_processes: Vec<u64>,
 }
 
@@ -83,7 +82,6 @@ impl Pace {
         }
     }
 
-    /// Returns whether a subject takes part.
     pub(super) fn is_for(&self, kind: Kind, workload: &str, at: u64, regime: Regime) -> bool {
         let of_peers = match workload {
             "pairs" | "hand-over" if self.glances_at_peers => regime == Regime::TwoCores,
@@ -96,7 +94,7 @@ impl Pace {
         kind != Kind::Peer || of_peers
     }
 
-    /// Estimates one measurement.
+    /// Estimated.
     pub(super) fn seconds_of_one(&self, workload: &str) -> f64 {
         let time = match workload {
             "pairs" | "tasks" => self.pairs,
@@ -114,12 +112,11 @@ impl Pace {
         time.as_secs_f64() + BESIDE
     }
 
-    /// Estimates one subject's preparation.
+    /// Estimated, per subject.
     pub(super) fn beforehand(&self) -> f64 {
         (self.exclusion + self.warming * 2).as_secs_f64() + 3.0 * BESIDE
     }
 
-    /// Returns a workload's numbers and their measurements.
     fn points(&self, workload: &str) -> Vec<(u64, usize)> {
         let each = |counts: &[u64], times| counts.iter().map(|count| (*count, times)).collect();
         match workload {
@@ -134,7 +131,7 @@ impl Pace {
         }
     }
 
-    /// Estimates one subject's selected measurements.
+    /// Estimated, per subject.
     pub(super) fn seconds(&self, kind: Kind, wants: impl Fn(&str) -> bool) -> f64 {
         let seconds = |workload: &str| {
             let mut points = self.points(workload);

@@ -1,4 +1,4 @@
-//! A subject's program, and a running process of it.
+//! A subject's program and process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -35,7 +35,7 @@ pub(super) struct Program {
 pub(super) enum Failure {
     /// The library lacks this function.
     Cannot(String),
-    /// It failed, ended, or timed out.
+    /// Or ended, or timed out.
     Failed(String),
 }
 
@@ -84,7 +84,7 @@ impl Program {
         let mut process = command.spawn().map_err(|error| failed(&error))?;
         let (commands, output) = (process.stdin.take(), process.stdout.take());
         let (sender, answers) = channel();
-        // Reading in the caller's thread could block indefinitely.
+        // It could block indefinitely.
         std::thread::spawn(move || {
             let lines = output
                 .into_iter()
@@ -99,7 +99,7 @@ impl Program {
     }
 }
 
-/// A subject's process. Dropping it kills it.
+/// Dropping it kills the process.
 #[derive(Debug)]
 pub(super) struct Player {
     process: Child,
@@ -119,7 +119,7 @@ impl Player {
         let _ = self.commands.as_mut().map(|commands| writeln!(commands, "{command}"));
     }
 
-    /// Returns the text after `word` in the answer, which itself takes `time`.
+    /// Returns the text after `word`. The command itself takes `time`.
     pub(super) fn answer(&mut self, word: &str, time: Duration) -> Result<String, Failure> {
         let answer = self.answer_within(time + LIMIT)?;
         let (first, rest) = answer.split_once(' ').unwrap_or((&answer, ""));

@@ -1,4 +1,4 @@
-//! Profiles of processor time, by the kernel's sampler.
+//! Profiles by the kernel's sampler.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use super::player::Failure;
 use super::subject::Contest;
 use crate::results::{Kind, Profile, Regime};
 
-/// On one core, both sides' shares add up.
+/// Both sides' shares add up.
 const REGIME: Regime = Regime::OneCore;
 
 /// No divisor of timer frequencies.
@@ -19,7 +19,7 @@ const FREQUENCY: &str = "2997";
 
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// Smaller shares are omitted.
+/// Smaller ones are omitted.
 const LEAST: f64 = 0.01;
 
 const LINES: usize = 12;
@@ -61,7 +61,7 @@ impl Field<'_> {
     }
 }
 
-/// `perf record` for the common core: servers' processes come and go.
+/// For the core: servers' processes come and go.
 struct Sampler {
     recording: Child,
     data: PathBuf,
@@ -84,7 +84,6 @@ impl Sampler {
         Ok(Self { recording, data })
     }
 
-    /// The largest first.
     fn end(mut self) -> Result<Vec<(String, f64)>, Failure> {
         let failed = |error: std::io::Error| Failure::Failed(format!("perf: {error}"));
         if let Some(pid) = i32::try_from(self.recording.id()).ok().and_then(Pid::from_raw) {

@@ -1,4 +1,4 @@
-//! Progress of a run, on standard error.
+//! Progress of a run.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,17 +17,17 @@ struct State {
     last_line: Option<Instant>,
 }
 
-/// The interval of lines without a terminal.
+/// Without a terminal.
 const EACH: Duration = Duration::from_secs(30);
 
 impl Progress {
-    /// `planned` is in seconds.
+    /// In seconds.
     #[must_use]
     pub(super) fn of(planned: f64) -> Self {
         Self { begun: Instant::now(), planned, state: Mutex::default() }
     }
 
-    /// Counts work as done or skipped.
+    /// Also if skipped.
     pub(super) fn done(&self, seconds: f64) {
         self.state().done += seconds;
     }

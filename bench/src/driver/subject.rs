@@ -10,7 +10,7 @@ use crate::results::Regime;
 use crate::servers::{Servers, Watched};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Before a contest, for receiving the command.
+/// For receiving the command.
 const HEAD_START: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -22,24 +22,23 @@ pub(super) struct Subject<'a> {
     players: Vec<Player>,
 }
 
-/// A measurement and its resources.
 #[derive(Debug)]
 pub(super) struct Used<T> {
     pub(super) of: T,
     pub(super) served: Option<f64>,
-    /// Processor time in microseconds.
+    /// Processor time.
     pub(super) servers_us: f64,
-    /// Processor time in microseconds.
+    /// Processor time.
     pub(super) contestant_us: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Contest {
     pub(super) processes: usize,
-    /// Tasks of each process.
+    /// Of each process.
     pub(super) tasks: usize,
     pub(super) time: Duration,
-    /// How long each task holds the lock.
+    /// A task holds the lock for it.
     pub(super) section: Duration,
 }
 
@@ -68,14 +67,13 @@ impl<'a> Subject<'a> {
         self.ttl
     }
 
-    /// Starts and connects missing processes.
     pub(super) fn muster(&mut self, count: usize) -> Result<&mut [Player], Failure> {
         let before = self.players.len();
         while self.players.len() < count {
             self.players.push(self.program.player()?);
         }
         let mut new = self.players[before.min(count)..].iter_mut();
-        // It may create shared objects, such as a table.
+        // A table, for example.
         if before == 0
             && let Some(first) = new.next()
         {
@@ -96,7 +94,7 @@ impl<'a> Subject<'a> {
         self.players.iter().take(count).map(Player::pid).collect()
     }
 
-    /// Acquires and releases an uncontended name. Returns each pair's nanoseconds.
+    /// In nanoseconds per pair.
     pub(super) fn pairs(
         &mut self,
         servers: &Watched,
@@ -113,7 +111,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Contends for a name. After an error others may still run: dismiss the subject.
+    /// After an error others may still run: dismiss the subject.
     pub(super) fn contest(
         &mut self,
         servers: &Watched,
@@ -136,7 +134,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Pins the processes and measures their use of resources.
+    /// Measures pinned processes.
     pub(super) fn used<T>(
         &mut self,
         servers: &Watched,
@@ -153,7 +151,7 @@ impl<'a> Subject<'a> {
         let served = servers.servers().served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&contestants));
         let of = act(&mut self.players[..count])?;
-        // Again: some servers have a process per connection.
+        // Some servers have a process per connection.
         let after = (cores::used(&servers.processes()), cores::used(&contestants));
         let served = servers.served_since(served).map_err(unanswered)?.map(|served| served as f64);
         let us =
@@ -171,7 +169,7 @@ fn unanswered(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(format!("the servers: {error}"))
 }
 
-/// The protocol's clock, in nanoseconds.
+/// `CLOCK_MONOTONIC`, in nanoseconds.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

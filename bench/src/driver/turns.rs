@@ -1,6 +1,6 @@
 //! Analysis of a contest's turns.
 
-/// Times are nanoseconds of the monotonic clock.
+/// In nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) process: usize,
@@ -20,7 +20,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Parses `TASK:ASKED:GRANTED:RELEASED …`, with `:lost` if the release found another holder.
+    /// `TASK:ASKED:GRANTED:RELEASED …`, with `:lost` if the release found another holder.
     pub(super) fn parse<'a>(
         answers: impl Iterator<Item = &'a str>,
         start: u64,
@@ -58,7 +58,7 @@ impl Turns {
         self.turns.len()
     }
 
-    /// Counts turns that overlap an earlier one or were lost.
+    /// Including lost turns.
     #[must_use]
     pub(super) fn overlaps(&self) -> usize {
         let mut until = 0;
@@ -70,7 +70,7 @@ impl Turns {
         overlaps.count() + self.lost
     }
 
-    /// Counts changes to another process, or task if there is one process.
+    /// To another process, or task if there is one process.
     #[must_use]
     pub(super) fn hand_overs(&self) -> usize {
         self.changes(&self.turns)
@@ -86,8 +86,7 @@ impl Turns {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// Returns sorted waits in nanoseconds, including grants after the end, which reveal
-    /// starvation.
+    /// In nanoseconds, sorted, including grants after the end, which reveal starvation.
     #[must_use]
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();
@@ -95,9 +94,9 @@ impl Turns {
         waits
     }
 
-    /// Returns Jain's index of fairness among `players` (1: even, 1/players: one had all). R. Jain,
-    /// D. Chiu, W. Hawe: A Quantitative Measure of Fairness and Discrimination for Resource
-    /// Allocation in Shared Computer Systems, 1984.
+    /// Jain's index of fairness among `players` (1: even, 1/players: one had all). R. Jain, D.
+    /// Chiu, W. Hawe: A Quantitative Measure of Fairness and Discrimination for Resource Allocation
+    /// in Shared Computer Systems, 1984.
     #[must_use]
     pub(super) fn jain(&self, players: usize) -> Option<f64> {
         let by_task = self.are_of_one_process();
@@ -154,7 +153,7 @@ mod tests {
     fn two_holders_at_once_are_seen() {
         assert_eq!(turns(&["0:100:110:120 0:125:140:150", "0:100:120:140"]).overlaps(), 0);
         assert_eq!(turns(&["0:100:110:120", "0:100:119:140"]).overlaps(), 1);
-        // Also for a nested turn, and one after the inner one's end.
+        // Also for a nested turn, and after it.
         assert_eq!(turns(&["0:100:110:200", "0:100:120:130", "0:100:150:160"]).overlaps(), 2);
     }
 

@@ -11,14 +11,14 @@ use crate::workload::Workload;
 
 #[derive(Debug)]
 struct Change {
-    /// New to old, so that more is better.
+    /// More is better.
     goodness: f64,
     line: String,
 }
 
-/// Describes the changes from `old` to `new` beyond the noise, worst first, of Lockwright or of
-/// `all`. Each cell is compared by its ratio to its run's baseline, which ignores a slower machine;
-/// without a baseline, by the figure.
+/// Describes the changes from `old` to `new` beyond the noise, of Lockwright or of `all`. Each cell
+/// is compared by its ratio to the baseline, which ignores a slower machine; without a baseline, by
+/// the figure.
 #[must_use]
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));
@@ -96,7 +96,7 @@ fn kind_of(cell: &Cell) -> String {
     )
 }
 
-/// Returns whether they are comparable, and their change.
+/// If they are comparable.
 fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Option<Change>) {
     let (_, cell) = after;
     let Some(workload) = Workload::of(&cell.workload) else { return (false, None) };
@@ -137,7 +137,7 @@ fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Optio
     (true, Some(Change { goodness, line }))
 }
 
-/// Returns the ratios to a nonzero baseline.
+/// If it isn't zero.
 fn to_floor((view, cell): (&View<'_>, &Cell), workload: &Workload) -> Option<Vec<f64>> {
     if view.kind(&cell.contestant) == Kind::Floor {
         return None;
@@ -149,7 +149,7 @@ fn to_floor((view, cell): (&View<'_>, &Cell), workload: &Workload) -> Option<Vec
     Some(ratios)
 }
 
-/// Describes why two runs are hard to compare.
+/// Why two runs are hard to compare.
 fn circumstances(old: &Results, new: &Results) -> String {
     let mut text = format!("old: {}, new: {}\n", old.made, new.made);
     let mut say = |what: &str, old: String, new: String| {

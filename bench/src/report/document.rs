@@ -1,4 +1,4 @@
-//! The report's content, independent of the page's format.
+//! The report's content.
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Block {

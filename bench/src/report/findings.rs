@@ -1,4 +1,4 @@
-//! The main findings: behind peers, far from baselines, baselines beaten.
+//! The main findings.
 
 use std::collections::BTreeSet;
 
@@ -168,7 +168,7 @@ fn list<'a>(
     }
 }
 
-/// For each regime and opponent: the worst number, and the other ratios.
+/// The worst number, and the other ratios.
 fn sentences(view: &View<'_>, group: &Group<'_>) -> Vec<Line> {
     let key = |of: &Comparison<'_>| (of.place.regime, of.other.contestant.clone());
     let mut told = BTreeSet::new();
@@ -209,7 +209,7 @@ fn whose(view: &View<'_>, cell: &Cell) -> String {
     }
 }
 
-/// Its profile, otherwise the cells' costs.
+/// The profile, otherwise the cells' costs.
 fn where_time_goes(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
     match profile(view, comparison) {
         Some(profile) => {
@@ -226,7 +226,7 @@ fn where_time_goes(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
     }
 }
 
-/// Of the same regime, otherwise of the other.
+/// Prefers the same regime.
 fn profile<'a>(view: &View<'a>, comparison: &Comparison<'_>) -> Option<&'a Profile> {
     let Comparison { place, own, .. } = comparison;
     let of = |profile: &&Profile| {
@@ -308,8 +308,7 @@ fn why(view: &View<'_>, group: &Group<'_>) -> Line {
     Line::from(format!("noted: {}", notes.into_iter().collect::<Vec<_>>().join("; ")))
 }
 
-/// Returns whether a note names the backend or its family, or the workload or baseline without a
-/// backend.
+/// It names the backend or its family, or the workload or baseline without a backend.
 fn is_about(view: &View<'_>, note: &str, place: &Place<'_>) -> bool {
     let note = note.to_lowercase();
     let is_letter = |c: char| c.is_alphanumeric() || c == '-';

@@ -63,7 +63,7 @@ fn wrapped(line: &Line, first: &str, next: &str) -> String {
     page + "\n"
 }
 
-/// At the start of a line, it is markup, or a unit.
+/// It is markup there, or a unit.
 fn stays_in_line(word: &str) -> bool {
     let unit = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '%');
     if ["%", "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB"].contains(&unit) {
@@ -125,9 +125,9 @@ fn escaped(text: &str) -> String {
     for (at, c) in characters.iter().enumerate() {
         let needs = match c {
             '\\' | '`' | '*' | '<' | '>' | '[' | ']' | '|' | '~' | '$' => true,
-            // Within a word, it is no markup.
+            // No markup within a word.
             '_' => !(is_in_word(at.checked_sub(1)) && is_in_word(Some(at + 1))),
-            // After a bracket, it would begin a link's target.
+            // It would begin a link's target.
             '(' => at > 0 && characters[at - 1] == ']',
             '&' => {
                 characters.get(at + 1).is_some_and(|next| next.is_alphanumeric() || *next == '#')

@@ -28,13 +28,13 @@ const TITLE: &str = "Benchmarks";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// Without tables of figures and distributions of time.
+    /// Without figures and distributions of time.
     Summary,
     Full,
 }
 
 /// Writes the full report of `results` (from the file `json`): the page `markdown`, its folder
-/// `pictures`, and the self-contained page `html`. Removes old pictures.
+/// `pictures`, and the page `html`. Removes old pictures.
 ///
 /// # Errors
 /// If a file can't be written.
@@ -49,7 +49,7 @@ pub fn write(
     put(html, &html::page(&blocks, TITLE))
 }
 
-/// Writes the summary like [`write`], without HTML.
+/// Writes only a summary, without HTML.
 ///
 /// # Errors
 /// If a file can't be written.

@@ -33,7 +33,7 @@ pub(super) fn title(measure: &str) -> String {
     known.to_owned()
 }
 
-/// The smallest reported difference: the resolution, or idle servers' activity.
+/// A measure's resolution, or idle servers' activity.
 pub(super) fn resolution(measure: &str) -> f64 {
     match unit(measure) {
         Unit::Percent => 0.5,
@@ -42,7 +42,7 @@ pub(super) fn resolution(measure: &str) -> f64 {
     }
 }
 
-/// Formats `12.3k/s`, `1.4 ms`.
+/// `12.3k/s`, `1.4 ms`.
 pub(super) fn figure(measure: &str, value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();
@@ -59,7 +59,7 @@ pub(super) fn figure(measure: &str, value: f64) -> String {
     }
 }
 
-/// Formats `0.83`, with its spread.
+/// `0.83`, with its spread.
 pub(super) fn ratio(ratio: &Spread) -> String {
     let median = times(ratio.median);
     if ratio.rounds < 2 || median == NONE {
@@ -94,12 +94,12 @@ pub(super) fn regime(regime: Regime) -> &'static str {
     }
 }
 
-/// Formats `1.48k`.
+/// `1.48k`.
 pub(super) fn count(value: f64) -> String {
     scaled(value, 1000.0, &["", "k", "M", "G"])
 }
 
-/// Formats `100 waiters`, `1 process`.
+/// `100 waiters`, `1 process`.
 pub(super) fn many(number: u64, of: &str) -> String {
     let one = of.strip_suffix("es").filter(|one| one.ends_with("ss")).or(of.strip_suffix('s'));
     let of = one.filter(|_| number == 1).unwrap_or(of);
@@ -116,7 +116,7 @@ pub(super) fn time(microseconds: f64) -> String {
     scaled(microseconds, 1000.0, &[" µs", " ms"])
 }
 
-/// Formats `1 h 52 min`.
+/// `1 h 52 min`.
 pub(super) fn duration(seconds: f64) -> String {
     let seconds = seconds.max(0.0).round() as u64;
     match (seconds / 3600, seconds / 60 % 60) {
@@ -163,7 +163,7 @@ fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     format!("{}{}", number(value), units[unit])
 }
 
-/// Three digits, two for small numbers, without trailing zeros.
+/// Three digits, two for small numbers.
 fn number(value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();

@@ -32,8 +32,8 @@ pub(super) fn all(view: &View<'_>) -> Vec<Picture> {
     pictures
 }
 
-/// Draws each subject's ratio to the baseline. Where less is better, the figure itself, as that
-/// baseline is often zero.
+/// By the ratio to the baseline. Where less is better, by the figure, as that baseline is often
+/// zero.
 fn points(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     let are_ratios = workload.more_is_better;
     let regimes = view.regimes(workload);
@@ -99,7 +99,7 @@ fn points(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     Some(Picture { file: format!("{}-points.svg", workload.id), alt, svg: plot.draw() })
 }
 
-/// Draws quantiles of single pairs or waits, with room for the rare ones.
+/// Quantiles, with room for the rare ones.
 fn latency(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     let mut panels = Vec::new();
     let mut last = 0.5_f64;

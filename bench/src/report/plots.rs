@@ -1,4 +1,4 @@
-//! Groups of points, and grids of small plots.
+//! Plots of points and lines.
 
 use super::svg::{Anchor, Axis, INK, PALE, Svg, columns, rows, small, width};
 
@@ -123,7 +123,7 @@ pub(super) struct Panels {
     pub(super) caption: String,
     pub(super) measure: &'static str,
     pub(super) panels: Vec<Panel>,
-    /// The caller takes logarithms if needed.
+    /// Perhaps logarithms.
     pub(super) ticks: Vec<(f64, String)>,
     pub(super) dots: bool,
 }
@@ -161,7 +161,7 @@ impl Panels {
         let y = Axis::fitting(points().map(|(_, y)| y), 8.0, (bottom, top));
         rows(svg, &y, self.measure, (left, right));
         columns(svg, &x, &self.ticks, (top, bottom));
-        // Drawn last, the first series are on top.
+        // Drawn last, the first are on top.
         for series in panel.series.iter().rev() {
             let shown = series.points.iter().filter(|(_, value)| !y.is_log || *value > 0.0);
             let points: Vec<_> = shown.map(|(at, value)| (x.at(*at), y.at(*value))).collect();
@@ -175,7 +175,7 @@ impl Panels {
     }
 }
 
-/// Returns its height and its names' positions.
+/// Its height and its names' positions.
 fn legend(panel: &Panel) -> (f64, Vec<(f64, f64)>) {
     let (mut x, mut y) = (0.0, 0.0);
     let mut places = Vec::new();

@@ -1,17 +1,17 @@
-//! The SVG for pictures, and their axes.
+//! SVG and axes.
 
 use std::fmt::Write as _;
 
 use super::names;
 
-/// Marks pictures that may be removed later.
+/// Marked pictures may be removed.
 pub(super) const MADE: &str = "<!-- made by lockwright-bench -->";
 
 pub(super) const INK: &str = "#24292f";
 pub(super) const PALE: &str = "#57606a";
 const GRID: &str = "#d8dee4";
 
-/// Relative to the size, rather too wide. No font is measured.
+/// Rather too wide. No font is measured.
 const LETTER: f64 = 0.62;
 
 #[derive(Debug)]
@@ -56,7 +56,6 @@ impl Svg {
         );
     }
 
-    /// `more` are further attributes.
     pub(super) fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, text: &str, more: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -70,7 +69,7 @@ impl Svg {
         );
     }
 
-    /// On white, because the page may be dark.
+    /// The page may be dark.
     pub(super) fn finish(self, (width, height): (f64, f64), title: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
@@ -115,7 +114,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Logarithmic if the values are `apart`, otherwise linear from 0.
+    /// Logarithmic if they are `apart`, otherwise linear from 0.
     pub(super) fn fitting(values: impl Iterator<Item = f64>, apart: f64, ends: (f64, f64)) -> Self {
         let values: Vec<f64> = values.filter(|value| value.is_finite() && *value >= 0.0).collect();
         let high = values.iter().copied().fold(0.0, f64::max);
@@ -134,7 +133,7 @@ impl Axis {
         Self { low, high: if high > low { high } else { low + 1.0 }, is_log: false, from, to }
     }
 
-    /// Values too small for a logarithm are at the low end.
+    /// At the low end if too small for a logarithm.
     pub(super) fn at(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let part = if self.is_log {
@@ -173,7 +172,7 @@ impl Axis {
     }
 }
 
-/// Draws vertical lines, with labels below.
+/// Labels are below.
 pub(super) fn columns(
     svg: &mut Svg,
     axis: &Axis,
@@ -192,7 +191,7 @@ pub(super) fn columns(
     }
 }
 
-/// Draws horizontal lines, with labels to the left.
+/// Labels are to the left.
 pub(super) fn rows(svg: &mut Svg, axis: &Axis, measure: &str, (left, right): (f64, f64)) {
     for value in axis.ticks() {
         let y = axis.at(value);

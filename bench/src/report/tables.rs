@@ -9,7 +9,7 @@ use super::view::{Place, View, spread};
 use crate::results::{Kind, Regime};
 use crate::workload::Workload;
 
-/// Lockwright and the baseline in all workloads without growth.
+/// In workloads without growth.
 pub(super) fn glance(view: &View<'_>) -> Vec<Block> {
     let workloads: Vec<_> = view.workloads().filter(|workload| workload.grows.is_none()).collect();
     let workloads: Vec<_> =
@@ -103,7 +103,7 @@ fn rounds(view: &View<'_>, workload: &Workload) -> usize {
     rounds.max().unwrap_or(0)
 }
 
-/// In their order.
+/// In order.
 fn per_regime(
     view: &View<'_>,
     workload: &Workload,
@@ -117,7 +117,7 @@ fn per_regime(
     written.collect::<Vec<_>>().join(" / ")
 }
 
-/// The backend's first row has its name.
+/// The backend's name is in its first row.
 fn rows(
     view: &View<'_>,
     workload: &Workload,

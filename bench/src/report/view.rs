@@ -37,7 +37,6 @@ impl<'a> Place<'a> {
 #[derive(Debug)]
 pub(super) struct View<'a> {
     pub(super) results: &'a Results,
-    /// In the order of the run.
     pub(super) backends: Vec<&'a str>,
     cells: BTreeMap<Place<'a>, Vec<&'a Cell>>,
 }
@@ -103,7 +102,7 @@ impl<'a> View<'a> {
         self.at(place).iter().copied().find(|cell| self.kind(&cell.contestant) == Kind::Floor)
     }
 
-    /// Returns baseline, Lockwright, earlier build, peers from the best.
+    /// Peers come last, from the best.
     pub(super) fn contestants(&self, workload: &Workload, backend: &'a str) -> Vec<&'a str> {
         let mut found: Vec<(u8, f64, &str)> = Vec::new();
         for regime in self.regimes(workload) {

@@ -1,6 +1,4 @@
-//! The servers of each backend.
-//!
-//! Configured for production: writes are on disk before the answer.
+//! The servers of each backend, configured for production: writes are on disk before the answer.
 
 mod etcd;
 mod interface;
@@ -31,7 +29,7 @@ const BACKENDS: &[(&str, Start)] = &[
     ("zookeeper", zookeeper::three),
 ];
 
-/// Returns the names of all backends, in the report's order.
+/// Returns all backends' names.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().map(|(name, _)| *name)
 }

@@ -1,4 +1,4 @@
-//! Redis: one server, Sentinels, a Cluster, five independent ones.
+//! Redis in four modes.
 
 use lockwright_testbed::{Cluster, Fleet, Redis, Sentinels};
 
@@ -78,7 +78,7 @@ impl Servers for Nodes {
     }
 
     fn served(&self) -> Result<Option<u64>> {
-        // The masters. The replicas repeat commands.
+        // Not the replicas, which repeat commands.
         served(&self.0.nodes[..3])
     }
 
@@ -105,7 +105,7 @@ impl Servers for Five {
     }
 }
 
-/// Excludes Redis's own calls (a replica's pings) and this query.
+/// Excludes Redis's own calls and this query.
 fn served<'a>(servers: impl IntoIterator<Item = &'a Redis>) -> Result<Option<u64>> {
     let mut sum = 0;
     for server in servers {

@@ -11,7 +11,7 @@ const TICK: Duration = Duration::from_secs(2);
 
 pub(super) fn three() -> Result<Box<dyn Servers>> {
     let options = ZooKeeper::options().durable().full_size().tick(TICK);
-    // The default is sixty connections per host.
+    // Unlimited, instead of sixty per host.
     Ok(Box::new(Three(options.set("maxClientCnxns", "0").start()?)))
 }
 

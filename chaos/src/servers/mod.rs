@@ -19,7 +19,7 @@ pub(crate) trait Server {
     /// Connections stay open.
     fn freeze(&self);
     fn thaw(&self);
-    /// Starts it, even if it runs.
+    /// Ends it first if it runs.
     fn restart(&mut self, keep_data: bool) -> testbed::Result<()>;
 }
 
@@ -85,7 +85,7 @@ pub(crate) trait Servers: Send {
         Ok(())
     }
 
-    /// Starts ended servers, and waits until all agree.
+    /// Also starts ended servers.
     fn recover(&mut self) -> Result<()>;
 
     /// Returns the effect.
@@ -114,16 +114,16 @@ pub(crate) trait Servers: Send {
         Err("the server's clock can't be read".into())
     }
 
-    /// Returns leftovers of locks with this prefix, and clients' connections.
+    /// Returns leftovers of locks with this prefix, and connections.
     fn leaks(&mut self, prefix: &str) -> Result<Vec<String>>;
 }
 
-/// Locks a row or a table until it is dropped.
+/// Holds a lock until it is dropped.
 pub(crate) trait Locking {
     fn waiting(&mut self) -> usize;
 }
 
-/// Their files are in `folder` unless they have their own.
+/// In `folder` unless they have their own.
 pub(crate) fn start(configuration: Configuration, folder: &Path) -> Result<Box<dyn Servers>> {
     use Configuration::{
         Etcd, MysqlLease, MysqlRow, MysqlSession, PostgresLease, PostgresRow, PostgresSession,

@@ -1,4 +1,4 @@
-//! Redis: one server, Sentinels, a Cluster, a quorum.
+//! Redis in four modes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ use super::{Result, Server, Servers, restart_the_dead};
 /// Its proxy has the server's port.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
-/// A master that clients reach through a proxy.
+/// Clients reach it through a proxy.
 const PROXIED: &str = "through-proxy";
 
 /// In milliseconds, for a writer's queue place.
@@ -255,7 +255,7 @@ impl Quorum {
         Ok(this)
     }
 
-    /// Lets new servers vote, which is safe because no lock is held.
+    /// Safe because no lock is held.
     fn admit(&self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(lockwright::operator::admit(&self.direct_url()))?;
@@ -305,7 +305,7 @@ impl Servers for Quorum {
     }
 }
 
-/// With a short largest TTL, so that servers soon vote again after a loss of data.
+/// A short largest TTL, so that servers soon vote again after a loss of data.
 fn quorum_url(urls: Vec<String>) -> String {
     format!("redlock:{}?largest_ttl=2s", urls.join(","))
 }
@@ -336,8 +336,8 @@ fn clock_ahead(server: &testbed::Redis) -> Result<i64> {
     Ok(seconds * 1_000 + micros / 1_000 - ours)
 }
 
-/// Returns keys except fences, tombstones and expiring ones. `counts_connections` is true if only
-/// this program's clients connect by TCP.
+/// Keys except fences, tombstones and expiring ones. `counts_connections`: only this program's
+/// clients connect by TCP.
 fn leaks_on(
     server: &testbed::Redis,
     prefix: &str,

@@ -113,7 +113,7 @@ impl<C: Dialect> Session<C> {
         Ok((theirs - ours) / 1_000)
     }
 
-    /// Returns the counts that don't fall to zero.
+    /// If they don't fall to zero.
     fn leaks(&mut self, queries: &[(&str, String)]) -> Result<Vec<String>> {
         let mut leaks = Vec::new();
         let sessions = ("sessions", C::SESSIONS.to_owned());
@@ -148,7 +148,6 @@ fn table(configuration: Configuration) -> &'static str {
     if configuration.holds_by_connection() { "lockwright_hold" } else { "lockwright_lease" }
 }
 
-/// Rows with a hold, in the mode `lease`.
 fn held_rows(configuration: Configuration, prefix: &str, now: &str) -> Vec<(&'static str, String)> {
     if configuration.holds_by_connection() {
         return Vec::new();

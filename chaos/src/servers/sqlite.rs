@@ -45,7 +45,7 @@ impl Session {
 }
 
 impl Locking for Session {
-    /// Unknown. While this session holds the write lock, all others wait.
+    /// Unknown. All others wait while this session holds the write lock.
     fn waiting(&mut self) -> usize {
         0
     }

@@ -1,4 +1,4 @@
-//! etcd: keys on one lease, and a queue ordered by revision, which one watch observes.
+//! etcd: keys on one lease, and a queue ordered by revision.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -37,12 +37,12 @@ struct Queues {
     /// By revision.
     keys: HashMap<String, BTreeMap<i64, String>>,
     waiting: HashMap<String, oneshot::Sender<()>>,
-    /// All events up to it have been seen.
+    /// Events up to it have been seen.
     revision: i64,
 }
 
 impl Etcd {
-    /// Returns the lease of this process's keys with the same TTL.
+    /// One for all keys with this TTL.
     async fn lease(&self, ttl: Duration) -> Result<i64> {
         let lease = Rc::clone(self.leases.borrow_mut().entry(ttl).or_default());
         let lease = lease.get_or_try_init(async || {
@@ -109,7 +109,7 @@ impl Floor for Etcd {
         }
     }
 
-    /// Its key holds the lock as soon as all earlier keys are gone.
+    /// It holds the lock as soon as all earlier keys are gone.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
         let options = PutOptions::new().with_lease(self.lease(ttl).await?);
         let queues = self.queues().await?;
@@ -117,7 +117,7 @@ impl Floor for Etcd {
         self.asked.set(number + 1);
         let key = format!("{PREFIX}{name}{END}{}/{number}", process::id());
         let (front, in_front) = oneshot::channel();
-        // Before the key exists, so that no event is missed.
+        // First, so that no event is missed.
         locked(queues).waiting.insert(key.clone(), front);
         self.client.clone().put(&*key, "", Some(options)).await?;
         in_front.await?;
@@ -154,7 +154,7 @@ impl Queues {
         self.look(name);
     }
 
-    /// Notifies the first key, if it is this process's.
+    /// If it is this process's.
     fn look(&mut self, name: &str) {
         let front = self.keys.get(name).and_then(BTreeMap::first_key_value);
         if let Some((_, key)) = front

@@ -1,5 +1,5 @@
-//! The baseline: each server's best performance with Lockwright's client library, without fences,
-//! proofs, reconnects or cancellable waits.
+//! The baseline: Lockwright's client libraries without fences, proofs, reconnects or cancellable
+//! waits.
 #![forbid(unsafe_code)]
 
 mod etcd;
@@ -86,8 +86,7 @@ trait Floor: Sized + 'static {
     /// Acquires an uncontended or a kept name.
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
-    /// Acquires a contended name. It waits for a hold of [`Self::lock_alone`], whose release
-    /// doesn't notify it.
+    /// Acquires a contended name. A hold of [`Self::lock_alone`] doesn't notify it.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;

@@ -23,8 +23,7 @@ const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 const INSERT: &str = "INSERT IGNORE INTO bench_floor_lease
     VALUES (?, ?, NOW(6) + INTERVAL ? MICROSECOND)";
 
-/// Waiters queue for a named lock, so none polls. It ends with the lease's deletion and grants
-/// nothing.
+/// Waiters queue for a named lock, so none polls. It ends with the lease's deletion.
 const INSERT_IN_TURN: &str = "INSERT IGNORE INTO bench_floor_lease
     SELECT ?, ?, SYSDATE(6) + INTERVAL ? MICROSECOND FROM DUAL WHERE GET_LOCK(?, 3600) = 1";
 

@@ -1,4 +1,4 @@
-//! Connections, each for one task at a time.
+//! A pool of connections.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub(super) struct Pool<C> {
     places: Arc<Semaphore>,
 }
 
-/// A connection. Dropping it closes it.
+/// Dropping it closes the connection.
 pub(super) struct Lent<C> {
     pub(super) connection: C,
     _place: OwnedSemaphorePermit,

@@ -13,7 +13,7 @@ const SLOTS: u16 = 16_384;
 
 pub(super) struct Redis {
     masters: Vec<Server>,
-    /// The last slot of each range and its master.
+    /// Each range's last slot and master.
     slots: Vec<(u16, usize)>,
 }
 
@@ -27,7 +27,7 @@ impl Redis {
         Ok(Self { masters: vec![Server::connect(url).await?], slots: vec![(SLOTS - 1, 0)] })
     }
 
-    /// Connects to `redis+sentinel://host:port,…/master`.
+    /// `redis+sentinel://host:port,…/master`.
     async fn sentinels(url: &str) -> Result<Self> {
         let rest = url.trim_start_matches("redis+sentinel://");
         let (hosts, master) = rest.split_once('/').ok_or("the URL names no master")?;
@@ -42,7 +42,7 @@ impl Redis {
         Self::one(&format!("redis://{host}:{port}")).await
     }
 
-    /// Connects to `redis+cluster://host:port,…`.
+    /// `redis+cluster://host:port,…`.
     async fn cluster(url: &str) -> Result<Self> {
         let hosts = url.trim_start_matches("redis+cluster://");
         let seed = hosts.split([',', '?']).next().unwrap_or(hosts);
@@ -136,7 +136,7 @@ impl Floor for Redis {
     }
 }
 
-/// The CRC-16/XMODEM determines a Cluster's slot.
+/// It determines a Cluster's slot.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |sum, byte| {
         (0..8).fold(sum ^ u16::from(*byte) << 8, |sum, _| {

@@ -14,20 +14,20 @@ use super::pool::{Lent, Pool};
 /// Holds per renewal.
 const BATCH: usize = 100;
 
-/// A server, and the connection for calls that don't block.
+/// With the connection for calls that don't block.
 pub(super) struct Server {
     client: Client,
     connection: MultiplexedConnection,
     waiting: Pool<MultiplexedConnection>,
     /// The names that have a turn.
     ready: RefCell<HashSet<String>>,
-    /// The value of this process's keys.
+    /// Of this process's keys.
     token: String,
     release: String,
     renew: String,
 }
 
-/// An exclusive right to a name: an element popped from a list and pushed back.
+/// An element popped from a list and pushed back.
 pub(super) struct Turn(Box<Lent<MultiplexedConnection>>);
 
 impl Server {
@@ -54,7 +54,7 @@ impl Server {
         self.connection.clone()
     }
 
-    /// Returns `false` if there is a lease.
+    /// `false` if there is a lease.
     pub(super) async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let mut set = cmd("SET");
         set.arg(key(name)).arg(&self.token).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
@@ -62,7 +62,7 @@ impl Server {
         Ok(granted.is_some())
     }
 
-    /// Returns `false` if there was no lease.
+    /// `false` if there was no lease.
     pub(super) async fn delete(&self, name: &str) -> Result<bool> {
         let mut delete = cmd("EVALSHA");
         delete.arg(&self.release).arg(1).arg(key(name)).arg(&self.token);
@@ -82,7 +82,7 @@ impl Server {
         Ok(renewed)
     }
 
-    /// Blocks in the server on a separate connection.
+    /// On a separate connection.
     pub(super) async fn wait(&self, name: &str) -> Result<Turn> {
         let list = format!("{}:turn", key(name));
         if !self.ready.borrow().contains(name) {
@@ -102,7 +102,7 @@ impl Server {
         Ok(())
     }
 
-    /// Creates a name's single turn, unless the name is held without one.
+    /// A single one, unless the name is held without it.
     async fn make_turn(&self, name: &str, list: &str) -> Result<()> {
         let mut connection = self.connection();
         if cmd("EXISTS").arg(key(name)).query_async(&mut connection).await? {
@@ -117,7 +117,7 @@ impl Server {
     }
 }
 
-/// The name is a hash tag, so that its keys are in one slot.
+/// A hash tag, so that a name's keys are in one slot.
 fn key(name: &str) -> String {
     format!("{{{name}}}")
 }

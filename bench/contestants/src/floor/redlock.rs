@@ -21,7 +21,7 @@ pub(super) struct Hold {
 }
 
 impl Redlock {
-    /// Returns whether a majority granted. If not, undoes the grants.
+    /// Undoes a minority's grants.
     async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let [a, b, c, d, e] = &self.servers;
         let votes = tokio::join!(

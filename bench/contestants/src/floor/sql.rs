@@ -1,4 +1,4 @@
-//! The common part of the database servers' baselines.
+//! The baseline on database servers.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process;
@@ -11,16 +11,16 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::pool::{Lent, Pool};
 use super::{Floor, held, lost};
 
-/// Connections for requests that don't block, as in Lockwright.
+/// As in Lockwright.
 const REQUESTS: usize = 4;
 
-/// Connections per process under contention: one holds, one is in the server's queue, one follows.
+/// Per process: one holds, one is in the server's queue, one follows.
 const IN_TURN: usize = 3;
 
-/// The interval of checks for a lease without a turn.
+/// For a lease without a turn.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A database's statements. Keys are numbers derived from names.
+/// Keys are numbers derived from names.
 pub(super) trait Server: Sized + 'static {
     type Connection: 'static;
 
@@ -28,21 +28,20 @@ pub(super) trait Server: Sized + 'static {
 
     async fn connect(&self) -> Result<Self::Connection>;
 
-    /// Returns `false` if there is a lease.
+    /// `false` if there is a lease.
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
-    /// Takes a lease after waiting for the turn, which ends with [`Self::delete_in_turn`].
+    /// The turn ends with [`Self::delete_in_turn`].
     async fn insert_in_turn(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
-    /// Returns `false` if there was no lease.
+    /// `false` if there was no lease.
     async fn delete(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
 
     async fn delete_in_turn(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
 
-    /// Renews a token's leases in one statement, and returns their number.
+    /// All of a token, in one statement.
     async fn renew(on: &mut Self::Connection, token: i64, ttl: Duration) -> Result<u64>;
 
-    /// Takes a session's lock.
     async fn take(on: &mut Self::Connection, name: &str, waits: bool) -> Result<bool>;
 
     async fn free(on: &mut Self::Connection, name: &str) -> Result<bool>;
@@ -79,7 +78,7 @@ pub(super) enum Hold<C> {
     Lease(Box<str>),
     /// A row, and a connection's turn.
     LeaseInTurn(Box<str>, Lent<C>),
-    /// From the pool of waiters if it waited.
+    /// A waiter's.
     Connection {
         name: Box<str>,
         lent: Mutex<Lent<C>>,

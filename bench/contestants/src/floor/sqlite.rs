@@ -14,7 +14,7 @@ use tokio::time::{interval, sleep};
 
 use super::{Floor, held, lost};
 
-/// `FULL`: a grant and a release each wait for the disk, like Lockwright's.
+/// Like Lockwright's: a grant and a release each wait for the disk.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
     CREATE TABLE IF NOT EXISTS bench_floor_lease (
         name TEXT PRIMARY KEY, token INTEGER NOT NULL, expires INTEGER NOT NULL
@@ -30,7 +30,7 @@ const DELETE: &str = "DELETE FROM bench_floor_lease WHERE name = ?1 AND token = 
 
 const RENEW: &str = "UPDATE bench_floor_lease SET expires = ?2 WHERE token = ?1";
 
-/// The shortest sleep in tokio. No perfect baseline: a notification outside SQLite may be faster.
+/// The shortest sleep in tokio. A notification may be faster.
 const POLL: Duration = Duration::from_millis(1);
 
 pub(super) struct Sqlite {
@@ -46,7 +46,7 @@ pub(super) struct Hold {
 }
 
 impl Sqlite {
-    /// Returns whether it was free.
+    /// If it was free.
     async fn upsert(&self, name: &str, ttl: Duration) -> sqlx::Result<bool> {
         let now = now();
         let mut connection = self.connection.lock().await;
@@ -54,7 +54,7 @@ impl Sqlite {
         Ok(upsert.execute(&mut *connection).await?.rows_affected() == 1)
     }
 
-    /// Unlike a failed upsert, it doesn't block writers.
+    /// It doesn't block writers.
     async fn is_held(&self, name: &str) -> sqlx::Result<bool> {
         let mut connection = self.connection.lock().await;
         let held = query(HELD).bind(name).bind(now()).fetch_optional(&mut *connection).await?;

@@ -1,4 +1,4 @@
-//! ZooKeeper: ephemeral sequential nodes of one session. Each waiter watches its predecessor.
+//! ZooKeeper: ephemeral sequential nodes of one session.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -78,14 +78,14 @@ impl Floor for ZooKeeper {
             self.ready.borrow_mut().insert(name.to_owned());
         }
         let prefix = format!("{queue}/");
-        // A session's requests are executed in order.
+        // They are executed in order.
         let (created, nodes) = tokio::join!(
             self.client.create(&prefix, b"", &SEQUENTIAL),
             self.client.list_children(&queue)
         );
         let (_, number) = created?;
         let own = number.to_string();
-        // No waiter leaves the queue early, so the predecessor's deletion is this one's turn.
+        // No waiter leaves the queue early, so the predecessor's deletion is the turn.
         let nodes = nodes?;
         if let Some(before) = nodes.iter().filter(|node| **node < own).max() {
             self.gone(&format!("{prefix}{before}")).await?;

@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(3600);
 
 struct Dlock {
     provider: MySqlLockProvider,
-    /// Locks that are held or being acquired.
+    /// Held or being acquired.
     taken: Cell<u32>,
 }
 

@@ -15,7 +15,7 @@ const CONNECTIONS: u32 = 32;
 
 struct Dlock {
     provider: PostgresLockProvider,
-    /// Locks that are held or being acquired.
+    /// Held or being acquired.
     taken: Cell<u32>,
 }
 

@@ -15,8 +15,8 @@ use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::plan::{Planned, Schedule};
 
-/// After the report of a loss was due. A timer and then a task may each be delayed without a
-/// record, and the report is written after both.
+/// How long a process may run after the report of a loss was due. A timer and then a task may each
+/// be delayed without a record, and the report is written after both.
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
 /// How long a free lock may lack a holder beyond the TTL and the faults. In about 350 recorded

@@ -1,7 +1,7 @@
 //! Starts real servers for Lockwright's tests, benches and examples.
 //!
 //! Each server is a child process in a temporary folder, on a free loopback port, and has answered.
-//! It ends when its value is dropped, and when the test process panics or is killed.
+//! It ends when its value is dropped, which removes its data, and when the test process is killed.
 //!
 //! A missing binary is an error that names the Debian package. `LOCKWRIGHT_SERVER_ROOT` names a
 //! folder with another version of a server, as `cargo xtask test versions` creates in

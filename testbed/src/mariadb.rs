@@ -21,7 +21,7 @@ const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
 /// It has all rights in its database and none elsewhere.
 const USER: &str = "lockwright";
-/// Unique, so that a test can search logs for it.
+/// Unique, for searches in logs.
 const PASSWORD: &str = "not-for-logs-7391";
 
 /// Options of a [`MariaDb`], without syncs to disk by default.
@@ -73,7 +73,7 @@ impl Options {
         self.tls().set("require_secure_transport", "ON")
     }
 
-    /// Starts the server and waits until it answers.
+    /// Starts the server.
     pub fn start(self) -> Result<MariaDb> {
         port::retried(|| MariaDb::start_on(port::free(), &self))
     }
@@ -98,7 +98,7 @@ impl Kind {
 const MARIADBD: &str = "usr/sbin/mariadbd";
 const MYSQLD: &str = "usr/sbin/mysqld";
 
-/// A MariaDB server. Dropping it stops it and removes its data.
+/// A MariaDB server.
 #[derive(Debug)]
 pub struct MariaDb {
     process: Process,
@@ -166,17 +166,17 @@ impl MariaDb {
         certificates::authority(self.folder())
     }
 
-    /// Returns the URL of the database and user `lockwright`, with the password.
+    /// Returns the URL with the user and password.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// Returns the URL through a proxy on `port`.
+    /// Returns the URL with a proxy's `port`.
     pub fn url_through(&self, port: u16) -> String {
         url(USER, self.password(), port)
     }
 
-    /// Returns the superuser's URL of the same database.
+    /// Returns the superuser's URL.
     pub fn admin_url(&self) -> String {
         url(ADMIN, ADMIN_PASSWORD, self.port)
     }
@@ -191,7 +191,7 @@ impl MariaDb {
         &self.process
     }
 
-    /// Restarts the server on the same port. Without `keep_data`, its database is new.
+    /// Restarts the server on its port. Without `keep_data`, its database is new.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.stop();
         if !keep_data {
@@ -205,7 +205,7 @@ impl MariaDb {
         self.log_in()
     }
 
-    /// Shuts the server down, without waiting for its clients.
+    /// Shuts the server down.
     pub fn stop(&mut self) {
         if self.process.ended().is_none() {
             self.process.thaw();
@@ -213,12 +213,12 @@ impl MariaDb {
         }
     }
 
-    /// Kills the server, like a crash.
+    /// Kills the server.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Freezes the server: connections stay open.
+    /// Freezes the server.
     pub fn freeze(&self) {
         self.process.freeze();
     }

@@ -43,13 +43,13 @@ impl Options {
         self
     }
 
-    /// Starts PgBouncer and waits until it answers.
+    /// Starts PgBouncer.
     pub fn start(self) -> Result<PgBouncer> {
         port::retried(|| PgBouncer::start_on(port::free(), &self))
     }
 }
 
-/// A PgBouncer process. Dropping it stops it.
+/// A PgBouncer process.
 #[derive(Debug)]
 pub struct PgBouncer {
     process: Process,
@@ -84,12 +84,12 @@ impl PgBouncer {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Returns the URL of the database `lockwright`, with PgBouncer's user.
+    /// Returns the URL.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// Returns the URL through a proxy on `port`.
+    /// Returns the URL with a proxy's `port`.
     pub fn url_through(&self, port: u16) -> String {
         url(port, DATABASE)
     }
@@ -121,7 +121,7 @@ impl PgBouncer {
         self.process.kill();
     }
 
-    /// Freezes it: connections stay open.
+    /// Freezes it.
     pub fn freeze(&self) {
         self.process.freeze();
     }

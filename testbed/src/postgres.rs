@@ -23,7 +23,7 @@ const ADMIN_SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
 /// It owns the database and isn't a superuser.
 pub(crate) const USER: &str = "lockwright";
 pub(crate) const DATABASE: &str = "lockwright";
-/// Unique, so that a test can search logs for it.
+/// Unique, for searches in logs.
 const PASSWORD: &str = "not-for-logs-7391";
 const SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      J0qBPHxCAuWYjtWNlfFDdN3zOrtAjzKK1ZldAVNhEbE=:YyjJvneaAwoh+WHImC3KC1WJSVbJBQGNO7KVfqOXp/Q=";
@@ -84,13 +84,13 @@ impl Options {
         self
     }
 
-    /// Starts the server and waits until it answers.
+    /// Starts the server.
     pub fn start(self) -> Result<Postgres> {
         port::retried(|| Postgres::start_on(port::free(), &self))
     }
 }
 
-/// A PostgreSQL server. Dropping it stops it and removes its data.
+/// A PostgreSQL server.
 #[derive(Debug)]
 pub struct Postgres {
     process: Process,
@@ -152,17 +152,17 @@ impl Postgres {
         certificates::authority(self.folder())
     }
 
-    /// Returns the URL of the database and user `lockwright`, with the password.
+    /// Returns the URL with the user and password.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// Returns the URL through a proxy on `port`.
+    /// Returns the URL with a proxy's `port`.
     pub fn url_through(&self, port: u16) -> String {
         url(USER, self.password(), port)
     }
 
-    /// Returns the superuser's URL of the same database.
+    /// Returns the superuser's URL.
     pub fn admin_url(&self) -> String {
         url(ADMIN, ADMIN_PASSWORD, self.port)
     }
@@ -177,7 +177,7 @@ impl Postgres {
         &self.process
     }
 
-    /// Restarts the server on the same port. Without `keep_data`, its database is new.
+    /// Restarts the server on its port. Without `keep_data`, its database is new.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.stop();
         if !keep_data {
@@ -188,18 +188,18 @@ impl Postgres {
         if keep_data { Ok(()) } else { self.set_password() }
     }
 
-    /// Shuts the server down, without waiting for its clients.
+    /// Shuts the server down.
     pub fn stop(&mut self) {
         self.thaw();
         self.process.stop_by(Signal::INT);
     }
 
-    /// Kills all processes of the server, like a crash.
+    /// Kills all processes of the server.
     pub fn kill(&mut self) {
         self.process.kill_tree();
     }
 
-    /// Freezes all processes of the server: connections stay open.
+    /// Freezes all processes of the server.
     pub fn freeze(&self) {
         self.process.freeze_tree();
     }

@@ -140,17 +140,17 @@ impl Proxy {
         self.shared.drop_connections();
     }
 
-    /// Returns the number of accepted connections.
+    /// Counts accepted connections.
     pub fn accepted(&self) -> usize {
         self.shared.state().accepted
     }
 
-    /// Returns the number of dropped pieces.
+    /// Counts dropped pieces.
     pub fn swallowed(&self) -> usize {
         self.shared.state().swallowed
     }
 
-    /// Returns the number of delayed pieces.
+    /// Counts delayed pieces.
     pub fn delayed(&self) -> usize {
         self.shared.state().delayed
     }
@@ -166,7 +166,7 @@ impl Proxy {
         self.shared.changed.notify_all();
     }
 
-    /// Returns the number of held pieces of requests.
+    /// Counts held pieces of requests.
     pub fn kept_requests(&self) -> usize {
         self.shared.state().kept_requests
     }

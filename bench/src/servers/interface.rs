@@ -13,7 +13,7 @@ pub trait Servers: Debug + Send {
     /// Returns the peers' addresses.
     fn addresses(&self) -> Vec<String>;
 
-    /// Returns the number of executed commands, if it is counted.
+    /// Returns the number of commands, also in scripts, if counted.
     ///
     /// # Errors
     /// If they don't answer.

@@ -52,7 +52,7 @@ pub(super) enum Comes {
     Later,
 }
 
-/// A member. Dropping it stops it.
+/// A member.
 #[derive(Debug)]
 pub struct Member {
     pub(super) process: Process,
@@ -139,12 +139,12 @@ impl Member {
         self.process.stop();
     }
 
-    /// Kills it, like a crash.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Freezes it: connections stay open.
+    /// Freezes it.
     pub fn freeze(&self) {
         self.process.freeze();
     }
@@ -154,7 +154,7 @@ impl Member {
         self.process.thaw();
     }
 
-    /// Returns whether it regards itself as the leader, even if it was just cut off.
+    /// Returns whether it regards itself as the leader.
     pub fn is_leader(&self) -> bool {
         self.metric("etcd_server_is_leader") == Some(1.0)
     }

@@ -23,7 +23,7 @@ use crate::{Certificates, Error, Result, folder, in_url, port};
 use control::Control;
 use member::{Cluster, Comes, Ports, local};
 
-/// An etcd cluster, of three members by default. Dropping it stops them and removes their data.
+/// An etcd cluster, of three members by default.
 #[derive(Debug)]
 pub struct Etcd {
     /// The members.
@@ -149,12 +149,12 @@ impl Etcd {
         Ok(())
     }
 
-    /// Returns the URL, with the user if there is one.
+    /// Returns the URL.
     pub fn url(&self) -> String {
         self.url_through(self.members.iter().map(Member::port))
     }
 
-    /// Returns the URL through members or proxies that listen on `ports`.
+    /// Returns the URL with other `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let options = &self.cluster.options;
         let user = options.user.as_ref().map_or_else(String::new, |user| {

@@ -52,7 +52,7 @@ impl Options {
         self
     }
 
-    /// Sets the number of members; three by default.
+    /// Sets the number of members, by default three.
     pub fn members(mut self, count: usize) -> Self {
         self.members = count;
         self

@@ -45,7 +45,7 @@ impl ClusterOptions {
     }
 }
 
-/// A Cluster of three masters and a replica of each. Dropping it stops them.
+/// A Cluster of three masters and a replica of each.
 ///
 /// A restarted node keeps its identity and view, even without its data: see [`Redis::restart`].
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Cluster {
         ClusterOptions { server: Redis::options(), node_timeout: Duration::from_secs(2) }
     }
 
-    /// Returns the URL with the addresses of all nodes.
+    /// Returns the URL of all nodes.
     pub fn url(&self) -> String {
         let hosts: Vec<_> =
             self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
@@ -143,8 +143,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until all nodes agree and each replica follows its master, so that the next failover
-    /// is possible.
+    /// Waits until all nodes agree and each replica follows its master.
     ///
     /// # Errors
     /// After a minute.

@@ -26,7 +26,7 @@ const CONFIGURATION: &str = "redis.conf";
 /// They contain a server's role in a set.
 const ROLE: [&str; 2] = [CONFIGURATION, "nodes.conf"];
 
-/// A Redis server. Dropping it stops it and removes its data.
+/// A Redis server.
 #[derive(Debug)]
 pub struct Redis {
     process: Process,
@@ -69,12 +69,12 @@ impl Redis {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Returns the URL, with its first user or its password.
+    /// Returns the URL, with its first user or password.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// Returns the URL through a proxy on `port`.
+    /// Returns the URL with a proxy's `port`.
     pub fn url_through(&self, port: u16) -> String {
         format!("{}://{}127.0.0.1:{port}/", self.options.scheme(), self.options.in_url())
     }
@@ -129,12 +129,12 @@ impl Redis {
         self.process.stop();
     }
 
-    /// Kills it, like a crash.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Freezes it: connections stay open.
+    /// Freezes it.
     pub fn freeze(&self) {
         self.process.freeze();
     }

@@ -95,7 +95,7 @@ impl Options {
             .set("replicaof", format!("{} {}", Ipv4Addr::LOCALHOST, master.port()))
     }
 
-    /// Starts the server and waits until it answers.
+    /// Starts the server.
     pub fn start(mut self) -> Result<Redis> {
         self.make_certificates()?;
         port::retried(|| Redis::start_on(port::free(), self.cluster.map(|_| port::free()), &self))

@@ -87,7 +87,7 @@ impl SentinelsOptions {
     }
 }
 
-/// A master, its replicas, and three Sentinels with a quorum of two. Dropping it stops them.
+/// A master, its replicas, and three Sentinels with a quorum of two.
 ///
 /// A restarted server keeps its role: see [`Redis::restart`]. An old master becomes a replica after
 /// about a second.
@@ -124,12 +124,12 @@ impl Sentinels {
         MASTER
     }
 
-    /// Returns the URL: the servers' login, the Sentinels' addresses, the master's name.
+    /// Returns the URL.
     pub fn url(&self) -> String {
         self.url_through(self.sentinels.iter().map(Sentinel::port))
     }
 
-    /// Returns the URL through Sentinels or proxies on `ports`.
+    /// Returns the URL with other `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let hosts: Vec<_> = ports.into_iter().map(|port| format!("127.0.0.1:{port}")).collect();
         let options = &self.servers[0].options;
@@ -173,8 +173,7 @@ impl Sentinels {
         })
     }
 
-    /// Waits until the Sentinels see all others and each replica follows the master, so that the
-    /// next failover is possible.
+    /// Waits until the Sentinels see all others and each replica follows the master.
     ///
     /// # Errors
     /// After a minute.
@@ -190,7 +189,7 @@ impl Sentinels {
     }
 }
 
-/// A Sentinel. Dropping it stops it.
+/// A Sentinel.
 #[derive(Debug)]
 pub struct Sentinel {
     process: Process,
@@ -230,7 +229,7 @@ impl Sentinel {
         &self.process
     }
 
-    /// Restarts it on the same port with its state.
+    /// Restarts it with its state.
     pub fn restart(&mut self) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -243,12 +242,12 @@ impl Sentinel {
         self.process.stop();
     }
 
-    /// Kills it, like a crash.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Freezes it: connections stay open.
+    /// Freezes it.
     pub fn freeze(&self) {
         self.process.freeze();
     }

@@ -14,7 +14,7 @@ use super::ports::{Ports, local};
 use super::server::{self, CONFIGURATION, SMALL, SOON, ask, class_path, data, java};
 use crate::{Error, Process, Result};
 
-/// A member. Dropping it stops it.
+/// A member.
 #[derive(Debug)]
 pub struct Member {
     pub(super) process: Process,
@@ -65,12 +65,12 @@ impl Member {
         self.process.stop();
     }
 
-    /// Kills it, like a crash.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Freezes it: connections stay open.
+    /// Freezes it.
     pub fn freeze(&self) {
         self.process.freeze();
     }
@@ -106,7 +106,7 @@ impl Member {
             .run(self.folder.path(), &script)
     }
 
-    /// Returns whether it regards itself as the leader, even if it was just cut off.
+    /// Returns whether it regards itself as the leader.
     pub fn is_leader(&self) -> bool {
         matches!(self.mode().as_deref(), Some("leader" | "standalone"))
     }

@@ -23,8 +23,7 @@ use crate::{Certificates, Error, Result, folder, port};
 use election::name;
 use ports::{Ports, local};
 
-/// A ZooKeeper ensemble, of three members by default. Dropping it stops them and removes their
-/// data.
+/// A ZooKeeper ensemble, of three members by default.
 #[derive(Debug)]
 pub struct ZooKeeper {
     /// The members, observers last.
@@ -79,7 +78,7 @@ impl ZooKeeper {
         self.url_through(self.members.iter().map(Member::port))
     }
 
-    /// Returns the URL through members or proxies on `ports`.
+    /// Returns the URL with other `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let hosts = ports.into_iter().map(|port| format!("127.0.0.1:{port}"));
         format!("zookeeper:{}", hosts.collect::<Vec<_>>().join(","))

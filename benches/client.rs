@@ -38,7 +38,6 @@ fn measure<F: Future>(
     criterion.bench_function(title, |bencher| bencher.iter(|| runtime.block_on(call())));
 }
 
-/// A table with a mutex for each name in use.
 #[derive(Clone, Default)]
 struct Named(Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>>);
 
@@ -94,7 +93,6 @@ fn enter_again(criterion: &mut Criterion) {
     });
 }
 
-/// Wakes itself repeatedly.
 async fn polled(times: u32) {
     let mut left = times;
     poll_fn(|cx| {
@@ -118,7 +116,6 @@ fn while_held(criterion: &mut Criterion) {
     measure(criterion, "renew, asked for", &runtime, || guard.renew());
 }
 
-/// Each release wakes the next task.
 async fn contend<F: Future<Output = ()> + Send + 'static>(
     turn: impl Fn() -> F + Clone + Send + 'static,
 ) {
@@ -176,7 +173,6 @@ fn among_many(criterion: &mut Criterion) {
     });
 }
 
-/// Measures the handling of names and paths.
 fn names(criterion: &mut Criterion) {
     criterion.bench_function("floor: a name copied", |bencher| {
         bencher.iter(|| Arc::<str>::from(black_box(NAME)));

@@ -125,7 +125,6 @@ fn write(path: &Path, results: &Results) -> servers::Result<()> {
     Ok(std::fs::rename(&new, path)?)
 }
 
-/// From `cargo xtask peers`.
 fn peers(folder: &Path) -> servers::Result<(Vec<Vec<String>>, Vec<Missing>)> {
     let lines = |name: &str| -> servers::Result<Vec<Vec<String>>> {
         let path = folder.join(name);

@@ -23,7 +23,6 @@ pub(crate) struct Bench {
     pub(crate) smoke: bool,
     pub(crate) out: PathBuf,
     pub(crate) peers: PathBuf,
-    /// Lockwright's earlier program.
     pub(crate) before: Option<String>,
 }
 

@@ -10,10 +10,8 @@ use lockwright_conformance::history::journal::{Event, Journal};
 use lockwright_conformance::workload::{self, RemoteStore};
 use serde::{Deserialize, Serialize};
 
-/// The variable with the [`Job`] as JSON.
 pub(crate) const JOB: &str = "LOCKWRIGHT_CHAOS_CLIENT";
 
-/// Between measurements of delays.
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// The longest delay that isn't recorded.
@@ -61,7 +59,6 @@ fn run(job: &Job) -> Result<(), String> {
     runtime.block_on(work).map_err(|failure| format!("{}: {failure}", job.name))
 }
 
-/// In which the runtime ran no timer.
 async fn record_delays(clock: Clock, journal: Journal) {
     loop {
         let since = clock.now();

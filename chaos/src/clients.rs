@@ -15,7 +15,6 @@ use crate::client::{JOB, Job};
 use crate::plan::Schedule;
 use crate::servers::{Result, state_of};
 
-/// The longest wait for a client with a hold.
 const HOLDS_SOON: Duration = Duration::from_millis(800);
 
 pub(crate) struct Clients<'a> {
@@ -36,7 +35,6 @@ struct Client {
 }
 
 impl<'a> Clients<'a> {
-    /// Each with a journal in `folder`.
     pub(crate) fn start(
         plans: &[workload::Plan],
         url: String,
@@ -73,7 +71,6 @@ impl<'a> Clients<'a> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// At most half a minute.
     pub(crate) fn wait_for_a_grant(&self) -> Result<()> {
         let granted = wait::until(Duration::from_secs(30), || {
             let is_grant = |entry: &Entry| matches!(entry.event, Event::Granted { .. });
@@ -133,7 +130,6 @@ impl<'a> Clients<'a> {
         self.all()[index].job.name.clone()
     }
 
-    /// Prefers a client with an exclusive hold.
     pub(crate) fn choose(&self, pick: usize) -> usize {
         let candidates = || {
             let all = self.all();
@@ -154,7 +150,6 @@ impl<'a> Clients<'a> {
         chosen
     }
 
-    /// Starts a replacement after `pause`.
     pub(crate) fn kill(&self, index: usize, pause: Duration) -> Result<Option<String>> {
         let held = {
             let mut all = self.all();

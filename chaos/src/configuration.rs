@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A backend in one of its modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Configuration {
     Sqlite,
@@ -99,7 +98,6 @@ impl Configuration {
         matches!(self, RedisSentinel | RedisCluster | Redlock | Etcd | ZooKeeper)
     }
 
-    /// `None` is the default.
     pub(crate) fn mode(self) -> Option<&'static str> {
         match self {
             PostgresSession | MysqlSession => Some("session"),

@@ -111,12 +111,10 @@ impl Fault {
         Self::ALL.into_iter().find(|fault| fault.name() == name)
     }
 
-    /// Affects a client process.
     pub(crate) fn is_a_clients(self) -> bool {
         matches!(self, ClientKilled | ClientStopped)
     }
 
-    /// Affects only connections.
     pub(crate) fn is_on_the_way(self) -> bool {
         matches!(
             self,
@@ -182,7 +180,6 @@ impl Fault {
         }
     }
 
-    /// `leader`: it affects the leader.
     pub(crate) fn promise(
         self,
         configuration: Configuration,

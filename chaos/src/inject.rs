@@ -40,7 +40,6 @@ pub(crate) struct Injected {
 /// In milliseconds. It prolongs a dead client's hold.
 pub(crate) const LARGEST_STEP_BACK: i64 = 2_500;
 
-/// For an effect on a process.
 const SOON: Duration = Duration::from_secs(3);
 
 pub(crate) fn on_a_client(
@@ -288,7 +287,6 @@ impl Scene<'_> {
         limit_descriptors(pid, LIMIT)?;
         self.servers.proxies().into_iter().for_each(Proxy::drop_connections);
         let effect = self.refusal(lasts);
-        // It may have ended.
         let _ = limit_descriptors(pid, &usual);
         self.servers.recover()?;
         Ok(effect)

@@ -127,7 +127,6 @@ fn shows_too_little(ran: &Ran) -> bool {
     ran.verdict.outcome == Outcome::ShowedNothing
 }
 
-/// Saves a failed schedule.
 fn tell(ran: &Ran, options: &Options) -> Result<()> {
     let Ran { schedule, verdict, entries } = ran;
     let configuration = schedule.configuration;

@@ -68,7 +68,6 @@ pub(crate) fn run(options: &Options, args: &[String]) -> ExitCode {
     if violations + problems == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// They alternate between the configurations.
 fn tasks(options: &Options) -> VecDeque<Task> {
     let seeds: Vec<u64> = match (options.selection, options.time) {
         (true, _) => SELECTION.to_vec(),
@@ -166,7 +165,6 @@ fn count(line: &str, counts: &Mutex<Counts>) {
     }
 }
 
-/// Journals, and the servers' file system.
 struct Folder {
     path: PathBuf,
     is_mounted: bool,

@@ -176,7 +176,6 @@ fn part(records: &Records) -> String {
     text + "\n### How much was run\n\n" + &totals(records)
 }
 
-/// With the number of schedules that confirm it.
 fn cell(record: Option<&Record>, fault: Fault) -> String {
     let found = record.and_then(|record| {
         let promised = record.promises.faults.iter().find(|one| one.fault == fault)?;
@@ -192,7 +191,6 @@ fn cell(record: Option<&Record>, fault: Fault) -> String {
     }
 }
 
-/// Schedules and operations.
 fn total(record: Option<&Record>) -> String {
     let Some(record) = record else { return "–".to_owned() };
     let operations: u64 = record.showed().map(|one| one.figures[0]).sum();
@@ -234,7 +232,6 @@ fn totals(records: &Records) -> String {
     text
 }
 
-/// Unconfirmed claims and promises, and violations.
 fn unshown(records: &Records) -> Vec<String> {
     let mut problems = Vec::new();
     for (configuration, record) in records {

@@ -25,17 +25,14 @@ pub(crate) struct Schedule {
     pub(crate) seed: u64,
     pub(crate) duration: Duration,
     pub(crate) clients: Vec<workload::Plan>,
-    /// In order.
     pub(crate) faults: Vec<Planned>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Planned {
     pub(crate) fault: Fault,
-    /// From the start.
     pub(crate) at: Duration,
     pub(crate) lasts: Duration,
-    /// Selects a client, server or lock.
     pub(crate) pick: usize,
 }
 
@@ -47,7 +44,6 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
 const PART: u64 = 1 << 40;
 
 impl Schedule {
-    /// With applicable faults of `allowed`.
     pub(crate) fn draw(
         configuration: Configuration,
         profile: &Profile,
@@ -139,7 +135,6 @@ fn draw_clients(
         (0..2 + random.below(2)).map(|number| format!("{prefix}{number}")).collect();
     (0..3 + random.below(2) as u32)
         .map(|process| {
-            // All contend for mutexes.
             let mut work = vec![Work::Mutex; 3];
             work.extend((0..2 + random.below(2)).map(|_| *random.one_of(&all)));
             workload::Plan { seed, process, names: names.clone(), ttl, duration, work }

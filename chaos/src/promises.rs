@@ -12,7 +12,6 @@ use crate::servers::Result;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Promises {
-    /// Exclusion survives them.
     pub(crate) claims: Vec<Claim>,
     pub(crate) faults: Vec<Promised>,
 }

@@ -19,7 +19,6 @@ use crate::promises::Promises;
 use crate::servers::{self, Result, Servers};
 use crate::verdict::Verdict;
 
-/// After its plan.
 const CLIENTS_END: Duration = Duration::from_secs(30);
 
 /// A hold's data may outlast the TTL by it.
@@ -42,7 +41,6 @@ pub(crate) struct Ran {
 }
 
 impl Lane {
-    /// `disk` is the servers' file system.
     pub(crate) fn start(
         configuration: Configuration,
         folder: &Path,
@@ -132,7 +130,6 @@ impl Lane {
         Ok((entries, injected, problems))
     }
 
-    /// Client and server faults in parallel.
     fn make_faults(
         &mut self,
         schedule: &Schedule,

@@ -18,7 +18,6 @@ use crate::configuration::Configuration;
 use crate::options::Options;
 use crate::servers::{self, Result};
 
-/// The variable with the [`Job`] as JSON.
 const JOB: &str = "LOCKWRIGHT_CHAOS_SOAK";
 
 const TIME: Duration = Duration::from_secs(600);

@@ -104,7 +104,6 @@ impl Verdict {
     }
 }
 
-/// The first that a promise need not survive.
 fn before_faults<'a>(
     schedule: &Schedule,
     entries: &'a [Entry],

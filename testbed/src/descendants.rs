@@ -32,7 +32,6 @@ pub(crate) fn has_ended(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
 }
 
-/// Waits until `done` holds for all. Returns `false` on a timeout.
 pub(crate) fn signal(pids: &[u32], signal: Signal, done: fn(u32) -> bool) -> bool {
     for pid in pids {
         if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {

@@ -281,7 +281,6 @@ impl MariaDb {
             Kind::MySql => {
                 let ended = self.sql(&theirs)?;
                 for id in ended.lines() {
-                    // It may have ended.
                     let _ = self.sql(&format!("KILL CONNECTION {id}"));
                 }
                 ended
@@ -406,7 +405,6 @@ fn usr() -> Result<PathBuf> {
     Ok(root.join("usr"))
 }
 
-/// For the chosen packages.
 fn messages() -> Result<Vec<String>> {
     let folder = ["usr/share/mariadb", "usr/share/mysql"];
     let Some(messages) =

@@ -19,7 +19,6 @@ use crate::{Error, Result, sockets, wait};
 /// redial if refused. If the connection opens and closes, they elect another leader.
 const LISTENS_SOON: Duration = Duration::from_secs(3);
 
-/// Returns a replacement of the first message.
 pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
 
 #[derive(Debug)]
@@ -153,7 +152,6 @@ impl Shape {
                     });
                 }
                 Dialler::HasTheOtherEnd => {
-                    // Otherwise it has closed, or isn't from a member.
                     if let Some(from) = self.owner(&client) {
                         let link = self.state().link(from, to, target);
                         link.serve(client, Vec::new(), Duration::ZERO);

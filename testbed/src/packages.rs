@@ -14,7 +14,6 @@ pub(crate) fn root() -> Option<PathBuf> {
     Some(root)
 }
 
-/// Returns the first existing path.
 pub(crate) fn find(paths: &[&str]) -> Option<PathBuf> {
     let root = root()?;
     paths.iter().map(|path| root.join(path)).find(|path| path.exists())

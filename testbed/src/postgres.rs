@@ -398,7 +398,6 @@ fn binaries() -> Option<&'static Path> {
         .as_deref()
 }
 
-/// Newest first.
 fn versions(folder: &Path) -> Vec<PathBuf> {
     let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir(folder)
         .into_iter()

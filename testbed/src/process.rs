@@ -220,7 +220,6 @@ pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
-    /// Present while it is frozen with its descendants.
     kill_on_exit: Mutex<Option<KillOnExit>>,
 }
 

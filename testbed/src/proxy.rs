@@ -294,7 +294,6 @@ impl Shared {
         state.accepted += 1;
         self.changed.notify_all();
         let Some(server) = server else {
-            // Like the server's refusal.
             let _ = client.shutdown(Shutdown::Both);
             return;
         };

@@ -21,7 +21,6 @@ pub(crate) fn number_of_other_end(connection: &TcpStream) -> Option<u32> {
     }
 }
 
-/// The socket `own` that is connected to `other`.
 #[cfg(target_os = "linux")]
 fn asked(own: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
     use rustix::net::{

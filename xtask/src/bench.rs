@@ -56,7 +56,6 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
     Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
 }
 
-/// In a separate clone.
 fn built_as_of(revision: &str) -> Result<PathBuf, String> {
     let commit = format!("{revision}^{{commit}}");
     let commit = git(&folders::root(), &["rev-parse", "--verify", "--quiet", &commit])

@@ -21,9 +21,7 @@ pub(crate) struct Binary {
     /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`.
     pub(crate) title: String,
     path: PathBuf,
-    /// As with `cargo test`.
     folder: PathBuf,
-    /// It replaces the installed server.
     on: Option<(&'static str, Root)>,
     only: Option<&'static str>,
 }
@@ -129,7 +127,6 @@ pub(crate) fn run(
     report
 }
 
-/// `None` if there is another failure.
 fn retries<'a>(suites: &'a [Suite], finished: &Finished) -> Option<(&'a Suite, Vec<Retry>)> {
     match suites {
         [suite] if finished.ended_as_tests_fail() => {

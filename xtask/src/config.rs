@@ -45,24 +45,21 @@ const TEST_THREADS: &[(&str, &str, &str)] = &[
     (INTEROP, "queues", "4"),
 ];
 
-/// Unlisted packages come last.
 pub(crate) fn start_order(package: &str) -> usize {
     LIST.iter().position(|line| line.package == package).unwrap_or(LIST.len())
 }
 
-/// Before it selects tests, or all its tests need one.
+/// Returns whether it starts a server before it selects tests, or all its tests need one.
 pub(crate) fn starts_servers(package: &str, name: &str) -> bool {
     let line = LIST.iter().find(|line| line.package == package);
     line.is_some_and(|line| !line.without.contains(&name))
 }
 
-/// The number of parallel tests.
 pub(crate) fn threads(package: &str, name: &str) -> Option<[&'static str; 2]> {
     let line = TEST_THREADS.iter().find(|line| (line.0, line.1) == (package, name));
     line.map(|(.., threads)| ["--test-threads", threads])
 }
 
-/// Their tests all need servers.
 pub(crate) fn packages_with_servers() -> impl Iterator<Item = &'static str> {
     LIST.iter().filter(|line| line.without.is_empty()).map(|line| line.package)
 }
@@ -71,7 +68,6 @@ pub(crate) fn is_exclusive(package: &str, name: &str) -> bool {
     EXCLUSIVE.contains(&(package, name))
 }
 
-/// Parts of the paths of tests with servers.
 pub(crate) fn paths() -> impl Iterator<Item = String> {
     let servers = LIST.iter().flat_map(|line| line.servers);
     servers.flat_map(|server| [format!("{server}::"), format!("on_{server}")])

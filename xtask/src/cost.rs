@@ -108,7 +108,6 @@ fn build(host: &str) -> Result<PathBuf, String> {
     Ok(folder.join(host).join(PROFILE).join(CRATE))
 }
 
-/// Callgrind writes a file after each path.
 fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     let unreadable = |error: io::Error| format!("what callgrind wrote can't be read: {error}");
     let folder = folders::logs().join("cost");

@@ -9,7 +9,6 @@ pub(crate) struct Example {
     pub(crate) name: &'static str,
     pub(crate) args: &'static [&'static str],
     pub(crate) ends_well: bool,
-    /// Required too.
     pub(crate) closing: &'static str,
     /// True if `--quick` skips it. Built with the tests' features to save a build.
     pub(crate) needs_server: bool,
@@ -91,7 +90,6 @@ impl Example {
     }
 }
 
-/// For the examples without servers.
 pub(crate) fn build_embedded() -> Command {
     building(&["build", "--package", "lockwright"], |example| !example.needs_server)
 }

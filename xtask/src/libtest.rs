@@ -5,13 +5,10 @@ use std::time::Duration;
 use crate::process::plain;
 use crate::report::Counts;
 
-/// Starts a conformance suite's output.
 pub(crate) const MARK: &str = "suite: ";
 
-/// Starts the line of [`Suite::note_server`].
 pub(crate) const SERVER: &str = "server: ";
 
-/// In the first line of a panic.
 pub(crate) const PANICKED: &str = " panicked at ";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -76,7 +73,6 @@ impl Suite {
         self.lines.iter().any(|line| plain(line).starts_with(MARK))
     }
 
-    /// With their messages.
     pub(crate) fn failures(&self) -> Vec<(String, Vec<String>)> {
         let mut failures: Vec<(String, Vec<String>)> = Vec::new();
         let mut speaks = false;
@@ -99,7 +95,6 @@ impl Suite {
         failures
     }
 
-    /// Without the tests that passed.
     pub(crate) fn complaints(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(String::as_str).filter(|line| {
             let line = plain(line);

@@ -13,7 +13,6 @@ pub(crate) struct Server {
     /// A `*` matches a number.
     binary: &'static str,
     probe: &'static [&'static str],
-    /// Identifies the server.
     says: &'static str,
     least: Version,
     pub(crate) suites: &'static [Suite],
@@ -103,12 +102,10 @@ pub(crate) const SERVERS: &[Server] = &[
 ];
 
 impl Server {
-    /// Without the version.
     pub(crate) fn product(&self) -> &'static str {
         self.title.split(' ').next().unwrap_or(self.title)
     }
 
-    /// If it is new enough.
     pub(crate) fn version(&self, root: &Path) -> Result<String, String> {
         let binary = servers::newest(&root.join(self.binary))
             .ok_or_else(|| format!("the packages have no {}", self.binary))?;

@@ -15,14 +15,12 @@ struct Distribution {
     id: &'static str,
     keyrings: &'static [&'static str],
     components: &'static str,
-    /// The machine's sources may use them.
     aliases: &'static [&'static str],
     attempts: &'static [Attempt],
 }
 
 struct Attempt {
     suites: &'static [&'static str],
-    /// The dependencies' suite, if different.
     base: Option<&'static str>,
 }
 
@@ -79,12 +77,10 @@ pub(crate) struct Archive {
     architecture: String,
     mirrors: Vec<String>,
     folder: PathBuf,
-    /// The results by set of suites.
     fetched: BTreeMap<String, Result<(), String>>,
 }
 
 impl Archive {
-    /// Downloads are kept in `folder`.
     pub(crate) fn of_this_machine(folder: &Path) -> Result<Self, String> {
         let release = release();
         let distribution =
@@ -245,13 +241,11 @@ fn apt_ran(finished: Finished) -> Result<Vec<String>, String> {
     }
 }
 
-/// Parses `'ADDRESS' FILE SIZE HASH`.
 fn file_name(line: &str) -> Option<&str> {
     let name = line.strip_prefix('\'')?.split_once("' ")?.1.split(' ').next()?;
     name.ends_with(".deb").then_some(name)
 }
 
-/// Of the machine's own suites.
 fn mirrors(targets: &str, is_own: impl Fn(&str) -> bool) -> Vec<String> {
     let mut mirrors = Vec::new();
     for line in targets.lines() {
@@ -279,7 +273,6 @@ fn said_by(program: &str, args: &[&str]) -> Result<String, String> {
     Err(format!("{program} {}: {}", args[0], String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// The programs use their own libraries.
 fn unpack(files: &[PathBuf], root: &Path) -> Result<(), String> {
     let said = |error: std::io::Error| format!("{}: {error}", root.display());
     if root.exists() {

@@ -72,13 +72,11 @@ fn untold(root: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Returns the first scheme of each backend.
 fn schemes(connect: &str) -> Vec<String> {
     let entries = connect.split("schemes: [\"").skip(1);
     entries.filter_map(|entry| entry.split('"').next()).map(str::to_owned).collect()
 }
 
-/// Returns the `features` except `default`.
 fn features(manifest: &Path) -> io::Result<Vec<String>> {
     Ok(feature_table(manifest)?.into_iter().map(|(name, _)| name).collect())
 }
@@ -101,7 +99,6 @@ fn feature_table(manifest: &Path) -> io::Result<Vec<(String, String)>> {
         .collect())
 }
 
-/// Returns findings that the page for operators lacks.
 fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
     let mut sources = Vec::new();
     collect(&root.join("backends"), ".rs", &mut sources)?;
@@ -119,7 +116,6 @@ fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Returns dependencies without a reason.
 fn without_reason(manifest: &str, contributing: &str) -> Vec<String> {
     let table = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
     table
@@ -214,7 +210,6 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Such as `core/src/lib.rs`.
 fn sources(text: &str) -> Vec<(usize, String)> {
     let names = |line: &str| -> Vec<String> {
         let code = line.split('`').skip(1).step_by(2);

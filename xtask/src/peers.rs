@@ -16,11 +16,8 @@ const SOURCES: &str = "bench/peers";
 const HANDSHAKE: Duration = Duration::from_secs(60);
 
 struct Language {
-    /// In the sources and in the target folder.
     folder: &'static str,
-    /// Around the peer's name.
     file: (&'static str, &'static str),
-    /// By their names in `servers`.
     tools: &'static [&'static str],
     prepare: fn(&Place) -> Result<(), String>,
     build: fn(&Place, &str) -> Result<Vec<String>, String>,
@@ -55,7 +52,6 @@ const LANGUAGES: &[Language] = &[
         file: ("", ".py"),
         tools: &["python3"],
         prepare: recipes::python_libraries,
-        // Without bytecode in the source folder.
         build: |place, name| {
             let script = place.source(&format!("{name}.py"));
             Ok(vec![text(&place.target("venv/bin/python")), "-B".to_owned(), text(&script)])
@@ -152,7 +148,6 @@ impl Language {
     }
 }
 
-/// Without input.
 fn meet(name: &str, command: &[String]) -> Result<Handshake, String> {
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).stdin(Stdio::null());

@@ -19,7 +19,6 @@ pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
 /// of a Go program.
 pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
-/// The same `cargo`, at the repository's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     cargo_by(Command::new(program()), args)
 }
@@ -66,7 +65,6 @@ pub(crate) struct Finished {
     pub(crate) lines: Vec<String>,
     /// They had its output open after its end.
     left_behind: Option<String>,
-    /// If it exceeded the limit.
     hung: Option<(Duration, String)>,
     log: PathBuf,
 }
@@ -151,7 +149,6 @@ struct Running {
 }
 
 impl Running {
-    /// Kills it after its deadline.
     fn is_over(&mut self, finished: &mut Finished, limit: Duration) -> bool {
         if finished.status.is_none() {
             finished.status = self.child.try_wait().ok().flatten();
@@ -170,19 +167,16 @@ impl Running {
 }
 
 impl Finished {
-    /// It also left no process behind.
     pub(crate) fn ok(&self) -> bool {
         self.ended(true)
     }
 
-    /// It also left no process behind.
     pub(crate) fn ended(&self, well: bool) -> bool {
         self.status.is_some_and(|status| status.success() == well)
             && self.left_behind.is_none()
             && !self.hung()
     }
 
-    /// Without a crash.
     pub(crate) fn ended_as_tests_fail(&self) -> bool {
         self.ended(false) && self.status.and_then(|status| status.code()) == Some(101)
     }

@@ -9,7 +9,6 @@ use crate::folders;
 use crate::options::Options;
 use crate::report::Report;
 
-/// Phrases, and their limit in 1,000 words.
 struct Habit {
     limit: f64,
     phrases: &'static [&'static str],

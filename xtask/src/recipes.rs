@@ -35,7 +35,6 @@ impl Place {
         names.iter().map(read).collect()
     }
 
-    /// Makes `what` unless its inputs are unchanged.
     fn once(
         &self,
         what: &str,
@@ -51,7 +50,6 @@ impl Place {
         fs::write(&record, made_of).map_err(|error| format!("{}: {error}", record.display()))
     }
 
-    /// Like [`once`], for a folder.
     fn folder_once(
         &self,
         what: &str,

@@ -12,7 +12,6 @@ pub(crate) struct Report {
     pub(crate) outcome: Outcome,
     pub(crate) tests: Counts,
     pub(crate) left_out: Vec<String>,
-    /// They passed alone. With the reasons.
     pub(crate) retried: Vec<String>,
 }
 
@@ -21,7 +20,6 @@ pub(crate) struct Counts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) ignored: u64,
-    /// Not selected.
     pub(crate) filtered: u64,
 }
 

@@ -33,7 +33,6 @@ pub(crate) struct Retry {
     pub(crate) why: String,
 }
 
-/// If it has no other failures.
 pub(crate) fn tests(suite: &Suite) -> Option<Vec<Retry>> {
     let failures = suite.failures();
     let all = suite.finished && failures.len() as u64 == suite.counts.failed;

@@ -191,7 +191,6 @@ const NEEDS: &[Need] = &[
 /// Also without servers.
 const TO_BUILD: &[&str] = &["protoc"];
 
-/// Programs of [`NEEDS`].
 const FOR_PEERS_TOO: &[&str] = &["go", "javac", "python3"];
 
 const FOR_PEERS: &[Need] = &[
@@ -227,14 +226,12 @@ const FOR_PEERS: &[Need] = &[
     },
 ];
 
-/// Installs missing programs if possible.
 pub(crate) fn provide(with_servers: bool) -> Result<(), String> {
     let wanted = NEEDS.iter().filter(|need| with_servers || TO_BUILD.contains(&need.binary));
     let missing = provide_these(&wanted.collect::<Vec<_>>());
     if missing.is_empty() { Ok(()) } else { Err(instructions(&missing)) }
 }
 
-/// Returns why programs are missing.
 pub(crate) fn provide_for_peers() -> BTreeMap<&'static str, String> {
     let wanted = NEEDS.iter().filter(|need| FOR_PEERS_TOO.contains(&need.binary)).chain(FOR_PEERS);
     let missing = provide_these(&wanted.collect::<Vec<_>>()).into_iter();
@@ -244,7 +241,6 @@ pub(crate) fn provide_for_peers() -> BTreeMap<&'static str, String> {
     missing.map(|(need, problem)| (need.binary, reason(need, problem))).collect()
 }
 
-/// Returns the missing rest.
 fn provide_these(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
     let missing = missing(wanted);
     for (need, problem) in &missing {

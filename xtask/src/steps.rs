@@ -135,7 +135,6 @@ fn features(options: &Options) -> Report {
     Report::of(quietly("features-test", build).ok())
 }
 
-/// For builds without some features.
 fn missing_args(options: &Options) -> Vec<&'static str> {
     let mut args = words(
         "--package lockwright --no-default-features --features \
@@ -307,7 +306,6 @@ fn names(crates: &BTreeSet<String>) -> impl Iterator<Item = &str> {
     crates.iter().filter_map(|name| name.split_once(' ')).map(|(name, _)| name)
 }
 
-/// With the tests' profile.
 fn benches(_: &Options) -> Report {
     let mut names = Vec::new();
     if let Ok(entries) = fs::read_dir(folders::root().join("benches")) {

@@ -31,13 +31,11 @@ impl Verdict {
     }
 }
 
-/// Starts the page's line of newer servers.
 const NEWER: &str = "Newer servers, as of the last change of this page: ";
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table {
     columns: BTreeMap<String, BTreeMap<String, Verdict>>,
-    /// Such as `MySQL 9.7`.
     newer: BTreeSet<String>,
 }
 
@@ -246,7 +244,6 @@ fn read() -> io::Result<Table> {
     Ok(table)
 }
 
-/// Compares the table with the page, which it rewrites.
 pub(crate) fn check() -> Result<(), String> {
     let mut table =
         read().map_err(|error| format!("the suites\' results can\'t be read: {error}"))?;

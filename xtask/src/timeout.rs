@@ -7,7 +7,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Of a command line, and of the list of threads.
 const LONGEST: usize = 300;
 
 pub(crate) fn end(child: &mut Child) -> String {
@@ -29,7 +28,6 @@ fn signal(signal: &str, pids: &[u32]) {
     if !pids.is_empty() {
         let mut kill = Command::new("kill");
         kill.args(["-s", signal, "--"]).args(pids.iter().map(u32::to_string));
-        // Some may have ended.
         let _ = kill.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }

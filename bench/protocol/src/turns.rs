@@ -10,7 +10,6 @@ use tokio::time::sleep;
 
 use crate::{Contestant, Result, now};
 
-/// Printed after all turns have ended.
 struct Turn {
     task: usize,
     asked: u64,
@@ -28,7 +27,6 @@ pub(crate) struct Contest {
 }
 
 impl Contest {
-    /// In the protocol's format.
     pub(crate) async fn join<C: Contestant>(self, contestant: Rc<C>) -> Result<String> {
         let turns = Rc::new(RefCell::new(Vec::new()));
         let contest = Rc::new(self);

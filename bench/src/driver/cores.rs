@@ -34,7 +34,6 @@ fn pin(processes: &[u32], core: usize) {
     set.set(core);
     for thread in processes.iter().flat_map(|process| threads(*process)) {
         if let Some(thread) = Pid::from_raw(thread) {
-            // The thread may have ended.
             let _ = sched_setaffinity(Some(thread), &set);
         }
     }

@@ -48,7 +48,6 @@ impl<'a> Field<'a> {
         self.only.is_empty() || self.only.iter().any(|wanted| wanted == workload)
     }
 
-    /// Returns whether locks exist in one process.
     pub(super) fn is_in_one_process(&self) -> bool {
         self.servers.servers().are_in_one_process()
     }
@@ -127,7 +126,6 @@ impl<'a> Field<'a> {
             self.progress.say(&format!("{}: {name} warms up", self.backend));
             let lock = format!("bench/{}/{name}/warm-up", self.backend);
             let contest = Contest { processes, tasks: 1, time, section: Duration::ZERO };
-            // The measurement reports it.
             let alone =
                 subject.pairs(self.servers, Regime::TwoCores, &format!("{lock}/pairs"), time);
             let together = subject.contest(self.servers, Regime::TwoCores, &lock, &contest);

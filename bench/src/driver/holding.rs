@@ -11,7 +11,6 @@ use super::table::{Key, Round};
 use crate::results::Regime;
 use crate::servers::Watched;
 
-/// Measures each side by itself.
 const REGIME: Regime = Regime::TwoCores;
 
 const WAITING_PROCESSES: usize = 4;
@@ -43,7 +42,6 @@ impl Field<'_> {
         }
     }
 
-    /// Measures many holds, and their effect on other locks.
     pub(super) fn measure_holds(&mut self) {
         if !self.wants("renewal") && !self.wants("held") {
             return;
@@ -119,7 +117,6 @@ impl Field<'_> {
     }
 }
 
-/// In new processes.
 fn wait(
     subject: &mut Subject<'_>,
     servers: &Watched,
@@ -144,7 +141,6 @@ fn wait(
     Ok(())
 }
 
-/// Returns the number of holds and their memory.
 fn hold(
     subject: &mut Subject<'_>,
     servers: &Watched,

@@ -29,7 +29,6 @@ use progress::Progress;
 
 const SMOKE_LANES: usize = 4;
 
-/// Estimated per backend.
 const SECONDS_OF_PROFILES: f64 = 12.0;
 
 /// The plan of a run.
@@ -113,7 +112,6 @@ pub fn run(
                     let at = next.fetch_add(1, Ordering::SeqCst);
                     backends.get(at).map(|backend| (at, *backend))
                 } {
-                    // Another backend has failed.
                     if sender.send((at, run.measure(backend))).is_err() {
                         return;
                     }
@@ -124,7 +122,6 @@ pub fn run(
         for (at, outcome) in arriving {
             match outcome {
                 Ok(outcome) => drop(found.insert(at, outcome)),
-                // Keep hours of other results.
                 Err(error) => {
                     let name = format!("all on {}", backends[at]);
                     let reason = error.to_string();

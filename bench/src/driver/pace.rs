@@ -14,13 +14,11 @@ pub(super) struct Pace {
     pub(super) processes: usize,
     pub(super) tasks: usize,
     pub(super) pairs: Duration,
-    /// Empty critical sections.
     pub(super) contest: Duration,
     /// Critical sections of 5 ms.
     pub contest_5ms: Duration,
     pub(super) exclusion: Duration,
     pub(super) warming: Duration,
-    /// Until all waiters wait.
     pub(super) settling: Duration,
     /// A third of the TTL contains all periodic work.
     pub(super) waiting: Duration,
@@ -33,11 +31,9 @@ pub(super) struct Pace {
     pub(super) before_renewal: Duration,
     /// A third of the TTL renews each hold once.
     pub(super) renewal: Duration,
-    /// If it has one.
     pub(super) ttl: Duration,
     pub(super) growth_rounds: usize,
     pub(super) growth: Duration,
-    /// Shared evenly.
     pub(super) waiters: Vec<u64>,
     /// A thousand polling ones take minutes after the end.
     pub(super) waiters_of_peers: u64,
@@ -94,7 +90,6 @@ impl Pace {
         kind != Kind::Peer || of_peers
     }
 
-    /// Estimated.
     pub(super) fn seconds_of_one(&self, workload: &str) -> f64 {
         let time = match workload {
             "pairs" | "tasks" => self.pairs,
@@ -112,7 +107,6 @@ impl Pace {
         time.as_secs_f64() + BESIDE
     }
 
-    /// Estimated, per subject.
     pub(super) fn beforehand(&self) -> f64 {
         (self.exclusion + self.warming * 2).as_secs_f64() + 3.0 * BESIDE
     }
@@ -131,7 +125,6 @@ impl Pace {
         }
     }
 
-    /// Estimated, per subject.
     pub(super) fn seconds(&self, kind: Kind, wants: impl Fn(&str) -> bool) -> f64 {
         let seconds = |workload: &str| {
             let mut points = self.points(workload);

@@ -33,7 +33,6 @@ pub(super) struct Program {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The library lacks this function.
     Cannot(String),
     /// Or ended, or timed out.
     Failed(String),

@@ -17,7 +17,6 @@ struct State {
     last_line: Option<Instant>,
 }
 
-/// Without a terminal.
 const EACH: Duration = Duration::from_secs(30);
 
 impl Progress {
@@ -27,7 +26,6 @@ impl Progress {
         Self { begun: Instant::now(), planned, state: Mutex::default() }
     }
 
-    /// Also if skipped.
     pub(super) fn done(&self, seconds: f64) {
         self.state().done += seconds;
     }
@@ -41,7 +39,6 @@ impl Progress {
         state.last_line = Some(Instant::now());
         let (gone, left) = (minutes(self.begun.elapsed()), minutes(self.left(state.done)));
         let line = format!("[{gone}, about {left} left] {what}");
-        // The next line overwrites it.
         let _ = if terminal {
             write!(stderr(), "\r\x1b[K{line}")
         } else {
@@ -58,7 +55,6 @@ impl Progress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Scaled by the pace so far.
     fn left(&self, done: f64) -> Duration {
         let pace = if done > 5.0 { self.begun.elapsed().as_secs_f64() / done } else { 1.0 };
         Duration::from_secs_f64(((self.planned - done) * pace).max(0.0))

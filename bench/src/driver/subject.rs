@@ -10,7 +10,6 @@ use crate::results::Regime;
 use crate::servers::{Servers, Watched};
 use rustix::time::{ClockId, clock_gettime};
 
-/// For receiving the command.
 const HEAD_START: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -26,19 +25,15 @@ pub(super) struct Subject<'a> {
 pub(super) struct Used<T> {
     pub(super) of: T,
     pub(super) served: Option<f64>,
-    /// Processor time.
     pub(super) servers_us: f64,
-    /// Processor time.
     pub(super) contestant_us: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Contest {
     pub(super) processes: usize,
-    /// Of each process.
     pub(super) tasks: usize,
     pub(super) time: Duration,
-    /// A task holds the lock for it.
     pub(super) section: Duration,
 }
 
@@ -134,7 +129,6 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Measures pinned processes.
     pub(super) fn used<T>(
         &mut self,
         servers: &Watched,

@@ -10,7 +10,6 @@ pub(super) struct Turn {
     pub(super) released: u64,
 }
 
-/// In the order of their grants.
 #[derive(Debug)]
 pub(super) struct Turns {
     turns: Vec<Turn>,
@@ -134,7 +133,6 @@ impl Turns {
     }
 }
 
-/// `None` without values.
 #[must_use]
 pub(super) fn quantile(sorted: &[u64], q: f64) -> Option<u64> {
     let last = sorted.len().checked_sub(1)?;

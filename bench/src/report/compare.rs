@@ -65,7 +65,6 @@ pub fn text(old: &Results, new: &Results, all: bool) -> String {
         );
     }
     list(&mut text, "Worse, the worst first:", worse.iter().map(|change| change.line.as_str()));
-    // The largest change comes first.
     list(
         &mut text,
         "Better, the best first:",
@@ -96,7 +95,6 @@ fn kind_of(cell: &Cell) -> String {
     )
 }
 
-/// If they are comparable.
 fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Option<Change>) {
     let (_, cell) = after;
     let Some(workload) = Workload::of(&cell.workload) else { return (false, None) };
@@ -137,7 +135,6 @@ fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Optio
     (true, Some(Change { goodness, line }))
 }
 
-/// If it isn't zero.
 fn to_floor((view, cell): (&View<'_>, &Cell), workload: &Workload) -> Option<Vec<f64>> {
     if view.kind(&cell.contestant) == Kind::Floor {
         return None;
@@ -149,7 +146,6 @@ fn to_floor((view, cell): (&View<'_>, &Cell), workload: &Workload) -> Option<Vec
     Some(ratios)
 }
 
-/// Why two runs are hard to compare.
 fn circumstances(old: &Results, new: &Results) -> String {
     let mut text = format!("old: {}, new: {}\n", old.made, new.made);
     let mut say = |what: &str, old: String, new: String| {

@@ -2,7 +2,6 @@
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Block {
-    /// Level 1 is the page's title.
     Heading(usize, String),
     Paragraph(Line),
     List(Vec<Item>),
@@ -81,7 +80,6 @@ impl Block {
         Self::Paragraph(text.into().into())
     }
 
-    /// Of the second level.
     pub(super) fn heading(text: impl Into<String>) -> Self {
         Self::Heading(2, text.into())
     }

@@ -14,7 +14,6 @@ pub(super) const FAR: f64 = 0.5;
 
 const SHARES: usize = 6;
 
-/// Two subjects at one place.
 #[derive(Debug)]
 struct Comparison<'a> {
     place: Place<'a>,
@@ -24,10 +23,8 @@ struct Comparison<'a> {
     against: Against,
 }
 
-/// One subject, workload and backend.
 type Group<'a> = Vec<Comparison<'a>>;
 
-/// The first parts of the page.
 pub(super) fn blocks(view: &View<'_>, extent: Extent) -> Vec<Block> {
     let mut blocks = Vec::new();
     behind(view, extent, &mut blocks);
@@ -131,7 +128,6 @@ fn comparisons<'a>(view: &View<'a>, are: impl Fn(Kind, Kind) -> bool) -> Vec<Com
     found
 }
 
-/// Worst first.
 fn grouped(mut all: Vec<Comparison<'_>>) -> Vec<Group<'_>> {
     all.sort_by(|one, other| one.against.goodness.total_cmp(&other.against.goodness));
     let mut groups: Vec<Group<'_>> = Vec::new();
@@ -168,7 +164,6 @@ fn list<'a>(
     }
 }
 
-/// The worst number, and the other ratios.
 fn sentences(view: &View<'_>, group: &Group<'_>) -> Vec<Line> {
     let key = |of: &Comparison<'_>| (of.place.regime, of.other.contestant.clone());
     let mut told = BTreeSet::new();
@@ -209,7 +204,6 @@ fn whose(view: &View<'_>, cell: &Cell) -> String {
     }
 }
 
-/// The profile, otherwise the cells' costs.
 fn where_time_goes(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
     match profile(view, comparison) {
         Some(profile) => {
@@ -226,7 +220,6 @@ fn where_time_goes(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
     }
 }
 
-/// Prefers the same regime.
 fn profile<'a>(view: &View<'a>, comparison: &Comparison<'_>) -> Option<&'a Profile> {
     let Comparison { place, own, .. } = comparison;
     let of = |profile: &&Profile| {
@@ -239,7 +232,6 @@ fn profile<'a>(view: &View<'a>, comparison: &Comparison<'_>) -> Option<&'a Profi
     found().find(|profile| profile.regime == place.regime).or_else(|| found().next())
 }
 
-/// Next to the other subject's.
 fn costs(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
     let (own, other) = (parts(comparison.own), parts(comparison.other));
     if own.is_empty() {

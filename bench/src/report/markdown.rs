@@ -80,7 +80,6 @@ fn tabulated(table: &Table) -> String {
             .iter()
             .map(|cell| escaped(cell).split_whitespace().collect::<Vec<_>>().join(" "))
             .collect();
-        // The last word column has the name.
         if let Some(name) = cells.get_mut(table.words.saturating_sub(1))
             && stands_out
             && !name.is_empty()
@@ -115,7 +114,6 @@ fn tabulated(table: &Table) -> String {
     format!("{}{}{rows}", line(&head), line(&rule))
 }
 
-/// For the output of libraries.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let characters: Vec<char> = text.chars().collect();

@@ -82,7 +82,6 @@ pub(super) fn times(ratio: f64) -> String {
     }
 }
 
-/// With the necessary digits.
 pub(super) fn tick(ratio: f64) -> String {
     if ratio >= 1000.0 { count(ratio) } else { number(ratio) }
 }

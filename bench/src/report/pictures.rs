@@ -8,7 +8,6 @@ use super::view::{Place, View, spread};
 use crate::results::{Kind, Regime};
 use crate::workload::Workload;
 
-/// After the workload's id.
 pub(super) const KINDS: [&str; 3] = ["points", "latency", "growth"];
 
 const OURS: &str = "#0b6bcb";
@@ -99,7 +98,6 @@ fn points(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     Some(Picture { file: format!("{}-points.svg", workload.id), alt, svg: plot.draw() })
 }
 
-/// Quantiles, with room for the rare ones.
 fn latency(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     let mut panels = Vec::new();
     let mut last = 0.5_f64;
@@ -112,7 +110,6 @@ fn latency(view: &View<'_>, workload: &Workload) -> Option<Picture> {
             panels.push((place, format!("{backend} · {}", names::regime(regime))));
         }
     }
-    // Next to the last quantile below 1.
     let longest = spaced(last) + 0.6;
     let at = |share: f64| if share < 1.0 { spaced(share) } else { longest };
     let panels = panels.into_iter().map(|(place, title)| {

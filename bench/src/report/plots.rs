@@ -6,7 +6,6 @@ use super::svg::{Anchor, Axis, INK, PALE, Svg, columns, rows, small, width};
 pub(super) struct PointRow {
     pub(super) name: String,
     pub(super) colour: &'static str,
-    /// For each panel.
     pub(super) points: Vec<Option<Point>>,
 }
 
@@ -18,14 +17,12 @@ pub(super) struct Point {
     pub(super) text: String,
 }
 
-/// A panel for each regime.
 #[derive(Debug)]
 pub(super) struct Points {
     pub(super) title: String,
     pub(super) caption: String,
     pub(super) panels: Vec<String>,
     pub(super) groups: Vec<(String, Vec<PointRow>)>,
-    /// The marked value.
     pub(super) base: Option<f64>,
     pub(super) tick: fn(f64) -> String,
 }
@@ -116,14 +113,12 @@ pub(super) struct Panel {
     pub(super) series: Vec<Series>,
 }
 
-/// Small plots with the same axes.
 #[derive(Debug)]
 pub(super) struct Panels {
     pub(super) title: String,
     pub(super) caption: String,
     pub(super) measure: &'static str,
     pub(super) panels: Vec<Panel>,
-    /// Perhaps logarithms.
     pub(super) ticks: Vec<(f64, String)>,
     pub(super) dots: bool,
 }
@@ -175,7 +170,6 @@ impl Panels {
     }
 }
 
-/// Its height and its names' positions.
 fn legend(panel: &Panel) -> (f64, Vec<(f64, f64)>) {
     let (mut x, mut y) = (0.0, 0.0);
     let mut places = Vec::new();

@@ -103,7 +103,6 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// One side of a plot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis {
     low: f64,
@@ -172,7 +171,6 @@ impl Axis {
     }
 }
 
-/// Labels are below.
 pub(super) fn columns(
     svg: &mut Svg,
     axis: &Axis,
@@ -191,7 +189,6 @@ pub(super) fn columns(
     }
 }
 
-/// Labels are to the left.
 pub(super) fn rows(svg: &mut Svg, axis: &Axis, measure: &str, (left, right): (f64, f64)) {
     for value in axis.ticks() {
         let y = axis.at(value);

@@ -9,7 +9,6 @@ use super::view::{Place, View, spread};
 use crate::results::{Kind, Regime};
 use crate::workload::Workload;
 
-/// In workloads without growth.
 pub(super) fn glance(view: &View<'_>) -> Vec<Block> {
     let workloads: Vec<_> = view.workloads().filter(|workload| workload.grows.is_none()).collect();
     let workloads: Vec<_> =
@@ -103,7 +102,6 @@ fn rounds(view: &View<'_>, workload: &Workload) -> usize {
     rounds.max().unwrap_or(0)
 }
 
-/// In order.
 fn per_regime(
     view: &View<'_>,
     workload: &Workload,
@@ -222,7 +220,6 @@ fn growth(view: &View<'_>, workload: &Workload) -> Table {
     Table { head: head(columns), words: 2, rows }
 }
 
-/// At each subject's largest number.
 fn beside_growth(view: &View<'_>, workload: &Workload, grows: &str) -> Vec<Block> {
     let numbers = view.numbers(workload);
     let rows = rows(view, workload, |backend, contestant| {

@@ -43,7 +43,6 @@ pub(super) struct View<'a> {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Against {
-    /// Of the same rounds.
     pub(super) ratio: Spread,
     /// More is better: 0.5 is half as good.
     pub(super) goodness: f64,
@@ -121,7 +120,6 @@ impl<'a> View<'a> {
                         Some(value) => value,
                         None => f64::INFINITY,
                     };
-                    // By the first place with a figure.
                     match found.iter_mut().find(|(_, _, known)| *known == cell.contestant) {
                         Some(known) if known.1.is_infinite() => known.1 = worse,
                         Some(_) => {}

@@ -6,7 +6,6 @@ use lockwright_core::{
 };
 use lockwright_memory::Memory;
 
-/// The memory backend without its immediate answers.
 #[derive(Debug, Default)]
 pub(crate) struct ByFuture(Memory);
 

@@ -88,12 +88,10 @@ pub(crate) trait Servers: Send {
     /// Also starts ended servers.
     fn recover(&mut self) -> Result<()>;
 
-    /// Returns the effect.
     fn fail_over(&mut self) -> Result<String> {
         Err("this configuration has no failover".into())
     }
 
-    /// Restores schemas and admissions.
     fn after_data_loss(&mut self) -> Result<()> {
         Ok(())
     }
@@ -118,12 +116,10 @@ pub(crate) trait Servers: Send {
     fn leaks(&mut self, prefix: &str) -> Result<Vec<String>>;
 }
 
-/// Holds a lock until it is dropped.
 pub(crate) trait Locking {
     fn waiting(&mut self) -> usize;
 }
 
-/// In `folder` unless they have their own.
 pub(crate) fn start(configuration: Configuration, folder: &Path) -> Result<Box<dyn Servers>> {
     use Configuration::{
         Etcd, MysqlLease, MysqlRow, MysqlSession, PostgresLease, PostgresRow, PostgresSession,

@@ -13,7 +13,6 @@ use super::{Result, Server, Servers, restart_the_dead};
 /// Its proxy has the server's port.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
-/// Clients reach it through a proxy.
 const PROXIED: &str = "through-proxy";
 
 /// In milliseconds, for a writer's queue place.
@@ -74,7 +73,6 @@ impl Servers for One {
 
 pub(super) struct BySentinels {
     set: Sentinels,
-    /// For the master, if the schedule needs it.
     proxy: Option<Proxy>,
     admin: Admin,
 }

@@ -113,7 +113,6 @@ impl<C: Dialect> Session<C> {
         Ok((theirs - ours) / 1_000)
     }
 
-    /// If they don't fall to zero.
     fn leaks(&mut self, queries: &[(&str, String)]) -> Result<Vec<String>> {
         let mut leaks = Vec::new();
         let sessions = ("sessions", C::SESSIONS.to_owned());
@@ -131,7 +130,6 @@ impl<C: Dialect> Session<C> {
     }
 }
 
-/// One session locks, one counts waiting sessions.
 struct LockingSession<C> {
     watching: Session<C>,
     _locking: Session<C>,

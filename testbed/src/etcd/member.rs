@@ -31,7 +31,6 @@ pub(super) struct Ports {
     /// Its own peer port, and the proxy's for other members.
     pub(super) peers: u16,
     pub(super) door: u16,
-    /// Without TLS and users.
     pub(super) metrics: u16,
 }
 

@@ -6,7 +6,6 @@ use crate::{Program, Result, folder, go};
 
 pub(super) const PACKAGE: &str = "etcd-server";
 
-/// The Go module that builds a current etcd.
 pub(super) const CURRENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/etcd-go");
 
 /// The version of etcd.

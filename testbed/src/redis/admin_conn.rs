@@ -14,7 +14,6 @@ use crate::{Error, Result};
 /// The server may be frozen.
 const SOON: Duration = Duration::from_millis(500);
 
-/// A user, by default the default user.
 #[derive(Debug, Clone)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
@@ -37,7 +36,6 @@ impl AdminConn {
             .map_err(|error| Error::new(format!("{}: {error}", command.join(" "))))
     }
 
-    /// Like [`AdminConn::command`], with a short limit.
     pub(crate) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> Result<T> {
         self.try_ask(command).map_err(|error| self.explain(&error))
     }

@@ -10,7 +10,6 @@ use super::Redis;
 use super::admin_conn::Login;
 use crate::{Certificates, Result, folder, in_url, port};
 
-/// For servers with users.
 const ADMIN: &str = "testbed-of-lockwright";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
@@ -23,7 +22,6 @@ pub struct Options {
     without_default_user: bool,
     tls: bool,
     wants_client_certificates: bool,
-    /// Shared by trusting servers.
     pub(super) certificates: Option<Arc<Certificates>>,
     pub(super) cluster: Option<Duration>,
     /// True if other processes set its role.
@@ -137,7 +135,6 @@ impl Options {
         self.without_default_user || !self.users.is_empty()
     }
 
-    /// Formats `name:password@`.
     pub(super) fn in_url(&self) -> String {
         let (name, password) = match (self.users.first(), &self.password) {
             (Some(user), _) => (user.name.as_str(), &user.password),
@@ -187,7 +184,6 @@ impl Options {
         Ok(lines)
     }
 
-    /// For ports, socket and TLS.
     pub(super) fn listening(&self, port: u16, socket: &Path) -> Result<String> {
         let mut lines = format!("unixsocket {}\n", quoted(&folder::text(socket)?));
         let Some(certificates) = &self.certificates else {

@@ -268,7 +268,6 @@ impl Sentinel {
             && self.sees(&["SENTINEL", "MASTERS"], 1, "master")
     }
 
-    /// Exactly `count`, all healthy.
     fn sees(&self, command: &[&str], count: usize, kind: &str) -> bool {
         let found: Result<Vec<HashMap<String, String>>> = self.admin.ask(command);
         // A process that is down or in a failover has more flags.

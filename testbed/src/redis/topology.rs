@@ -6,7 +6,6 @@ pub(super) struct Topology(Vec<Node>);
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Node {
     pub(super) id: String,
-    /// The id of a replica's master.
     pub(super) master: Option<String>,
     /// A higher epoch has the newer slots.
     pub(super) epoch: u64,

@@ -13,7 +13,6 @@ pub(super) fn name(member: usize) -> String {
     format!("member-{member}")
 }
 
-/// For other connections.
 pub(super) fn nothing(_: &mut TcpStream, _: usize) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
 }

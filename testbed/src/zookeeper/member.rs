@@ -161,7 +161,6 @@ impl Member {
     }
 }
 
-/// With the archive of its classes unless full-sized.
 pub(super) fn start(folder: &Path, options: &Options) -> Result<Process> {
     let archive = if options.is_full_size { None } else { archive::option() };
     server::start_with(folder, options, archive)

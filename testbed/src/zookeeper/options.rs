@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::ports::Ports;
 use crate::{Certificates, Error, Result, folder};
 
-/// For tests that read other users' nodes.
 pub(super) const SUPERUSER: (&str, &str) = ("super", "testbed-of-lockwright");
 /// With the base64 of the SHA-1 of `name:password`.
 pub(super) const SUPERUSER_DIGEST: &str = "super:BjMD6lv93tLW0ebdOOqhyYONNqs=";
@@ -122,7 +121,6 @@ impl Options {
     pub(super) fn lines(&self, ports: Ports, folder: &Path) -> Result<String> {
         let mut lines = vec![
             ("tickTime", self.tick.as_millis().to_string()),
-            // For a busy machine.
             ("initLimit", "100".to_owned()),
             ("syncLimit", "10".to_owned()),
             ("maxSessionTimeout", "40000".to_owned()),
@@ -163,7 +161,6 @@ impl Options {
     }
 }
 
-/// In formats that ZooKeeper recognizes by name.
 fn write_stores(certificates: &Certificates, keys: &Path, trusted: &Path) -> Result<()> {
     let read = |file: std::path::PathBuf| {
         std::fs::read_to_string(&file)

@@ -24,7 +24,6 @@ const CLASS_PATH: [&str; 5] = [
     "slf4j-simple.jar",
 ];
 
-/// For a small process that starts fast.
 pub(super) const SMALL: [&str; 5] =
     ["-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"];
 

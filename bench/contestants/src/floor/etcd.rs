@@ -42,7 +42,6 @@ struct Queues {
 }
 
 impl Etcd {
-    /// One for all keys with this TTL.
     async fn lease(&self, ttl: Duration) -> Result<i64> {
         let lease = Rc::clone(self.leases.borrow_mut().entry(ttl).or_default());
         let lease = lease.get_or_try_init(async || {
@@ -145,7 +144,6 @@ impl Queues {
     fn went(&mut self, key: &str) {
         let Some(name) = name_of(key) else { return };
         if let Some(queue) = self.keys.get_mut(name) {
-            // Almost always the first.
             let found = queue.iter().find(|(_, other)| *other == key);
             if let Some(revision) = found.map(|(revision, _)| *revision) {
                 queue.remove(&revision);
@@ -154,7 +152,6 @@ impl Queues {
         self.look(name);
     }
 
-    /// If it is this process's.
     fn look(&mut self, name: &str) {
         let front = self.keys.get(name).and_then(BTreeMap::first_key_value);
         if let Some((_, key)) = front

@@ -83,7 +83,6 @@ trait Floor: Sized + 'static {
 
     async fn open(backend: &str, url: &str) -> Result<Self>;
 
-    /// Acquires an uncontended or a kept name.
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     /// Acquires a contended name. A hold of [`Self::lock_alone`] doesn't notify it.
@@ -91,7 +90,6 @@ trait Floor: Sized + 'static {
 
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;
 
-    /// Renews holds of [`Self::lock_alone`].
     async fn keep_alive(&self, holds: &[&Self::Hold], ttl: Duration) -> Result<()> {
         let _ = (holds, ttl);
         pending().await

@@ -48,7 +48,6 @@ impl Redis {
         let seed = hosts.split([',', '?']).next().unwrap_or(hosts);
         let client = Client::open(format!("redis://{seed}"))?;
         let mut connection = client.get_multiplexed_async_connection().await?;
-        // First and last slot, the master, replicas.
         let map: Vec<Vec<Value>> = cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
         let (mut masters, mut addresses, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         for range in map {

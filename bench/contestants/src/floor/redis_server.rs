@@ -11,17 +11,13 @@ use redis::{AsyncConnectionConfig, Client, cmd};
 
 use super::pool::{Lent, Pool};
 
-/// Holds per renewal.
 const BATCH: usize = 100;
 
-/// With the connection for calls that don't block.
 pub(super) struct Server {
     client: Client,
     connection: MultiplexedConnection,
     waiting: Pool<MultiplexedConnection>,
-    /// The names that have a turn.
     ready: RefCell<HashSet<String>>,
-    /// Of this process's keys.
     token: String,
     release: String,
     renew: String,

@@ -16,7 +16,6 @@ pub(super) struct Redlock {
 
 pub(super) struct Hold {
     name: Box<str>,
-    /// Present after a wait.
     turn: Option<Turn>,
 }
 

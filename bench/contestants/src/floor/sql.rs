@@ -17,7 +17,6 @@ const REQUESTS: usize = 4;
 /// Per process: one holds, one is in the server's queue, one follows.
 const IN_TURN: usize = 3;
 
-/// For a lease without a turn.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Keys are numbers derived from names.
@@ -39,7 +38,6 @@ pub(super) trait Server: Sized + 'static {
 
     async fn delete_in_turn(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
 
-    /// All of a token, in one statement.
     async fn renew(on: &mut Self::Connection, token: i64, ttl: Duration) -> Result<u64>;
 
     async fn take(on: &mut Self::Connection, name: &str, waits: bool) -> Result<bool>;
@@ -76,9 +74,8 @@ pub(super) struct Sql<S: Server> {
 
 pub(super) enum Hold<C> {
     Lease(Box<str>),
-    /// A row, and a connection's turn.
     LeaseInTurn(Box<str>, Lent<C>),
-    /// A waiter's.
+    /// From the pool of waiters if it waited.
     Connection {
         name: Box<str>,
         lent: Mutex<Lent<C>>,

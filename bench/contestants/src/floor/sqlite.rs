@@ -46,7 +46,6 @@ pub(super) struct Hold {
 }
 
 impl Sqlite {
-    /// If it was free.
     async fn upsert(&self, name: &str, ttl: Duration) -> sqlx::Result<bool> {
         let now = now();
         let mut connection = self.connection.lock().await;

@@ -22,7 +22,6 @@ const SEQUENTIAL: CreateOptions<'static> =
 
 pub(super) struct ZooKeeper {
     client: Client,
-    /// The names that have a queue.
     ready: RefCell<HashSet<String>>,
 }
 

@@ -17,7 +17,6 @@ const LIMIT: Duration = Duration::from_secs(3600);
 
 struct Dlock {
     provider: MySqlLockProvider,
-    /// Held or being acquired.
     taken: Cell<u32>,
 }
 

@@ -15,7 +15,6 @@ const CONNECTIONS: u32 = 32;
 
 struct Dlock {
     provider: PostgresLockProvider,
-    /// Held or being acquired.
     taken: Cell<u32>,
 }
 

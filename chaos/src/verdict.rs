@@ -19,8 +19,8 @@ use crate::plan::{Planned, Schedule};
 /// be delayed without a record, and the report is written after both.
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
-/// How long a free lock may lack a holder beyond the TTL and the faults. In about 350 recorded
-/// schedules of each configuration, the longest such time was shorter by 0.8 s or more.
+/// How long a free lock may lack a holder beyond the TTL and the faults. In about 350 schedules of
+/// each configuration, the longest such time was shorter by 0.8 s.
 fn patience(configuration: Configuration) -> Duration {
     Duration::from_millis(match configuration {
         Configuration::PostgresRow | Configuration::Redlock => 3_500,

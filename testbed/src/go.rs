@@ -25,7 +25,7 @@ pub fn build(source: &Path) -> Result<PathBuf> {
     let turn = File::create(program.with_extension("lock")).map_err(failed)?;
     turn.lock().map_err(failed)?;
     if !program.exists() {
-        // Renamed into place, so that no process starts a partial file.
+        // So that no process starts a partial file.
         let fresh = program.with_extension("new");
         go(&place)?
             // A fifth faster without inlining and debug information.
@@ -41,7 +41,7 @@ pub fn build(source: &Path) -> Result<PathBuf> {
 fn go(place: &Path) -> Result<Program> {
     Ok(Program::new("go", PACKAGE)
         .within(PATIENCE)
-        // Writable, so that a user can delete it.
+        // So that a user can delete it.
         .env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false")
         .env("GOMODCACHE", folder::text(&place.join("modules"))?)
         .env("GOCACHE", folder::text(&place.join("cache"))?)

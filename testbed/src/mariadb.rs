@@ -191,7 +191,7 @@ impl MariaDb {
         &self.process
     }
 
-    /// Restarts the server on its port. Without `keep_data`, its database is new.
+    /// Restarts the server, without `keep_data` with a new database.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.stop();
         if !keep_data {

@@ -1,5 +1,4 @@
-//! A network between the members of an ensemble. A member can be cut off while its clients still
-//! reach it.
+//! A network between the members of an ensemble.
 //!
 //! Each connection passes a [`Door`] and belongs to the [`Link`] of two members. A cut link is
 //! silent. Data in flight arrives late, as TCP retransmits it.

@@ -72,7 +72,7 @@ impl Program {
         self
     }
 
-    /// Sets the signal (without `SIG`) at this process's end, if `KILL` isn't enough.
+    /// Sets the signal (without `SIG`) at this process's end, instead of `KILL`.
     pub fn last_signal(mut self, signal: &'static str) -> Self {
         self.last_signal = signal;
         self
@@ -152,7 +152,7 @@ impl Program {
         Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
     }
 
-    /// Uses `setpriv`, because setting the kernel's flag here would need unsafe code.
+    /// With `setpriv`: setting the kernel's flag would need unsafe code.
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);
@@ -303,7 +303,7 @@ impl Process {
             descendants::signal(&children, Signal::KILL, descendants::has_ended);
         }
         self.kill();
-        // Only now: it watched the frozen processes.
+        // It watched the frozen processes.
         self.cancel_kill_on_exit();
     }
 

@@ -1,8 +1,8 @@
 //! Finds the process at the other end of a local connection, by the socket's number in
 //! `/proc/PID/fd`.
 //!
-//! `sock_diag(7)` returns it. Reading `/proc/net/tcp`, the fallback, takes milliseconds, and kept a
-//! core busy: members of an incomplete ensemble dial constantly.
+//! `sock_diag(7)` returns it. Reading `/proc/net/tcp`, the fallback, takes milliseconds: too long
+//! for an incomplete ensemble, whose members dial constantly.
 
 use std::fs;
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};

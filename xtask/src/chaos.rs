@@ -9,8 +9,8 @@ use crate::{folders, process, servers, tmp};
 
 const USAGE: &str = include_str!("../../chaos/usage.txt");
 
-/// All features, so that nothing is built twice. Without an example, cargo leaves out the features
-/// that dev-dependencies enable.
+/// So that nothing is built twice. Without an example, cargo leaves out the features that
+/// dev-dependencies enable.
 const BUILD: [&str; 7] = [
     "build",
     "--workspace",

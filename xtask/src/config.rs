@@ -1,7 +1,6 @@
 //! The crates whose tests start servers or run exclusively.
 //!
-//! A new backend needs a line here. Other crates' tests with servers have the server in their name
-//! or module.
+//! A new backend needs a line here.
 
 pub(crate) const INTEROP: &str = "lockwright-interop";
 

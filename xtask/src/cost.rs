@@ -118,7 +118,7 @@ fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     }
     let valgrind = valgrind().ok_or("valgrind is not installed: apt-get install valgrind")?;
     let mut command = Command::new(valgrind);
-    // Fixed: the environment and the program's path affect the stack's alignment, and so copies.
+    // The environment and the program's path affect the stack's alignment, and so copies.
     command.env_clear().env("TMPDIR", "/tmp").current_dir(binary.parent().unwrap_or(binary));
     command.args(["--tool=callgrind", "--collect-systime=yes", "--vgdb=no"]);
     command.arg(format!("--zero-before={COUNTED}")).arg(format!("--dump-after={COUNTED}"));

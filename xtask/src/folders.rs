@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 pub(crate) fn root() -> PathBuf {
-    // At run time: clones may share a target folder.
+    // Clones may share a target folder.
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map(Path::to_path_buf).unwrap_or(here)

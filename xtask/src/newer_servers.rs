@@ -128,7 +128,7 @@ impl Server {
     }
 }
 
-/// Unpacked packages, and their server, such as `MySQL 9.7`.
+/// Unpacked packages of a server, such as `MySQL 9.7`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Root {
     pub(crate) folder: PathBuf,

@@ -1,7 +1,7 @@
 //! Selects failed tests to retry.
 //!
-//! On a shared machine, a server may not answer for seconds. A test that *timed out* is run once
-//! more, alone. A test that reports something *wrong* (two holders, a decreasing fence) has failed.
+//! A test that only *timed out* is run once more: a shared machine may stop for seconds. A test
+//! that reports something *wrong* has failed.
 
 use crate::libtest::{PANICKED, Suite};
 

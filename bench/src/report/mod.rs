@@ -33,8 +33,8 @@ enum Extent {
     Full,
 }
 
-/// Writes the full report of `results` (from the file `json`): the page `markdown`, its folder
-/// `pictures`, and the page `html`. Removes old pictures.
+/// Writes the report of `results` (from the file `json`): the page `markdown`, new `pictures`, and
+/// the page `html`.
 ///
 /// # Errors
 /// If a file can't be written.

@@ -173,7 +173,7 @@ impl Sentinels {
         })
     }
 
-    /// Waits until the Sentinels see all others and each replica follows the master.
+    /// Waits until the Sentinels see all others and the replicas follow the master.
     ///
     /// # Errors
     /// After a minute.

@@ -1,8 +1,7 @@
 //! The first message of election connections.
 //!
-//! A member that dials a larger one sends its address. The latter hangs up and dials that address,
-//! which would bypass their link. So a host name replaces it, which each member maps to its own
-//! proxy.
+//! A member that dials a larger one sends its address, which the latter dials, bypassing their
+//! link. So a host name replaces it, which each member maps to its own proxy.
 
 use std::io::{self, Read};
 use std::net::TcpStream;

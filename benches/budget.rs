@@ -126,7 +126,6 @@ struct Floors {
 }
 
 impl Floors {
-    /// Locks one tokio mutex, and changes a hash map.
     async fn mutex_beside_a_map(&self) {
         let guard = self.mutex.lock().await;
         self.notes.lock().unwrap().insert(black_box("orders/42").to_owned(), 1);
@@ -134,7 +133,6 @@ impl Floors {
         self.notes.lock().unwrap().remove(black_box("orders/42"));
     }
 
-    /// Locks by name with a table of tokio mutexes.
     async fn mutexes_in_a_map(&self) {
         let name = black_box("orders/42");
         let mutex = Arc::clone(self.table.lock().unwrap().entry(name.to_owned()).or_default());

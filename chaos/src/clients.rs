@@ -30,7 +30,6 @@ struct Client {
     job: Job,
     process: Process,
     was_killed: bool,
-    /// Faults prefer other clients.
     is_chosen: bool,
 }
 

@@ -31,7 +31,6 @@ impl ServersClock {
         Ok(Some(Self(file)))
     }
 
-    /// Steps the clock; `milliseconds` may be negative.
     pub(crate) fn step(&self, milliseconds: i64) -> Result<()> {
         self.set(self.offset()? + milliseconds * 1_000_000)
     }

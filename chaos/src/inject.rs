@@ -235,7 +235,6 @@ impl Scene<'_> {
         };
         let mut locking = self.servers.lock(what)?;
         let end = Instant::now() + lasts;
-        // Replies in flight may arrive.
         sleep(lasts / 4);
         let since = Clock::boot().now();
         let mut most = 0;

@@ -86,7 +86,6 @@ struct Job {
 }
 
 impl Job {
-    /// `Continue` to run the seed again.
     fn run(&mut self, seed: u64, is_last: bool) -> Result<ControlFlow<()>> {
         let lane = match &mut self.lane {
             Some(lane) => lane,

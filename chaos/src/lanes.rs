@@ -18,7 +18,6 @@ use crate::servers::{Result, is_alive};
 /// Then a lane's servers are replaced.
 const SCHEDULES: usize = 20;
 
-/// The test command's seeds.
 const SELECTION: [u64; 3] = [1, 2, 3];
 
 struct Task {

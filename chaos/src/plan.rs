@@ -105,7 +105,6 @@ fn draw_faults(
         let [low, high] = [*lasts.start(), *lasts.end()].map(Duration::from_millis);
         let lasts = random.time(low, high);
         faults.push(Planned { fault, at, lasts, pick: random.below(1 << 16) as usize });
-        // They may overlap.
         at += if fault.is_a_clients() { Duration::ZERO } else { lasts };
         if left.is_empty() {
             break;

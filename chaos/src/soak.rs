@@ -190,7 +190,6 @@ fn work() -> Result<()> {
     Ok(fs::write(folder.join("grants"), grants.to_string())?)
 }
 
-/// Runs four plans in parallel. Returns the grants.
 async fn round(job: &Job, profile: &Profile, number: u64) -> Result<usize> {
     let (a, b, c, d) = tokio::try_join!(
         plan(job, profile, number, 0),

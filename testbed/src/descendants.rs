@@ -67,7 +67,6 @@ impl KillOnExit {
 
 impl Drop for KillOnExit {
     fn drop(&mut self) {
-        // Before its input closes.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

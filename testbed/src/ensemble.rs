@@ -16,7 +16,6 @@ pub(crate) fn all_at_once<T: Send, R: Send>(
 }
 
 pub(crate) fn wait_until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> Result<T> {
-    // A split vote is repeated.
     let limit = 3 * wait::LIMIT;
     wait::until(limit, ask)
         .ok_or_else(|| Error::new(format!("{what} did not happen within {limit:?}")))

@@ -484,6 +484,5 @@ fn greets(socket: &Path) -> Option<()> {
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
     let mut greeting = [0; 5];
     stream.read_exact(&mut greeting).ok()?;
-    // A header of four bytes, then the version.
     (greeting[4] == 10).then_some(())
 }

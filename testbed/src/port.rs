@@ -62,7 +62,6 @@ impl Ports {
         Self { folder, blocks: Vec::new(), given: 0 }
     }
 
-    /// Begins again if other processes have all other blocks.
     fn next(&mut self) -> Option<u16> {
         let size = usize::from(BLOCK);
         if self.given == self.blocks.len() * size {

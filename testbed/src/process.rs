@@ -126,7 +126,6 @@ impl Program {
         let output = child.stdout.take().expect("it is piped");
         let complaints = child.stderr.take().expect("it is piped");
         let (ended, printed, complaint) = thread::scope(|scope| {
-            // The program may end early.
             scope.spawn(move || standard_input.write_all(input.as_bytes()));
             let printed = scope.spawn(move || all_of(output));
             let complaint = scope.spawn(move || all_of(complaints));
@@ -270,7 +269,6 @@ impl Process {
     /// Freezes it (SIGSTOP): its sockets stay open.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
-        // Delivered asynchronously.
         let stopped = wait::until(Duration::from_secs(5), || {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
             stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())

@@ -181,7 +181,6 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.end();
         drop(TcpStream::connect(self.address()));
-        // One may have been accepted in the meantime.
         self.drop_connections();
     }
 }

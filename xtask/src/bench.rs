@@ -29,7 +29,6 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
     let is_whole_run =
         measures && task != Some("profile") && !args.iter().any(|word| word == "--smoke");
     if is_whole_run && !folders::target().join("peers/commands.tsv").exists() {
-        // The report lists peers that can't be built.
         let _ = peers::main();
     }
     let mut packages = vec!["build", "--release", "--package", "lockwright-bench"];

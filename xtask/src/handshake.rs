@@ -11,7 +11,6 @@ pub(crate) struct Handshake {
     pub(crate) backends: Vec<String>,
 }
 
-/// A JSON object of texts and lists of texts.
 pub(crate) fn read(line: &str) -> Result<Handshake, String> {
     let mut handshake = Handshake::default();
     let mut text = Text(line.trim().chars().peekable());

@@ -85,7 +85,6 @@ impl Suite {
             if line == "stack backtrace:" || line == "failures:" {
                 speaks = false;
             } else if line.contains(PANICKED) {
-                // Another thread's panic.
                 speaks = true;
             }
             if speaks && let Some((_, said)) = failures.last_mut() {

@@ -6,7 +6,6 @@ use crate::parallel::Gate;
 pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) at_a_time: usize,
-    /// Then the build steps start.
     pub(crate) tests_are_built: Gate,
 }
 

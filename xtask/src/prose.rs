@@ -58,7 +58,6 @@ pub(crate) fn step(_: &Options) -> Report {
     for name in String::from_utf8_lossy(&listed.stdout).lines().filter(|name| is_read(name)) {
         match fs::read_to_string(folders::root().join(name)) {
             Ok(text) => count.file(name, &text),
-            // Removed but not committed.
             Err(_) => continue,
         }
     }
@@ -147,7 +146,6 @@ fn normalized(prose: &str) -> String {
         let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '\'';
         for word in text.split(|c| !is_part(c)).filter(|word| !word.is_empty()) {
             out.push_str(&word.to_lowercase());
-            // Phrases may share the space.
             out.push(' ');
         }
     }

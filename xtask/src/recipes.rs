@@ -13,7 +13,6 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn of(sources: &Path, folder: &str) -> io::Result<Self> {
-        // Absolute, because programs start in any folder.
         let target = std::path::absolute(folders::target())?.join("peers").join(folder);
         fs::create_dir_all(&target)?;
         Ok(Self { source: sources.join(folder), target })
@@ -153,7 +152,6 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         let entry = entry?;
         let to = to.join(entry.file_name());
         match entry.file_type()?.is_dir() {
-            // Left by a user.
             true if entry.file_name() == "node_modules" => {}
             true => copy(&entry.path(), &to)?,
             false => fs::copy(entry.path(), to).map(drop)?,

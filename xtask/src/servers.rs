@@ -188,7 +188,6 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// Also without servers.
 const TO_BUILD: &[&str] = &["protoc"];
 
 const FOR_PEERS_TOO: &[&str] = &["go", "javac", "python3"];
@@ -261,7 +260,6 @@ fn missing(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
 }
 
 fn problem(need: &Need) -> Option<String> {
-    // Unusable folders don't end the search.
     let Some(binary) = candidates(need).into_iter().find(|candidate| starts(candidate)) else {
         return Some(format!("is not installed (no {} {})", need.binary, searched(need)));
     };
@@ -286,7 +284,6 @@ fn problem(need: &Need) -> Option<String> {
     }
 }
 
-/// In order of preference.
 fn candidates(need: &Need) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = need.places.iter().flat_map(|place| expand(place)).collect();
@@ -308,7 +305,6 @@ fn expand(place: &str) -> Vec<PathBuf> {
     numbered.into_iter().map(|(_, path)| path).collect()
 }
 
-/// To the largest number.
 pub(crate) fn newest(path: &Path) -> Option<PathBuf> {
     expand(path.to_str()?).into_iter().find(|path| path.is_file())
 }
@@ -358,7 +354,6 @@ fn instructions(missing: &[(&Need, String)]) -> String {
     text
 }
 
-/// As root on Debian or Ubuntu.
 pub(crate) fn may_install() -> bool {
     is_debian() && is_root()
 }

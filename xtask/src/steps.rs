@@ -62,7 +62,6 @@ pub(crate) const ALL: &[Step] = &[
 /// Crates of the facade with the memory backend.
 const LEANEST: usize = 30;
 
-/// They must not be among those.
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];
 
 /// The command's non-Rust dependencies.
@@ -129,7 +128,6 @@ fn features(options: &Options) -> Report {
             return Report::failed(&format!("the facade with --features '{name}' alone FAILED"));
         }
     }
-    // Next to the other tests.
     let mut build = cargo_in_background(&["test", "--no-run"]);
     build.args(missing_args(options));
     Report::of(quietly("features-test", build).ok())
@@ -198,7 +196,6 @@ fn doctest(options: &Options) -> Report {
     if !finished.ok() {
         report.outcome = Outcome::Failed;
         if report.tests.failed == 0 {
-            // Not a test, for example a build error.
             finished.show();
         }
         finished.explain();

@@ -59,7 +59,6 @@ fn in_memory() -> Option<PathBuf> {
     }
     let folder = all.join(format!("{PREFIX}{}", std::process::id()));
     fs::create_dir(&folder).ok()?;
-    // For servers' accounts.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).ok()?;
     Some(folder)
 }

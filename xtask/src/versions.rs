@@ -49,7 +49,6 @@ pub(crate) fn step(options: &Options) -> Report {
             }
         }
     }
-    // These tests mostly wait.
     let at_a_time = if options.at_a_time == 1 { 1 } else { 2 * options.at_a_time };
     let mut report = binaries::run("versions", jobs, &[], at_a_time, process::RUNNING);
     // The table shows cases that aren't promised.

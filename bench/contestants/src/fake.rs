@@ -11,7 +11,6 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Honest,
-    /// Grants every request.
     Open,
     Unable,
     Ending,

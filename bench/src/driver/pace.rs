@@ -24,7 +24,6 @@ pub(super) struct Pace {
     pub(super) waiting: Duration,
     pub(super) waiters_waiting: usize,
     pub(super) holds: Vec<u64>,
-    /// Automatic renewal may need a thread for each.
     pub(super) holds_of_peers: u64,
     pub(super) holding: Duration,
     /// Half the renewal interval, so that a batch is in the middle.

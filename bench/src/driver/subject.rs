@@ -68,7 +68,6 @@ impl<'a> Subject<'a> {
             self.players.push(self.program.player()?);
         }
         let mut new = self.players[before.min(count)..].iter_mut();
-        // A table, for example.
         if before == 0
             && let Some(first) = new.next()
         {

@@ -15,7 +15,6 @@ pub(super) struct Item {
     pub(super) below: Vec<Line>,
 }
 
-/// Its first columns are words.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Table {
     pub(super) head: Vec<String>,

@@ -123,7 +123,6 @@ fn escaped(text: &str) -> String {
     for (at, c) in characters.iter().enumerate() {
         let needs = match c {
             '\\' | '`' | '*' | '<' | '>' | '[' | ']' | '|' | '~' | '$' => true,
-            // No markup within a word.
             '_' => !(is_in_word(at.checked_sub(1)) && is_in_word(Some(at + 1))),
             // It would begin a link's target.
             '(' => at > 0 && characters[at - 1] == ']',

@@ -152,7 +152,6 @@ fn latency(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     })
 }
 
-/// Each nine takes the same room.
 fn spaced(share: f64) -> f64 {
     -(1.0 - share).log10()
 }
@@ -221,7 +220,6 @@ fn series<'a>(
     lines.collect()
 }
 
-/// The same in all pictures.
 fn line(view: &View<'_>, contestant: &str) -> (&'static str, &'static str) {
     match view.kind(contestant) {
         Kind::Ours => (OURS, ""),

@@ -130,7 +130,6 @@ pub fn differ(old: &[f64], new: &[f64]) -> bool {
 pub fn mann_whitney(one: &[f64], other: &[f64]) -> f64 {
     let (one, other) = (&one[..one.len().min(ENOUGH)], &other[..other.len().min(ENOUGH)]);
     let all = sorted(&[one, other].concat());
-    // Twice the mid-rank, an integer.
     let rank = |value: &f64| {
         let below = all.partition_point(|known| known < value);
         below + 1 + all.partition_point(|known| known <= value)

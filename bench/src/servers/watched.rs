@@ -11,7 +11,6 @@ pub struct Watched {
     servers: Box<dyn Servers>,
     /// They may start others.
     roots: Vec<u32>,
-    /// Commands that reading the count adds.
     per_look: u64,
 }
 

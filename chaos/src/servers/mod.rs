@@ -64,7 +64,6 @@ pub(crate) enum Lock<'a> {
 
 /// One configuration's servers. The table in `faults.rs` prevents calls of missing methods.
 pub(crate) trait Servers: Send {
-    /// Through the proxies.
     fn url(&self) -> String;
 
     fn direct_url(&self) -> String {

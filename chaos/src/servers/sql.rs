@@ -96,7 +96,6 @@ impl<C: Dialect> Session<C> {
             Lock::Table => self.run(&C::LOCK_TABLE.replace("TABLE_NAME", table))?,
             Lock::Row(name) => {
                 let row = format!("FROM {table} WHERE name = '{name}' FOR UPDATE");
-                // It may not exist yet.
                 let locked = wait::until(Duration::from_secs(2), || {
                     self.number(&format!("SELECT fence {row}")).ok()
                 });

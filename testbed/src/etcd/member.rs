@@ -192,7 +192,6 @@ impl Member {
         self.process.wait_until_ready(|| http::get(metrics, "/metrics", SOON).map(drop))
     }
 
-    /// With an empty data folder, as all other members must do.
     pub(super) fn begin_again(&mut self) -> Result<()> {
         self.forget()?;
         self.launch(Comes::First)

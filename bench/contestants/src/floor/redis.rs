@@ -27,7 +27,6 @@ impl Redis {
         Ok(Self { masters: vec![Server::connect(url).await?], slots: vec![(SLOTS - 1, 0)] })
     }
 
-    /// `redis+sentinel://host:port,…/master`.
     async fn sentinels(url: &str) -> Result<Self> {
         let rest = url.trim_start_matches("redis+sentinel://");
         let (hosts, master) = rest.split_once('/').ok_or("the URL names no master")?;
@@ -42,7 +41,6 @@ impl Redis {
         Self::one(&format!("redis://{host}:{port}")).await
     }
 
-    /// `redis+cluster://host:port,…`.
     async fn cluster(url: &str) -> Result<Self> {
         let hosts = url.trim_start_matches("redis+cluster://");
         let seed = hosts.split([',', '?']).next().unwrap_or(hosts);

@@ -122,7 +122,6 @@ impl<S: Server> Floor for Sql<S> {
             waiting: Pool::of(IN_TURN),
             holding: Pool::unlimited(),
         };
-        // Connect before the measurement.
         let alone =
             if matches!(floor.mode, Mode::Lease) { &floor.requests } else { &floor.holding };
         for pool in [alone, &floor.waiting] {

@@ -26,7 +26,7 @@ pub struct Results {
     pub versions: BTreeMap<String, String>,
     /// The subjects.
     pub contestants: Vec<Contestant>,
-    /// Peers that couldn't be built, with the reasons.
+    /// Peers that couldn't be built.
     pub missing: Vec<Missing>,
     /// The checks of mutual exclusion.
     pub exclusion: Vec<Exclusion>,
@@ -37,7 +37,7 @@ pub struct Results {
     pub profiles: Vec<Profile>,
 }
 
-/// The settings of a run.
+/// A run's settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// The rounds of each cell.
@@ -51,15 +51,15 @@ pub struct Settings {
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
-    /// The number of its cores.
+    /// Its cores.
     pub cores: usize,
-    /// The size of the memory.
+    /// The memory.
     pub memory_bytes: u64,
-    /// The operating system's kernel.
+    /// The kernel.
     pub kernel: String,
 }
 
-/// A subject of the benchmarks.
+/// A subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Contestant {
     /// The name in the tables.
@@ -104,11 +104,11 @@ pub struct Exclusion {
     pub backend: String,
     /// The subject.
     pub contestant: String,
-    /// The number of checked turns.
+    /// The checked turns.
     pub turns: usize,
-    /// The overlapping turns. If any, the subject isn't timed.
+    /// The overlapping turns.
     pub overlaps: usize,
-    /// The error, if any. Then the subject isn't timed.
+    /// The error, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -160,7 +160,7 @@ impl Regime {
     }
 }
 
-/// A subject's profile of processor time.
+/// A profile of processor time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// The backend.

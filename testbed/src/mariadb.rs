@@ -56,7 +56,7 @@ impl Options {
         }
     }
 
-    /// Sets the password of the user `lockwright`.
+    /// Sets the user's password.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
@@ -116,7 +116,7 @@ impl MariaDb {
         Self::options().start()
     }
 
-    /// Returns the default options.
+    /// Returns default options.
     pub fn options() -> Options {
         Options::default()
     }
@@ -181,7 +181,7 @@ impl MariaDb {
         url(ADMIN, ADMIN_PASSWORD, self.port)
     }
 
-    /// Returns the password of the user `lockwright`.
+    /// Returns the user's password.
     pub fn password(&self) -> &str {
         self.options.password.as_deref().unwrap_or(PASSWORD)
     }
@@ -243,7 +243,7 @@ impl MariaDb {
         self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
     }
 
-    /// Like [`MariaDb::sql`], as the user `lockwright`.
+    /// Like [`MariaDb::sql`], as the user.
     pub fn sql_as_user(&self, statements: &str) -> Result<String> {
         self.sql_as(USER, self.password(), statements)
     }
@@ -272,8 +272,8 @@ impl MariaDb {
         Ok(client.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all sessions of the user `lockwright`, and returns their number. New sessions may have
-    /// begun since.
+    /// Ends all of the user's sessions, and returns their number. New sessions may have begun
+    /// since.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let theirs = format!("SELECT id FROM information_schema.processlist WHERE user = '{USER}'");
         let ended = match Kind::chosen() {

@@ -56,7 +56,7 @@ impl Options {
         self.set("fsync", "on").set("full_page_writes", "on")
     }
 
-    /// Sets the password of the user `lockwright`.
+    /// Sets the user's password.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
@@ -108,7 +108,7 @@ impl Postgres {
         Self::options().start()
     }
 
-    /// Returns the default options.
+    /// Returns default options.
     pub fn options() -> Options {
         Options::default()
     }
@@ -167,7 +167,7 @@ impl Postgres {
         url(ADMIN, ADMIN_PASSWORD, self.port)
     }
 
-    /// Returns the password of the user `lockwright`.
+    /// Returns the user's password.
     pub fn password(&self) -> &str {
         self.options.password.as_deref().unwrap_or(PASSWORD)
     }
@@ -216,7 +216,7 @@ impl Postgres {
         self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
     }
 
-    /// Like [`Postgres::sql`], as the user `lockwright`.
+    /// Like [`Postgres::sql`], as the user.
     pub fn sql_as_user(&self, statements: &str) -> Result<String> {
         self.sql_as(USER, self.password(), statements)
     }
@@ -232,7 +232,7 @@ impl Postgres {
         Ok(psql.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all sessions of the user `lockwright`, and returns their number.
+    /// Ends all of the user's sessions, and returns their number.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let ended = self.sql(&format!(
             "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 10000)) \

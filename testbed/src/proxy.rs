@@ -25,7 +25,7 @@ pub enum Traffic {
     SwallowAnswers,
 }
 
-/// A TCP proxy. Dropping it closes everything.
+/// A TCP proxy.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,

@@ -45,7 +45,7 @@ impl ClusterOptions {
     }
 }
 
-/// A Cluster of three masters and a replica of each.
+/// Three masters and a replica of each.
 ///
 /// A restarted node keeps its identity and view, even without its data: see [`Redis::restart`].
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Cluster {
         Self::options().start()
     }
 
-    /// Returns the default options.
+    /// Returns default options.
     pub fn options() -> ClusterOptions {
         ClusterOptions { server: Redis::options(), node_timeout: Duration::from_secs(2) }
     }

@@ -42,7 +42,7 @@ impl SentinelsOptions {
         self
     }
 
-    /// Sets the number of replicas; one by default.
+    /// Sets the number of replicas, by default one.
     pub fn replicas(mut self, count: usize) -> Self {
         self.replicas = count;
         self
@@ -61,7 +61,7 @@ impl SentinelsOptions {
         self
     }
 
-    /// Sets the password of the Sentinels.
+    /// Sets the Sentinels' password.
     pub fn sentinel_password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
@@ -108,7 +108,7 @@ impl Sentinels {
         Self::options().start()
     }
 
-    /// Returns the default options.
+    /// Returns default options.
     pub fn options() -> SentinelsOptions {
         SentinelsOptions {
             server: Redis::options(),

@@ -15,7 +15,7 @@ use crate::evidence;
 use crate::options::Options;
 use crate::servers::{Result, is_alive};
 
-/// Then a lane's servers are replaced.
+/// After them, a lane's servers are replaced.
 const SCHEDULES: usize = 20;
 
 const SELECTION: [u64; 3] = [1, 2, 3];
@@ -98,7 +98,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
     tasks
 }
 
-/// They need not run again for this version.
+/// Returns the seeds that need not run again for this version.
 fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let path = evidence::folder().join(format!("{configuration}.tsv"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -123,7 +123,7 @@ fn run_lane(
 ) -> Result<()> {
     let folder = Folder::make(lane, task.configuration)?;
     let seeds: Vec<String> = task.seeds.iter().map(u64::to_string).collect();
-    // It ends with this thread.
+    // The lane ends with this thread.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(std::env::current_exe()?);
     command.arg("lane").args([task.configuration.name(), &seeds.join(",")]).args(args);
@@ -144,7 +144,7 @@ fn run_lane(
     if status.success() { Ok(()) } else { Err(format!("the lane ended with {status}").into()) }
 }
 
-/// `UNTIL` is the last instant to begin a schedule.
+/// `UNTIL` is the last instant of the boot clock to begin a schedule.
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_CHAOS_FOLDER";
 pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
 pub(crate) const UNTIL: &str = "LOCKWRIGHT_CHAOS_UNTIL";

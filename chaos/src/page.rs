@@ -16,7 +16,7 @@ use crate::servers::Result;
 const BEGIN: &str = "<!-- made by `cargo xtask chaos --page`: begin -->\n";
 const END: &str = "<!-- made by `cargo xtask chaos --page`: end -->\n";
 
-/// They confirm a claim.
+/// Schedules that confirm a claim.
 const FEWEST: usize = 3;
 
 const GROUPS: [&[Configuration]; 3] = [

@@ -20,7 +20,7 @@ use crate::plan::{Planned, Schedule};
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
 /// How long a free lock may lack a holder beyond the TTL and the faults. In about 350 schedules of
-/// each configuration, the longest such time was shorter by 0.8 s.
+/// each configuration, the longest such time was shorter by 0.8 s or more.
 fn patience(configuration: Configuration) -> Duration {
     Duration::from_millis(match configuration {
         Configuration::PostgresRow | Configuration::Redlock => 3_500,

@@ -18,7 +18,6 @@ pub(crate) struct Binary {
     pub(crate) package: String,
     /// That of an integration test, or `lib` for the crate itself.
     pub(crate) name: String,
-    /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`.
     pub(crate) title: String,
     path: PathBuf,
     folder: PathBuf,

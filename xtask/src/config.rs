@@ -8,7 +8,7 @@ struct Package {
     package: &'static str,
     /// Their names in other crates' tests.
     servers: &'static [&'static str],
-    /// They start no server before they select tests. `--quick` runs them.
+    /// Test binaries that start no server before they select tests. `--quick` runs them.
     without: &'static [&'static str],
 }
 

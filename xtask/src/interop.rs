@@ -17,7 +17,6 @@ pub(crate) fn step(options: &Options) -> Report {
         Ok(tests) => tests,
         Err(error) => return Report::failed(&format!("{TESTS} can't be read: {error}")),
     };
-    // So that nothing is built twice.
     let mut args = vec!["--workspace", "--all-features"];
     for test in &tests {
         args.extend(["--test", test]);

@@ -69,7 +69,7 @@ pub(crate) struct Finished {
     log: PathBuf,
 }
 
-/// Then a test has left a process behind.
+/// Output that is open for longer shows that a test left a process behind.
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
@@ -225,7 +225,7 @@ impl Finished {
     }
 }
 
-/// Kills them if `killed`.
+/// Returns the processes with `pipe` open, and kills them if `killed`.
 fn holders(pipe: u64, killed: bool) -> String {
     let target = PathBuf::from(format!("pipe:[{pipe}]"));
     let holds = |process: &Path| {

@@ -107,10 +107,8 @@ pub(crate) fn go(place: &Place, name: &str) -> Result<Vec<String>, String> {
     let program = text(&place.target(&format!("bin/{name}")));
     let mut command = Command::new("go");
     command.args(["build", "-o", &program, &format!("./{name}")]).current_dir(&place.source);
-    // So that a user can delete it.
     command.env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false");
     command.env("GOMODCACHE", place.target("modules")).env("GOCACHE", place.target("cache"));
-    // Go must not download another toolchain.
     command.env("GOTOOLCHAIN", "local").env("GOWORK", "off").env("CGO_ENABLED", "0");
     place.finish(command)?;
     Ok(vec![program])

@@ -1,15 +1,15 @@
 //! Selects failed tests to retry.
 //!
-//! A test that only *timed out* is run once more: a shared machine may stop for seconds. A test
-//! that reports something *wrong* has failed.
+//! A test that only *timed out* is run once more, alone: a shared machine may stop for seconds. A
+//! test that reports something *wrong* has failed.
 
 use crate::libtest::{PANICKED, Suite};
 
-/// Starts a conformance case's time-out.
+/// The prefix of a conformance case's time-out.
 const CASE_TIMED_OUT: &str = "late: ";
 const CASE_WAITED: &str = "it was not done after ";
 
-/// Time-outs in errors without an answer, the testbed and the standard library.
+/// Texts of time-outs in errors without an answer, the testbed and the standard library.
 const TIMEOUT_WORDS: &[&str] = &[
     "Unavailable",
     "Indeterminate",
@@ -52,8 +52,8 @@ fn of_a_case(said: &[String]) -> Option<&String> {
     said.iter().find(|line| line.contains(CASE_TIMED_OUT) || line.contains(CASE_WAITED))
 }
 
-/// If each panic has one: another thread's panic may be the cause. Earlier output and expected
-/// values don't count.
+/// Returns the first time-out, if each panic has one: another thread's panic may be the cause.
+/// Earlier output and expected values don't count.
 fn of_panics(said: &[String]) -> Option<&String> {
     let is_beginning = |line: &String| line.contains(PANICKED);
     let first = said.iter().position(is_beginning)?;

@@ -29,7 +29,6 @@ pub(crate) fn step(options: &Options) -> Report {
         Ok(roots) => roots,
         Err(problem) => return Report::failed(&problem),
     };
-    // So that nothing is built twice.
     let mut args = vec!["--workspace", "--all-features"];
     let mut tests: Vec<&str> =
         SERVERS.iter().flat_map(|it| it.suites).map(|suite| suite.test).collect();

@@ -32,6 +32,7 @@ impl Account {
         Some(names.iter().chain(&["nobody"]).find_map(find).unwrap_or(nobody))
     }
 
+    /// Makes this account the owner of `path`.
     pub fn own(self, path: &Path) -> Result<()> {
         std::os::unix::fs::chown(path, Some(self.uid), Some(self.gid))
             .map_err(|error| Error::new(format!("{}: {error}", path.display())))

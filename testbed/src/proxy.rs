@@ -73,7 +73,7 @@ impl Proxy {
         Ok(Self::on(listener, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), target))
     }
 
-    /// Starts a proxy at a given address.
+    /// Starts a proxy at `address`.
     ///
     /// # Errors
     /// If the address is in use.
@@ -118,7 +118,7 @@ impl Proxy {
         self.drop_connections();
     }
 
-    /// Listens again, and forwards.
+    /// Listens again.
     pub fn mend(&self) {
         {
             let mut state = self.shared.state();

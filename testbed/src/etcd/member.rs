@@ -90,7 +90,7 @@ impl Member {
         &self.process
     }
 
-    /// Returns whether it is a learner, which has no vote.
+    /// Returns whether it is a learner.
     pub fn is_learner(&self) -> bool {
         self.is_learner
     }

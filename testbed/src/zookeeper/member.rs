@@ -35,7 +35,7 @@ impl Member {
         local(self.port())
     }
 
-    /// Returns whether it is an observer, without a vote.
+    /// Returns whether it is an observer.
     pub fn is_observer(&self) -> bool {
         self.is_observer
     }

@@ -1,6 +1,4 @@
-//! The cost of a hold: allocations and bytes are asserted; the CPU time of 100,000 holds and the
-//! ratio to a plain mutex are printed. `cargo bench --bench budget`; figures are in
-//! `benches/README.md`.
+//! The cost of a hold: asserts allocations and bytes, prints times: see `benches/README.md`.
 #![allow(missing_docs)]
 #![allow(unsafe_code)] // for the counting allocator
 
@@ -16,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Off during time measurements, because counting costs nanoseconds per allocation.
+/// Off during time measurements: counting costs nanoseconds.
 static COUNTS: AtomicBool = AtomicBool::new(true);
 
 struct Counting;
@@ -57,7 +55,7 @@ static COUNTING: Counting = Counting;
 const HOLDS: usize = 100_000;
 
 fn main() {
-    // `cargo bench` passes `--bench`. `cargo test` doesn't, and only checks that benches run.
+    // `cargo bench` passes `--bench`; `cargo test` only checks that benches run.
     let brief = !std::env::args().any(|argument| argument == "--bench");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
@@ -120,7 +118,6 @@ async fn share_of_a_core(time: Duration) {
     println!("{HOLDS} holds renewed at a TTL of 30 s: {share:.2} % of a core (at most 1 %)");
 }
 
-/// Baselines for acquire and release.
 #[derive(Default)]
 struct Floors {
     mutex: tokio::sync::Mutex<()>,
@@ -129,7 +126,6 @@ struct Floors {
 }
 
 impl Floors {
-    /// Locks one tokio mutex, and adds and removes a name in a hash map.
     async fn mutex_beside_a_map(&self) {
         let guard = self.mutex.lock().await;
         self.notes.lock().unwrap().insert(black_box("orders/42").to_owned(), 1);
@@ -137,7 +133,6 @@ impl Floors {
         self.notes.lock().unwrap().remove(black_box("orders/42"));
     }
 
-    /// Locks by name with a table of tokio mutexes: a simple implementation of named locks.
     async fn mutexes_in_a_map(&self) {
         let name = black_box("orders/42");
         let mutex = Arc::clone(self.table.lock().unwrap().entry(name.to_owned()).or_default());
@@ -151,7 +146,7 @@ impl Floors {
     }
 }
 
-/// Alternates the measurements, so that all see the same load of the machine.
+/// Alternates, so that all see the same load.
 async fn ratio() {
     const ROUNDS: usize = 101;
     const TIMES: u32 = 2_000;

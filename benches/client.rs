@@ -1,8 +1,6 @@
-//! The client's own cost on the memory backend, next to baselines. `cargo bench --bench client`;
-//! see `benches/README.md`.
+//! The client's own cost on the memory backend: see `benches/README.md`.
 //!
-//! Criterion measures in sequence, so ratios of its figures vary with the machine's load.
-//! `benches/budget.rs` alternates, and `cargo xtask cost` counts instructions.
+//! Criterion measures in sequence, so ratios vary with the machine's load.
 #![forbid(unsafe_code)]
 #![allow(missing_docs)]
 
@@ -19,7 +17,7 @@ use tokio::runtime::Runtime;
 
 const NAME: &str = "orders/42";
 
-/// The number of tasks that contend for a name, and of each task's turns.
+/// The number of contending tasks, and of each task's turns.
 const TASKS: usize = 8;
 const TURNS: usize = 10;
 
@@ -40,7 +38,6 @@ fn measure<F: Future>(
     criterion.bench_function(title, |bencher| bencher.iter(|| runtime.block_on(call())));
 }
 
-/// A table with a mutex for each name in use: a simple implementation of named locks.
 #[derive(Clone, Default)]
 struct Named(Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>>);
 
@@ -96,7 +93,6 @@ fn enter_again(criterion: &mut Criterion) {
     });
 }
 
-/// Wakes itself this number of times.
 async fn polled(times: u32) {
     let mut left = times;
     poll_fn(|cx| {
@@ -120,7 +116,6 @@ fn while_held(criterion: &mut Criterion) {
     measure(criterion, "renew, asked for", &runtime, || guard.renew());
 }
 
-/// All tasks contend for one name, so that each release wakes the next task.
 async fn contend<F: Future<Output = ()> + Send + 'static>(
     turn: impl Fn() -> F + Clone + Send + 'static,
 ) {
@@ -154,7 +149,7 @@ fn hand_over(criterion: &mut Criterion) {
             let locks = locks.clone();
             async move {
                 let guard = locks.mutex(NAME).acquire().await.unwrap();
-                // Lets the other tasks queue while it is held.
+                // Lets the other tasks queue.
                 tokio::task::yield_now().await;
                 guard.release().await.unwrap();
             }
@@ -178,7 +173,6 @@ fn among_many(criterion: &mut Criterion) {
     });
 }
 
-/// Measures what each request does with its name, and what backends with paths do.
 fn names(criterion: &mut Criterion) {
     criterion.bench_function("floor: a name copied", |bencher| {
         bencher.iter(|| Arc::<str>::from(black_box(NAME)));

@@ -1,4 +1,4 @@
-//! The comparative benchmarks: starts servers and subjects, measures them, writes the report.
+//! The comparative benchmarks.
 #![forbid(unsafe_code)]
 
 pub mod driver;

@@ -1,4 +1,4 @@
-//! `lockwright-bench`, which `cargo xtask bench` builds and starts.
+//! `lockwright-bench`: see `cargo xtask bench`.
 #![forbid(unsafe_code)]
 
 mod options;
@@ -58,8 +58,7 @@ fn plan(bench: &Bench) -> servers::Result<Plan> {
     })
 }
 
-/// Adds new profiles and our own programs' notes to existing results. The reason for a weak
-/// baseline is often found later.
+/// The reason for a weak baseline is often found later.
 fn profile(json: &Path, bench: &Bench) -> servers::Result<()> {
     let mut results = report::read(json)?;
     let mut plan = plan(bench)?;
@@ -91,7 +90,6 @@ fn measure(bench: &Bench) -> servers::Result<()> {
     report_in(&results, &json, &bench.out.join("report.md"), &bench.out)
 }
 
-/// Writes the documentation page with its files, and the full report.
 fn publish(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     let root = std::env::var_os("LOCKWRIGHT_ROOT").map_or_else(|| ".".into(), PathBuf::from);
     let docs = root.join("docs/src");
@@ -99,7 +97,7 @@ fn publish(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     std::fs::create_dir_all(&folder)?;
     // For later comparisons.
     let kept = folder.join("results.json");
-    // Copying a file onto itself would empty it, and a file may have several paths.
+    // Copying it onto itself would empty it, and it may have several paths.
     let is_kept = kept.exists() && kept.canonicalize()? == json.canonicalize()?;
     if !is_kept {
         std::fs::copy(json, &kept)?;
@@ -121,13 +119,12 @@ fn compared(old: &Path, new: &Path, all: bool) -> servers::Result<()> {
 }
 
 fn write(path: &Path, results: &Results) -> servers::Result<()> {
-    // A rename leaves either the old or the new file, even after a crash.
+    // Complete, even after a crash.
     let new = path.with_extension("new");
     std::fs::write(&new, serde_json::to_string(results)? + "\n")?;
     Ok(std::fs::rename(&new, path)?)
 }
 
-/// Returns the peers' command lines and the missing peers, from `cargo xtask peers`.
 fn peers(folder: &Path) -> servers::Result<(Vec<Vec<String>>, Vec<Missing>)> {
     let lines = |name: &str| -> servers::Result<Vec<Vec<String>>> {
         let path = folder.join(name);

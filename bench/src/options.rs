@@ -23,7 +23,6 @@ pub(crate) struct Bench {
     pub(crate) smoke: bool,
     pub(crate) out: PathBuf,
     pub(crate) peers: PathBuf,
-    /// Lockwright's program from an earlier build.
     pub(crate) before: Option<String>,
 }
 
@@ -63,7 +62,6 @@ fn compare(words: &[String]) -> Result<Command, String> {
     }
 }
 
-/// Returns the default folder for results and the full report.
 pub(crate) fn out() -> PathBuf {
     target().join("bench")
 }

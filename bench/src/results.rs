@@ -1,13 +1,12 @@
-//! The results of a run, with a stable JSON format.
+//! A run's results, in a stable JSON format.
 //!
-//! Reports and comparisons are generated from them. Fields are only added; a change of meaning
-//! needs another [`FORMAT`].
+//! Fields are only added; a change of meaning needs another [`FORMAT`].
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The number of this format.
+/// The format's number.
 pub const FORMAT: u32 = 1;
 
 /// A complete run.
@@ -15,7 +14,7 @@ pub const FORMAT: u32 = 1;
 pub struct Results {
     /// [`FORMAT`].
     pub format: u32,
-    /// The start, as in `2026-11-22T08:00:00Z`.
+    /// The start, such as `2026-11-22T08:00:00Z`.
     pub made: String,
     /// The duration.
     pub seconds: f64,
@@ -23,27 +22,27 @@ pub struct Results {
     pub settings: Settings,
     /// The machine.
     pub machine: Machine,
-    /// The versions of the servers and the compiler, by name.
+    /// The servers' and the compiler's versions, by name.
     pub versions: BTreeMap<String, String>,
     /// The subjects.
     pub contestants: Vec<Contestant>,
-    /// Peers that couldn't be built, with the reasons.
+    /// Peers that couldn't be built.
     pub missing: Vec<Missing>,
     /// The checks of mutual exclusion.
     pub exclusion: Vec<Exclusion>,
     /// The measurements.
     pub cells: Vec<Cell>,
-    /// Profiles of Lockwright for the cells that the report explains.
+    /// Profiles of Lockwright.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<Profile>,
 }
 
-/// The settings of a run.
+/// A run's settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// The rounds of each cell.
     pub rounds: usize,
-    /// True if it was a smoke run, whose figures mean nothing.
+    /// True for a smoke run, whose figures mean nothing.
     pub smoke: bool,
 }
 
@@ -52,15 +51,15 @@ pub struct Settings {
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
-    /// The number of its cores.
+    /// Its cores.
     pub cores: usize,
-    /// The size of the memory.
+    /// The memory.
     pub memory_bytes: u64,
-    /// The operating system's kernel.
+    /// The kernel.
     pub kernel: String,
 }
 
-/// A subject of the benchmarks.
+/// A subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Contestant {
     /// The name in the tables.
@@ -83,7 +82,7 @@ pub enum Kind {
     Ours,
     /// An earlier build of Lockwright.
     Before,
-    /// The baseline: basic commands through Lockwright's client library.
+    /// The baseline.
     Floor,
     /// Another library.
     Peer,
@@ -105,32 +104,31 @@ pub struct Exclusion {
     pub backend: String,
     /// The subject.
     pub contestant: String,
-    /// The number of checked turns.
+    /// The checked turns.
     pub turns: usize,
-    /// The number of turns that overlap an earlier one. With any, the subject isn't timed.
+    /// The overlapping turns.
     pub overlaps: usize,
-    /// The error, if there was one. Then the subject isn't timed.
+    /// The error, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A subject's figures for one measurement.
+/// A subject's figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// The backend.
     pub backend: String,
     /// A [`crate::Workload`]'s id.
     pub workload: String,
-    /// The number of waiters, holds or processes, or 0 if the workload has none.
+    /// The number of waiters, holds or processes, or 0 without one.
     pub at: u64,
     /// The cores.
     pub regime: Regime,
     /// The subject.
     pub contestant: String,
-    /// For each measure (its name has the unit), the figures of the rounds in order. Ratios are
-    /// within a round.
+    /// The rounds' figures for each measure, whose name has the unit.
     pub measures: BTreeMap<String, Vec<f64>>,
-    /// The distribution of all rounds' waits or pairs: quantiles (0 to 1) and microseconds.
+    /// Quantiles (0 to 1) of all waits or pairs, in microseconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distribution: Vec<(f64, f64)>,
     /// The reason for missing figures, or a caveat.
@@ -138,13 +136,13 @@ pub struct Cell {
     pub note: Option<String>,
 }
 
-/// The used cores. A machine's loopback has two speeds, and an unpinned program flips between them.
+/// The used cores. A loopback has two speeds, and an unpinned program flips between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Regime {
-    /// Servers and subjects share one core: processor time dominates.
+    /// One shared core: processor time dominates.
     OneCore,
-    /// Servers and subjects have a core each: round trips dominate.
+    /// A core each: round trips dominate.
     TwoCores,
 }
 
@@ -162,7 +160,7 @@ impl Regime {
     }
 }
 
-/// A subject's profile of processor time.
+/// A profile of processor time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// The backend.
@@ -175,6 +173,6 @@ pub struct Profile {
     pub contestant: String,
     /// The profiler.
     pub by: String,
-    /// Symbols with their shares of processor time (0 to 1), the largest first.
+    /// Symbols with their shares (0 to 1).
     pub shares: Vec<(String, f64)>,
 }

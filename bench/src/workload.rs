@@ -3,26 +3,26 @@
 /// A measurement.
 #[derive(Debug)]
 pub struct Workload {
-    /// Its id in the results and for `--only`.
+    /// Its id.
     pub id: &'static str,
-    /// Its title in tables and plots.
+    /// Its title.
     pub title: &'static str,
-    /// Its description for readers.
+    /// Its description.
     pub what: &'static str,
     /// The measure for ratios.
     pub measure: &'static str,
     /// True if more is better.
     pub more_is_better: bool,
-    /// The growing number, if there is one.
+    /// The growing number, if any.
     pub grows: Option<&'static str>,
-    /// Further columns, in this order.
+    /// Further columns.
     pub beside: &'static [&'static str],
 }
 
-/// The default number of contending processes.
+/// The default number of processes.
 pub const PROCESSES: usize = 8;
 
-/// All measurements, in the report's order.
+/// All measurements.
 pub const WORKLOADS: &[Workload] = &[
     Workload {
         id: "pairs",
@@ -125,7 +125,7 @@ const HAND_OVER: &[&str] =
     &["wait_p50_us", "wait_p99_us", "longest_wait_us", "jain", "server_commands_per_hand_over"];
 
 impl Workload {
-    /// Returns the workload with this id.
+    /// Returns a workload.
     #[must_use]
     pub fn of(id: &str) -> Option<&'static Self> {
         WORKLOADS.iter().find(|workload| workload.id == id)

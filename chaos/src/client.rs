@@ -1,4 +1,4 @@
-//! One client process of a schedule.
+//! A client process.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,13 +10,11 @@ use lockwright_conformance::history::journal::{Event, Journal};
 use lockwright_conformance::workload::{self, RemoteStore};
 use serde::{Deserialize, Serialize};
 
-/// The environment variable with the [`Job`] as JSON.
 pub(crate) const JOB: &str = "LOCKWRIGHT_CHAOS_CLIENT";
 
-/// The pause between two measurements of whether the process runs on time.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// The longest delay of a measurement that isn't recorded.
+/// The longest delay that isn't recorded.
 pub(crate) const UNRECORDED_DELAY: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -61,7 +59,6 @@ fn run(job: &Job) -> Result<(), String> {
     runtime.block_on(work).map_err(|failure| format!("{}: {failure}", job.name))
 }
 
-/// Writes an entry after each time in which the runtime ran no timer, because the machine was busy.
 async fn record_delays(clock: Clock, journal: Journal) {
     loop {
         let since = clock.now();

@@ -1,4 +1,4 @@
-//! The client processes of a schedule.
+//! The client processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,6 @@ use crate::client::{JOB, Job};
 use crate::plan::Schedule;
 use crate::servers::{Result, state_of};
 
-/// The longest wait of a fault for a client with a hold.
 const HOLDS_SOON: Duration = Duration::from_millis(800);
 
 pub(crate) struct Clients<'a> {
@@ -31,12 +30,10 @@ struct Client {
     job: Job,
     process: Process,
     was_killed: bool,
-    /// True if a fault has chosen this client. Later faults prefer others.
     is_chosen: bool,
 }
 
 impl<'a> Clients<'a> {
-    /// Starts one process per plan, with its journal in `folder`.
     pub(crate) fn start(
         plans: &[workload::Plan],
         url: String,
@@ -73,7 +70,6 @@ impl<'a> Clients<'a> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits at most half a minute for a grant.
     pub(crate) fn wait_for_a_grant(&self) -> Result<()> {
         let granted = wait::until(Duration::from_secs(30), || {
             let is_grant = |entry: &Entry| matches!(entry.event, Event::Granted { .. });
@@ -82,17 +78,16 @@ impl<'a> Clients<'a> {
         granted.ok_or_else(|| format!("no client was granted a lock:\n{}", self.logs()).into())
     }
 
-    /// Returns the present entries, while clients still write.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         self.journals().iter().flat_map(|path| read(path)).collect()
     }
 
-    /// Returns the entries after the end of all clients. Fails if a journal can't be read.
+    /// Fails if an ended client's journal can't be read.
     pub(crate) fn final_entries(&self) -> Result<Vec<Entry>> {
         let was_killed: Vec<bool> = self.all().iter().map(|one| one.was_killed).collect();
         let mut entries = Vec::new();
         for (path, was_killed) in self.journals().iter().zip(was_killed) {
-            // A client may be killed before it creates its journal.
+            // A killed client may have no journal.
             if path.exists() || !was_killed {
                 let read = journal::read(path);
                 entries.extend(read.map_err(|error| format!("{}: {error}", path.display()))?);
@@ -105,8 +100,7 @@ impl<'a> Clients<'a> {
         self.all().iter().map(|one| one.job.journal.clone()).collect()
     }
 
-    /// Counts the requests for `names` from before `since` that are still pending. Returns 0 after a grant since
-    /// then.
+    /// Counts requests from before `since` that are pending. Returns 0 after a grant since then.
     pub(crate) fn held_up(&self, names: &[String], since: BootInstant) -> usize {
         let mut entries = self.entries();
         entries.sort_by_key(|entry| entry.at);
@@ -135,7 +129,6 @@ impl<'a> Clients<'a> {
         self.all()[index].job.name.clone()
     }
 
-    /// Chooses a client with an exclusive hold, otherwise any client.
     pub(crate) fn choose(&self, pick: usize) -> usize {
         let candidates = || {
             let all = self.all();
@@ -156,7 +149,6 @@ impl<'a> Clients<'a> {
         chosen
     }
 
-    /// Kills a client, and starts a replacement after `pause`. Returns the effect.
     pub(crate) fn kill(&self, index: usize, pause: Duration) -> Result<Option<String>> {
         let held = {
             let mut all = self.all();
@@ -175,7 +167,6 @@ impl<'a> Clients<'a> {
         Ok(Some(format!("killed with {held} holds")))
     }
 
-    /// Stops a client for `time`. Returns the effect, if any.
     pub(crate) fn stop(&self, index: usize, time: Duration) -> Option<String> {
         let (name, pid, held) = {
             let all = self.all();
@@ -192,7 +183,7 @@ impl<'a> Clients<'a> {
         stopped.then(|| format!("stopped with {held} holds"))
     }
 
-    /// Starts another client, whose grants show that the servers work after the faults. Returns its name.
+    /// Its grants show that the servers work after the faults.
     pub(crate) fn start_after_faults(&self, schedule: &Schedule) -> Result<String> {
         let mut plan = schedule.clients[0].clone();
         plan.process += 20;
@@ -229,12 +220,12 @@ impl<'a> Clients<'a> {
     }
 }
 
-/// Reads a journal to which its process may still write.
+/// Its process may still write.
 fn read(path: &Path) -> Vec<Entry> {
     journal::read(path).unwrap_or_default()
 }
 
-/// Counts the open exclusive holds. Only their holders write to the register.
+/// Only exclusive holders write to the register.
 fn holds(entries: &[Entry]) -> usize {
     let mut exclusive = BTreeSet::new();
     let mut held = Vec::new();

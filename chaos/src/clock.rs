@@ -1,7 +1,7 @@
-//! The servers' wall clock, which can be stepped at run time.
+//! The servers' wall clock.
 //!
-//! `LD_PRELOAD` loads a C library into each server that adds an offset. etcd is linked statically, so this fails
-//! there.
+//! `LD_PRELOAD` loads a library that adds an offset. This fails with etcd, which is linked
+//! statically.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,7 @@ const SOURCE: &str = include_str!("clock.c");
 pub(crate) struct ServersClock(fs::File);
 
 impl ServersClock {
-    /// Sets up the clock for servers that start later. Returns `None` if there is no C compiler.
+    /// For servers that start later. Returns `None` if there is no C compiler.
     pub(crate) fn begin(folder: &Path) -> Result<Option<Self>> {
         let Some(library) = compile(folder)? else { return Ok(None) };
         let path = folder.join("clock-offset");
@@ -31,12 +31,10 @@ impl ServersClock {
         Ok(Some(Self(file)))
     }
 
-    /// Steps the clock by `milliseconds`, which may be negative.
     pub(crate) fn step(&self, milliseconds: i64) -> Result<()> {
         self.set(self.offset()? + milliseconds * 1_000_000)
     }
 
-    /// Resets the clock to this machine's.
     pub(crate) fn reset(&self) -> Result<()> {
         self.set(0)
     }

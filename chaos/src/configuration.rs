@@ -1,9 +1,8 @@
-//! The tested backend configurations.
+//! The tested configurations.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A backend in one of its modes, with its servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Configuration {
     Sqlite,
@@ -90,7 +89,7 @@ impl Configuration {
         }
     }
 
-    /// Returns whether a hold belongs to a connection and ends with it.
+    /// Returns whether a hold ends with its connection.
     pub(crate) fn holds_by_connection(self) -> bool {
         matches!(self, PostgresSession | PostgresRow | MysqlSession | MysqlRow)
     }
@@ -99,7 +98,6 @@ impl Configuration {
         matches!(self, RedisSentinel | RedisCluster | Redlock | Etcd | ZooKeeper)
     }
 
-    /// Returns the `mode` for the URL, or `None` for the default.
     pub(crate) fn mode(self) -> Option<&'static str> {
         match self {
             PostgresSession | MysqlSession => Some("session"),
@@ -110,15 +108,15 @@ impl Configuration {
 
     pub(crate) fn ttl(self) -> Duration {
         match self {
-            // The shortest lease of etcd, and of sessions, which MySQL counts in seconds.
+            // The shortest lease of etcd, and of MySQL's sessions, which it counts in seconds.
             Etcd | MysqlSession | MysqlRow => Duration::from_secs(2),
-            // Each connection begins with requests to three Sentinels.
+            // Connections begin with requests to three Sentinels.
             RedisSentinel | RedisCluster => Duration::from_secs(2),
             _ => Duration::from_secs(1),
         }
     }
 
-    /// Returns the size in MiB of the in-memory file system for a lane's data.
+    /// In MiB, for a lane's data.
     pub(crate) fn data_size(self) -> u64 {
         match self.kind() {
             Kind::Sqlite => 16,
@@ -126,7 +124,7 @@ impl Configuration {
             Kind::Postgres => 192,
             Kind::Mysql => 384,
             Kind::ZooKeeper => 128,
-            // etcd allocates each member's log in pieces of 64 MB.
+            // etcd allocates logs in pieces of 64 MB.
             Kind::Etcd => 1024,
         }
     }

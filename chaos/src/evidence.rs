@@ -1,4 +1,4 @@
-//! The record of schedules: one line per schedule in `chaos/evidence/CONFIGURATION.tsv`.
+//! The record: one line per schedule in `chaos/evidence/CONFIGURATION.tsv`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use crate::verdict::Outcome;
 const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-ms\tlag-ms\t\
                       refused\tlate-refused\tfaults";
 
-/// Records a schedule. Replaces a line of the same seed, unless it has a violation, which a developer deletes
-/// after finding the cause.
+/// Replaces a line of the same seed, unless it has a violation, which a developer deletes after
+/// finding the cause.
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
-    // Lanes are processes, and several may record the same configuration.
+    // Several lanes may record the same configuration.
     fs::create_dir_all(folder)?;
     let lock = File::open(folder)?;
     lock.lock()?;
@@ -62,7 +62,7 @@ pub(crate) fn line(ran: &Ran) -> String {
 }
 
 pub(crate) fn folder() -> PathBuf {
-    // The compiled path may belong to another clone that shares the target folder.
+    // The compiled path may belong to another clone.
     std::env::var_os("LOCKWRIGHT_ROOT")
         .map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf(),

@@ -1,7 +1,6 @@
-//! The faults, where they apply, and the promises under them.
+//! The faults, and the promises under them.
 //!
-//! A promise comes from the backend's profile if that covers the fault, otherwise from this module. The fault
-//! matrix of `docs/src/guarantees.md` shows all of them.
+//! The backend's profile makes a promise if it covers the fault, otherwise this module.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -112,12 +111,10 @@ impl Fault {
         Self::ALL.into_iter().find(|fault| fault.name() == name)
     }
 
-    /// Returns whether the fault affects a client process.
     pub(crate) fn is_a_clients(self) -> bool {
         matches!(self, ClientKilled | ClientStopped)
     }
 
-    /// Returns whether the fault affects only connections.
     pub(crate) fn is_on_the_way(self) -> bool {
         matches!(
             self,
@@ -142,14 +139,13 @@ impl Fault {
                 matches!(configuration, Configuration::PostgresLease | Configuration::MysqlLease)
             }
             TableLocked => matches!(kind, Kind::Postgres | Kind::Mysql),
-            // etcd has no limit, and ZooKeeper's can't be changed at run time.
+            // etcd has no limit, and ZooKeeper's is fixed.
             ConnectionLimit => matches!(kind, Kind::Postgres | Kind::Mysql | Kind::Redis),
             DescriptorLimit => !configuration.has_several_servers(),
             // PostgreSQL and MariaDB write small changes to preallocated files.
             DiskFull => configuration == Configuration::Redis,
             DiskSlow => true,
-            // etcd is linked statically, so no library can be loaded before its clock. On Sentinel and Cluster, a
-            // step also affects elections, which are a separate matter.
+            // etcd is linked statically. On Sentinel and Cluster, a step also affects elections.
             ClockForward | ClockBack => matches!(
                 configuration,
                 Configuration::Redis
@@ -165,7 +161,7 @@ impl Fault {
         }
     }
 
-    /// Returns the range of the fault's duration in milliseconds, for this TTL.
+    /// In milliseconds.
     pub(crate) fn lasts(self, ttl: Duration) -> RangeInclusive<u64> {
         let ttl = ttl.as_millis() as u64;
         match self {
@@ -184,7 +180,6 @@ impl Fault {
         }
     }
 
-    /// Returns the promises during and after the fault. `leader` is true if it affects the leader.
     pub(crate) fn promise(
         self,
         configuration: Configuration,
@@ -198,7 +193,7 @@ impl Fault {
             ClientKilled => survives(Promised::ClientCrash),
             // The client's holds end by its own clock.
             ClientStopped | RowLocked | TableLocked => Promise::KEPT,
-            // A Sentinel or another node may consider it dead.
+            // It may be considered dead.
             ServerFrozen | DiskSlow => match configuration {
                 RedisCluster => survives(Promised::Failover),
                 RedisSentinel if leader => survives(Promised::Failover),
@@ -221,13 +216,13 @@ impl Fault {
             ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
             | ConnectionsSilent | ConnectionLimit => survives(Promised::Partition),
             ClockForward => survives(Promised::ServerClockStep),
-            // It only makes holds that aren't renewed last longer.
+            // Only holds without renewal last longer.
             ClockBack => Promise::KEPT,
         }
     }
 }
 
-/// Returns the promises after one of several servers, or the only one, lost its data.
+/// Of one of several servers, or the only one.
 fn data_lost(configuration: Configuration, profile: &Profile) -> Promise {
     let one_of_several = matches!(configuration, Etcd | ZooKeeper | Redlock);
     let fault = if one_of_several { Promised::MinorityLoss } else { Promised::ServerDataLoss };

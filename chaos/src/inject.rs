@@ -1,4 +1,4 @@
-//! Injection of faults, and observation of their effects.
+//! Injection of faults.
 
 use std::fs;
 use std::io::Write;
@@ -26,7 +26,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) schedule: &'a Schedule,
     pub(crate) clients: &'a Clients<'a>,
     pub(crate) journal: &'a Journal,
-    /// The file system that `disk-full` fills.
+    /// `disk-full` fills it.
     pub(crate) disk: Option<&'a Path>,
     pub(crate) clock: Option<&'a ServersClock>,
 }
@@ -37,10 +37,9 @@ pub(crate) struct Injected {
     pub(crate) effect: Option<String>,
 }
 
-/// The largest step back of a server's clock, in milliseconds. A dead client's hold lasts longer by it.
+/// In milliseconds. It prolongs a dead client's hold.
 pub(crate) const LARGEST_STEP_BACK: i64 = 2_500;
 
-/// The time limit for an effect on a process.
 const SOON: Duration = Duration::from_secs(3);
 
 pub(crate) fn on_a_client(
@@ -66,7 +65,6 @@ fn note(journal: &Journal, fault: Fault, target: &str, effect: Option<String>, b
 }
 
 impl Scene<'_> {
-    /// Injects a fault into the servers or the connections to them.
     pub(crate) fn on_the_servers(&mut self, planned: Planned) -> Result<Injected> {
         let fault = planned.fault;
         let target = self.schedule.configuration.name();
@@ -109,7 +107,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Returns the index of a follower if `pick` is odd and there is one, otherwise of the leader.
+    /// A follower if `pick` is odd and there is one, otherwise the leader.
     fn chosen(&mut self, pick: usize) -> usize {
         let (count, leader) = (self.servers.servers().len(), self.servers.leader());
         let others = count - 1;
@@ -149,7 +147,7 @@ impl Scene<'_> {
             server.pid()
         });
         sleep(lasts);
-        // Clients reconnect after the administrator has created the tables again.
+        // After the administrator has created the tables.
         let makes_tables =
             matches!(self.schedule.configuration.kind(), Kind::Postgres | Kind::Mysql);
         if makes_tables {
@@ -175,7 +173,7 @@ impl Scene<'_> {
         stopped.then(|| format!("server {index} stopped"))
     }
 
-    /// Stops a server repeatedly, to imitate slow disk syncs.
+    /// Imitates slow disk syncs.
     fn stall(&mut self, pick: usize, lasts: Duration) -> Result<Option<String>> {
         let index = self.chosen(pick);
         let end = Instant::now() + lasts;
@@ -237,7 +235,6 @@ impl Scene<'_> {
         };
         let mut locking = self.servers.lock(what)?;
         let end = Instant::now() + lasts;
-        // Replies in flight may still arrive.
         sleep(lasts / 4);
         let since = Clock::boot().now();
         let mut most = 0;
@@ -257,7 +254,7 @@ impl Scene<'_> {
         Ok(effect)
     }
 
-    /// Connects new clients for `lasts`, or longer until one is refused. Returns the number of refused clients.
+    /// Connects new clients for `lasts`, or longer until one is refused.
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;
@@ -282,14 +279,13 @@ impl Scene<'_> {
     }
 
     fn limit_descriptors(&mut self, lasts: Duration) -> Result<Option<String>> {
-        // Open descriptors exceed it and stay open. No new one can be opened.
+        // Open descriptors exceed it and stay open.
         const LIMIT: &str = "4";
         let pid = self.with(0, |server| server.pid());
         let usual = descriptor_limit(pid).ok_or("the limit of descriptors is unknown")?;
         limit_descriptors(pid, LIMIT)?;
         self.servers.proxies().into_iter().for_each(Proxy::drop_connections);
         let effect = self.refusal(lasts);
-        // The server may have ended.
         let _ = limit_descriptors(pid, &usual);
         self.servers.recover()?;
         Ok(effect)
@@ -326,7 +322,7 @@ fn descriptor_limit(pid: u32) -> Option<String> {
     line.split_whitespace().nth(3).map(str::to_owned)
 }
 
-/// Sets the limit as the process's user. Another user would need a capability, which root often lacks.
+/// Another user needs a capability, which root often lacks.
 fn limit_descriptors(pid: u32, limit: &str) -> Result<()> {
     let owner = fs::metadata(format!("/proc/{pid}"))?;
     let output = Command::new("prlimit")
@@ -347,7 +343,7 @@ fn fill(file: &Path) -> usize {
     while file.write_all(&piece).is_ok() {
         pieces += 1;
     }
-    // Fills the rest in small pieces, so that small writes fail too.
+    // So that small writes fail too.
     while file.write_all(&piece[..512]).is_ok() {}
     pieces / 16
 }

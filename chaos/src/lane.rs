@@ -1,4 +1,4 @@
-//! A lane: a process that runs schedules of one configuration on the same servers.
+//! Runs schedules of one configuration on the same servers.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -18,10 +18,10 @@ use crate::schedule::{Lane, Ran};
 use crate::servers::Result;
 use crate::verdict::Outcome;
 
-/// The number of starts of a lane's servers: at first, and after failures that no fault explains.
+/// Also after failures that no fault explains.
 const STARTS: usize = 3;
 
-/// The most runs of a schedule that shows nothing. On a busy machine, a fault may end before a client notices it.
+/// If a schedule shows nothing: a busy client may not notice a fault.
 const RUNS: usize = 3;
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
@@ -62,7 +62,7 @@ fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Records the promises with `--record`. The test command compares them with the record.
+/// Records the promises with `--record`. The test command compares them.
 fn hold_to_record(now: &Promises, configuration: Configuration, options: &Options) -> Result<()> {
     let folder = evidence::folder();
     if options.record {
@@ -80,13 +80,12 @@ struct Job {
     options: Options,
     folder: PathBuf,
     disk: Option<PathBuf>,
-    /// The started servers. `None` before the first start and after a failure.
+    /// `None` before the start and after a failure.
     lane: Option<Lane>,
     starts: usize,
 }
 
 impl Job {
-    /// Runs a seed. Returns `Continue` if it must run again.
     fn run(&mut self, seed: u64, is_last: bool) -> Result<ControlFlow<()>> {
         let lane = match &mut self.lane {
             Some(lane) => lane,
@@ -127,7 +126,6 @@ fn shows_too_little(ran: &Ran) -> bool {
     ran.verdict.outcome == Outcome::ShowedNothing
 }
 
-/// Prints and records the figures. Saves the journal and the timeline of a failed schedule.
 fn tell(ran: &Ran, options: &Options) -> Result<()> {
     let Ran { schedule, verdict, entries } = ran;
     let configuration = schedule.configuration;

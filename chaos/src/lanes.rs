@@ -1,4 +1,4 @@
-//! Parallel lanes, each a process with its own servers that runs schedules.
+//! Parallel lanes.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader};
@@ -15,10 +15,9 @@ use crate::evidence;
 use crate::options::Options;
 use crate::servers::{Result, is_alive};
 
-/// The number of schedules before a lane's servers are replaced.
+/// After them, a lane's servers are replaced.
 const SCHEDULES: usize = 20;
 
-/// The seeds of the test command. They draw many different faults.
 const SELECTION: [u64; 3] = [1, 2, 3];
 
 struct Task {
@@ -68,14 +67,13 @@ pub(crate) fn run(options: &Options, args: &[String]) -> ExitCode {
     if violations + problems == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Divides the seeds into tasks that alternate between the configurations.
 fn tasks(options: &Options) -> VecDeque<Task> {
     let seeds: Vec<u64> = match (options.selection, options.time) {
         (true, _) => SELECTION.to_vec(),
         (false, None) => options.seeds.clone().collect(),
         (false, Some(_)) => (options.seeds.start..options.seeds.start + 100_000).collect(),
     };
-    // Starting the servers takes longer than a schedule.
+    // Starting servers takes longer than a schedule.
     let per_lane = match options.configurations.len() {
         1 => seeds.len().div_ceil(options.beside).clamp(1, SCHEDULES),
         _ => SCHEDULES,
@@ -100,7 +98,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
     tasks
 }
 
-/// Returns the seeds that need not run again for this plan's version.
+/// Returns the seeds that need not run again for this version.
 fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let path = evidence::folder().join(format!("{configuration}.tsv"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -109,7 +107,7 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
         let mut columns = line.split('\t');
         let seed = columns.next()?.parse().ok()?;
         let is_this = columns.next()? == version;
-        // A violation stays recorded until its cause is known.
+        // A violation stays until its cause is known.
         let showed = matches!(columns.next()?, "kept" | "not-promised" | "VIOLATION");
         (is_this && showed).then_some(seed)
     };
@@ -125,7 +123,7 @@ fn run_lane(
 ) -> Result<()> {
     let folder = Folder::make(lane, task.configuration)?;
     let seeds: Vec<String> = task.seeds.iter().map(u64::to_string).collect();
-    // The lane ends with this thread, and its servers and clients with it.
+    // The lane ends with this thread.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(std::env::current_exe()?);
     command.arg("lane").args([task.configuration.name(), &seeds.join(",")]).args(args);
@@ -146,8 +144,7 @@ fn run_lane(
     if status.success() { Ok(()) } else { Err(format!("the lane ended with {status}").into()) }
 }
 
-/// The environment of a lane: its folder, and whether its data has a separate file system. `UNTIL` is the last
-/// instant of the boot clock to begin a schedule.
+/// `UNTIL` is the last instant of the boot clock to begin a schedule.
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_CHAOS_FOLDER";
 pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
 pub(crate) const UNTIL: &str = "LOCKWRIGHT_CHAOS_UNTIL";
@@ -167,7 +164,6 @@ fn count(line: &str, counts: &Mutex<Counts>) {
     }
 }
 
-/// A lane's folder: journals, and a size-limited in-memory file system for the servers.
 struct Folder {
     path: PathBuf,
     is_mounted: bool,

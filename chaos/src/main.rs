@@ -1,23 +1,8 @@
 //! Random faults on real servers: `cargo xtask chaos`.
 //!
-//! A *schedule* is the plan of one seed on one configuration: a workload of several client processes, and one to
-//! three faults. A *lane* is a process with its own servers that runs schedules.
-//!
-//! | module | subject |
-//! |---|---|
-//! | `options` | the command line |
-//! | `lanes`, `lane` | parallel lanes; one lane |
-//! | `configuration` | the backend configurations |
-//! | `faults` | the faults, where they apply, the promises under them |
-//! | `plan` | the schedule of a seed |
-//! | `schedule` | runs a schedule |
-//! | `clients`, `client` | the client processes; one of them |
-//! | `servers` | the servers, and a scan for leftovers |
-//! | `inject`, `clock` | injects a fault; steps the servers' clock |
-//! | `verdict` | the rules that apply, and the outcome |
-//! | `evidence`, `promises` | the record: schedules, and promises |
-//! | `soak` | minutes of work without faults |
-//! | `page` | the generated part of the guarantees page |
+//! A *schedule* is the plan of one seed on one configuration: the workload of several client
+//! processes, and one to three faults. A *lane* is a process that runs schedules on its own
+//! servers.
 #![forbid(unsafe_code)]
 
 mod client;

@@ -18,13 +18,13 @@ pub(crate) struct Options {
     pub(crate) record: bool,
     pub(crate) keep: bool,
     pub(crate) missing: bool,
-    /// Run the fixed seeds of the test command.
+    /// Only the test command's seeds.
     pub(crate) selection: bool,
     pub(crate) soak: bool,
 }
 
 impl Options {
-    /// Reads the command line. An error lists the valid values.
+    /// An error lists the valid values.
     pub(crate) fn read(args: &[String]) -> Result<Self, String> {
         let mut this = Self {
             configurations: Vec::new(),

@@ -16,7 +16,7 @@ use crate::servers::Result;
 const BEGIN: &str = "<!-- made by `cargo xtask chaos --page`: begin -->\n";
 const END: &str = "<!-- made by `cargo xtask chaos --page`: end -->\n";
 
-/// The number of schedules that confirm a claim.
+/// Schedules that confirm a claim.
 const FEWEST: usize = 3;
 
 const GROUPS: [&[Configuration]; 3] = [
@@ -38,7 +38,7 @@ const GROUPS: [&[Configuration]; 3] = [
     &[Configuration::Etcd, Configuration::ZooKeeper],
 ];
 
-/// Claims that no schedule can confirm, with the reasons why they hold.
+/// Why claims hold that no schedule can confirm.
 const OTHERWISE: &[(Configuration, Claim, &str)] = &[
     (Configuration::Sqlite, Claim::Partition, "there is no network"),
     (Configuration::Sqlite, Claim::ServerRestart, "there is no server"),
@@ -62,14 +62,15 @@ struct Record {
 
 struct Schedule {
     outcome: String,
-    /// Operations, grants, hand-overs, longest wait, largest lag, refused writes, refused late writes.
+    /// Operations, grants, hand-overs, longest wait, largest lag, refused writes, refused late
+    /// writes.
     figures: [u64; 7],
     faults: Vec<Fault>,
 }
 
 type Records = BTreeMap<Configuration, Record>;
 
-/// Writes the generated part. Fails if the record doesn't confirm a claim of a profile.
+/// Fails if the record doesn't confirm a profile's claim.
 pub(crate) fn write() -> Result<()> {
     let path = path();
     let page = fs::read_to_string(&path)?;
@@ -122,8 +123,8 @@ fn schedule(line: &str) -> Option<Schedule> {
 }
 
 impl Record {
-    /// Counts the schedules that confirm `promise` under this fault, which must have had an effect. If the fault
-    /// affects no promise, neither may the schedule's other faults.
+    /// Counts the schedules that confirm `promise` under this fault, which had an effect. If it
+    /// affects no promise, neither may the others.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
         let outcome = if promise == Promise::KEPT { "kept" } else { "not-promised" };
         // Another fault may affect the fences.
@@ -139,7 +140,6 @@ impl Record {
         self.schedules.iter().filter(shows).count()
     }
 
-    /// Returns the schedules that showed something.
     fn showed(&self) -> impl Iterator<Item = &Schedule> {
         self.schedules.iter().filter(|one| one.outcome != "showed-nothing")
     }
@@ -176,7 +176,6 @@ fn part(records: &Records) -> String {
     text + "\n### How much was run\n\n" + &totals(records)
 }
 
-/// Returns a table cell: the promise, and the number of schedules that confirm it.
 fn cell(record: Option<&Record>, fault: Fault) -> String {
     let found = record.and_then(|record| {
         let promised = record.promises.faults.iter().find(|one| one.fault == fault)?;
@@ -192,7 +191,6 @@ fn cell(record: Option<&Record>, fault: Fault) -> String {
     }
 }
 
-/// Returns the number of a configuration's schedules and of the operations in them.
 fn total(record: Option<&Record>) -> String {
     let Some(record) = record else { return "–".to_owned() };
     let operations: u64 = record.showed().map(|one| one.figures[0]).sum();
@@ -234,7 +232,6 @@ fn totals(records: &Records) -> String {
     text
 }
 
-/// Returns the problems of the record: unconfirmed claims and promises, and violations.
 fn unshown(records: &Records) -> Vec<String> {
     let mut problems = Vec::new();
     for (configuration, record) in records {
@@ -302,7 +299,7 @@ mod tests {
         let mut profile = lockwright::Profile::new("tested");
         profile.survives = lockwright::profile::Faults::of(claims);
         let promises = Promises::of(Configuration::Redis, &profile);
-        // Only the promises under faults that confirm a claim.
+        // Only under faults that confirm a claim.
         let shown: Vec<Fault> = claims.iter().copied().map(shows).collect();
         let promises = Promises {
             faults: promises.faults.into_iter().filter(|one| shown.contains(&one.fault)).collect(),

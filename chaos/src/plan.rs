@@ -1,4 +1,4 @@
-//! The schedule of one seed on one configuration.
+//! The schedule of a seed.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use lockwright_conformance::workload::{self, Random, Work};
 use crate::configuration::Configuration;
 use crate::faults::{Fault, Promise};
 
-/// Returns the version of a configuration's plans. Change it with this file, the workload, or the applicable
-/// faults, because a seed then gives a different plan.
+/// Change it with this file, the workload, or the applicable faults: a seed then gives a different
+/// plan.
 pub(crate) const fn version(configuration: Configuration) -> u32 {
     match configuration {
-        // Its clock is stepped since this version.
+        // Its clock is stepped since then.
         Configuration::ZooKeeper => 2,
         _ => 1,
     }
@@ -25,18 +25,14 @@ pub(crate) struct Schedule {
     pub(crate) seed: u64,
     pub(crate) duration: Duration,
     pub(crate) clients: Vec<workload::Plan>,
-    /// The faults in the order of their beginnings.
     pub(crate) faults: Vec<Planned>,
 }
 
-/// A fault of a schedule.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Planned {
     pub(crate) fault: Fault,
-    /// The time of its beginning, from the start of the schedule.
     pub(crate) at: Duration,
     pub(crate) lasts: Duration,
-    /// A random number that selects the affected client, server or lock.
     pub(crate) pick: usize,
 }
 
@@ -44,11 +40,10 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// Separates the schedule's random numbers from those of its clients.
+/// Separates its random numbers from its clients'.
 const PART: u64 = 1 << 40;
 
 impl Schedule {
-    /// Draws a seed's schedule, with applicable faults of `allowed`.
     pub(crate) fn draw(
         configuration: Configuration,
         profile: &Profile,
@@ -110,7 +105,6 @@ fn draw_faults(
         let [low, high] = [*lasts.start(), *lasts.end()].map(Duration::from_millis);
         let lasts = random.time(low, high);
         faults.push(Planned { fault, at, lasts, pick: random.below(1 << 16) as usize });
-        // A client fault and a server fault may overlap.
         at += if fault.is_a_clients() { Duration::ZERO } else { lasts };
         if left.is_empty() {
             break;
@@ -120,7 +114,7 @@ fn draw_faults(
 }
 
 fn excludes(configuration: Configuration, one: Fault, other: Fault) -> bool {
-    // Clients of Sentinels go through proxies only to a fixed master.
+    // Sentinels' clients use proxies only to a fixed master.
     configuration == Configuration::RedisSentinel
         && one.is_on_the_way() != other.is_on_the_way()
         && !one.is_a_clients()
@@ -140,7 +134,6 @@ fn draw_clients(
         (0..2 + random.below(2)).map(|number| format!("{prefix}{number}")).collect();
     (0..3 + random.below(2) as u32)
         .map(|process| {
-            // All clients contend for mutexes. Each does two or three other kinds of work.
             let mut work = vec![Work::Mutex; 3];
             work.extend((0..2 + random.below(2)).map(|_| *random.one_of(&all)));
             workload::Plan { seed, process, names: names.clone(), ttl, duration, work }
@@ -185,7 +178,7 @@ mod tests {
 
     #[test]
     fn recorded_seeds_can_be_replayed() {
-        // If this plan changes, its version must change too.
+        // Change its version with this plan.
         let plan = "redis seed 7: 4.2 s, TTL 1 s, 3 locks; \
             client 0 [Mutex, Mutex, Mutex, Election, Mutex, Election]; \
             client 1 [Mutex, Mutex, Mutex, Mutex, Reentrancy]; \

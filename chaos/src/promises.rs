@@ -1,7 +1,4 @@
-//! The recorded promises of each backend under each fault.
-//!
-//! A lane derives them from the profile of a real server, and records them with `--record`. The test command
-//! compares them with the record.
+//! The recorded promises of each backend under each fault, from a real server's profile.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +12,6 @@ use crate::servers::Result;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Promises {
-    /// The faults that exclusion survives according to the profile.
     pub(crate) claims: Vec<Claim>,
     pub(crate) faults: Vec<Promised>,
 }
@@ -23,9 +19,9 @@ pub(crate) struct Promises {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promised {
     pub(crate) fault: Fault,
-    /// The promise if a follower or the only server is affected.
+    /// If a follower or the only server is affected.
     pub(crate) promise: Promise,
-    /// The promise if the leader is affected.
+    /// If the leader is affected.
     pub(crate) leader: Promise,
 }
 
@@ -79,7 +75,7 @@ impl Promises {
 
     pub(crate) fn record(&self, folder: &Path, configuration: Configuration) -> Result<()> {
         let path = path(folder, configuration);
-        // Several lanes may record at once.
+        // Several lanes may record.
         let new = path.with_extension(format!("new-{}", std::process::id()));
         fs::write(&new, self.to_text())?;
         Ok(fs::rename(new, path)?)

@@ -1,4 +1,4 @@
-//! Execution and check of a schedule on a lane's servers.
+//! Execution of a schedule.
 
 use std::path::{Path, PathBuf};
 use std::thread::{self, sleep};
@@ -19,17 +19,16 @@ use crate::promises::Promises;
 use crate::servers::{self, Result, Servers};
 use crate::verdict::Verdict;
 
-/// The time after its plan in which a client must finish.
 const CLIENTS_END: Duration = Duration::from_secs(30);
 
-/// The time for which a hold's data may outlast the TTL.
+/// A hold's data may outlast the TTL by it.
 const LEFT_FOR: Duration = Duration::from_millis(700);
 
 pub(crate) struct Lane {
     configuration: Configuration,
     profile: Profile,
     servers: Box<dyn Servers>,
-    /// The folder of the journals. It must not be on the disk that `disk-full` fills.
+    /// Not on the disk that `disk-full` fills.
     folder: PathBuf,
     disk: Option<PathBuf>,
     clock: Option<ServersClock>,
@@ -42,7 +41,6 @@ pub(crate) struct Ran {
 }
 
 impl Lane {
-    /// Starts the servers. `disk` is the in-memory file system for their data.
     pub(crate) fn start(
         configuration: Configuration,
         folder: &Path,
@@ -81,7 +79,7 @@ impl Lane {
         }
     }
 
-    /// Runs a schedule. After an error, the lane needs new servers.
+    /// After an error, the lane needs new servers.
     pub(crate) fn run(&mut self, schedule: Schedule) -> Result<Ran> {
         let folder = self.folder.join(format!("{}-{}", self.configuration, schedule.seed));
         std::fs::create_dir_all(&folder)?;
@@ -132,7 +130,6 @@ impl Lane {
         Ok((entries, injected, problems))
     }
 
-    /// Injects client faults and server faults in parallel.
     fn make_faults(
         &mut self,
         schedule: &Schedule,

@@ -1,5 +1,5 @@
-//! The soak test: minutes of work without faults, on new names. It finds leaks of memory, descriptors and threads,
-//! and data left on the servers.
+//! The soak test: minutes without faults. It finds leaks of memory, descriptors, threads, and data
+//! on the servers.
 
 use std::fs;
 use std::path::Path;
@@ -18,18 +18,17 @@ use crate::configuration::Configuration;
 use crate::options::Options;
 use crate::servers::{self, Result};
 
-/// The environment variable with the [`Job`] as JSON.
 const JOB: &str = "LOCKWRIGHT_CHAOS_SOAK";
 
 const TIME: Duration = Duration::from_secs(600);
 
-/// The duration of one plan. Each plan uses new names.
+/// Each plan uses new names.
 const PLAN: Duration = Duration::from_secs(4);
 
-/// The divisor of the duration before the first measurement, when caches are filled.
+/// Of the duration, for caches.
 const SETTLED_AFTER: u32 = 5;
 
-/// The allowed growth of memory in bytes. An allocator keeps freed pages.
+/// In bytes. Allocators keep freed pages.
 const GROWTH: u64 = 8 << 20;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -44,7 +43,7 @@ struct Job {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Measured {
-    /// The resident memory in bytes.
+    /// Resident, in bytes.
     memory: u64,
     descriptors: u64,
     threads: u64,
@@ -116,7 +115,7 @@ fn profile(url: &str) -> Result<Profile> {
     })?)
 }
 
-/// Returns the data that is on the servers after the longest allowed time.
+/// After the longest allowed time.
 fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>> {
     let until = Instant::now() + ttl * 2 + Duration::from_secs(5);
     loop {
@@ -128,8 +127,8 @@ fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>
     }
 }
 
-/// Measures the worker between its plans: it creates `idle` and waits until this function has removed it. Returns
-/// the first and the last measurement.
+/// Measures the worker first and last, between its plans: it creates `idle` and waits for its
+/// removal.
 fn watch(child: &mut Child, time: Duration, idle: &Path) -> Result<(Measured, Measured)> {
     let begun = Instant::now();
     let mut first: Option<Measured> = None;
@@ -191,7 +190,6 @@ fn work() -> Result<()> {
     Ok(fs::write(folder.join("grants"), grants.to_string())?)
 }
 
-/// Runs four plans in parallel, each with its own client. Returns the grants.
 async fn round(job: &Job, profile: &Profile, number: u64) -> Result<usize> {
     let (a, b, c, d) = tokio::try_join!(
         plan(job, profile, number, 0),

@@ -15,13 +15,12 @@ use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::plan::{Planned, Schedule};
 
-/// The longest time for which a process may have run since the report of a loss was due. A timer and then a task
-/// may each be delayed without a record, and the report is written after both.
+/// How long a process may run after the report of a loss was due. A timer and then a task may each
+/// be delayed without a record, and the report is written after both.
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
-/// Returns for how long a free lock may be without a holder beyond the TTL and the faults. It covers a poll, the
-/// offers to dead waiters, and two busy cores. In about 350 recorded schedules of each configuration, the longest
-/// such time was shorter by 0.8 s or more.
+/// How long a free lock may lack a holder beyond the TTL and the faults. In about 350 schedules of
+/// each configuration, the longest such time was shorter by 0.8 s or more.
 fn patience(configuration: Configuration) -> Duration {
     Duration::from_millis(match configuration {
         Configuration::PostgresRow | Configuration::Redlock => 3_500,
@@ -34,13 +33,14 @@ fn patience(configuration: Configuration) -> Duration {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Exclusion and fences were promised, and all promises were kept.
+    /// All promises were kept, with exclusion and fences.
     Kept,
-    /// Exclusion or fences aren't promised under these faults. Other promises were kept.
+    /// Exclusion or fences aren't promised. Other promises were kept.
     NotPromised,
-    /// No contention, no hand-over, a fault without effect, or no refused late write of a paused process.
+    /// No contention, no hand-over, a fault without effect, or no refused late write of a paused
+    /// process.
     ShowedNothing,
-    /// A broken promise, a failed client, or data left on a server.
+    /// A broken promise, a failed client, or leftovers.
     Violation,
 }
 
@@ -104,7 +104,6 @@ impl Verdict {
     }
 }
 
-/// Returns the entries before the first fault that a promise need not survive.
 fn before_faults<'a>(
     schedule: &Schedule,
     entries: &'a [Entry],
@@ -128,15 +127,14 @@ fn overlaps(entries: &[Entry]) -> Vec<Violation> {
 }
 
 fn wrong_fences(entries: &[Entry]) -> Vec<Violation> {
-    // Exclusion may not be promised either, so only the requests' order counts.
+    // Exclusion may not be promised, so only the requests' order counts.
     let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
     let mut violations = check(entries, &rules).violations;
     violations.retain(|one| matches!(one, Violation::SameFence(..) | Violation::FenceFell(..)));
     violations
 }
 
-/// Ends the holds of each killed process at the beginning of its fault, for holds that end with a connection.
-/// Other holds last until they expire.
+/// If holds end with a connection, a killed process's end at its fault.
 fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
     let mut held: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
     let mut killed: BTreeSet<&str> = BTreeSet::new();
@@ -180,10 +178,10 @@ fn rules(schedule: &Schedule, promise: Promise) -> Rules {
     }
 }
 
-/// Returns the longest allowed time without a holder: a TTL, the patience, and the reconnection after each fault.
+/// A TTL, the patience, and a reconnection after each fault.
 fn longest_wait(schedule: &Schedule) -> Duration {
     let after = |fault: Fault| match fault {
-        // The hold of a dead client lasts longer by the step.
+        // It prolongs a dead client's hold.
         Fault::ClockBack => Duration::from_millis(LARGEST_STEP_BACK.unsigned_abs()),
         Fault::ClientKilled | Fault::ClientStopped => Duration::ZERO,
         _ => schedule.ttl(),
@@ -202,7 +200,7 @@ mod tests {
         Entry { at: BootInstant::from_nanos(at), process: process.to_owned(), event }
     }
 
-    /// Returns a history: the first process is killed at 30, and the second is granted the lock at 40.
+    /// The first process is killed at 30, and the second is granted the lock at 40.
     fn history() -> Vec<Entry> {
         let grant = |at: u64, process: &str| {
             let (request, name) = (at, "x".to_owned());
@@ -232,7 +230,7 @@ mod tests {
         let profile = Profile::new("redis");
         let schedule = Schedule::draw(Configuration::Redis, &profile, 1, &[fault]);
         assert!(!schedule.promise(&profile).fences);
-        // The second hold follows the first, and its fence is smaller or the same.
+        // The second hold's fence is smaller or the same.
         let found = |second: u64, at: u64| {
             let mut entries = history();
             for entry in &mut entries {

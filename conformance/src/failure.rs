@@ -44,8 +44,9 @@ impl fmt::Debug for Failure {
 }
 
 impl From<TicketError> for Failure {
+    #[track_caller]
     fn from(failed: TicketError) -> Self {
-        Error::from(failed).into()
+        failed.into_error().into()
     }
 }
 

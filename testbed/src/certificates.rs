@@ -1,4 +1,4 @@
-//! A test CA, and a server certificate that it signed.
+//! A test CA, and a server certificate.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,7 @@ const AUTHORITY: &str = "ca.crt";
 const CERTIFICATE: &str = "server.crt";
 const KEY: &str = "server.key";
 
-/// The certificates' extensions and hosts. They are explicit because the defaults differ between
-/// systems.
+/// The defaults differ between systems.
 const SETTINGS: &str = "[req]\n\
                         distinguished_name = subject\n\
                         [subject]\n\
@@ -23,8 +22,7 @@ const SETTINGS: &str = "[req]\n\
                         basicConstraints = critical, CA:FALSE\n\
                         subjectAltName = DNS:localhost, IP:127.0.0.1\n";
 
-/// A CA and a server certificate, for several servers, or for none: a CA that a client trusts by
-/// mistake.
+/// A CA and a server certificate.
 #[derive(Debug)]
 pub struct Certificates(TempDir);
 
@@ -39,17 +37,17 @@ impl Certificates {
         Ok(Self(folder))
     }
 
-    /// Returns the file with the CA's certificate.
+    /// Returns the CA's certificate file.
     pub fn authority(&self) -> PathBuf {
         authority(self.0.path())
     }
 
-    /// Returns the file with the server's certificate.
+    /// Returns the server's certificate file.
     pub fn certificate(&self) -> PathBuf {
         certificate(self.0.path())
     }
 
-    /// Returns the file with the server's private key.
+    /// Returns the server's private key file.
     pub fn key(&self) -> PathBuf {
         key(self.0.path())
     }
@@ -67,10 +65,9 @@ pub(crate) fn key(folder: &Path) -> PathBuf {
     folder.join(KEY)
 }
 
-/// Creates the files in a folder, for a server that runs as `account`.
 pub(crate) fn make(folder: &Path, account: Option<Account>) -> Result<()> {
     folder::write(&folder.join("tls.cnf"), SETTINGS, account)?;
-    // A unique issuer name, so that clients find the certificate's CA.
+    // Unique, so that clients find the certificate's CA.
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -config tls.cnf";
     for command in [

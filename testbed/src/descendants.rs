@@ -1,5 +1,4 @@
-//! A process and its descendants, which need not share a process group: PostgreSQL's connections
-//! have a process and session each.
+//! A process and its descendants, which need not share a process group.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -24,8 +23,7 @@ pub fn of(pid: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// Returns whether the process is stopped or has ended. A zombie has ended; its parent hasn't
-/// waited for it yet.
+/// A zombie has ended.
 pub(crate) fn is_stopped(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, _)| matches!(state, 'T' | 'Z' | 'X'))
 }
@@ -34,8 +32,6 @@ pub(crate) fn has_ended(pid: u32) -> bool {
     stat(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
 }
 
-/// Sends a signal to each process and waits until `done` holds for all. Returns `false` on a
-/// timeout.
 pub(crate) fn signal(pids: &[u32], signal: Signal, done: fn(u32) -> bool) -> bool {
     for pid in pids {
         if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
@@ -45,20 +41,19 @@ pub(crate) fn signal(pids: &[u32], signal: Signal, done: fn(u32) -> bool) -> boo
     wait::until(wait::LIMIT, || pids.iter().all(|pid| done(*pid)).then_some(())).is_some()
 }
 
-/// Returns the process's state and its parent.
 fn stat(pid: u32) -> Option<(char, u32)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit(')').next()?.split_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Kills frozen processes when this process ends, which they can't notice themselves.
+/// Kills frozen processes when this process ends.
 #[derive(Debug)]
 pub(crate) struct KillOnExit(Child);
 
 impl KillOnExit {
     pub(crate) fn watch(pids: &[u32]) -> std::io::Result<Self> {
-        // Its standard input closes when this process ends. Its own group protects it from Ctrl-C.
+        // Its input closes when this process ends. Its group protects it from Ctrl-C.
         Command::new("sh")
             .args(["-c", "read -r _; kill -KILL \"$@\"", "kill-on-exit"])
             .args(pids.iter().map(u32::to_string))
@@ -72,7 +67,6 @@ impl KillOnExit {
 
 impl Drop for KillOnExit {
     fn drop(&mut self) {
-        // Kill it before its standard input closes.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

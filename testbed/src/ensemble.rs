@@ -15,9 +15,7 @@ pub(crate) fn all_at_once<T: Send, R: Send>(
     })
 }
 
-/// Polls until the set has reached a state.
 pub(crate) fn wait_until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> Result<T> {
-    // A split vote is repeated, and the machine may be busy.
     let limit = 3 * wait::LIMIT;
     wait::until(limit, ask)
         .ok_or_else(|| Error::new(format!("{what} did not happen within {limit:?}")))

@@ -1,5 +1,4 @@
-//! Temporary folders of servers, and a cache of new databases' files. Creating these files takes
-//! seconds.
+//! Temporary folders, and a cache of new databases' files, whose creation takes seconds.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -10,7 +9,6 @@ use tempfile::TempDir;
 
 use crate::{Account, Error, Program, Result};
 
-/// Creates a temporary folder that the server's account owns.
 pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDir> {
     let folder = tempfile::Builder::new()
         .prefix(&format!("lockwright-{server}-"))
@@ -22,10 +20,9 @@ pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDi
     Ok(folder)
 }
 
-/// Fills `target` with the files that `make` creates, from a cache if possible.
+/// Fills `target` with the files of `make`, from a cache if possible.
 ///
-/// The cache has one archive per user, server and `recipe` (versions and settings). A single file
-/// can't be removed partially by a clean-up.
+/// It has one archive per user, server and `recipe`: a clean-up can't remove a file partially.
 pub(crate) fn fill(
     target: &Path,
     server: &str,
@@ -46,7 +43,7 @@ pub(crate) fn fill(
             .tempfile_in(&cache)
             .map_err(|error| Error::new(format!("{}: {error}", cache.display())))?;
         tar().args(["-cSf", &text(packed.path())?, "."]).run(fresh.path(), "")?;
-        // Another process may have written the same file. This one replaces it.
+        // Replaces another process's equal file.
         packed
             .persist(&archive)
             .map_err(|error| Error::new(format!("{}: {error}", archive.display())))?;
@@ -60,7 +57,6 @@ pub(crate) fn empty(folder: &Path) -> Result<()> {
     empty_except(folder, &[])
 }
 
-/// Empties a folder, except for the files with these names.
 pub(crate) fn empty_except(folder: &Path, kept: &[&str]) -> Result<()> {
     let remove = || -> std::io::Result<()> {
         for entry in std::fs::read_dir(folder)? {
@@ -83,7 +79,7 @@ fn tar() -> Program {
     Program::new("tar", "tar")
 }
 
-/// Writes a file that the server's account can read, whatever this process's umask is.
+/// Readable for the server's account, regardless of the umask.
 pub(crate) fn write(file: &Path, text: &str, account: Option<Account>) -> Result<()> {
     std::fs::write(file, text)
         .map_err(|error| Error::new(format!("{}: {error}", file.display())))?;
@@ -95,11 +91,9 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     text.ok_or_else(|| Error::new(format!("{} is not UTF-8", path.display())))
 }
 
-/// Returns the folder of the cache, and checks that it is private: other users may have created it
-/// first.
+/// Returns the cache folder, and checks that it is private: other users may have created it first.
 ///
-/// `LOCKWRIGHT_TESTBED_CACHE` names another parent folder, for processes with different temporary
-/// folders that must share the locks of ports.
+/// `LOCKWRIGHT_TESTBED_CACHE` names another parent, for processes that must share port locks.
 pub(crate) fn cache() -> Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let parent =

@@ -1,4 +1,4 @@
-//! Go programs, built once and kept in this build's target folder.
+//! Go programs, built once and kept in the target folder.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,10 +10,9 @@ use crate::{Error, Program, Result, folder};
 
 const PACKAGE: &str = "golang-go";
 
-/// The time limit for fetching modules and building.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// Builds the Go module in `source`, unless it has been built, and returns the program.
+/// Builds the Go module in `source` once, and returns the program.
 ///
 /// # Errors
 /// If Go isn't installed, is older than `go.mod` requires, or fails.
@@ -22,11 +21,11 @@ pub fn build(source: &Path) -> Result<PathBuf> {
     let failed = |error: io::Error| Error::new(format!("{}: {error}", place.display()));
     fs::create_dir_all(&place).map_err(failed)?;
     let program = place.join(name_of(source)?);
-    // Several test processes may build it at the same time.
+    // Other test processes may build it too.
     let turn = File::create(program.with_extension("lock")).map_err(failed)?;
     turn.lock().map_err(failed)?;
     if !program.exists() {
-        // Rename it into place, so that no process starts an incomplete file.
+        // So that no process starts a partial file.
         let fresh = program.with_extension("new");
         go(&place)?
             // A fifth faster without inlining and debug information.
@@ -42,7 +41,7 @@ pub fn build(source: &Path) -> Result<PathBuf> {
 fn go(place: &Path) -> Result<Program> {
     Ok(Program::new("go", PACKAGE)
         .within(PATIENCE)
-        // Writable, so that a user can delete the target folder.
+        // So that a user can delete it.
         .env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false")
         .env("GOMODCACHE", folder::text(&place.join("modules"))?)
         .env("GOCACHE", folder::text(&place.join("cache"))?)
@@ -55,14 +54,13 @@ fn go(place: &Path) -> Result<Program> {
 fn explain(error: &Error, source: &Path, place: &Path) -> Error {
     let module = fs::read_to_string(source.join("go.mod")).unwrap_or_default();
     let wanted = module.lines().find_map(|line| line.strip_prefix("go ")).unwrap_or("?");
-    // Outside the module's folder, where a Go that is too old only reports its age.
+    // Outside the module's folder, where an old Go only reports its age.
     let found = go(place).and_then(|go| go.arg("version").run(place, "")).unwrap_or_default();
     let (source, found) = (source.display(), found.trim());
     Error::new(format!("{source} needs Go {wanted} or newer; `{found}` can't build it: {error}"))
 }
 
-/// Returns a name that depends on the source files' contents, so that an outdated program isn't
-/// used.
+/// It depends on the sources, so that an outdated program isn't used.
 fn name_of(source: &Path) -> Result<String> {
     let failed = |error: io::Error| Error::new(format!("{}: {error}", source.display()));
     let mut files: Vec<PathBuf> = fs::read_dir(source)
@@ -77,7 +75,6 @@ fn name_of(source: &Path) -> Result<String> {
     Ok(format!("{name}-{:016x}", hasher.finish()))
 }
 
-/// Returns a folder in the target folder that contains this executable.
 fn place() -> Result<PathBuf> {
     let ours = std::env::current_exe().ok();
     let target = ours.iter().flat_map(|exe| exe.ancestors()).find(|folder| {

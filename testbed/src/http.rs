@@ -1,14 +1,14 @@
-//! A single HTTP request to a local server.
+//! A single HTTP request.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Returns the body of the answer to `GET path`, or `None` if there is no answer within `limit`.
+/// Returns the answer to `GET path`, or `None` after `limit`.
 pub fn get(address: SocketAddr, path: &str, limit: Duration) -> Option<String> {
     let mut connection = TcpStream::connect_timeout(&address, limit).ok()?;
     connection.set_read_timeout(Some(limit)).ok()?;
-    // With HTTP/1.0, the answer ends when the connection does.
+    // HTTP/1.0: the answer ends with the connection.
     write!(connection, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
     let mut answer = Vec::new();
     connection.read_to_end(&mut answer).ok()?;

@@ -1,30 +1,11 @@
 //! Starts real servers for Lockwright's tests, benches and examples.
 //!
-//! Each server is a child process in a temporary folder, on a free loopback port. It has answered
-//! before the caller gets it. It ends when its value is dropped, when the test panics, and when the
-//! test process is killed.
+//! Each server is a child process in a temporary folder, on a free loopback port, and has answered.
+//! It ends when its value is dropped, which removes its data, and when the test process is killed.
 //!
-//! A missing binary is an error that names the Debian package; the test isn't skipped.
-//! `LOCKWRIGHT_SERVER_ROOT` names a folder with a server of another version, which replaces the
-//! installed one. `cargo xtask test versions` creates such folders in `target/servers/`.
-//!
-//! | module | subject |
-//! |---|---|
-//! | [`process`] | a child process: start, stop, kill, freeze, its log |
-//! | [`descendants`] | a process and its descendants |
-//! | [`http`] | a single HTTP request |
-//! | [`port`] | free loopback ports |
-//! | [`wait`] | polling with a limit |
-//! | [`account`] | the servers' user account if this process is root |
-//! | [`certificates`] | a server's certificate, and its CA |
-//! | [`redis`] | a Redis server, independent servers, a Sentinel set, a Cluster |
-//! | [`postgres`] | a PostgreSQL server, or a replica |
-//! | [`pgbouncer`] | PgBouncer, a connection pool for a PostgreSQL server |
-//! | [`mariadb`] | a MariaDB server, or a MySQL server |
-//! | [`etcd`] | an etcd cluster, Debian's version or a current one |
-//! | [`zookeeper`] | a ZooKeeper ensemble |
-//! | [`go`] | Go programs |
-//! | [`proxy`] | a TCP proxy that cuts, drops, delays |
+//! A missing binary is an error that names the Debian package. `LOCKWRIGHT_SERVER_ROOT` names a
+//! folder with another version of a server, as `cargo xtask test versions` creates in
+//! `target/servers/`.
 #![forbid(unsafe_code)]
 
 pub mod account;
@@ -59,10 +40,10 @@ pub use proxy::Proxy;
 pub use redis::{Cluster, Fleet, Redis, Sentinels};
 pub use zookeeper::ZooKeeper;
 
-/// The result of an operation on a server. Its error is a sentence for the reader of a failed test.
+/// The result of an operation on a server.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error from starting, stopping or querying a server.
+/// A server's error.
 #[derive(Debug)]
 pub struct Error(String);
 
@@ -80,7 +61,6 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Percent-encodes a password for a URL.
 fn in_url(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {

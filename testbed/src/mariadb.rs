@@ -1,4 +1,4 @@
-//! A MariaDB server, or a MySQL server if the chosen packages have one.
+//! A MariaDB or MySQL server.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,20 +12,19 @@ use crate::{
     Account, Error, Process, Program, Result, certificates, folder, in_url, packages, port, wait,
 };
 
-/// The Debian packages. Unlike `mariadb-server`, the server's package has no service and no
-/// database.
+/// Unlike `mariadb-server`, it has no service and no database.
 const SERVER: &str = "mariadb-server-core";
 const CLIENT: &str = "mariadb-client-core";
 
 const ADMIN: &str = "root";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
-/// The user for tests. It has all rights in a database of the same name and none elsewhere.
+/// It has all rights in its database and none elsewhere.
 const USER: &str = "lockwright";
-/// A unique text, so that a test can search logs for it.
+/// Unique, for searches in logs.
 const PASSWORD: &str = "not-for-logs-7391";
 
-/// Options for a [`MariaDb`]. The defaults are the server's, but small and without syncs to disk.
+/// Options of a [`MariaDb`], without syncs to disk by default.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -34,13 +33,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// Adds a setting of the section `[mysqld]` of `my.cnf`. The last one of a name counts.
+    /// Adds a setting of the section `[mysqld]`. The last one counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
     }
 
-    /// Syncs to disk, as a production server does.
+    /// Syncs to disk.
     pub fn durable(self) -> Self {
         self.set("innodb_flush_log_at_trx_commit", "1").set("innodb_doublewrite", "1")
     }
@@ -57,14 +56,13 @@ impl Options {
         }
     }
 
-    /// Sets the password of the user `lockwright`.
+    /// Sets the user's password.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// Accepts TLS, with a certificate for `localhost` and `127.0.0.1`. Its CA is
-    /// [`MariaDb::authority`].
+    /// Accepts TLS, with a certificate of [`MariaDb::authority`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
@@ -75,13 +73,12 @@ impl Options {
         self.tls().set("require_secure_transport", "ON")
     }
 
-    /// Starts the server and waits until it answers.
+    /// Starts the server.
     pub fn start(self) -> Result<MariaDb> {
         port::retried(|| MariaDb::start_on(port::free(), &self))
     }
 }
 
-/// The two servers with MySQL's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     MariaDb,
@@ -89,7 +86,6 @@ enum Kind {
 }
 
 impl Kind {
-    /// Returns MySQL if the folder of packages has it, otherwise MariaDB.
     fn chosen() -> Self {
         match packages::find(&[MARIADBD, MYSQLD]) {
             Some(binary) if binary.ends_with(MYSQLD) => Self::MySql,
@@ -98,11 +94,11 @@ impl Kind {
     }
 }
 
-/// The paths of the two servers in their packages. MariaDB's packages may have the second path too.
+/// MariaDB's packages may have the second path too.
 const MARIADBD: &str = "usr/sbin/mariadbd";
 const MYSQLD: &str = "usr/sbin/mysqld";
 
-/// A MariaDB server. Dropping it stops it and removes its data.
+/// A MariaDB server.
 #[derive(Debug)]
 pub struct MariaDb {
     process: Process,
@@ -112,15 +108,15 @@ pub struct MariaDb {
 }
 
 impl MariaDb {
-    /// Starts a server with default settings.
+    /// Starts a default server.
     ///
     /// # Errors
-    /// If MariaDB isn't installed or doesn't answer.
+    /// If it doesn't start.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// Returns the default options.
+    /// Returns default options.
     pub fn options() -> Options {
         Options::default()
     }
@@ -135,8 +131,7 @@ impl MariaDb {
         Ok(this)
     }
 
-    /// Logs in as each user through the unix socket. Otherwise MySQL rejects a user's first TCP
-    /// login without TLS.
+    /// Otherwise MySQL rejects a user's first TCP login without TLS.
     fn log_in(&self) -> Result<()> {
         if Kind::chosen() == Kind::MySql {
             self.sql("DO 0")?;
@@ -161,32 +156,32 @@ impl MariaDb {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Returns the folder, which also has the unix socket.
+    /// Returns the folder with the unix socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Returns the file with the CA's certificate. A [`MariaDb::restart`] without data replaces it.
+    /// Returns the CA's certificate file. [`MariaDb::restart`] without data replaces it.
     pub fn authority(&self) -> PathBuf {
         certificates::authority(self.folder())
     }
 
-    /// Returns the URL of the database `lockwright` for the user `lockwright`, with the password.
+    /// Returns the URL with the user and password.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// Returns the URL through a proxy that listens on `port`.
+    /// Returns the URL with a proxy's `port`.
     pub fn url_through(&self, port: u16) -> String {
         url(USER, self.password(), port)
     }
 
-    /// Returns the superuser's URL of the same database.
+    /// Returns the superuser's URL.
     pub fn admin_url(&self) -> String {
         url(ADMIN, ADMIN_PASSWORD, self.port)
     }
 
-    /// Returns the password of the user `lockwright`.
+    /// Returns the user's password.
     pub fn password(&self) -> &str {
         self.options.password.as_deref().unwrap_or(PASSWORD)
     }
@@ -196,8 +191,7 @@ impl MariaDb {
         &self.process
     }
 
-    /// Restarts the server on the same port, even if it was stopped. Without `keep_data`, its
-    /// database is new.
+    /// Restarts the server, without `keep_data` with a new database.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.stop();
         if !keep_data {
@@ -211,7 +205,7 @@ impl MariaDb {
         self.log_in()
     }
 
-    /// Shuts the server down, without waiting for its clients.
+    /// Shuts the server down.
     pub fn stop(&mut self) {
         if self.process.ended().is_none() {
             self.process.thaw();
@@ -219,12 +213,12 @@ impl MariaDb {
         }
     }
 
-    /// Kills the server, like a crash.
+    /// Kills the server.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Freezes the server: connections stay open, and it doesn't answer.
+    /// Freezes the server.
     pub fn freeze(&self) {
         self.process.freeze();
     }
@@ -234,7 +228,7 @@ impl MariaDb {
         self.process.thaw();
     }
 
-    /// Sets whether commits wait for a replica. The server has no replica. Needs
+    /// Sets whether commits wait for a replica, which doesn't exist. Needs
     /// [`Options::semi_synchronous`].
     pub fn wait_for_replica(&self, wait: bool) -> Result<()> {
         let role = match Kind::chosen() {
@@ -244,19 +238,18 @@ impl MariaDb {
         self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
     }
 
-    /// Runs SQL as the superuser in the database `lockwright`, with MariaDB's client. Returns the
-    /// rows as lines with tabs between fields.
+    /// Runs SQL as the superuser. Returns rows as lines, with tabs between fields.
     pub fn sql(&self, statements: &str) -> Result<String> {
         self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
     }
 
-    /// Like [`MariaDb::sql`], as the user `lockwright`.
+    /// Like [`MariaDb::sql`], as the user.
     pub fn sql_as_user(&self, statements: &str) -> Result<String> {
         self.sql_as(USER, self.password(), statements)
     }
 
-    /// Adds a user that may read the database `lockwright`, and logs in once: MySQL requires TLS or
-    /// RSA only the first time.
+    /// Adds a user that may read the database, and logs in once: MySQL requires TLS or RSA only the
+    /// first time.
     pub fn add_user(&self, user: &str, password: &str) -> Result<()> {
         self.sql(&format!(
             "CREATE USER {user}@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON {USER}.* TO {user}@'%'"
@@ -279,8 +272,8 @@ impl MariaDb {
         Ok(client.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all sessions of the user `lockwright` as an administrator, waits, and returns their
-    /// number. New sessions may have begun since.
+    /// Ends all of the user's sessions, and returns their number. New sessions may have begun
+    /// since.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let theirs = format!("SELECT id FROM information_schema.processlist WHERE user = '{USER}'");
         let ended = match Kind::chosen() {
@@ -288,7 +281,6 @@ impl MariaDb {
             Kind::MySql => {
                 let ended = self.sql(&theirs)?;
                 for id in ended.lines() {
-                    // The session may have ended already.
                     let _ = self.sql(&format!("KILL CONNECTION {id}"));
                 }
                 ended
@@ -310,7 +302,6 @@ fn url(user: &str, password: &str, port: u16) -> String {
     format!("mysql://{user}:{}@127.0.0.1:{port}/{USER}", in_url(password))
 }
 
-/// Returns the server's user if this process is root.
 fn account() -> Option<Account> {
     Account::instead_of_root(&["mysql"])
 }
@@ -319,7 +310,6 @@ fn socket(folder: &Path) -> PathBuf {
     folder.join("socket")
 }
 
-/// Creates the data of a new server.
 fn fill(options: &Options, folder: &Path) -> Result<()> {
     if options.tls {
         certificates::make(folder, account())?;
@@ -346,7 +336,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
         }
         None => "mariadb-install-db".to_owned(),
     };
-    // Delete the installer's users: they would take precedence, as their hosts are more specific.
+    // The installer's users would take precedence, as their hosts are more specific.
     let users = format!(
         "FLUSH PRIVILEGES;\n\
          DELETE FROM mysql.global_priv WHERE Host <> '%' AND User IN ('', '{ADMIN}');\n\
@@ -375,7 +365,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
 
 fn fill_mysql(folder: &Path) -> Result<()> {
     let users = format!(
-        // A single account, so that a login through the socket also enables logins by TCP.
+        // A single account, so that a socket login enables TCP logins.
         "RENAME USER {ADMIN}@localhost TO {ADMIN}@'%';\n\
          ALTER USER {ADMIN}@'%' IDENTIFIED BY '{ADMIN_PASSWORD}';\n\
          {}",
@@ -397,7 +387,6 @@ fn fill_mysql(folder: &Path) -> Result<()> {
     })
 }
 
-/// Returns the SQL for both users' rights and the database.
 fn rights() -> String {
     format!(
         "GRANT ALL ON *.* TO {ADMIN}@'%' WITH GRANT OPTION;\n\
@@ -411,13 +400,11 @@ fn version() -> Result<String> {
     server()?.args(["--no-defaults", "--version"]).run(Path::new("/"), "")
 }
 
-/// Returns the folder `usr` of the chosen packages.
 fn usr() -> Result<PathBuf> {
     let root = packages::root().ok_or_else(|| Error::new("there is no folder of packages"))?;
     Ok(root.join("usr"))
 }
 
-/// Returns options with the paths of the chosen packages' files, or none for the installed server.
 fn messages() -> Result<Vec<String>> {
     let folder = ["usr/share/mariadb", "usr/share/mysql"];
     let Some(messages) =
@@ -446,7 +433,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         folder::text(&socket(folder))?,
         folder::text(folder)?,
     );
-    // No look-ups of client host names. The character set is Debian's default.
+    // The character set is Debian's default.
     settings += "skip_name_resolve = 1\ncharacter_set_server = utf8mb4\n";
     settings += "innodb_buffer_pool_size = 16M\nkey_buffer_size = 1M\n";
     settings += match Kind::chosen() {
@@ -457,16 +444,16 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
              caching_sha2_password_auto_generate_rsa_keys = OFF\n"
         }
     };
-    // Many servers in parallel would exhaust the kernel's AIO contexts.
+    // Many servers exhaust the kernel's AIO contexts.
     settings += "innodb_use_native_aio = 0\n";
-    // This loses data only if the machine crashes, not the server alone.
+    // Loses data only if the machine crashes.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
     if options.tls {
         let path = |path: PathBuf| folder::text(&path);
         settings += &format!("ssl_cert = {}\n", path(certificates::certificate(folder))?);
         settings += &format!("ssl_key = {}\n", path(certificates::key(folder))?);
     } else {
-        // MySQL and MariaDB 11 generate keys, which takes seconds, and clients then use TLS.
+        // MySQL and MariaDB 11 generate keys, which takes seconds.
         settings += match Kind::chosen() {
             Kind::MariaDb => "skip_ssl\n",
             Kind::MySql => "tls_version =\nauto_generate_certs = OFF\n",
@@ -491,13 +478,11 @@ fn server() -> Result<Program> {
     Ok(Program::new(binary, SERVER).env("LC_ALL", "C"))
 }
 
-/// Checks the server's handshake on its unix socket, which opens after its port and can't be
-/// another process's.
+/// On the unix socket, which opens after the port and can't be another process's.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
     let mut greeting = [0; 5];
     stream.read_exact(&mut greeting).ok()?;
-    // A header of four bytes, then the protocol's version.
     (greeting[4] == 10).then_some(())
 }

@@ -1,9 +1,7 @@
-//! A network between the members of an ensemble. A member can be cut off from the others while its
-//! clients still reach it.
+//! A network between the members of an ensemble.
 //!
-//! Each connection between members passes a [`Door`] and belongs to the [`Link`] of the dialling
-//! and the dialled member. A cut link is silent, like a pulled cable. Data in flight arrives late,
-//! as TCP retransmits it.
+//! Each connection passes a [`Door`] and belongs to the [`Link`] of two members. A cut link is
+//! silent. Data in flight arrives late, as TCP retransmits it.
 
 use std::fs;
 use std::io;
@@ -16,24 +14,21 @@ use std::time::Duration;
 use crate::proxy::{Shared, Traffic};
 use crate::{Error, Result, sockets, wait};
 
-/// How long a door holds a connection until its member listens. ZooKeeper's members dial a new
-/// leader early, and redial if refused. If the connection instead opens and closes, they elect
-/// another leader.
+/// How long a door waits for its member to listen. ZooKeeper's members dial a new leader early and
+/// redial if refused. If the connection opens and closes, they elect another leader.
 const LISTENS_SOON: Duration = Duration::from_secs(3);
 
-/// Reads the first message of a connection and returns its replacement.
 pub(crate) type Greeting = fn(&mut TcpStream, usize) -> io::Result<Vec<u8>>;
 
-/// How a door identifies the dialling member.
 #[derive(Debug)]
 pub(crate) enum Dialler {
-    /// The only member with this address. Its first message may have to be changed.
+    /// The only member with this address.
     Is(usize, Greeting),
-    /// The member whose process has the other end of the connection.
+    /// The member whose process has the other end.
     HasTheOtherEnd,
 }
 
-/// All connections between members. Dropping it closes them.
+/// Dropping it closes all connections.
 #[derive(Debug, Default)]
 pub(crate) struct Network(Arc<Shape>);
 
@@ -55,20 +50,18 @@ struct State {
 struct Link {
     from: usize,
     to: usize,
-    /// Address of the member. A member may have several, for different purposes.
     target: SocketAddr,
     connections: Arc<Shared>,
 }
 
 impl Network {
-    /// Adds a member. The caller stores its process id in the returned value.
+    /// The caller stores the member's process id in the result.
     pub(crate) fn add_member(&self) -> Arc<AtomicU32> {
         let process = Arc::new(AtomicU32::new(0));
         self.0.state().processes.push(Arc::clone(&process));
         process
     }
 
-    /// Lets others reach the member `to`, which listens at `target`, through `address`.
     pub(crate) fn open(
         &self,
         address: SocketAddr,
@@ -84,7 +77,6 @@ impl Network {
         Ok(())
     }
 
-    /// Cuts a member off from all others, in both directions.
     pub(crate) fn isolate(&self, member: usize) {
         let mut state = self.0.state();
         state.isolated.push(member);
@@ -103,7 +95,7 @@ impl Drop for Network {
         self.0.over.store(true, Ordering::SeqCst);
         let doors = std::mem::take(&mut self.0.state().doors);
         for door in doors {
-            // Wakes the listening thread, which blocks in `accept`.
+            // Wakes the thread blocked in `accept`.
             drop(TcpStream::connect(door));
         }
         for link in &self.0.state().links {
@@ -159,7 +151,6 @@ impl Shape {
                     });
                 }
                 Dialler::HasTheOtherEnd => {
-                    // Otherwise the connection has closed already, or isn't from a member.
                     if let Some(from) = self.owner(&client) {
                         let link = self.state().link(from, to, target);
                         link.serve(client, Vec::new(), Duration::ZERO);
@@ -169,7 +160,7 @@ impl Shape {
         }
     }
 
-    /// Returns the dialling member. Its process may have started without being stored yet.
+    /// The dialling member's process may not be stored yet.
     fn owner(&self, connection: &TcpStream) -> Option<usize> {
         wait::until(Duration::from_secs(1), || {
             let socket = format!("socket:[{}]", sockets::number_of_other_end(connection)?);

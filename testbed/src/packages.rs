@@ -1,24 +1,19 @@
-//! Servers from a folder of unpacked packages.
-//!
-//! `LOCKWRIGHT_SERVER_ROOT` names the folder, as an absolute path. `cargo xtask test versions`
-//! makes such folders in `target/servers/`, one per server. Servers that the folder lacks are the
-//! installed ones.
+//! Servers from the folder of unpacked packages that `LOCKWRIGHT_SERVER_ROOT` names.
 
 use std::path::PathBuf;
 
 const ROOT: &str = "LOCKWRIGHT_SERVER_ROOT";
 
-/// Returns the folder, if the variable is set.
+/// Returns the folder, if there is one.
 ///
 /// # Panics
-/// If the folder has no servers. Otherwise the installed servers would be tested by mistake.
+/// If it has no servers, so that the installed ones aren't tested by mistake.
 pub(crate) fn root() -> Option<PathBuf> {
     let root = PathBuf::from(std::env::var_os(ROOT)?);
     assert!(root.join("usr").is_dir(), "{ROOT}={} has no folder usr", root.display());
     Some(root)
 }
 
-/// Returns the first of these paths that exists in the folder.
 pub(crate) fn find(paths: &[&str]) -> Option<PathBuf> {
     let root = root()?;
     paths.iter().map(|path| root.join(path)).find(|path| path.exists())

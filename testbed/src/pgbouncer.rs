@@ -10,16 +10,14 @@ use crate::{Postgres, Process, Program, Result, folder, in_url, port};
 
 const PACKAGE: &str = "pgbouncer";
 
-/// The user and password of PgBouncer. They differ from the server's, so that a test notices if
-/// they are mixed up.
+/// They differ from the server's, so that a test notices a mix-up.
 const USER: &str = "pooled";
 const PASSWORD: &str = "not-for-logs-5528";
 
-/// The password check. Unlike SCRAM, it is cheap for a client without compiler optimizations.
+/// Unlike SCRAM, cheap for an unoptimized client.
 const CHECKED_BY: &str = "md5";
 
-/// Options for starting a [`PgBouncer`]. The defaults are PgBouncer's, except that it pools
-/// transactions.
+/// Options of a [`PgBouncer`], which pools transactions by default.
 #[derive(Debug, Clone)]
 pub struct Options {
     server: SocketAddr,
@@ -28,32 +26,30 @@ pub struct Options {
 }
 
 impl Options {
-    /// Sets how long a client keeps a server connection: for a `session`, `transaction` or
-    /// `statement`.
+    /// Sets the pool mode: `session`, `transaction` or `statement`.
     pub fn pool_mode(self, mode: &str) -> Self {
         self.set("pool_mode", mode)
     }
 
-    /// Adds a setting of the section `[pgbouncer]` of `pgbouncer.ini`. The last one of a name
-    /// counts.
+    /// Adds a setting of the section `[pgbouncer]`. The last one counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
     }
 
-    /// Connects to the server through a proxy that listens on `port`.
+    /// Connects to the server through a proxy on `port`.
     pub fn through(mut self, port: u16) -> Self {
         self.server.set_port(port);
         self
     }
 
-    /// Starts PgBouncer and waits until it answers.
+    /// Starts PgBouncer.
     pub fn start(self) -> Result<PgBouncer> {
         port::retried(|| PgBouncer::start_on(port::free(), &self))
     }
 }
 
-/// A PgBouncer process. Dropping it stops it.
+/// A PgBouncer process.
 #[derive(Debug)]
 pub struct PgBouncer {
     process: Process,
@@ -63,8 +59,7 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Returns options for a pool of the server's database `lockwright`, with its user
-    /// `lockwright`.
+    /// Returns options for the server's database and user `lockwright`.
     pub fn in_front_of(server: &Postgres) -> Options {
         Options {
             server: server.address(),
@@ -89,12 +84,12 @@ impl PgBouncer {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Returns the URL of the database `lockwright`, with PgBouncer's user and password.
+    /// Returns the URL.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// Returns the URL through a proxy that listens on `port`.
+    /// Returns the URL with a proxy's `port`.
     pub fn url_through(&self, port: u16) -> String {
         url(port, DATABASE)
     }
@@ -104,30 +99,29 @@ impl PgBouncer {
         &self.process
     }
 
-    /// Runs SQL in the database. Returns the rows, one per line, with `|` between the fields.
+    /// Runs SQL. Returns rows as lines, with `|` between fields.
     pub fn sql(&self, statements: &str) -> Result<String> {
         psql(self.port, DATABASE, statements, self.folder.path())
     }
 
-    /// Runs a PgBouncer command: `SHOW POOLS`, `PAUSE`, `KILL lockwright`, …
+    /// Runs a PgBouncer command, such as `SHOW POOLS`.
     pub fn command(&self, command: &str) -> Result<String> {
         psql(self.port, "pgbouncer", command, self.folder.path())
     }
 
-    /// Restarts it on the same port, also after [`PgBouncer::kill`]. Its clients lose their
-    /// connections.
+    /// Restarts it. Its clients lose their connections.
     pub fn restart(&mut self) -> Result<()> {
         self.kill();
         self.process = launch(self.port, &self.options, self.folder.path())?;
         Ok(())
     }
 
-    /// Kills it. An orderly stop would have the same effect.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Freezes it: connections stay open, and it forwards nothing.
+    /// Freezes it.
     pub fn freeze(&self) {
         self.process.freeze();
     }
@@ -144,7 +138,7 @@ fn url(port: u16, database: &str) -> String {
 
 fn psql(port: u16, database: &str, statements: &str, folder: &Path) -> Result<String> {
     let psql = postgres::psql()?
-        // Not `-c`: PgBouncer's commands need the simple protocol, one at a time.
+        // PgBouncer's commands need the simple protocol.
         .args(["-f", "-", &url(port, database)])
         .env("PGCONNECT_TIMEOUT", "10");
     Ok(psql.run(folder, statements)?.trim_end_matches('\n').to_owned())
@@ -179,7 +173,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         .run_as(postgres::account())
         .start(folder)?;
     process.wait_until_ready(|| {
-        // A cheap check before `psql`, which proves that this PgBouncer answers.
+        // Cheaper than `psql`, which proves that this PgBouncer answers.
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         psql(port, "pgbouncer", "SHOW VERSION;", folder).ok()
     })?;

@@ -7,20 +7,18 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::{Result, folder};
 
-/// The first port, below the kernel's range for outgoing connections, which could otherwise occupy
-/// a server's port during a restart.
+/// Below the kernel's range for outgoing connections, which could take a server's port during a
+/// restart.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 15_000;
 
-/// The number of ports that a process reserves at a time, until it ends. So no other process's
-/// server takes the port of a killed server before its restart.
+/// Reserved until the process ends: others can't take a killed server's port before its restart.
 const BLOCK: u16 = 50;
 
-/// The maximum number of attempts to start a server, each with other ports.
 const TRIES: usize = 5;
 
-/// Returns a loopback port on which no process listens and that no other test process gets. Another
-/// program may still take it, so callers retry.
+/// Returns a free loopback port that no other test process gets. Another program may take it, so
+/// callers retry.
 ///
 /// # Panics
 /// If no port is free.
@@ -36,7 +34,7 @@ pub fn free() -> u16 {
         .expect("a loopback port is free")
 }
 
-/// Starts servers on free ports. Retries with other ports if one was taken in the meantime.
+/// Retries with other ports if one was taken in the meantime.
 pub(crate) fn retried<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 1..TRIES {
         match start() {
@@ -47,11 +45,9 @@ pub(crate) fn retried<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
     start()
 }
 
-/// The ports that this process has reserved.
 struct Ports {
     folder: PathBuf,
     blocks: Vec<Block>,
-    /// The number of ports that were returned so far.
     given: usize,
 }
 
@@ -66,8 +62,6 @@ impl Ports {
         Self { folder, blocks: Vec::new(), given: 0 }
     }
 
-    /// Returns the ports in order. Begins again with the first if other processes have all other
-    /// blocks.
     fn next(&mut self) -> Option<u16> {
         let size = usize::from(BLOCK);
         if self.given == self.blocks.len() * size {

@@ -16,20 +16,19 @@ const PACKAGE: &str = "postgresql";
 
 const ADMIN: &str = "postgres";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
-/// The server's hash of the password, with one round instead of 4096: clients without compiler
-/// optimizations compute it slowly.
+/// The password's hash, with one round instead of 4096 for unoptimized clients.
 const ADMIN_SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      pHUqSLfNgZ+06rp0UWw7h2WnL1y7FO+q/UlQ30cBlMY=:ifwj28B3RT0RUsXFOu6aY7oERkNWyJfj0tCAsGY01hQ=";
 
-/// The user for tests. It owns the database and isn't a superuser.
+/// It owns the database and isn't a superuser.
 pub(crate) const USER: &str = "lockwright";
 pub(crate) const DATABASE: &str = "lockwright";
-/// A unique text, so that a test can search logs for it.
+/// Unique, for searches in logs.
 const PASSWORD: &str = "not-for-logs-7391";
 const SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      J0qBPHxCAuWYjtWNlfFDdN3zOrtAjzKK1ZldAVNhEbE=:YyjJvneaAwoh+WHImC3KC1WJSVbJBQGNO7KVfqOXp/Q=";
 
-/// Options for a [`Postgres`]. The defaults are PostgreSQL's, but small and without syncs to disk.
+/// Options of a [`Postgres`], without syncs to disk by default.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -39,7 +38,6 @@ pub struct Options {
     primary: Option<Primary>,
 }
 
-/// The source of a replica's data.
 #[derive(Debug, Clone)]
 struct Primary {
     folder: PathBuf,
@@ -47,25 +45,24 @@ struct Primary {
 }
 
 impl Options {
-    /// Adds a setting of `postgresql.conf`. The last one of a name counts.
+    /// Adds a setting of `postgresql.conf`. The last one counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
     }
 
-    /// Syncs to disk, as a production server does.
+    /// Syncs to disk.
     pub fn durable(self) -> Self {
         self.set("fsync", "on").set("full_page_writes", "on")
     }
 
-    /// Sets the password of the user `lockwright`.
+    /// Sets the user's password.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// Accepts TLS, with a certificate for `localhost` and `127.0.0.1`. Its CA is
-    /// [`Postgres::authority`].
+    /// Accepts TLS, with a certificate of [`Postgres::authority`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
@@ -77,8 +74,7 @@ impl Options {
         self.tls()
     }
 
-    /// Makes it a hot standby of the given server, with that server's settings, users and
-    /// passwords.
+    /// Makes it a hot standby, with the server's settings and users.
     pub fn replica_of(mut self, primary: &Postgres) -> Self {
         self.primary =
             Some(Primary { folder: primary.folder.path().to_owned(), port: primary.port });
@@ -88,13 +84,13 @@ impl Options {
         self
     }
 
-    /// Starts the server and waits until it answers.
+    /// Starts the server.
     pub fn start(self) -> Result<Postgres> {
         port::retried(|| Postgres::start_on(port::free(), &self))
     }
 }
 
-/// A PostgreSQL server. Dropping it stops it and removes its data.
+/// A PostgreSQL server.
 #[derive(Debug)]
 pub struct Postgres {
     process: Process,
@@ -104,15 +100,15 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts a server with default settings.
+    /// Starts a default server.
     ///
     /// # Errors
-    /// If PostgreSQL isn't installed or doesn't answer.
+    /// If it doesn't start.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// Returns the default options.
+    /// Returns default options.
     pub fn options() -> Options {
         Options::default()
     }
@@ -146,33 +142,32 @@ impl Postgres {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Returns the folder, which also has the unix socket.
+    /// Returns the folder with the unix socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Returns the file with the CA's certificate. A [`Postgres::restart`] without data replaces
-    /// it.
+    /// Returns the CA's certificate file. [`Postgres::restart`] without data replaces it.
     pub fn authority(&self) -> PathBuf {
         certificates::authority(self.folder())
     }
 
-    /// Returns the URL of the database `lockwright` for the user `lockwright`, with the password.
+    /// Returns the URL with the user and password.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// Returns the URL through a proxy that listens on `port`.
+    /// Returns the URL with a proxy's `port`.
     pub fn url_through(&self, port: u16) -> String {
         url(USER, self.password(), port)
     }
 
-    /// Returns the superuser's URL of the same database.
+    /// Returns the superuser's URL.
     pub fn admin_url(&self) -> String {
         url(ADMIN, ADMIN_PASSWORD, self.port)
     }
 
-    /// Returns the password of the user `lockwright`.
+    /// Returns the user's password.
     pub fn password(&self) -> &str {
         self.options.password.as_deref().unwrap_or(PASSWORD)
     }
@@ -182,8 +177,7 @@ impl Postgres {
         &self.process
     }
 
-    /// Restarts the server on the same port, even if it was stopped. Without `keep_data`, its
-    /// database is new.
+    /// Restarts the server, without `keep_data` with a new database.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.stop();
         if !keep_data {
@@ -194,18 +188,18 @@ impl Postgres {
         if keep_data { Ok(()) } else { self.set_password() }
     }
 
-    /// Shuts the server down, without waiting for its clients.
+    /// Shuts the server down.
     pub fn stop(&mut self) {
         self.thaw();
         self.process.stop_by(Signal::INT);
     }
 
-    /// Kills the server with all its processes, like a crash.
+    /// Kills all processes of the server.
     pub fn kill(&mut self) {
         self.process.kill_tree();
     }
 
-    /// Freezes all processes of the server: connections stay open, and it doesn't answer.
+    /// Freezes all processes of the server.
     pub fn freeze(&self) {
         self.process.freeze_tree();
     }
@@ -217,13 +211,12 @@ impl Postgres {
         }
     }
 
-    /// Runs SQL as the superuser in the database `lockwright`, with `psql`. Returns the rows as
-    /// lines with `|` between fields.
+    /// Runs SQL as the superuser. Returns rows as lines, with `|` between fields.
     pub fn sql(&self, statements: &str) -> Result<String> {
         self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
     }
 
-    /// Like [`Postgres::sql`], as the user `lockwright`.
+    /// Like [`Postgres::sql`], as the user.
     pub fn sql_as_user(&self, statements: &str) -> Result<String> {
         self.sql_as(USER, self.password(), statements)
     }
@@ -239,8 +232,7 @@ impl Postgres {
         Ok(psql.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
     }
 
-    /// Ends all sessions of the user `lockwright` as an administrator, waits, and returns their
-    /// number.
+    /// Ends all of the user's sessions, and returns their number.
     pub fn terminate_sessions(&self) -> Result<usize> {
         let ended = self.sql(&format!(
             "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 10000)) \
@@ -255,7 +247,7 @@ impl Drop for Postgres {
         if self.process.is_frozen() {
             self.process.kill_tree();
         } else {
-            // Faster than an orderly shutdown. Unlike a kill, it frees the shared memory.
+            // Faster than a shutdown. Unlike a kill, it frees the shared memory.
             self.process.stop_by(Signal::QUIT);
         }
         remove_shared_memory(self.folder.path());
@@ -266,12 +258,10 @@ fn url(user: &str, password: &str, port: u16) -> String {
     format!("postgres://{user}:{}@127.0.0.1:{port}/{DATABASE}", in_url(password))
 }
 
-/// Returns the server's user if this process is root.
 pub(crate) fn account() -> Option<Account> {
     Account::instead_of_root(&["postgres"])
 }
 
-/// Creates the data of a new server.
 fn fill(options: &Options, folder: &Path) -> Result<()> {
     let data = folder.join("data");
     if options.tls {
@@ -290,7 +280,7 @@ fn fill(options: &Options, folder: &Path) -> Result<()> {
 }
 
 fn fill_as_new(folder: &Path) -> Result<()> {
-    // Small files for little data. No sync: the cached files can be created again.
+    // The cached files can be created again.
     let arguments = [
         "--no-sync",
         "--no-instructions",
@@ -327,10 +317,10 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
          unix_socket_directories = {}\n",
         quoted(&folder::text(folder)?)
     );
-    // Keep shared memory in the folder. In /dev/shm it would remain after a crash.
+    // In /dev/shm, it would remain after a crash.
     settings += "dynamic_shared_memory_type = mmap\n";
     settings += "shared_buffers = 16MB\nmax_wal_size = 32MB\nmin_wal_size = 2MB\n";
-    // This loses data only if the machine crashes, not the server alone.
+    // Loses data only if the machine crashes.
     settings += "fsync = off\nfull_page_writes = off\n";
     if options.tls {
         let path = |path: PathBuf| Ok::<_, Error>(quoted(&folder::text(&path)?));
@@ -366,8 +356,8 @@ fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// Removes a killed server's System V segment, a limited resource. The file that names it remains
-/// only after a kill.
+/// Removes a killed server's System V segment, a limited resource. Only a kill leaves the file that
+/// names it.
 fn remove_shared_memory(folder: &Path) {
     let status = std::fs::read_to_string(folder.join("data/postmaster.pid")).unwrap_or_default();
     if let Some(id) = status.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
@@ -375,7 +365,6 @@ fn remove_shared_memory(folder: &Path) {
     }
 }
 
-/// Returns the command line client. It prints only rows.
 pub(crate) fn psql() -> Result<Program> {
     Ok(binary("psql")?.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]))
 }
@@ -390,8 +379,7 @@ fn binary(name: &str) -> Result<Program> {
     Ok(Program::new(folder::text(&folder.join(name))?, PACKAGE).env("LC_ALL", "C"))
 }
 
-/// Returns the folder with PostgreSQL's programs: the chosen packages', Debian's newest version, or
-/// PATH.
+/// The chosen packages', Debian's newest version, or PATH.
 fn binaries() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOUND
@@ -410,7 +398,6 @@ fn binaries() -> Option<&'static Path> {
         .as_deref()
 }
 
-/// Returns the program folders of all versions in a folder, newest first.
 fn versions(folder: &Path) -> Vec<PathBuf> {
     let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir(folder)
         .into_iter()
@@ -423,7 +410,7 @@ fn versions(folder: &Path) -> Vec<PathBuf> {
     versions.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Returns whether the program runs. The folder of a removed version may still exist.
+/// A removed version's folder may still exist.
 fn says_its_version(program: &Path) -> bool {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -17,8 +17,7 @@ use crate::{Account, Error, Result, wait};
 
 static ENVIRONMENT: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Sets environment variables for each program that starts from now on. A program's own settings
-/// take precedence.
+/// Sets environment variables for later programs, whose own settings take precedence.
 pub fn set_environment(variables: Vec<(String, String)>) {
     *ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner) = variables;
 }
@@ -36,7 +35,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Creates a program from a binary (a name in PATH or a path) and its Debian package.
+    /// Creates a program from its binary and Debian package.
     pub fn new(binary: impl Into<String>, package: &'static str) -> Self {
         Self {
             binary: binary.into(),
@@ -67,32 +66,30 @@ impl Program {
         self
     }
 
-    /// Sets the user; with `None`, it is this process's user.
+    /// Sets the user; `None` is this process's.
     pub fn run_as(mut self, account: Option<Account>) -> Self {
         self.account = account;
         self
     }
 
-    /// Sets the signal (without `SIG`) at this process's end, if `KILL` would leave something
-    /// behind.
+    /// Sets the signal (without `SIG`) at this process's end, instead of `KILL`.
     pub fn last_signal(mut self, signal: &'static str) -> Self {
         self.last_signal = signal;
         self
     }
 
-    /// Sets the time limit of [`run`](Self::run), two minutes by default.
+    /// Sets the limit of [`run`](Self::run), two minutes by default.
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Returns the binary's path, or an error that names the Debian package.
+    /// Returns the binary's path, or an error with its Debian package.
     pub fn locate(&self) -> Result<PathBuf> {
         locate(&self.binary, self.package)
     }
 
-    /// Starts the program in `folder`, which also gets its log. It ends with this process, even on
-    /// a kill.
+    /// Starts the program in `folder`, which gets its log. It ends with this process.
     pub fn start(&self, folder: &Path) -> Result<Process> {
         let log = folder.join(format!("{}.log", self.short_name()));
         let io_error = |error: io::Error| Error::new(format!("{}: {error}", log.display()));
@@ -115,11 +112,10 @@ impl Program {
         })
     }
 
-    /// Runs the program to its end in `folder`, with `input` as its standard input, and returns its
-    /// output.
+    /// Runs the program in `folder` with `input`, and returns its output.
     ///
     /// # Errors
-    /// With all its output, if the exit code isn't 0 or the limit is exceeded.
+    /// With its output, if the exit code isn't 0 or the limit is exceeded.
     pub fn run(&self, folder: &Path, input: &str) -> Result<String> {
         let failed = |error: io::Error| Error::new(format!("{}: {error}", self.binary));
         let mut command = self.dying_with_us()?;
@@ -130,7 +126,6 @@ impl Program {
         let output = child.stdout.take().expect("it is piped");
         let complaints = child.stderr.take().expect("it is piped");
         let (ended, printed, complaint) = thread::scope(|scope| {
-            // The program may end before it reads all input.
             scope.spawn(move || standard_input.write_all(input.as_bytes()));
             let printed = scope.spawn(move || all_of(output));
             let complaint = scope.spawn(move || all_of(complaints));
@@ -156,8 +151,7 @@ impl Program {
         Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
     }
 
-    /// Prepares a child that dies with this process, by `setpriv`, because setting the kernel's
-    /// flag here would need unsafe code.
+    /// With `setpriv`: setting the kernel's flag would need unsafe code.
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);
@@ -175,7 +169,6 @@ impl Program {
     }
 }
 
-/// Reads until the pipe ends or breaks.
 fn all_of(mut pipe: impl Read) -> String {
     let mut bytes = Vec::new();
     let _ = pipe.read_to_end(&mut bytes);
@@ -184,7 +177,7 @@ fn all_of(mut pipe: impl Read) -> String {
 
 fn locate(binary: &str, package: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Servers are in sbin folders, which a user's PATH often lacks.
+    // A user's PATH often lacks them.
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
         .map(|folder| folder.join(binary))
@@ -197,8 +190,7 @@ fn locate(binary: &str, package: &str) -> Result<PathBuf> {
         })
 }
 
-/// Starts children from one thread that never ends, because the kernel's "parent death" is the
-/// death of the starting *thread*.
+/// From one permanent thread: the kernel's "parent death" is the death of the starting *thread*.
 fn spawn(command: Command) -> io::Result<Child> {
     type Job = (Command, Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
@@ -227,7 +219,6 @@ pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
-    /// Present while the process and its descendants are frozen.
     kill_on_exit: Mutex<Option<KillOnExit>>,
 }
 
@@ -237,7 +228,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns its standard output and standard error so far.
+    /// Returns its output so far.
     pub fn log(&self) -> String {
         let bytes = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -248,7 +239,7 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Polls until the process answers. Fails with its log if it ends, or after [`wait::LIMIT`].
+    /// Polls until it answers. Fails with its log if it ends, or after [`wait::LIMIT`].
     pub fn wait_until_ready<T>(&mut self, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
         let answer = wait::until(wait::LIMIT, || match ask() {
             Some(answer) => Some(Some(answer)),
@@ -269,16 +260,15 @@ impl Process {
         }
     }
 
-    /// Kills it (SIGKILL), even if frozen, and waits until it has ended.
+    /// Kills it (SIGKILL), even if frozen, and waits.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Freezes it (SIGSTOP): its sockets stay open, and it doesn't answer.
+    /// Freezes it (SIGSTOP): its sockets stay open.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
-        // The kernel delivers the signal asynchronously.
         let stopped = wait::until(Duration::from_secs(5), || {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
             stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())
@@ -291,8 +281,7 @@ impl Process {
         self.signal(Signal::CONT);
     }
 
-    /// Sends another signal than SIGTERM and waits. Kills it and its descendants after
-    /// [`wait::LIMIT`].
+    /// Sends a signal and waits. Kills it and its descendants after [`wait::LIMIT`].
     pub fn stop_by(&mut self, signal: Signal) {
         if self.ended().is_some() {
             return;
@@ -306,13 +295,13 @@ impl Process {
     /// Like [`Process::kill`], with its descendants.
     pub fn kill_tree(&mut self) {
         if self.ended().is_none() {
-            // A frozen process neither starts nor reaps children, so their ids can't be reused.
+            // Frozen, it neither starts nor reaps children, so their ids can't be reused.
             self.freeze();
             let children = descendants::of(self.pid());
             descendants::signal(&children, Signal::KILL, descendants::has_ended);
         }
         self.kill();
-        // Only now: until here it watched the frozen processes.
+        // It watched the frozen processes.
         self.cancel_kill_on_exit();
     }
 
@@ -334,7 +323,7 @@ impl Process {
         self.thaw();
     }
 
-    /// Returns whether [`Process::freeze_tree`] has frozen it.
+    /// Returns whether it is frozen by [`Process::freeze_tree`].
     pub fn is_frozen(&self) -> bool {
         self.kill_on_exit.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
@@ -344,7 +333,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // An ended child stays a zombie until it is waited for, so its id can't be reused.
+        // An ended child stays a zombie until the wait, so its id can't be reused.
         if let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, signal);
         }

@@ -8,31 +8,30 @@ use std::time::Duration;
 
 use crate::{Error, Result, port, wait};
 
-/// How the proxy treats the bytes.
+/// The treatment of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Traffic {
     /// Forwards them.
     Forward,
-    /// Delays each piece, in both directions.
+    /// Delays each piece in both directions.
     Delay(Duration),
-    /// Limits the bytes per second of each connection and direction.
+    /// Limits each connection's bytes per second and direction.
     Throttle(u32),
-    /// Holds them until the mode changes, then forwards them: a partition that heals.
+    /// Holds them until the mode changes.
     Hold,
-    /// Drops requests and answers: a peer that died silently. New connections are accepted.
+    /// Drops requests and answers. New connections are accepted.
     SwallowAll,
     /// Forwards requests and drops the answers.
     SwallowAnswers,
 }
 
-/// A TCP proxy in front of a server. Dropping it closes everything.
+/// A TCP proxy.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
     address: SocketAddr,
 }
 
-/// The connections to a server, however they were accepted.
 #[derive(Debug)]
 pub(crate) struct Shared {
     target: SocketAddr,
@@ -43,18 +42,16 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct State {
     traffic: Traffic,
-    /// True if the proxy should listen. Otherwise connections are refused.
+    /// If false, connections are refused.
     open: bool,
     listening: bool,
     over: bool,
     connections: Vec<TcpStream>,
     accepted: usize,
-    /// The number of dropped pieces of answers. A test can wait for it.
     swallowed_answers: usize,
-    /// The number of dropped pieces, in both directions.
     swallowed: usize,
     delayed: usize,
-    /// The number of the connection whose requests are held, and the count of held pieces.
+    /// The connection whose requests are held, and the held pieces.
     keeping: Option<usize>,
     kept_requests: usize,
     /// Connections with a lower number are silent.
@@ -62,7 +59,7 @@ struct State {
 }
 
 impl Proxy {
-    /// Starts a proxy in front of `target` that forwards.
+    /// Starts a proxy that forwards.
     pub fn start(target: SocketAddr) -> Result<Self> {
         let mut attempts = 0;
         let (listener, port) = loop {
@@ -76,8 +73,7 @@ impl Proxy {
         Ok(Self::on(listener, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), target))
     }
 
-    /// Starts a proxy at a given address, for example on another loopback address for servers that
-    /// announce only their port.
+    /// Starts a proxy at `address`.
     ///
     /// # Errors
     /// If the address is in use.
@@ -105,8 +101,8 @@ impl Proxy {
         self.address
     }
 
-    /// Changes the treatment of bytes, also on open connections. After a loss, a connection keeps
-    /// losing until it closes, as TCP never continues after a gap.
+    /// Changes the treatment, also on open connections. After a loss, a connection loses
+    /// everything, as TCP never continues after a gap.
     pub fn set(&self, traffic: Traffic) {
         self.shared.set(traffic);
     }
@@ -115,14 +111,14 @@ impl Proxy {
     pub fn cut(&self) {
         self.shared.state().open = false;
         self.shared.changed.notify_all();
-        // Wakes the listening thread, which blocks in `accept`.
+        // Wakes the thread blocked in `accept`.
         drop(TcpStream::connect(self.address()));
         let refused = self.shared.wait_until(|state| !state.listening);
         assert!(refused, "the proxy stops listening");
         self.drop_connections();
     }
 
-    /// Listens again, and forwards.
+    /// Listens again.
     pub fn mend(&self) {
         {
             let mut state = self.shared.state();
@@ -134,7 +130,7 @@ impl Proxy {
         assert!(listens, "the proxy listens again");
     }
 
-    /// Drops all data on the present connections, without closing them. New connections work.
+    /// Drops all data on present connections, without closing them.
     pub fn silence_present(&self) {
         self.shared.silence_present();
     }
@@ -144,35 +140,33 @@ impl Proxy {
         self.shared.drop_connections();
     }
 
-    /// Returns the number of accepted connections.
+    /// Counts accepted connections.
     pub fn accepted(&self) -> usize {
         self.shared.state().accepted
     }
 
-    /// Returns the number of dropped pieces, in both directions.
+    /// Counts dropped pieces.
     pub fn swallowed(&self) -> usize {
         self.shared.state().swallowed
     }
 
-    /// Returns the number of pieces that [`Traffic::Delay`] or [`Traffic::Throttle`] delayed.
+    /// Counts delayed pieces.
     pub fn delayed(&self) -> usize {
         self.shared.state().delayed
     }
 
-    /// Waits until at least `count` connections were accepted. Returns `false` after
-    /// [`wait::LIMIT`].
+    /// Waits for `count` accepted connections. Returns `false` after [`wait::LIMIT`].
     pub fn wait_for_connections(&self, count: usize) -> bool {
         self.shared.wait_until(|state| state.accepted >= count)
     }
 
-    /// Holds the requests of one connection, counted from 0, until the next call. Other data
-    /// passes.
+    /// Holds the requests of one connection, counted from 0, until the next call.
     pub fn keep_requests_of(&self, connection: Option<usize>) {
         self.shared.state().keeping = connection;
         self.shared.changed.notify_all();
     }
 
-    /// Returns the number of held pieces of requests.
+    /// Counts held pieces of requests.
     pub fn kept_requests(&self) -> usize {
         self.shared.state().kept_requests
     }
@@ -187,7 +181,6 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.end();
         drop(TcpStream::connect(self.address()));
-        // A connection may have been accepted in the meantime.
         self.drop_connections();
     }
 }
@@ -236,7 +229,6 @@ impl Shared {
         }
     }
 
-    /// Closes everything permanently.
     pub(crate) fn end(&self) {
         {
             let mut state = self.state();
@@ -288,8 +280,7 @@ impl Shared {
         }
     }
 
-    /// Connects `client`, whose `greeting` was read already, to the server. Waits up to `patience`
-    /// until the server listens.
+    /// Waits until the server listens. `greeting` was read from `client`.
     pub(crate) fn serve(
         self: &Arc<Self>,
         client: TcpStream,
@@ -302,7 +293,6 @@ impl Shared {
         state.accepted += 1;
         self.changed.notify_all();
         let Some(server) = server else {
-            // The server refuses the connection, so the proxy closes the client's.
             let _ = client.shutdown(Shutdown::Both);
             return;
         };
@@ -361,8 +351,7 @@ impl Shared {
                 break;
             }
         }
-        // No test needs a half-closed connection. After a loss, the peer's side stays open, like a
-        // silent death.
+        // No test needs a half-closed connection. After a loss, the peer's side stays open.
         if !has_lost {
             let _ = to.shutdown(Shutdown::Both);
         }

@@ -3,8 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The limit for a server to answer, stop or free its port: long, because test machines may be slow
-/// and only failures reach it.
+/// The limit for servers. Only failures reach it.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Polls until there is an answer. Returns `None` after `limit`.

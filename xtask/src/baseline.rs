@@ -1,11 +1,11 @@
-//! The record of the hot paths' cost, and the comparison with it.
+//! The record of the hot paths' cost.
 
 use std::fmt::Write as _;
 
-/// The tolerated relative difference. `benches/README.md` has the reasons.
+/// See `benches/README.md`.
 const TOLERANCE: f64 = 0.03;
 
-/// The tolerance for system calls. They are nearly whole numbers.
+/// System calls are nearly whole numbers.
 const TOLERANCE_OF_CALLS: f64 = 0.1;
 
 #[derive(Debug, PartialEq)]
@@ -14,24 +14,22 @@ pub(crate) struct Costs {
     pub(crate) paths: Vec<Path>,
 }
 
-/// The inputs, besides the source, that determine a path's instructions.
+/// Besides the source, they determine a path's instructions.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Built {
     pub(crate) rustc: String,
     pub(crate) host: String,
-    /// The C library contains the allocator, and functions that copy and compare.
+    /// It contains the allocator, and functions that copy and compare.
     pub(crate) libc: String,
-    /// The processor's vector instructions: the C library and the token generator select code by
-    /// them.
+    /// The C library and the token generator select code by them.
     pub(crate) vectors: String,
 }
 
-/// The cost of one execution of a path.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Path {
     name: String,
     instructions: f64,
-    /// System calls. Under valgrind, reading the clock is one.
+    /// Under valgrind, reading the clock is one.
     calls: f64,
 }
 
@@ -41,7 +39,6 @@ impl Built {
         [("compiler", rustc), ("target", host), ("libc", libc), ("vectors", vectors)]
     }
 
-    /// Returns why the counts can't be compared with the record, if so.
     pub(crate) fn differs_from(&self, recorded: &Self) -> Option<String> {
         let pairs = self.fields().into_iter().zip(recorded.fields());
         let mut differences = pairs.filter(|(here, there)| here != there).map(|(here, there)| {
@@ -52,14 +49,12 @@ impl Built {
 }
 
 impl Path {
-    /// Creates a path from the instructions and system calls of `times` executions.
     pub(crate) fn new(name: &str, (instructions, calls): (u64, u64), times: u64) -> Self {
         let each = |sum: u64| sum as f64 / times as f64;
         Self { name: name.to_owned(), instructions: each(instructions), calls: each(calls) }
     }
 }
 
-/// Formats the file for [`read`].
 pub(crate) fn write(costs: &Costs) -> String {
     let mut text = String::from(
         "# What the client's hot paths cost, as `cargo xtask cost --record` wrote it.\n\
@@ -72,7 +67,6 @@ pub(crate) fn write(costs: &Costs) -> String {
     text + &table(&costs.paths, "")
 }
 
-/// Parses the file from [`write()`].
 pub(crate) fn read(text: &str) -> Result<Costs, String> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let mut field = |key: &str| {
@@ -91,14 +85,12 @@ pub(crate) fn read(text: &str) -> Result<Costs, String> {
         let (instructions, calls) = (instructions.parse().ok()?, calls.parse().ok()?);
         Some(Path { name: name.trim_end().to_owned(), instructions, calls })
     };
-    // Skip the table's head.
     let paths = lines
         .skip(1)
         .map(|line| path(line).ok_or_else(|| format!("the line `{line}` can't be parsed")));
     Ok(Costs { built, paths: paths.collect::<Result<_, _>>()? })
 }
 
-/// Formats the table for the terminal and the file.
 pub(crate) fn table(paths: &[Path], indent: &str) -> String {
     let width = paths.iter().map(|path| path.name.len()).max().unwrap_or_default();
     let mut text = format!("{indent}{:width$}  instructions  system calls\n", "each time");

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds the comparative benchmarks and starts them.
+//! `cargo xtask bench`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -29,7 +29,6 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
     let is_whole_run =
         measures && task != Some("profile") && !args.iter().any(|word| word == "--smoke");
     if is_whole_run && !folders::target().join("peers/commands.tsv").exists() {
-        // The report lists peers that can't be built.
         let _ = peers::main();
     }
     let mut packages = vec!["build", "--release", "--package", "lockwright-bench"];
@@ -56,7 +55,6 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
     Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
 }
 
-/// Builds our benchmarks at a revision, in a separate clone, and returns the program.
 fn built_as_of(revision: &str) -> Result<PathBuf, String> {
     let commit = format!("{revision}^{{commit}}");
     let commit = git(&folders::root(), &["rev-parse", "--verify", "--quiet", &commit])

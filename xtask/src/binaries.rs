@@ -1,5 +1,4 @@
-//! Test binaries: built by cargo, run here, a few in parallel. They mostly wait for leases or
-//! servers.
+//! Builds and runs test binaries.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,19 +16,15 @@ const LISTING: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Binary {
     pub(crate) package: String,
-    /// Cargo's name: that of an integration test, or `lib` for the crate itself.
+    /// That of an integration test, or `lib` for the crate itself.
     pub(crate) name: String,
-    /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`.
     pub(crate) title: String,
     path: PathBuf,
-    /// The package's folder, the working directory as with `cargo test`.
     folder: PathBuf,
-    /// The server that replaces the installed one, with its title in the table.
     on: Option<(&'static str, Root)>,
     only: Option<&'static str>,
 }
 
-/// Builds the test binaries that the arguments of `cargo test` select. Shows a failure.
 pub(crate) fn build(log: &str, args: &[&str]) -> Result<Vec<Binary>, Report> {
     let mut command = cargo(&["test", "--no-run", "--message-format=json-render-diagnostics"]);
     command.args(args);
@@ -42,12 +37,11 @@ pub(crate) fn build(log: &str, args: &[&str]) -> Result<Vec<Binary>, Report> {
     let mut binaries: Vec<Binary> =
         finished.lines.iter().filter_map(|line| artifact(line)).collect();
     binaries.sort();
-    // Binaries that start servers take longest, so they begin first.
+    // Binaries with servers take longest.
     binaries.sort_by_key(|binary| config::start_order(&binary.package));
     Ok(binaries)
 }
 
-/// Returns the test binary in one of cargo's messages.
 fn artifact(line: &str) -> Option<Binary> {
     let line = line.strip_prefix("{\"reason\":\"compiler-artifact\"")?;
     let (_, profile) = line.split_once("\"profile\":{")?;
@@ -56,7 +50,7 @@ fn artifact(line: &str) -> Option<Binary> {
     }
     let path = PathBuf::from(text(line, "executable")?);
     let folder = Path::new(&text(line, "manifest_path")?).parent()?.to_path_buf();
-    // `path+file:///a/folder#name@0.1.0`, or without the name if it equals the folder's.
+    // `path+file:///a/folder#name@0.1.0`, without the name if it is the folder's.
     let id = text(line, "package_id")?;
     let (place, version) = id.rsplit_once('#')?;
     let package = match version.split_once('@') {
@@ -80,8 +74,7 @@ fn artifact(line: &str) -> Option<Binary> {
     })
 }
 
-/// Returns the text of `key` in one of cargo's messages. The first match is right for all keys used
-/// here.
+/// The first match is right for all keys used here.
 fn text(json: &str, key: &str) -> Option<String> {
     let (_, rest) = json.split_once(&format!("\"{key}\":\""))?;
     let mut text = String::new();
@@ -95,9 +88,8 @@ fn text(json: &str, key: &str) -> Option<String> {
     }
 }
 
-/// Runs the binaries, at most `at_a_time` in parallel, and prints a line for each, or the output of
-/// a failure. Exclusive binaries come last. Then tests that timed out are run again, one by one. A binary
-/// that exceeds `limit` is killed and has failed.
+/// Runs the binaries, at most `at_a_time` in parallel, exclusive ones last. Then retries tests that
+/// timed out, one by one. A binary that exceeds `limit` is killed and has failed.
 pub(crate) fn run(
     step: &str,
     binaries: Vec<Binary>,
@@ -134,7 +126,6 @@ pub(crate) fn run(
     report
 }
 
-/// Returns the tests that timed out in a binary that ended by itself and has no other failure.
 fn retries<'a>(suites: &'a [Suite], finished: &Finished) -> Option<(&'a Suite, Vec<Retry>)> {
     match suites {
         [suite] if finished.ended_as_tests_fail() => {
@@ -145,7 +136,6 @@ fn retries<'a>(suites: &'a [Suite], finished: &Finished) -> Option<(&'a Suite, V
 }
 
 impl Binary {
-    /// Returns the binary, to be run on another server than the installed one.
     pub(crate) fn on(
         mut self,
         title: &'static str,
@@ -183,7 +173,6 @@ impl Binary {
         (suites, finished)
     }
 
-    /// Runs a test that timed out again, alone.
     fn run_again(&self, step: &str, args: &[String], limit: Duration, retry: Retry) -> Report {
         let Retry { test, why } = retry;
         let mut args = args.to_vec();
@@ -209,8 +198,7 @@ impl Binary {
         report
     }
 
-    /// Returns the tests that it would run, as far as it lists them in time: some binaries start
-    /// servers first.
+    /// If it lists them in time: some binaries start servers first.
     fn listed(&self, log: &str, args: &[String]) -> Vec<String> {
         let mut command = self.command(args);
         command.arg("--list");
@@ -234,7 +222,6 @@ impl Binary {
     }
 }
 
-/// Reports a suite: a line, or its whole output after a failure.
 pub(crate) fn said(step: &str, suite: &Suite) -> Report {
     let report = noted(step, suite, suite.ok(), suite.counts());
     if !suite.ok() {
@@ -246,7 +233,6 @@ pub(crate) fn said(step: &str, suite: &Suite) -> Report {
     report
 }
 
-/// Reports a suite with tests to retry, which have no result yet.
 fn report_retries(step: &str, suite: &Suite) -> Report {
     let report = noted(step, suite, true, Counts { failed: 0, ..suite.counts });
     complain("RETRY", suite);
@@ -299,7 +285,7 @@ mod tests {
         let test = test.unwrap();
         assert_eq!((test.package.as_str(), test.name.as_str()), ("core", "loss"));
         assert_eq!(test.title, "core tests/loss.rs");
-        // Programs aren't tests, and a library that isn't a test has no binary.
+        // A library without tests has no binary.
         for no in [
             message("core#0.1.0", "bin", "lw", "src/main.rs", false, "\"/t/c\""),
             message("core#0.1.0", "lib", "lw", "src/lib.rs", false, "null"),
@@ -310,12 +296,10 @@ mod tests {
         }
     }
 
-    /// A shell script in place of a test binary.
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
         let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
         std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-        // Installed by another process: a script that another test's child still has open for
-        // writing can't be run.
+        // By another process: another test's child may still have the script open for writing.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
         let (package, name) = ("self-test".to_owned(), name.to_owned());
@@ -376,7 +360,7 @@ mod tests {
 
     #[test]
     fn only_timed_out_tests_are_run_again_and_alone() {
-        // One of two tests fails with the text `SAYS`. Alone, it does `BY_ITSELF`.
+        // One of two tests fails with `SAYS`. Alone, it does `BY_ITSELF`.
         const SCRIPT: &str = "case \"$*\" in *--exact*) \
              echo 'running 1 test'; echo 'test a::b ... ok'; BY_ITSELF; exit;; esac; \
              echo 'running 2 tests'; echo 'test a::b ... FAILED'; echo '---- a::b ----'; \

@@ -1,5 +1,4 @@
-//! `cargo xtask chaos`, which builds and starts the runner of random faults, and the test command's
-//! step with fixed seeds.
+//! `cargo xtask chaos`, and the test command's step.
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -10,8 +9,8 @@ use crate::{folders, process, servers, tmp};
 
 const USAGE: &str = include_str!("../../chaos/usage.txt");
 
-/// With all features of the workspace, as for the tests, so that nothing is built twice. Without an
-/// example, cargo would leave out the features that dev-dependencies enable.
+/// So that nothing is built twice. Without an example, cargo leaves out the features that
+/// dev-dependencies enable.
 const BUILD: [&str; 7] = [
     "build",
     "--workspace",

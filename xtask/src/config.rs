@@ -1,22 +1,18 @@
 //! The crates whose tests start servers or run exclusively.
 //!
-//! A new backend needs a line here. In other crates, tests with servers are in a module such as
-//! `mod redis` or have a name such as `on_redis`.
+//! A new backend needs a line here.
 
-/// The crate with the tests of the step `interop`. The step `test` skips it.
 pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// The servers, by their names in other crates' tests.
+    /// Their names in other crates' tests.
     servers: &'static [&'static str],
-    /// Its test binaries that start no server before they select tests; `lib` is the crate itself.
-    /// `--quick` runs them.
+    /// Test binaries that start no server before they select tests. `--quick` runs them.
     without: &'static [&'static str],
 }
 
-/// In the order of their start: the longest first, and among them those that mostly wait, next to
-/// others that use the processor.
+/// The longest first, and those that mostly wait next to others.
 #[rustfmt::skip] // one line each
 const LIST: &[Package] = &[
     Package { package: "lockwright-sql", servers: &["postgres", "mysql", "pgbouncer"], without: &["lib", "it", "conformance"] },
@@ -30,13 +26,11 @@ const LIST: &[Package] = &[
     Package { package: INTEROP, servers: &[], without: &[] },
 ];
 
-/// Test binaries that run exclusively. Clusters with killed and restarted members keep both cores
-/// busy, so two in parallel don't elect a leader in time.
+/// Killed clusters keep both cores busy, so two in parallel don't elect a leader in time.
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 
-/// Test binaries that mostly wait for servers, with their parallel tests, above the number of
-/// cores. Not the suites, whose cases share a server.
+/// They mostly wait. Not the suites, whose cases share a server.
 const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "beside", "6"),
     ("lockwright-sql", "held", "6"),
@@ -50,24 +44,21 @@ const TEST_THREADS: &[(&str, &str, &str)] = &[
     (INTEROP, "queues", "4"),
 ];
 
-/// Returns the package's position in the list. Others come last.
 pub(crate) fn start_order(package: &str) -> usize {
     LIST.iter().position(|line| line.package == package).unwrap_or(LIST.len())
 }
 
-/// Returns whether a test binary starts a server before it selects tests, or all its tests need one.
+/// Returns whether it starts a server before it selects tests, or all its tests need one.
 pub(crate) fn starts_servers(package: &str, name: &str) -> bool {
     let line = LIST.iter().find(|line| line.package == package);
     line.is_some_and(|line| !line.without.contains(&name))
 }
 
-/// Returns a test binary's argument for the number of parallel tests.
 pub(crate) fn threads(package: &str, name: &str) -> Option<[&'static str; 2]> {
     let line = TEST_THREADS.iter().find(|line| (line.0, line.1) == (package, name));
     line.map(|(.., threads)| ["--test-threads", threads])
 }
 
-/// Returns the packages without tests that run without servers.
 pub(crate) fn packages_with_servers() -> impl Iterator<Item = &'static str> {
     LIST.iter().filter(|line| line.without.is_empty()).map(|line| line.package)
 }
@@ -76,7 +67,6 @@ pub(crate) fn is_exclusive(package: &str, name: &str) -> bool {
     EXCLUSIVE.contains(&(package, name))
 }
 
-/// Returns parts of the paths of all tests that need a server.
 pub(crate) fn paths() -> impl Iterator<Item = String> {
     let servers = LIST.iter().flat_map(|line| line.servers);
     servers.flat_map(|server| [format!("{server}::"), format!("on_{server}")])

@@ -1,8 +1,4 @@
-//! The cost of the client's hot paths in instructions: `cargo xtask cost`, and a step of the test
-//! command.
-//!
-//! Unlike times, instructions don't depend on the machine's load. `benches/README.md` explains the
-//! counts and the tolerance.
+//! `cargo xtask cost`: see `benches/README.md`.
 
 use std::fs;
 use std::io;
@@ -40,7 +36,7 @@ pub(crate) fn step(options: &Options) -> Report {
         Ok(both) => both,
         Err(problem) => return Report::failed(&problem),
     };
-    // Also without a comparison: it shows that the paths work.
+    // It shows that the paths work.
     print!("{}", baseline::table(&costs.paths, "     "));
     if let Some(difference) = costs.built.differs_from(&recorded.built) {
         println!("     not compared: {difference}");
@@ -55,7 +51,6 @@ pub(crate) fn step(options: &Options) -> Report {
     Report::failed(&problems.join("\n"))
 }
 
-/// Writes the present costs as the baseline: `cargo xtask cost --record`.
 pub(crate) fn record() -> ExitCode {
     match count().and_then(|costs| write(&costs)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -74,7 +69,6 @@ fn write(costs: &Costs) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds the paths and counts their instructions. Failures are shown or returned.
 fn count() -> Result<Costs, String> {
     let compiler = said("rustc", &["-vV"])?;
     let line = |key: &str| {
@@ -100,14 +94,13 @@ fn said(program: &str, args: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Builds with fixed flags, so that all machines build the same code.
+/// Fixed flags: all machines build the same code.
 fn build(host: &str) -> Result<PathBuf, String> {
     let folder = folders::target();
     let mut command = cargo(&["build", "--package", CRATE, "--profile", PROFILE]);
     // With an explicit target, the flags don't apply to build scripts.
     command.args(["--target", host, "--target-dir"]).arg(&folder);
-    // Without this flag, rustix reads the clock through the vDSO, which doesn't exist under
-    // valgrind.
+    // Otherwise rustix reads the clock through the vDSO, which doesn't exist under valgrind.
     command.env("CARGO_ENCODED_RUSTFLAGS", "--cfg\u{1f}rustix_use_libc");
     if !quietly("cost-build", command).ok() {
         return Err(format!("{CRATE} doesn't build"));
@@ -115,24 +108,21 @@ fn build(host: &str) -> Result<PathBuf, String> {
     Ok(folder.join(host).join(PROFILE).join(CRATE))
 }
 
-/// Runs the binary under callgrind, which writes a file after each path.
 fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     let unreadable = |error: io::Error| format!("what callgrind wrote can't be read: {error}");
     let folder = folders::logs().join("cost");
-    // The files of the last run would be mistaken for new ones.
+    // They would be mistaken for new ones.
     match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreadable(error)),
         _ => fs::create_dir_all(&folder).map_err(unreadable)?,
     }
     let valgrind = valgrind().ok_or("valgrind is not installed: apt-get install valgrind")?;
     let mut command = Command::new(valgrind);
-    // The environment and the program's path lie on the stack, whose alignment affects copies. So
-    // both are fixed.
+    // The environment and the program's path affect the stack's alignment, and so copies.
     command.env_clear().env("TMPDIR", "/tmp").current_dir(binary.parent().unwrap_or(binary));
     command.args(["--tool=callgrind", "--collect-systime=yes", "--vgdb=no"]);
     command.arg(format!("--zero-before={COUNTED}")).arg(format!("--dump-after={COUNTED}"));
     command.arg(format!("--callgrind-out-file={}", folder.join("out").display()));
-    // Valgrind's own output is separate from the program's.
     command.arg(format!("--log-file={}", folder.join("valgrind.log").display()));
     command.arg(format!("./{CRATE}"));
     let finished = quietly("cost", command);
@@ -162,7 +152,6 @@ fn valgrind() -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Returns the instructions and the system calls in one of callgrind's files.
 fn summary(dump: &str) -> Option<(u64, u64)> {
     let line = |key| dump.lines().find_map(|line| line.strip_prefix(key));
     let events: Vec<&str> = line("events:")?.split_whitespace().collect();

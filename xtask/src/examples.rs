@@ -1,20 +1,16 @@
-//! The examples that the test command runs, and their required output.
+//! The examples to run, and their required output.
 
 use std::process::Command;
 
 use crate::folders;
 use crate::process::{self, Finished, cargo};
 
-/// A run of an example of the facade.
 pub(crate) struct Example {
     pub(crate) name: &'static str,
     pub(crate) args: &'static [&'static str],
-    /// True if its exit code must be 0.
     pub(crate) ends_well: bool,
-    /// Its output must also contain this text.
     pub(crate) closing: &'static str,
-    /// True if `--quick` skips it. Such examples are built with the tests' features to save a
-    /// build; the others as a newcomer does it.
+    /// True if `--quick` skips it. Built with the tests' features to save a build.
     pub(crate) needs_server: bool,
 }
 
@@ -94,13 +90,10 @@ impl Example {
     }
 }
 
-/// Returns the command that builds the examples without servers, so that no build runs next to an
-/// example.
 pub(crate) fn build_embedded() -> Command {
     building(&["build", "--package", "lockwright"], |example| !example.needs_server)
 }
 
-/// Returns the command that builds the examples with servers.
 pub(crate) fn build() -> Command {
     building(&["build", "--workspace", "--all-features"], |example| example.needs_server)
 }

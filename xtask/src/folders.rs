@@ -1,21 +1,18 @@
-//! The folders of the repository, of cargo's output, and of the logs.
+//! The repository's folders.
 
 use std::path::{Path, PathBuf};
 
-/// Returns the repository.
 pub(crate) fn root() -> PathBuf {
-    // At run time if possible: several clones may share a target folder.
+    // Clones may share a target folder.
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map(Path::to_path_buf).unwrap_or(here)
 }
 
-/// Returns cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Returns the folder with the full output of all commands.
 pub(crate) fn logs() -> PathBuf {
     target().join("xtask")
 }

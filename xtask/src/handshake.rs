@@ -1,9 +1,8 @@
-//! The handshake of a benchmark's program: see the protocol in `bench/README.md`.
+//! The handshake of a benchmark's program: see `bench/README.md`.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// The part of the handshake that the build shows.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Handshake {
     pub(crate) name: String,
@@ -12,7 +11,6 @@ pub(crate) struct Handshake {
     pub(crate) backends: Vec<String>,
 }
 
-/// Parses a JSON object whose values are texts or lists of texts.
 pub(crate) fn read(line: &str) -> Result<Handshake, String> {
     let mut handshake = Handshake::default();
     let mut text = Text(line.trim().chars().peekable());

@@ -1,5 +1,4 @@
-//! Mutual exclusion between Lockwright and other programs: `cargo xtask interop`, and the last step
-//! of the test command. The tests are in `conformance/interop/`.
+//! `cargo xtask interop`: the tests in `conformance/interop/`.
 
 use std::path::Path;
 
@@ -18,7 +17,6 @@ pub(crate) fn step(options: &Options) -> Report {
         Ok(tests) => tests,
         Err(error) => return Report::failed(&format!("{TESTS} can't be read: {error}")),
     };
-    // With all features of the workspace, as for the other tests, so that nothing is built twice.
     let mut args = vec!["--workspace", "--all-features"];
     for test in &tests {
         args.extend(["--test", test]);

@@ -1,20 +1,16 @@
-//! Parses the output of test binaries and of `cargo test --doc`.
+//! Parses the output of tests.
 
 use std::time::Duration;
 
 use crate::process::plain;
 use crate::report::Counts;
 
-/// The prefix of a conformance suite's first line; the suite's subject follows.
 pub(crate) const MARK: &str = "suite: ";
 
-/// The prefix of the line that [`Suite::note_server`] adds; the server and its version follow.
 pub(crate) const SERVER: &str = "server: ";
 
-/// The text in the first line of a thread's panic.
 pub(crate) const PANICKED: &str = " panicked at ";
 
-/// A test binary, or the doc tests of a crate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Suite {
     /// `lockwright-core src/lib.rs`, `lockwright-core tests/loss.rs`, `doc tests of lockwright_core`.
@@ -22,7 +18,7 @@ pub(crate) struct Suite {
     pub(crate) counts: Counts,
     pub(crate) took: Duration,
     pub(crate) lines: Vec<String>,
-    /// True if it printed a result. A binary that aborts doesn't.
+    /// False if it aborted.
     pub(crate) finished: bool,
 }
 
@@ -31,7 +27,7 @@ impl Suite {
         self.finished && self.counts.failed == 0
     }
 
-    /// Returns the counts. A binary without a result has at least one failure.
+    /// A binary without a result has at least one failure.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.counts;
         if !self.finished && counts.failed == 0 {
@@ -40,7 +36,7 @@ impl Suite {
         counts
     }
 
-    /// Adds to the output which tests have no result, and which of them were reported as slow.
+    /// Notes the tests without a result, and the slow ones of them.
     pub(crate) fn note_unfinished(&mut self, listed: &[String]) {
         let lines: Vec<String> = self.lines.iter().map(|line| plain(line)).collect();
         let with_result: Vec<&str> =
@@ -58,7 +54,6 @@ impl Suite {
         }
     }
 
-    /// Returns the ignored tests, each with its reason if it has one.
     pub(crate) fn ignored(&self) -> impl Iterator<Item = String> {
         self.lines.iter().map(|line| plain(line)).filter_map(|line| {
             let (test, reason) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
@@ -66,8 +61,7 @@ impl Suite {
         })
     }
 
-    /// Records that the suite ran on another server than the installed one. Its column's name then
-    /// ends with `title`.
+    /// Its column's name then ends with `title`.
     pub(crate) fn note_server(&mut self, title: &str, server: &str) {
         if let Some(at) = self.lines.iter().position(|line| plain(line).starts_with(MARK)) {
             self.lines[at] += &format!(" on {title}");
@@ -79,7 +73,6 @@ impl Suite {
         self.lines.iter().any(|line| plain(line).starts_with(MARK))
     }
 
-    /// Returns the failed tests with their messages, without backtraces.
     pub(crate) fn failures(&self) -> Vec<(String, Vec<String>)> {
         let mut failures: Vec<(String, Vec<String>)> = Vec::new();
         let mut speaks = false;
@@ -92,7 +85,6 @@ impl Suite {
             if line == "stack backtrace:" || line == "failures:" {
                 speaks = false;
             } else if line.contains(PANICKED) {
-                // Another thread's panic, after a backtrace.
                 speaks = true;
             }
             if speaks && let Some((_, said)) = failures.last_mut() {
@@ -102,7 +94,6 @@ impl Suite {
         failures
     }
 
-    /// Returns the output without the tests that passed.
     pub(crate) fn complaints(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(String::as_str).filter(|line| {
             let line = plain(line);
@@ -111,22 +102,19 @@ impl Suite {
     }
 }
 
-/// Parses the output line by line.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     current: Option<Suite>,
-    /// The title of the last suite: a crate's doc tests may be several suites.
+    /// A crate's doc tests may be several suites.
     last: String,
 }
 
 impl Reader {
-    /// Returns a reader for one binary's output.
     pub(crate) fn of(title: &str) -> Self {
         let suite = Suite { title: title.to_owned(), ..Suite::default() };
         Self { current: Some(suite), last: String::new() }
     }
 
-    /// Reads a line. Returns the suite that it ends.
     pub(crate) fn line(&mut self, raw: &str) -> Option<Suite> {
         let line = plain(raw);
         if let Some(name) = line.trim_start().strip_prefix("Doc-tests ") {
@@ -147,31 +135,29 @@ impl Reader {
         self.current.take()
     }
 
-    /// Returns the suite without a result, if there is one.
     pub(crate) fn end(&mut self) -> Option<Suite> {
         self.current.take()
     }
 }
 
-/// `running 3 tests`.
 fn is_beginning(line: &str) -> bool {
     line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test"))
 }
 
-/// Returns the test in `test a::b ... ok`.
+/// `test a::b ... ok`.
 fn test_with_result(line: &str) -> Option<&str> {
     let (test, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let test = test.trim_end();
     (!result.is_empty()).then(|| test.strip_suffix(" - should panic").unwrap_or(test))
 }
 
-/// Returns the test in `---- a::b stdout ----`, or without `stdout`.
+/// `---- a::b stdout ----`, or without `stdout`.
 fn failed_test(line: &str) -> Option<&str> {
     let test = line.strip_prefix("---- ")?.strip_suffix(" ----")?;
     Some(test.strip_suffix(" stdout").unwrap_or(test))
 }
 
-/// Returns the test in `test a::b has been running for over 60 seconds`.
+/// `test a::b has been running for over 60 seconds`.
 fn slow_test(line: &str) -> Option<&str> {
     Some(line.strip_prefix("test ")?.split_once(" has been running for over ")?.0)
 }

@@ -1,34 +1,6 @@
 //! The task runner of this repository: see `cargo xtask help`.
 //!
 //! It depends only on the standard library, so that it builds within two seconds.
-//!
-//! | module | subject |
-//! |---|---|
-//! | `usage` | the help, and the message for an invalid command line |
-//! | `folders` | the folders of the repository, of cargo's output, and of the logs |
-//! | `test` | the test command: order of the steps, summary |
-//! | `steps` | the steps |
-//! | `options` | the options of all steps |
-//! | `report` | a step's result |
-//! | `config` | the crates whose tests start servers |
-//! | `run_tests` | builds and runs the tests of a step |
-//! | `binaries` | builds test binaries, and runs a few in parallel |
-//! | `tmp` | the temporary folder of tests and servers |
-//! | `process` | runs a command, logs its output, shows it if it matters |
-//! | `timeout` | kills a command that exceeds its time, and reports its state |
-//! | `retry` | selects the failed tests that timed out, to run them again |
-//! | `libtest` | parses the output of test binaries |
-//! | `servers` | the required programs, and their installation |
-//! | `newer_servers` | newer versions of the servers, and the test suites to run on them |
-//! | `versions` | installs these servers, and runs the suites |
-//! | `packages` | packages of the distribution's later suites, unpacked into folders |
-//! | `cost`, `baseline` | the hot paths' cost in instructions, and its baseline |
-//! | `bench` | builds and starts the comparative benchmarks |
-//! | `peers`, `recipes`, `handshake` | builds the benchmarks' other libraries, and reads their handshakes |
-//! | `chaos` | builds and starts the runner of random faults |
-//! | `interop` | mutual exclusion with other programs |
-//! | `examples` | the examples to run, and their required output |
-//! | `pages` | checks of the documentation |
 #![forbid(unsafe_code)]
 
 mod baseline;
@@ -107,7 +79,6 @@ fn peers(args: &[String]) -> ExitCode {
     }
 }
 
-/// Runs the test command with these steps.
 fn test_steps(names: &[&str]) -> ExitCode {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     test::main(&names)

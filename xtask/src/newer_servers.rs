@@ -1,33 +1,27 @@
-//! Newer versions of the servers than the installed ones, and the test suites to run on them.
+//! Newer servers, and the test suites to run on them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::servers::{self, Version};
 
-/// A server, and the test suites to run on it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Server {
-    /// The folder in `target/servers/`.
     pub(crate) folder: &'static str,
-    /// The title in the conformance table.
     pub(crate) title: &'static str,
     pub(crate) packages: &'static [&'static str],
-    /// The path of its program in the folder of packages. A `*` matches a number.
+    /// A `*` matches a number.
     binary: &'static str,
     probe: &'static [&'static str],
-    /// Text in that output, which identifies the server.
     says: &'static str,
     least: Version,
     pub(crate) suites: &'static [Suite],
 }
 
-/// A test binary, by package and name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Suite {
     pub(crate) package: &'static str,
     pub(crate) test: &'static str,
-    /// A filter for the tests' names.
     pub(crate) only: Option<&'static str>,
 }
 
@@ -49,7 +43,7 @@ const MYSQL: &[Suite] = &[
 ];
 const REDIS: &[Suite] = &[Suite::of("lockwright-redis", "conformance")];
 
-/// The slowest servers come first.
+/// The slowest first.
 pub(crate) const SERVERS: &[Server] = &[
     Server {
         folder: "postgresql",
@@ -108,12 +102,10 @@ pub(crate) const SERVERS: &[Server] = &[
 ];
 
 impl Server {
-    /// Returns the server's name without the version.
     pub(crate) fn product(&self) -> &'static str {
         self.title.split(' ').next().unwrap_or(self.title)
     }
 
-    /// Returns the version of the server in a folder of packages, if it is new enough.
     pub(crate) fn version(&self, root: &Path) -> Result<String, String> {
         let binary = servers::newest(&root.join(self.binary))
             .ok_or_else(|| format!("the packages have no {}", self.binary))?;
@@ -136,7 +128,7 @@ impl Server {
     }
 }
 
-/// A folder of unpacked packages, and the server in it, such as `MySQL 9.7`.
+/// Unpacked packages of a server, such as `MySQL 9.7`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Root {
     pub(crate) folder: PathBuf,

@@ -1,4 +1,4 @@
-//! Packages of the distribution's later suites, unpacked into folders without installation.
+//! Packages of later suites, unpacked without installation.
 //!
 //! They come from the machine's own mirror, verified with its keyring.
 
@@ -10,21 +10,17 @@ use std::process::Command;
 
 use crate::process::{self, Finished, plain};
 
-/// A distribution with later suites than the machine's.
 struct Distribution {
-    /// The `ID` in `/etc/os-release`.
+    /// In `/etc/os-release`.
     id: &'static str,
     keyrings: &'static [&'static str],
     components: &'static str,
-    /// Suite names that the machine's sources may use instead of the code name.
     aliases: &'static [&'static str],
-    /// The ways to resolve packages, in order of preference.
     attempts: &'static [Attempt],
 }
 
 struct Attempt {
     suites: &'static [&'static str],
-    /// The suite of the dependencies, if only the packages themselves come from the first suite.
     base: Option<&'static str>,
 }
 
@@ -56,12 +52,12 @@ const DISTRIBUTIONS: &[Distribution] = &[
         keyrings: &["/usr/share/keyrings/ubuntu-archive-keyring.gpg"],
         components: "main universe",
         aliases: &["devel"],
-        // The release in development, and the first release with all these servers.
+        // The release in development, and the first with all these servers.
         attempts: &[Attempt::of(&["devel"]), Attempt::of(&["resolute"])],
     },
 ];
 
-/// Returns whether this machine runs Debian or Ubuntu, and not a derivative of them.
+/// Not a derivative of them.
 pub(crate) fn has_later_suites() -> bool {
     distribution(&release()).is_some()
 }
@@ -75,20 +71,16 @@ fn release() -> String {
     fs::read_to_string("/etc/os-release").unwrap_or_default()
 }
 
-/// The archive of the machine's distribution.
 pub(crate) struct Archive {
     distribution: &'static Distribution,
     keyring: &'static str,
     architecture: String,
     mirrors: Vec<String>,
-    /// The folder for lists and packages.
     folder: PathBuf,
-    /// The result of fetching the lists of each set of suites.
     fetched: BTreeMap<String, Result<(), String>>,
 }
 
 impl Archive {
-    /// Returns the archive of this machine. Downloads are kept in `folder`.
     pub(crate) fn of_this_machine(folder: &Path) -> Result<Self, String> {
         let release = release();
         let distribution =
@@ -118,8 +110,8 @@ impl Archive {
         Ok(Self { distribution, keyring, architecture, mirrors, folder, fetched })
     }
 
-    /// Unpacks the packages and their dependencies into the new folder `root`. If `check` rejects
-    /// the result, tries the next attempt.
+    /// Unpacks the packages and their dependencies. If `check` rejects them, tries the next
+    /// attempt.
     pub(crate) fn unpack(
         &mut self,
         packages: &[&str],
@@ -144,7 +136,6 @@ impl Archive {
         Err(problems.join("\n"))
     }
 
-    /// Downloads packages and their dependencies, and returns their files.
     fn fetch(&mut self, attempt: &Attempt, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
         let suites = attempt.suites.join("-");
         let folder = self.folder.join(&suites);
@@ -163,7 +154,7 @@ impl Archive {
             }
         }
         let log = format!("versions-apt-{}", packages[0]);
-        // With an empty cache, the list includes packages that were downloaded before.
+        // Otherwise it lacks earlier downloads.
         let mut list = apt(&folder, &args);
         list.args(["--print-uris", "-o", "Dir::Cache::archives=none/"]);
         let files = apt_ran(process::run(&log, list, process::RUNNING, |_| {}))?;
@@ -176,7 +167,7 @@ impl Archive {
         Ok(files.iter().filter_map(|line| Some(archives.join(file_name(line)?))).collect())
     }
 
-    /// Fetches the lists of suites from the first mirror that has them, signed by the archive.
+    /// From the first mirror that has them, signed.
     fn fetch_lists(&self, suites: &[&str], folder: &Path) -> Result<(), String> {
         let said = |error: std::io::Error| format!("{}: {error}", folder.display());
         for place in ["lists/partial", "cache/none/partial", "../archives/partial"] {
@@ -205,7 +196,7 @@ impl Archive {
     }
 }
 
-/// Returns apt's settings for a separate folder. The machine's other settings, such as proxies, apply.
+/// The machine's other settings, such as proxies, apply.
 fn settings(folder: &Path) -> String {
     let folder = folder.display();
     format!(
@@ -237,8 +228,7 @@ fn apt(folder: &Path, args: &[String]) -> Command {
     command
 }
 
-/// Returns apt's output, or its errors. apt reports success with old lists if a mirror doesn't
-/// answer.
+/// apt reports success with old lists if a mirror doesn't answer.
 fn apt_ran(finished: Finished) -> Result<Vec<String>, String> {
     let lines: Vec<String> = finished.lines.iter().map(|line| plain(line)).collect();
     let is_complaint =
@@ -251,13 +241,11 @@ fn apt_ran(finished: Finished) -> Result<Vec<String>, String> {
     }
 }
 
-/// Returns the file name in a line `'ADDRESS' FILE SIZE HASH`.
 fn file_name(line: &str) -> Option<&str> {
     let name = line.strip_prefix('\'')?.split_once("' ")?.1.split(' ').next()?;
     name.ends_with(".deb").then_some(name)
 }
 
-/// Returns the distinct addresses of apt's targets for the machine's own suites.
 fn mirrors(targets: &str, is_own: impl Fn(&str) -> bool) -> Vec<String> {
     let mut mirrors = Vec::new();
     for line in targets.lines() {
@@ -285,14 +273,13 @@ fn said_by(program: &str, args: &[&str]) -> Result<String, String> {
     Err(format!("{program} {}: {}", args[0], String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// Unpacks packages into a new folder, and makes their programs run with their own libraries.
 fn unpack(files: &[PathBuf], root: &Path) -> Result<(), String> {
     let said = |error: std::io::Error| format!("{}: {error}", root.display());
     if root.exists() {
         fs::remove_dir_all(root).map_err(said)?;
     }
     fs::create_dir_all(root).map_err(said)?;
-    // Servers run as other users, who must be able to enter the folder.
+    // Servers run as other users.
     fs::set_permissions(root, fs::Permissions::from_mode(0o755)).map_err(said)?;
     for file in files {
         said_by("dpkg-deb", &["-x", &file.display().to_string(), &root.display().to_string()])?;
@@ -310,7 +297,6 @@ fn unpack(files: &[PathBuf], root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the path of the packages' dynamic loader inside `root`.
 fn loader(root: &Path) -> Option<PathBuf> {
     let inside = |folder: &Path| {
         let entries = fs::read_dir(root.join(folder)).ok()?;
@@ -325,8 +311,7 @@ fn loader(root: &Path) -> Option<PathBuf> {
     folders.iter().filter_map(|folder| inside(folder)).flatten().find(is_loader)
 }
 
-/// Replaces each program of a folder by a script that uses the packages' loader and libraries,
-/// because the system's may be too old.
+/// With the packages' loader and libraries: the system's may be too old.
 fn wrap(root: &Path, folder: &Path, loader: &Path) -> std::io::Result<()> {
     let real = folder.with_extension("real");
     fs::rename(root.join(folder), root.join(&real))?;

@@ -1,12 +1,10 @@
-//! Checks of the documentation: relative links, the book's summary, reasons for dependencies,
-//! mentions of features, backends and URLs, explanations of the doctors' findings.
+//! Checks of the documentation.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// Returns the problems of all Markdown files below `root`, one per line.
 pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     let mut pages = Vec::new();
     collect(root, ".md", &mut pages)?;
@@ -39,8 +37,7 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Returns the features of the facade and the backends that are missing on pages that should list
-/// all of them.
+/// Returns the features and backends that complete lists lack.
 fn untold(root: &Path) -> io::Result<Vec<String>> {
     let features = features(&root.join("Cargo.toml"))?;
     let mut backends: Vec<String> = match fs::read_dir(root.join("backends")) {
@@ -68,26 +65,23 @@ fn untold(root: &Path) -> io::Result<Vec<String>> {
     }
     for page in ["docs/src/cli.md", "docs/src/guarantees.md", "docs/src/operations.md"] {
         let text = fs::read_to_string(root.join(page)).unwrap_or_default().to_lowercase();
-        // In any spelling: zookeeper, ZooKeeper. PostgreSQL also contains its scheme.
+        // PostgreSQL also contains its scheme.
         let lacking = schemes.iter().filter(|scheme| !text.contains(scheme.as_str()));
         problems.extend(lacking.map(|scheme| format!("{page}: nothing about {scheme}")));
     }
     Ok(problems)
 }
 
-/// Returns the first scheme of each entry in the facade's table of backends.
 fn schemes(connect: &str) -> Vec<String> {
     let entries = connect.split("schemes: [\"").skip(1);
     entries.filter_map(|entry| entry.split('"').next()).map(str::to_owned).collect()
 }
 
-/// Returns the keys of a manifest's `features`, except `default`.
 fn features(manifest: &Path) -> io::Result<Vec<String>> {
     Ok(feature_table(manifest)?.into_iter().map(|(name, _)| name).collect())
 }
 
-/// Returns the features that enable dependencies. The others only enable several of them, and have
-/// no code of their own.
+/// The others have no code of their own.
 pub(crate) fn features_with_code(manifest: &Path) -> io::Result<Vec<String>> {
     let table = feature_table(manifest)?.into_iter();
     let with_code = table.filter(|(_, enables)| enables.contains("dep:") || enables.contains('/'));
@@ -105,7 +99,6 @@ fn feature_table(manifest: &Path) -> io::Result<Vec<(String, String)>> {
         .collect())
 }
 
-/// Returns the doctors' findings that the page for operators lacks.
 fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
     let mut sources = Vec::new();
     collect(&root.join("backends"), ".rs", &mut sources)?;
@@ -123,7 +116,6 @@ fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Returns the workspace's dependencies without a row in the table of reasons.
 fn without_reason(manifest: &str, contributing: &str) -> Vec<String> {
     let table = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
     table
@@ -136,7 +128,7 @@ fn without_reason(manifest: &str, contributing: &str) -> Vec<String> {
         .collect()
 }
 
-/// Collects the files with this ending, except in build folders and hidden folders.
+/// Except in build folders and hidden folders.
 fn collect(folder: &Path, ending: &str, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -152,7 +144,6 @@ fn collect(folder: &Path, ending: &str, files: &mut Vec<PathBuf>) -> io::Result<
     Ok(())
 }
 
-/// Returns the problem of the link `target` on `page`, whose text is `text`.
 fn wrong_with(page: &Path, text: &str, target: &str) -> io::Result<Option<String>> {
     if target.contains("://") || target.starts_with("mailto:") {
         return Ok(None);
@@ -175,7 +166,6 @@ fn wrong_with(page: &Path, text: &str, target: &str) -> io::Result<Option<String
     Ok(Some("there is no such heading".into()))
 }
 
-/// Returns the pages that the book's summary lacks.
 fn not_in_summary(book: &Path, pages: &[PathBuf]) -> io::Result<Vec<String>> {
     let summary = match fs::read_to_string(book.join("SUMMARY.md")) {
         Ok(summary) => summary,
@@ -198,8 +188,7 @@ fn normal(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-/// Returns the targets of links, `[text](target)` and `[name]: target`, with their lines, outside
-/// code.
+/// `[text](target)` and `[name]: target` outside code.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -221,8 +210,6 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the source files that prose names with their folder, such as `core/src/lib.rs`, with
-/// their lines.
 fn sources(text: &str) -> Vec<(usize, String)> {
     let names = |line: &str| -> Vec<String> {
         let code = line.split('`').skip(1).step_by(2);
@@ -236,7 +223,7 @@ fn sources(text: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Returns the lines outside fenced code blocks, counted from 1.
+/// Outside fenced code, counted from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -252,7 +239,7 @@ fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
 
-/// Returns the anchors that mdBook generates for a page's headings.
+/// As mdBook generates them.
 fn anchors(text: &str) -> BTreeSet<String> {
     prose(text)
         .filter(|(_, line)| line.starts_with('#'))

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 use std::thread;
 
-/// Runs `job` for the items in order, at most `limit` in parallel, and passes each result to `done`
-/// when it is ready.
+/// In order, at most `limit` in parallel.
 pub(crate) fn run<T: Send, R: Send>(
     limit: usize,
     items: Vec<T>,
@@ -29,7 +28,6 @@ pub(crate) fn run<T: Send, R: Send>(
     });
 }
 
-/// A gate that is opened once.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     is_open: Mutex<bool>,

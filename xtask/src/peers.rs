@@ -1,7 +1,6 @@
-//! `cargo xtask peers`: builds programs with other lock libraries, for the benchmarks.
+//! `cargo xtask peers`: builds programs with other lock libraries.
 //!
-//! Each file in `bench/peers/` is a peer. A failed build isn't an error: the reason is shown here
-//! and in the benchmarks' report.
+//! A failed build isn't an error: the benchmarks' report shows the reason.
 
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode, Stdio};
@@ -16,17 +15,11 @@ const SOURCES: &str = "bench/peers";
 
 const HANDSHAKE: Duration = Duration::from_secs(60);
 
-/// A language and the build of its peers.
 struct Language {
-    /// Its folder, in the sources and in the target folder.
     folder: &'static str,
-    /// The path of a peer's file, before and after its name.
     file: (&'static str, &'static str),
-    /// Its build tools, by their names in `servers`.
     tools: &'static [&'static str],
-    /// Prepares all peers, for example their libraries.
     prepare: fn(&Place) -> Result<(), String>,
-    /// Builds a peer and returns its command line.
     build: fn(&Place, &str) -> Result<Vec<String>, String>,
 }
 
@@ -59,7 +52,6 @@ const LANGUAGES: &[Language] = &[
         file: ("", ".py"),
         tools: &["python3"],
         prepare: recipes::python_libraries,
-        // Without bytecode files in the source folder.
         build: |place, name| {
             let script = place.source(&format!("{name}.py"));
             Ok(vec![text(&place.target("venv/bin/python")), "-B".to_owned(), text(&script)])
@@ -74,7 +66,7 @@ const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// The file that a language's peers share isn't a peer. In Java it is capitalized.
+/// The file that peers share. In Java it is capitalized.
 const SHARED: &str = "protocol";
 
 struct Peer {
@@ -156,7 +148,6 @@ impl Language {
     }
 }
 
-/// Starts a program without input, which then ends at once, and returns its handshake.
 fn meet(name: &str, command: &[String]) -> Result<Handshake, String> {
     let mut program = Command::new(&command[0]);
     program.args(&command[1..]).stdin(Stdio::null());
@@ -187,7 +178,6 @@ fn missing(peers: &[Peer]) -> Vec<(String, String)> {
     missing
 }
 
-/// Returns the command lines for the benchmarks' driver.
 fn commands(peers: &[Peer]) -> String {
     let rows = peers.iter().filter_map(|peer| {
         let built = peer.outcome.as_ref().ok()?;

@@ -1,4 +1,4 @@
-//! Runs a command, logs its output, and shows it if it matters.
+//! Runs a command and logs its output.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,19 +12,18 @@ use std::time::{Duration, Instant};
 
 use crate::{folders, timeout, tmp};
 
-/// The time limit of a command that includes a build. Only failures reach it.
+/// Only failures reach it.
 pub(crate) const WITH_BUILDING: Duration = Duration::from_secs(30 * 60);
 
-/// The time limit of tests. The slowest take four minutes on two fast cores, eight on slow ones,
-/// plus the first build of a Go program.
+/// The slowest tests take four minutes on two fast cores, eight on slow ones, plus the first build
+/// of a Go program.
 pub(crate) const RUNNING: Duration = Duration::from_secs(15 * 60);
 
-/// Returns a command for the same `cargo` that runs this, at the repository's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     cargo_by(Command::new(program()), args)
 }
 
-/// Returns it with the lowest priority, so that parallel tests come first.
+/// With the lowest priority, so that tests come first.
 pub(crate) fn cargo_in_background(args: &[&str]) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(program());
@@ -44,8 +43,7 @@ fn cargo_by(mut command: Command, args: &[&str]) -> Command {
     command
 }
 
-/// Removes the variables that `cargo run` set for xtask. Otherwise cargo would rebuild other
-/// crates.
+/// Otherwise cargo rebuilds crates because of the variables that `cargo run` set.
 pub(crate) fn without_our_own(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_"))
@@ -61,25 +59,22 @@ pub(crate) fn colours() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// The result of a command.
 pub(crate) struct Finished {
-    /// Its exit status, or `None` if it could not be started.
+    /// `None` if it could not be started.
     status: Option<ExitStatus>,
     pub(crate) lines: Vec<String>,
-    /// Processes that it started and that still had its output open after its end.
+    /// They had its output open after its end.
     left_behind: Option<String>,
-    /// The limit and the state of its processes, if it was killed because it exceeded the limit.
     hung: Option<(Duration, String)>,
     log: PathBuf,
 }
 
-/// The time for which the output may stay open after the command's end. Then a test has left a
-/// process behind.
+/// Output that is open for longer shows that a test left a process behind.
 const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
-/// Runs `command` in the foreground, so that Ctrl-C ends it too, and kills it after `limit`. Both
-/// outputs go to `target/xtask/NAME.log` and, by line, to `each`.
+/// Runs `command` in the foreground, so that Ctrl-C ends it too, until `limit`. The output goes to
+/// `target/xtask/NAME.log` and, by line, to `each`.
 pub(crate) fn run(
     name: &str,
     mut command: Command,
@@ -94,7 +89,7 @@ pub(crate) fn run(
         .and_then(|()| File::create(&finished.log))
         .and_then(|file| Ok((file, io::pipe()?)))
         .and_then(|(file, (reader, writer))| {
-            // One pipe for both, so that cargo's lines and the tests' lines keep their order.
+            // One pipe, so that cargo's and the tests' lines keep their order.
             let pipe = File::from(OwnedFd::from(writer.try_clone()?)).metadata()?.ino();
             command.stdout(writer.try_clone()?).stderr(writer);
             let child = command.spawn()?;
@@ -109,7 +104,7 @@ pub(crate) fn run(
         }
     };
 
-    // In its own thread: a process left behind can hold the pipe open indefinitely.
+    // A process left behind can hold the pipe open.
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
@@ -141,7 +136,7 @@ pub(crate) fn run(
         }
     }
     clear_progress();
-    // The command may have closed its output and still run.
+    // It may have closed its output and still run.
     while !running.is_over(&mut finished, limit) {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -154,7 +149,6 @@ struct Running {
 }
 
 impl Running {
-    /// Returns whether it has ended. Kills it after its deadline.
     fn is_over(&mut self, finished: &mut Finished, limit: Duration) -> bool {
         if finished.status.is_none() {
             finished.status = self.child.try_wait().ok().flatten();
@@ -173,20 +167,16 @@ impl Running {
 }
 
 impl Finished {
-    /// Returns whether it succeeded and left no process behind.
     pub(crate) fn ok(&self) -> bool {
         self.ended(true)
     }
 
-    /// Returns whether it ended as expected (`well` or with an error) and left no process behind.
     pub(crate) fn ended(&self, well: bool) -> bool {
         self.status.is_some_and(|status| status.success() == well)
             && self.left_behind.is_none()
             && !self.hung()
     }
 
-    /// Returns whether it ended with the exit code of a test binary with failed tests, not in a
-    /// crash.
     pub(crate) fn ended_as_tests_fail(&self) -> bool {
         self.ended(false) && self.status.and_then(|status| status.code()) == Some(101)
     }
@@ -195,7 +185,6 @@ impl Finished {
         self.hung.is_some()
     }
 
-    /// Prints the reason of a failure: processes left behind, the log, the exit status.
     pub(crate) fn explain(&self) {
         if let Some((limit, doing)) = &self.hung {
             println!(
@@ -215,7 +204,6 @@ impl Finished {
         println!("     full output: {}", self.log.display());
     }
 
-    /// Prints the output without cargo's messages about crates.
     pub(crate) fn show(&self) {
         const NOISE: [&str; 8] = [
             "Compiling",
@@ -237,7 +225,7 @@ impl Finished {
     }
 }
 
-/// Returns the other processes that have `pipe` open, and kills them if `killed`.
+/// Returns the processes with `pipe` open, and kills them if `killed`.
 fn holders(pipe: u64, killed: bool) -> String {
     let target = PathBuf::from(format!("pipe:[{pipe}]"));
     let holds = |process: &Path| {
@@ -259,7 +247,6 @@ fn holders(pipe: u64, killed: bool) -> String {
     if names.is_empty() { "some process".to_owned() } else { names.join(", ") }
 }
 
-/// Runs a command and shows its output only if it fails.
 pub(crate) fn quietly(name: &str, command: Command) -> Finished {
     let finished = run(name, command, WITH_BUILDING, |_| {});
     if !finished.ok() {
@@ -274,7 +261,7 @@ pub(crate) fn plain(line: &str) -> String {
     let mut chars = line.chars();
     while let Some(c) = chars.next() {
         if c == '\u{1b}' {
-            // ESC [ parameters letter: cargo and tests write no other sequences.
+            // ESC [ parameters letter: there are no other sequences.
             for c in chars.by_ref() {
                 if c.is_ascii_alphabetic() {
                     break;
@@ -287,7 +274,6 @@ pub(crate) fn plain(line: &str) -> String {
     text
 }
 
-/// On a terminal, overwrites the progress line with the last line of output.
 fn progress(line: &str) {
     if io::stdout().is_terminal() {
         let line: String = plain(line).trim().chars().take(72).collect();
@@ -345,7 +331,7 @@ mod tests {
         }
     }
 
-    /// Returns whether it still runs. A zombie has no command line.
+    /// A zombie has no command line.
     fn runs(pid: &str) -> bool {
         timeout::name(pid.parse().unwrap()).contains("sleep")
     }

@@ -1,4 +1,4 @@
-//! Words that `docs/src/style.md` rules out, counted in comments, messages and pages.
+//! Counts words that `docs/src/style.md` rules out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,13 +9,11 @@ use crate::folders;
 use crate::options::Options;
 use crate::report::Report;
 
-/// A habit: its phrases, and how often it may occur in 1,000 words.
 struct Habit {
     limit: f64,
     phrases: &'static [&'static str],
 }
 
-/// The habits. `docs/src/style.md` has the rules behind them.
 const HABITS: &[Habit] = &[
     Habit { limit: 0.1, phrases: &["nobody", "somebody", "anybody", "whoever", "everybody"] },
     Habit {
@@ -51,10 +49,8 @@ const HABITS: &[Habit] = &[
     },
 ];
 
-/// The shortest string literal that counts as a message.
 const MESSAGE: usize = 20;
 
-/// The step.
 pub(crate) fn step(_: &Options) -> Report {
     let mut count = Count::default();
     let listed = Command::new("git").arg("ls-files").current_dir(folders::root()).output();
@@ -62,7 +58,6 @@ pub(crate) fn step(_: &Options) -> Report {
     for name in String::from_utf8_lossy(&listed.stdout).lines().filter(|name| is_read(name)) {
         match fs::read_to_string(folders::root().join(name)) {
             Ok(text) => count.file(name, &text),
-            // A file that was removed and not committed yet.
             Err(_) => continue,
         }
     }
@@ -72,7 +67,7 @@ pub(crate) fn step(_: &Options) -> Report {
     }
 }
 
-/// Returns whether the text of a file counts. Tests, generated pages and the list of changes don't.
+/// Tests, generated pages and the list of changes don't count.
 fn is_read(name: &str) -> bool {
     let of_tests = name.split('/').any(|part| matches!(part, "tests" | "test" | "tests.rs"));
     let generated = ["/benchmarks/", "/hand-over/", "CHANGELOG", "LICENSE", "xtask/src/prose.rs"];
@@ -85,7 +80,6 @@ fn is_read(name: &str) -> bool {
 #[derive(Default)]
 struct Count {
     words: usize,
-    /// The places of each habit.
     found: [Vec<String>; HABITS.len()],
 }
 
@@ -119,7 +113,6 @@ impl Count {
         }
     }
 
-    /// Returns the habits above their limits, with their places.
     fn problems(&self) -> String {
         let mut problems = String::new();
         for (habit, found) in HABITS.iter().zip(&self.found) {
@@ -138,7 +131,6 @@ impl Count {
     }
 }
 
-/// Returns the comment of a line, or its messages.
 fn of_rust(line: &str) -> String {
     if let Some(comment) = line.strip_prefix("//") {
         return comment.trim_start_matches(['/', '!']).to_owned();
@@ -147,14 +139,13 @@ fn of_rust(line: &str) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the words in lower case, each between two spaces, without the code in backticks.
+/// Returns lower-case words, each between two spaces, without code.
 fn normalized(prose: &str) -> String {
     let mut out = String::from(" ");
     for text in prose.split('`').step_by(2) {
         let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '\'';
         for word in text.split(|c| !is_part(c)).filter(|word| !word.is_empty()) {
             out.push_str(&word.to_lowercase());
-            // A phrase may follow another: both need the space.
             out.push(' ');
         }
     }

@@ -1,4 +1,4 @@
-//! The builds of the benchmarks' peers by language. Unchanged peers aren't rebuilt.
+//! The builds of peers, only if they changed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,7 +13,6 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn of(sources: &Path, folder: &str) -> io::Result<Self> {
-        // Absolute, because the programs start in any folder.
         let target = std::path::absolute(folders::target())?.join("peers").join(folder);
         fs::create_dir_all(&target)?;
         Ok(Self { source: sources.join(folder), target })
@@ -35,7 +34,6 @@ impl Place {
         names.iter().map(read).collect()
     }
 
-    /// Makes `what`, unless it was made from the same inputs before.
     fn once(
         &self,
         what: &str,
@@ -51,8 +49,6 @@ impl Place {
         fs::write(&record, made_of).map_err(|error| format!("{}: {error}", record.display()))
     }
 
-    /// Makes the folder `what` in the target folder, unless it was made from the same inputs
-    /// before.
     fn folder_once(
         &self,
         what: &str,
@@ -86,7 +82,6 @@ impl Place {
     }
 }
 
-/// Returns a command's last lines of output as one line.
 pub(crate) fn last_words(lines: &[String]) -> String {
     let lines: Vec<String> =
         lines.iter().map(|line| process::plain(line).trim().to_owned()).collect();
@@ -103,7 +98,6 @@ pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Returns a program's output, such as its version.
 pub(crate) fn said(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
@@ -113,10 +107,8 @@ pub(crate) fn go(place: &Place, name: &str) -> Result<Vec<String>, String> {
     let program = text(&place.target(&format!("bin/{name}")));
     let mut command = Command::new("go");
     command.args(["build", "-o", &program, &format!("./{name}")]).current_dir(&place.source);
-    // Writable, so that a user can delete the target folder.
     command.env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false");
     command.env("GOMODCACHE", place.target("modules")).env("GOCACHE", place.target("cache"));
-    // Go must not download another toolchain.
     command.env("GOTOOLCHAIN", "local").env("GOWORK", "off").env("CGO_ENABLED", "0");
     place.finish(command)?;
     Ok(vec![program])
@@ -141,7 +133,7 @@ pub(crate) fn java(place: &Place, name: &str) -> Result<Vec<String>, String> {
     Ok(["java", "-cp", &format!("{classes}:{libraries}"), name].map(str::to_owned).to_vec())
 }
 
-/// Copies the programs next to their libraries, where Node.js looks for them.
+/// Node.js looks for them next to the programs.
 pub(crate) fn node_libraries(place: &Place) -> Result<(), String> {
     copy(&place.source, &place.target).map_err(|error| format!("copying the sources: {error}"))?;
     let made_of = place.texts(&["package.json", "package-lock.json"])?;
@@ -158,7 +150,6 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         let entry = entry?;
         let to = to.join(entry.file_name());
         match entry.file_type()?.is_dir() {
-            // Left by a user who ran the programs there.
             true if entry.file_name() == "node_modules" => {}
             true => copy(&entry.path(), &to)?,
             false => fs::copy(entry.path(), to).map(drop)?,

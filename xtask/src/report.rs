@@ -4,7 +4,6 @@
 pub(crate) enum Outcome {
     Passed,
     Failed,
-    /// It wasn't run, for this reason.
     LeftOut(String),
 }
 
@@ -13,7 +12,6 @@ pub(crate) struct Report {
     pub(crate) outcome: Outcome,
     pub(crate) tests: Counts,
     pub(crate) left_out: Vec<String>,
-    /// The tests that timed out and then passed alone, with the reasons.
     pub(crate) retried: Vec<String>,
 }
 
@@ -22,7 +20,6 @@ pub(crate) struct Counts {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) ignored: u64,
-    /// Not selected by the command line.
     pub(crate) filtered: u64,
 }
 
@@ -41,7 +38,6 @@ impl Report {
         Self { outcome, tests: Counts::default(), left_out: Vec::new(), retried: Vec::new() }
     }
 
-    /// Merges another part's report.
     pub(crate) fn add(&mut self, other: Self) {
         if other.outcome == Outcome::Failed {
             self.outcome = Outcome::Failed;
@@ -51,7 +47,7 @@ impl Report {
         self.retried.extend(other.retried);
     }
 
-    /// Returns the report of a failure without a command, and prints the reason.
+    /// A failure without a command.
     pub(crate) fn failed(reason: &str) -> Self {
         for line in reason.lines() {
             println!("     {line}");

@@ -1,17 +1,15 @@
-//! Selects failed tests to retry: those that report only a time-out.
+//! Selects failed tests to retry.
 //!
-//! On a shared machine, a server may not answer for seconds. A test that *timed out* is run once
-//! more, alone, at the end. A test that reports something *wrong* (two holders, a decreasing fence,
-//! an unexpected answer) has failed. Retried tests are shown at once and in the summary.
+//! A test that only *timed out* is run once more, alone: a shared machine may stop for seconds. A
+//! test that reports something *wrong* has failed.
 
 use crate::libtest::{PANICKED, Suite};
 
-/// A conformance case's prefixes for a time-out. Its other messages report what it observed.
+/// The prefix of a conformance case's time-out.
 const CASE_TIMED_OUT: &str = "late: ";
 const CASE_WAITED: &str = "it was not done after ";
 
-/// Other tests' words for a time-out: kinds of errors without an answer, and messages of the
-/// testbed and the standard library.
+/// Texts of time-outs in errors without an answer, the testbed and the standard library.
 const TIMEOUT_WORDS: &[&str] = &[
     "Unavailable",
     "Indeterminate",
@@ -26,18 +24,15 @@ const TIMEOUT_WORDS: &[&str] = &[
     "did not end within",
 ];
 
-/// The maximum number of tests to run again. More aren't a brief delay.
+/// More aren't a brief delay.
 const MAX_RETRIES: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Retry {
-    /// Its name, for a run by itself.
     pub(crate) test: String,
-    /// The line that reports the time-out.
     pub(crate) why: String,
 }
 
-/// Returns the timed out tests of a binary, if it has no other failures.
 pub(crate) fn tests(suite: &Suite) -> Option<Vec<Retry>> {
     let failures = suite.failures();
     let all = suite.finished && failures.len() as u64 == suite.counts.failed;
@@ -57,8 +52,8 @@ fn of_a_case(said: &[String]) -> Option<&String> {
     said.iter().find(|line| line.contains(CASE_TIMED_OUT) || line.contains(CASE_WAITED))
 }
 
-/// Returns the first report of a time-out if each panic has one, as another thread's panic may be the
-/// cause. Earlier output and expected values don't count.
+/// Returns the first time-out, if each panic has one: another thread's panic may be the cause.
+/// Earlier output and expected values don't count.
 fn of_panics(said: &[String]) -> Option<&String> {
     let is_beginning = |line: &String| line.contains(PANICKED);
     let first = said.iter().position(is_beginning)?;
@@ -138,7 +133,7 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
         )
     }
 
-    /// The last line belongs to the backtrace.
+    /// The last line is the backtrace's.
     fn panic(said: &str) -> String {
         format!(
             "\nthread 'a' (7) panicked at tests/a.rs:1:1:\n{said}\nstack backtrace:\n   \

@@ -5,12 +5,11 @@ use crate::options::Options;
 use crate::report::Report;
 use crate::{config, process};
 
-/// Builds test binaries and runs them; with `--quick`, only tests without servers.
+/// With `--quick`, only tests without servers.
 pub(crate) fn run_tests(step: &str, args: &[&str], options: &Options) -> Report {
     run_tests_of(step, args, options, |_| true)
 }
 
-/// Like [`run_tests`], with only some of the binaries.
 pub(crate) fn run_tests_of(
     step: &str,
     args: &[&str],

@@ -1,4 +1,4 @@
-//! The programs that the tests and the benchmarks' peers need, and their installation.
+//! The required programs, and their installation.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,19 +7,15 @@ use std::process::{Command, Stdio};
 
 use crate::process;
 
-/// A program that cargo can't build.
 struct Need {
     what: &'static str,
     binary: &'static str,
-    /// Folders to search before PATH; a `*` stands for a number, the largest first. Folders of
-    /// servers, which a user's PATH often lacks, follow.
+    /// Searched before PATH; a `*` stands for a number, the largest first.
     places: &'static [&'static str],
-    /// Arguments with which it exits with 0 if it is complete. If `least` is given, it prints its
-    /// version.
+    /// A complete program exits with 0. With `least`, it prints its version.
     probe: &'static [&'static str],
-    /// Required files outside PATH, such as Java libraries.
+    /// Outside PATH, such as Java libraries.
     files: &'static [&'static str],
-    /// The oldest supported version.
     least: Option<Version>,
     packages: &'static [&'static str],
     why: &'static str,
@@ -55,7 +51,7 @@ const NEEDS: &[Need] = &[
         probe: &["--no-defaults", "--version"],
         files: &[],
         least: Some((10, 6)),
-        // `mariadb-server` would add a service and a database.
+        // `mariadb-server` adds a service and a database.
         packages: &["mariadb-server-core"],
         why: "the sql backend is tested against a real server",
     },
@@ -105,8 +101,7 @@ const NEEDS: &[Need] = &[
         places: &[],
         probe: &["version"],
         files: &[],
-        // Required by the current etcd. Debian's may be older; then the message has the required
-        // version.
+        // For the current etcd. Debian's may be older.
         least: Some((1, 26)),
         packages: &["golang-go"],
         why: "it builds today's etcd, and redsync and etcd's own client for interoperation",
@@ -135,7 +130,7 @@ const NEEDS: &[Need] = &[
         what: "The compiler of protocol buffers",
         binary: "protoc",
         places: &[],
-        // It can't compile etcd's definitions without its standard ones.
+        // It needs its standard definitions for etcd's.
         probe: &["--descriptor_set_out=/dev/null", "google/protobuf/descriptor.proto"],
         files: &[],
         least: None,
@@ -159,7 +154,7 @@ const NEEDS: &[Need] = &[
         probe: &["-cp", "/usr/share/java/zookeeper.jar", "org.apache.zookeeper.Version", "--full"],
         files: &["/usr/share/java/zookeeper.jar"],
         least: Some((3, 5)),
-        // `zookeeper` would add a service and a desktop Java.
+        // `zookeeper` adds a service and a desktop Java.
         packages: &["libzookeeper-java"],
         why: "the zookeeper backend is tested against a real ensemble",
     },
@@ -193,13 +188,10 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// Required for building the tests, even without servers.
 const TO_BUILD: &[&str] = &["protoc"];
 
-/// Programs of [`NEEDS`] that the benchmarks' peers also need.
 const FOR_PEERS_TOO: &[&str] = &["go", "javac", "python3"];
 
-/// Further programs that the benchmarks' peers need.
 const FOR_PEERS: &[Need] = &[
     Need {
         what: "Maven",
@@ -233,15 +225,12 @@ const FOR_PEERS: &[Need] = &[
     },
 ];
 
-/// Checks for all programs, or those needed without servers, and installs missing ones if possible.
 pub(crate) fn provide(with_servers: bool) -> Result<(), String> {
     let wanted = NEEDS.iter().filter(|need| with_servers || TO_BUILD.contains(&need.binary));
     let missing = provide_these(&wanted.collect::<Vec<_>>());
     if missing.is_empty() { Ok(()) } else { Err(instructions(&missing)) }
 }
 
-/// Checks for the programs of the benchmarks' peers, installs missing ones if possible, and returns
-/// why others are missing.
 pub(crate) fn provide_for_peers() -> BTreeMap<&'static str, String> {
     let wanted = NEEDS.iter().filter(|need| FOR_PEERS_TOO.contains(&need.binary)).chain(FOR_PEERS);
     let missing = provide_these(&wanted.collect::<Vec<_>>()).into_iter();
@@ -251,7 +240,6 @@ pub(crate) fn provide_for_peers() -> BTreeMap<&'static str, String> {
     missing.map(|(need, problem)| (need.binary, reason(need, problem))).collect()
 }
 
-/// Installs missing programs if possible, and returns those still missing.
 fn provide_these(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
     let missing = missing(wanted);
     for (need, problem) in &missing {
@@ -272,7 +260,6 @@ fn missing(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
 }
 
 fn problem(need: &Need) -> Option<String> {
-    // Folders of removed versions or without a server don't end the search.
     let Some(binary) = candidates(need).into_iter().find(|candidate| starts(candidate)) else {
         return Some(format!("is not installed (no {} {})", need.binary, searched(need)));
     };
@@ -297,7 +284,6 @@ fn problem(need: &Need) -> Option<String> {
     }
 }
 
-/// Returns the possible paths, in order of preference.
 fn candidates(need: &Need) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = need.places.iter().flat_map(|place| expand(place)).collect();
@@ -319,12 +305,10 @@ fn expand(place: &str) -> Vec<PathBuf> {
     numbered.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Returns the file for a path that may contain a `*`: the one with the largest number.
 pub(crate) fn newest(path: &Path) -> Option<PathBuf> {
     expand(path.to_str()?).into_iter().find(|path| path.is_file())
 }
 
-/// Returns whether it can be started, with any exit code.
 fn starts(binary: &Path) -> bool {
     let mut command = Command::new(binary);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -335,7 +319,7 @@ fn searched(need: &Need) -> String {
     need.places.iter().map(|place| format!("in {place} or ")).collect::<String>() + "in PATH"
 }
 
-/// Returns the first version in `text`: `v=7.0.15`, `3.11.2 (main, ...)`.
+/// Parses `v=7.0.15`, `3.11.2 (main, ...)`.
 pub(crate) fn version(text: &str) -> Option<Version> {
     text.split(|c: char| !c.is_ascii_digit() && c != '.').find_map(|word| {
         let mut parts = word.split('.');
@@ -370,7 +354,6 @@ fn instructions(missing: &[(&Need, String)]) -> String {
     text
 }
 
-/// Returns whether packages may be installed: as root on Debian or Ubuntu.
 pub(crate) fn may_install() -> bool {
     is_debian() && is_root()
 }

@@ -17,9 +17,9 @@ use crate::{
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// True if a failure ends the run. Otherwise the other steps run, to show all failures.
+    /// True if a failure ends the run.
     pub(crate) stops: bool,
-    /// True if it only builds. It then runs at low priority next to the tests.
+    /// It runs at low priority next to the tests.
     pub(crate) in_background: bool,
     pub(crate) run: fn(&Options) -> Report,
 }
@@ -34,7 +34,7 @@ impl Step {
     }
 }
 
-/// All steps in their order, the fastest failures first.
+/// The fastest failures first.
 pub(crate) const ALL: &[Step] = &[
     Step {
         stops: true,
@@ -59,16 +59,15 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("interop", "mutual exclusion with other programs", interop::step),
 ];
 
-/// The maximum number of crates of the facade with only the memory backend, including itself.
+/// Crates of the facade with the memory backend.
 const LEANEST: usize = 30;
 
-/// Crates that must not be among them.
 const CLIENT_LIBRARIES: &[&str] = &["redis", "sqlx", "sqlx-core", "libsqlite3-sys"];
 
-/// The command's default dependencies with non-Rust parts: bundled C sources or the kernel.
+/// The command's non-Rust dependencies.
 const BOUND: &[&str] = &["libsqlite3-sys", "linux-raw-sys"];
 
-/// Dependencies that would need more than a C compiler for the build.
+/// They need more than a C compiler.
 const BUILD_TOOLS: &[&str] =
     &["bindgen", "cmake", "cxx-build", "prost-build", "protobuf-src", "tonic-prost-build"];
 
@@ -105,7 +104,7 @@ fn doc(_: &Options) -> Report {
     let mut command = cargo_in_background(&words("doc --no-deps --workspace --all-features"));
     command.env("RUSTDOCFLAGS", "-D warnings");
     let finished = quietly("doc", command);
-    // Cargo's own warnings aren't rustdoc's, for example about two crates with the same page.
+    // Cargo's own warnings aren't rustdoc's.
     let warned = finished.lines.iter().any(|line| plain(line).starts_with("warning:"));
     if finished.ok() && warned {
         finished.show();
@@ -114,7 +113,6 @@ fn doc(_: &Options) -> Report {
     Report::of(finished.ok() && !warned)
 }
 
-/// Checks the facade with no feature, and with each feature alone.
 fn features(options: &Options) -> Report {
     let names = match pages::features_with_code(&folders::root().join("Cargo.toml")) {
         Ok(names) => names,
@@ -126,25 +124,22 @@ fn features(options: &Options) -> Report {
         command.args([&name, "--", "-D", "warnings"]);
         let log = if name.is_empty() { "features-none" } else { &format!("features-{name}") };
         if !quietly(log, command).ok() {
-            // Other features would probably fail in the same way.
+            // The others would fail in the same way.
             return Report::failed(&format!("the facade with --features '{name}' alone FAILED"));
         }
     }
-    // Builds the tests of the step `missing` here, next to the other tests.
     let mut build = cargo_in_background(&["test", "--no-run"]);
     build.args(missing_args(options));
     Report::of(quietly("features-test", build).ok())
 }
 
-/// Returns cargo's arguments for tests of builds without some features. The other tests have all
-/// features.
 fn missing_args(options: &Options) -> Vec<&'static str> {
     let mut args = words(
         "--package lockwright --no-default-features --features \
          lockwright/memory,lockwright/sqlite,lockwright/zookeeper --test facade",
     );
     if !options.quick {
-        // In the same build, which also lacks TLS for servers.
+        // This build also lacks TLS for servers.
         args.extend(words(
             "--package lockwright-sql --features lockwright-sql/mysql,lockwright-sql/postgres \
              --test tls",
@@ -201,7 +196,6 @@ fn doctest(options: &Options) -> Report {
     if !finished.ok() {
         report.outcome = Outcome::Failed;
         if report.tests.failed == 0 {
-            // The failure wasn't a test, for example a build error.
             finished.show();
         }
         finished.explain();
@@ -237,7 +231,6 @@ fn run_examples(options: &Options) -> Report {
     report
 }
 
-/// Reports whether an example succeeded, with its output if it failed.
 fn judged(example: &Example, finished: &Finished) -> Report {
     let title = example.title();
     let closed = finished.lines.iter().any(|line| plain(line).contains(example.closing));
@@ -257,7 +250,7 @@ fn judged(example: &Example, finished: &Finished) -> Report {
 }
 
 fn crates(log: &str, args: &str) -> Option<BTreeSet<String>> {
-    // Quietly: a message about a download would count as a crate.
+    // Quietly: a download's message would count as a crate.
     let command = cargo(&words(&format!("tree --quiet --prefix none {args}")));
     let finished = process::run(log, command, process::WITH_BUILDING, |_| {});
     if !finished.ok() {
@@ -310,7 +303,6 @@ fn names(crates: &BTreeSet<String>) -> impl Iterator<Item = &str> {
     crates.iter().filter_map(|name| name.split_once(' ')).map(|(name, _)| name)
 }
 
-/// Runs each bench once with the tests' profile, to check that it runs.
 fn benches(_: &Options) -> Report {
     let mut names = Vec::new();
     if let Ok(entries) = fs::read_dir(folders::root().join("benches")) {

@@ -1,4 +1,4 @@
-//! The table of cases by backend, from the output of the conformance suites.
+//! The table of cases by backend.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -23,18 +23,15 @@ impl Verdict {
     const ALL: [Self; 3] = [Self::Passed, Self::Failed, Self::NotPromised];
 }
 
-/// The prefix of the page's line with the newer servers.
 const NEWER: &str = "Newer servers, as of the last change of this page: ";
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table {
     columns: BTreeMap<String, BTreeMap<String, Verdict>>,
-    /// The newer servers with their versions: `MySQL 9.7`.
     newer: BTreeSet<String>,
 }
 
 impl Table {
-    /// Adds a test binary's output, if it is a conformance suite.
     fn add(&mut self, suite: &Suite) -> bool {
         let lines: Vec<String> = suite.lines.iter().map(|line| plain(line)).collect();
         let Some(label) = lines.iter().find_map(|line| line.strip_prefix(MARK)) else {
@@ -47,8 +44,7 @@ impl Table {
         true
     }
 
-    /// Keeps the page's columns of newer servers that this run lacks, because not every machine can
-    /// run them.
+    /// Not every machine can run them.
     fn keep_newer(&mut self, page: &str) {
         let kept = Self::of_page(page);
         if self.newer.is_empty() {
@@ -106,8 +102,7 @@ impl Table {
         cases
     }
 
-    /// Returns each backend's column number, and its numbers of cases that passed, failed, and
-    /// aren't promised.
+    /// The column, and the cases that passed, failed, and aren't promised.
     fn counts(&self) -> impl Iterator<Item = (usize, &str, [usize; 3])> {
         (1..).zip(&self.columns).map(|(number, (backend, cases))| {
             let count = |wanted| cases.values().filter(|verdict| **verdict == wanted).count();
@@ -229,7 +224,7 @@ fn is_on_newer(label: &str) -> bool {
     newer_servers::SERVERS.iter().any(|known| known.title == server)
 }
 
-/// Parses a line such as `test [not promised] loss::a_case ... ignored`.
+/// Parses `test [not promised] loss::a_case ... ignored`.
 fn verdict(line: &str) -> Option<(String, Verdict)> {
     let (test, how) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let (not_promised, case) = match test.trim().strip_prefix("[not promised]") {
@@ -256,8 +251,7 @@ pub(crate) fn begin() -> io::Result<()> {
     }
 }
 
-/// Saves the output of a backend's conformance suite, not of an example's. Later results of a case
-/// replace earlier ones.
+/// Not an example's. Later results replace earlier ones.
 pub(crate) fn note(suite: &Suite) {
     if !suite.title.contains(" tests/") {
         return;
@@ -265,7 +259,7 @@ pub(crate) fn note(suite: &Suite) {
     let mut table = Table::default();
     if table.add(suite) {
         for label in table.backends() {
-            // If this fails, the table lacks the suite and differs from the page.
+            // On failure, the table differs from the page.
             let _ = fs::create_dir_all(folder());
             let file = fs::OpenOptions::new().create(true).append(true).open(folder().join(label));
             let _ = file.and_then(|mut file| writeln!(file, "{}", suite.lines.join("\n")));
@@ -285,8 +279,6 @@ fn read() -> io::Result<Table> {
     Ok(table)
 }
 
-/// Prints the table of the last test run and compares it with the page. Rewrites the page if they
-/// differ.
 pub(crate) fn check() -> Result<(), String> {
     let mut table =
         read().map_err(|error| format!("the suites\' results can\'t be read: {error}"))?;
@@ -303,7 +295,7 @@ pub(crate) fn check() -> Result<(), String> {
 }
 
 fn compare(page: &Path, wanted: &str) -> Result<(), String> {
-    // A new version of a newer server is no difference, as the distribution's suites are updated.
+    // The distribution updates newer servers.
     let without_newer = |text: &str| {
         text.lines().filter(|line| !line.starts_with(NEWER)).collect::<Vec<_>>().join("\n")
     };

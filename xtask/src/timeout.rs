@@ -1,19 +1,17 @@
-//! Kills a command that exceeds its time, with its descendants, and reports their state.
+//! Kills a command that exceeds its time, and its descendants, and reports their state.
 //!
-//! They are killed by process id, because a foreground command shares this process's group.
+//! By process id: a foreground command shares this process's group.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The maximum length of a shown command line, and of the list of a process's threads.
 const LONGEST: usize = 300;
 
-/// Kills a child and its descendants, and describes their state before.
 pub(crate) fn end(child: &mut Child) -> String {
     let said = all(child.id()).iter().map(|pid| describe(*pid)).collect::<Vec<_>>().join("\n");
-    // A stopped process starts no more children. Then list its descendants again and kill them.
+    // A stopped process starts no more children, so list them again.
     signal("STOP", &[child.id()]);
     let started = all(child.id());
     let _ = child.kill();
@@ -25,12 +23,11 @@ pub(crate) fn kill(pids: &[u32]) {
     signal("KILL", pids);
 }
 
-/// Uses the command `kill`, as the standard library can only signal children.
+/// The standard library can only signal children.
 fn signal(signal: &str, pids: &[u32]) {
     if !pids.is_empty() {
         let mut kill = Command::new("kill");
         kill.args(["-s", signal, "--"]).args(pids.iter().map(u32::to_string));
-        // Some may have ended already.
         let _ = kill.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
@@ -47,14 +44,13 @@ fn all(first: u32) -> Vec<u32> {
     found
 }
 
-/// Returns all running processes with their folders in `/proc`.
 pub(crate) fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
 }
 
 fn parent(folder: &Path) -> Option<u32> {
-    // The name before it, in parentheses, may contain any character.
+    // The name may contain any character.
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }
@@ -65,8 +61,7 @@ pub(crate) fn name(pid: u32) -> String {
     format!("process {pid} ({})", shortened(command.trim()))
 }
 
-/// Describes a process with its threads and where each waits in the kernel. A test's thread is
-/// named after the test.
+/// With each thread's wait in the kernel. A test's thread has its name.
 fn describe(pid: u32) -> String {
     let mut threads: BTreeMap<String, usize> = BTreeMap::new();
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();

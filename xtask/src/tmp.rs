@@ -1,7 +1,6 @@
-//! The temporary folder of tests and their servers: in memory, if there is enough.
+//! The temporary folder of tests and servers: in memory if possible.
 //!
-//! Tests shouldn't depend on a shared disk, whose syncs may take seconds. The benchmarks use real
-//! disks.
+//! A shared disk's syncs may take seconds.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,20 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Linux's memory file system for all users.
 const IN_MEMORY: &str = "/dev/shm";
 
-/// The required free space and memory. All tests' servers together used 2.6 GB.
+/// All tests' servers together used 2.6 GB.
 const ENOUGH_KIB: u64 = 8 << 20;
 
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 
-/// Removes the folder when dropped.
 pub(crate) struct TmpFolder;
 
 impl TmpFolder {
-    /// Uses a folder in memory for all commands from here on, if there is enough and the caller
-    /// hasn't set `TMPDIR`.
+    /// If there is enough and `TMPDIR` isn't set.
     pub(crate) fn begin() -> Self {
         if std::env::var_os("TMPDIR").is_none()
             && let Some(folder) = in_memory()
@@ -41,7 +37,6 @@ impl Drop for TmpFolder {
     }
 }
 
-/// Sets a command's folder for temporary files, unless it is set.
 pub(crate) fn set(command: &mut Command) {
     let is_set = command.get_envs().any(|(name, _)| name == "TMPDIR");
     if let Some(folder) = FOLDER.get().filter(|_| !is_set) {
@@ -64,14 +59,13 @@ fn in_memory() -> Option<PathBuf> {
     }
     let folder = all.join(format!("{PREFIX}{}", std::process::id()));
     fs::create_dir(&folder).ok()?;
-    // For all users, as servers have their own accounts.
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).ok()?;
     Some(folder)
 }
 
 const PREFIX: &str = "lockwright-tests-";
 
-/// Removes the folders of killed runs, which otherwise use memory until a reboot.
+/// They use memory until a reboot.
 fn remove_leftovers(all: &Path) {
     for entry in fs::read_dir(all).into_iter().flatten().filter_map(Result::ok) {
         let name = entry.file_name();
@@ -82,7 +76,7 @@ fn remove_leftovers(all: &Path) {
     }
 }
 
-/// Returns the available memory in KiB, from `/proc/meminfo`.
+/// In KiB, from `/proc/meminfo`.
 fn available(memory: &str) -> Option<u64> {
     let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.split_whitespace().next()?.parse().ok()
@@ -97,7 +91,7 @@ fn last_line_free(df: &str) -> Option<u64> {
     df.lines().last()?.split_whitespace().nth(3)?.parse().ok()
 }
 
-/// Returns whether it is in memory, by `/proc/mounts`. The last mount counts.
+/// By `/proc/mounts`. The last mount counts.
 fn is_in_memory(mounts: &str) -> bool {
     let mut kinds = mounts.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(1);

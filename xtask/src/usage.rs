@@ -1,10 +1,9 @@
-//! The command line: its help, and the message for an invalid one.
+//! The command line.
 
 use std::process::ExitCode;
 
 use crate::steps;
 
-/// Prints the problem and the help, and returns the exit code.
 pub(crate) fn error(problem: &str) -> ExitCode {
     eprint!("cargo xtask: {problem}\n\n{}", help());
     ExitCode::from(2)

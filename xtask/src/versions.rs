@@ -1,4 +1,4 @@
-//! The conformance suite on newer servers than the installed ones.
+//! The conformance suite on newer servers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +29,6 @@ pub(crate) fn step(options: &Options) -> Report {
         Ok(roots) => roots,
         Err(problem) => return Report::failed(&problem),
     };
-    // With all features of the workspace, as in the other steps, so that nothing is built twice.
     let mut args = vec!["--workspace", "--all-features"];
     let mut tests: Vec<&str> =
         SERVERS.iter().flat_map(|it| it.suites).map(|suite| suite.test).collect();
@@ -49,7 +48,6 @@ pub(crate) fn step(options: &Options) -> Report {
             }
         }
     }
-    // These tests mostly wait, so more of them run in parallel.
     let at_a_time = if options.at_a_time == 1 { 1 } else { 2 * options.at_a_time };
     let mut report = binaries::run("versions", jobs, &[], at_a_time, process::RUNNING);
     // The table shows cases that aren't promised.
@@ -57,7 +55,6 @@ pub(crate) fn step(options: &Options) -> Report {
     report
 }
 
-/// The folders of the downloaded and of the unpacked packages.
 struct Place {
     kept: PathBuf,
     roots: PathBuf,
@@ -65,8 +62,8 @@ struct Place {
 }
 
 impl Place {
-    /// Uses folders below the target folder, which are kept. Packages go to a temporary folder if
-    /// servers, which don't run as root, can't enter the target folder.
+    /// Packages go to a temporary folder if servers, which don't run as root, can't enter the
+    /// target folder.
     fn new() -> Result<Self, String> {
         let kept = folders::target().join("servers");
         let said = |error: std::io::Error| format!("{}: {error}", kept.display());
@@ -84,7 +81,7 @@ impl Place {
         Ok(Self { kept, roots, is_temporary })
     }
 
-    /// Downloads and unpacks each server's packages, unless they are there already.
+    /// In a temporary folder if servers, which don't run as root, can't enter the target folder.
     fn provide(&self) -> Result<Vec<Root>, String> {
         let mut archive = None;
         let mut roots = Vec::new();
@@ -98,7 +95,6 @@ impl Place {
                         archive = Some(Archive::of_this_machine(&self.kept.join("packages"))?);
                     }
                     let Some(archive) = &mut archive else { continue };
-                    // Unpacked elsewhere and then renamed, so that no partial folder is used.
                     let fresh = self.roots.join(format!("{}.new", server.folder));
                     archive
                         .unpack(server.packages, &fresh, |root| server.version(root))

@@ -1,4 +1,4 @@
-//! A subject for the driver's own tests: `fake honest` locks, each other kind has one defect.
+//! For the driver's own tests: `fake honest` locks; each other kind has one defect.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -11,12 +11,10 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Honest,
-    /// Grants every request at once.
     Open,
-    /// Doesn't support waiting.
     Unable,
     Ending,
-    /// Prints something that isn't an answer.
+    /// Prints no answer.
     Talkative,
 }
 
@@ -30,8 +28,7 @@ fn kind() -> (&'static str, Kind) {
     }
 }
 
-/// Locks files next to the given one. Its own tasks use a mutex, because file locks aren't fair
-/// within a process.
+/// Locks files. Its tasks use a mutex: file locks aren't fair within a process.
 struct Fake {
     kind: Kind,
     beside: String,

@@ -39,7 +39,7 @@ impl Contestant for Ours {
     async fn open(backend: &str, urls: &[String]) -> Result<Self> {
         let [url] = urls else { return Err("lockwright needs one URL".into()) };
         if backend == "redlock-5" {
-            // Admits the servers once, as an operator does. New servers can't have earlier locks.
+            // New servers can't have earlier locks.
             lockwright::operator::admit(url).await?;
         }
         Ok(Self { locks: lockwright::connect(url).await? })

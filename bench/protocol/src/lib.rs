@@ -1,7 +1,7 @@
-//! The subjects' side of the benchmarks' protocol in Rust. A subject implements [`Contestant`], and
-//! its `main` calls [`serve`]. `bench/README.md` describes the protocol.
+//! The benchmarks' protocol in Rust: see `bench/README.md`. A `main` passes its [`Contestant`] to
+//! [`serve`].
 //!
-//! Everything runs on one thread, because each subject is pinned to one core.
+//! On one thread, because each subject is pinned to one core.
 #![forbid(unsafe_code)]
 
 mod serve;
@@ -16,10 +16,10 @@ use serde::Serialize;
 
 pub use serve::serve;
 
-/// The result of an operation. Its error is a sentence for a reader.
+/// The result of an operation.
 pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// A subject's handshake, its first line.
+/// A subject's first line.
 #[derive(Debug, Clone, Serialize)]
 pub struct Handshake {
     /// The name in the tables.
@@ -28,13 +28,13 @@ pub struct Handshake {
     pub library: &'static str,
     /// The language's version, if it matters.
     pub runtime: &'static str,
-    /// The supported backends, by the driver's names.
+    /// The supported backends.
     pub backends: &'static [&'static str],
-    /// Notes for readers of the report.
+    /// Notes for the report.
     pub notes: &'static [&'static str],
 }
 
-/// A connected lock library, configured as its users would do it.
+/// A connected lock library.
 #[allow(async_fn_in_trait)] // nothing is sent to another thread
 pub trait Contestant: Sized + 'static {
     /// A held lock.
@@ -43,7 +43,7 @@ pub trait Contestant: Sized + 'static {
     /// Connects.
     async fn open(backend: &str, urls: &[String]) -> Result<Self>;
 
-    /// Acquires an uncontended name. Only a baseline does this differently from [`Self::lock`].
+    /// Acquires an uncontended name.
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
         self.lock(name, ttl).await
     }
@@ -54,13 +54,12 @@ pub trait Contestant: Sized + 'static {
     /// Releases it.
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;
 
-    /// Acquires a name to be kept alive until its release.
+    /// Acquires a name to be kept alive.
     async fn keep(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
         self.lock_alone(name, ttl).await
     }
 
-    /// Keeps the holds of a `hold` command alive indefinitely, for libraries without automatic
-    /// renewal.
+    /// Keeps holds alive, for libraries without automatic renewal.
     async fn keep_alive(&self, holds: &[Self::Hold], ttl: Duration) -> Result<()> {
         let _ = (holds, ttl);
         std::future::pending().await
@@ -79,7 +78,7 @@ impl std::fmt::Display for Cannot {
 
 impl Error for Cannot {}
 
-/// Returns the time of `CLOCK_MONOTONIC` in nanoseconds.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds.
 #[must_use]
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);

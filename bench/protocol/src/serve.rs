@@ -25,7 +25,7 @@ pub fn serve<C: Contestant>(handshake: &Handshake) {
             println!("{}", state.answer(&command).await.unwrap_or_else(|error| complaint(&*error)));
         }
     });
-    // Immediately: without releases, and without waiting for background tasks.
+    // Without releases and background tasks.
     std::process::exit(0);
 }
 

@@ -10,7 +10,6 @@ use tokio::time::sleep;
 
 use crate::{Contestant, Result, now};
 
-/// A turn, printed after all turns have ended.
 struct Turn {
     task: usize,
     asked: u64,
@@ -28,7 +27,6 @@ pub(crate) struct Contest {
 }
 
 impl Contest {
-    /// Takes part until the end. Returns the turns in the protocol's format.
     pub(crate) async fn join<C: Contestant>(self, contestant: Rc<C>) -> Result<String> {
         let turns = Rc::new(RefCell::new(Vec::new()));
         let contest = Rc::new(self);
@@ -78,7 +76,7 @@ impl Contest {
     }
 }
 
-/// Sleeps as precisely as the other languages: the runtime's timer is a millisecond late.
+/// The runtime's timer is a millisecond late.
 async fn keep(section: Duration) -> Result<()> {
     Ok(spawn_blocking(move || std::thread::sleep(section)).await?)
 }

@@ -1,4 +1,4 @@
-//! Assignment of processes to cores, and their use of time and memory.
+//! Cores, and processes' use of resources.
 
 use std::fs::{read_dir, read_to_string};
 use std::time::Duration;
@@ -9,14 +9,12 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::results::Regime;
 
-/// The servers' core; with one core, also the subjects'.
+/// With one core, also the subjects'.
 const SERVERS: usize = 0;
-/// The subjects' core, with two cores.
 const OTHER: usize = 1;
 
 impl Regime {
-    /// Moves servers and subjects to their cores. This process moves to none: its children would
-    /// start there and see a machine with one core.
+    /// This process stays: its children would see a machine with one core.
     pub(crate) fn release_mode(self, servers: &[u32], contestants: &[u32]) {
         pin(servers, SERVERS);
         pin(contestants, self.core_of_contestants());
@@ -30,13 +28,12 @@ impl Regime {
     }
 }
 
-/// Moves all threads of these processes. New threads inherit the core.
+/// New threads inherit the core.
 fn pin(processes: &[u32], core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
     for thread in processes.iter().flat_map(|process| threads(*process)) {
         if let Some(thread) = Pid::from_raw(thread) {
-            // The thread may have ended.
             let _ = sched_setaffinity(Some(thread), &set);
         }
     }
@@ -49,7 +46,7 @@ fn threads(process: u32) -> impl Iterator<Item = i32> {
 
 #[must_use]
 pub(super) fn used(processes: &[u32]) -> Duration {
-    // The threads' sum is exact but lacks ended threads, unlike the process's time in ticks.
+    // Exact but without ended threads, unlike the process's ticks.
     let used_by = |process: &u32| used_by_threads(*process).max(used_in_ticks(*process));
     Duration::from_nanos(processes.iter().map(used_by).sum())
 }
@@ -65,14 +62,13 @@ fn used_by_threads(process: u32) -> u64 {
 fn used_in_ticks(process: u32) -> u64 {
     let ticks = || -> Option<u64> {
         let stat = read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // Skip its name, which may contain spaces.
+        // The name may contain spaces.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
     };
     ticks().unwrap_or(0) * (1_000_000_000 / clock_ticks_per_second())
 }
 
-/// Returns the memory of these processes in bytes, with their parts of shared memory.
 #[must_use]
 pub(super) fn memory(processes: &[u32]) -> u64 {
     let memory_of = |process: &u32| -> Option<u64> {

@@ -11,7 +11,6 @@ use super::turns::{Turns, quantile};
 use crate::results::{Exclusion, Regime};
 use crate::servers::Watched;
 
-/// A backend and its subjects.
 #[derive(Debug)]
 pub(super) struct Field<'a> {
     pub(super) backend: &'a str,
@@ -24,7 +23,6 @@ pub(super) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Selects the programs that support the backend.
     pub(super) fn new(
         backend: &'a str,
         servers: &'a Watched,
@@ -41,7 +39,7 @@ impl<'a> Field<'a> {
         Self { backend, servers, pace, subjects, table: Table::default(), progress, only }
     }
 
-    /// Ends all processes, whose background work would disturb other subjects.
+    /// Their background work would disturb other subjects.
     pub(super) fn dismiss_all(&mut self) {
         self.subjects.iter_mut().for_each(Subject::dismiss);
     }
@@ -50,12 +48,11 @@ impl<'a> Field<'a> {
         self.only.is_empty() || self.only.iter().any(|wanted| wanted == workload)
     }
 
-    /// Returns whether the locks exist only within one process.
     pub(super) fn is_in_one_process(&self) -> bool {
         self.servers.servers().are_in_one_process()
     }
 
-    /// Checks mutual exclusion. A subject that doesn't exclude, or fails, isn't timed.
+    /// A subject that doesn't exclude, or fails, isn't timed.
     pub(super) fn check_exclusion(&mut self) -> Vec<Exclusion> {
         let mut seen = Vec::new();
         let alone = self.is_in_one_process();
@@ -101,7 +98,7 @@ impl<'a> Field<'a> {
         seen
     }
 
-    /// Lets a subject contend, for longer if there were few hand-overs, as programs may start late.
+    /// Longer if there were few hand-overs: programs may start late.
     fn check(
         &self,
         subject: &mut Subject<'_>,
@@ -120,7 +117,7 @@ impl<'a> Field<'a> {
         outcome
     }
 
-    /// Runs the workloads before the measurement, so that virtual machines compile them.
+    /// Virtual machines compile the workloads.
     pub(super) fn warm_up(&mut self) {
         let (time, processes) = (self.pace.warming, self.pace.processes);
         let processes = if self.is_in_one_process() { 1 } else { processes };
@@ -129,7 +126,6 @@ impl<'a> Field<'a> {
             self.progress.say(&format!("{}: {name} warms up", self.backend));
             let lock = format!("bench/{}/{name}/warm-up", self.backend);
             let contest = Contest { processes, tasks: 1, time, section: Duration::ZERO };
-            // A failure here repeats in the measurement, which reports it.
             let alone =
                 subject.pairs(self.servers, Regime::TwoCores, &format!("{lock}/pairs"), time);
             let together = subject.contest(self.servers, Regime::TwoCores, &lock, &contest);
@@ -139,7 +135,6 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Measures the workloads of each round, in both regimes.
     pub(super) fn measure_rounds(&mut self) {
         let pace = self.pace;
         let processes = Contest {
@@ -151,7 +146,7 @@ impl<'a> Field<'a> {
         let keeping =
             Contest { time: pace.contest_5ms, section: Duration::from_millis(5), ..processes };
         let tasks = Contest { processes: 1, tasks: pace.tasks, time: pace.pairs, ..processes };
-        // Two cores first: by then virtual machines are warm.
+        // By then virtual machines are warm.
         for regime in [Regime::TwoCores, Regime::OneCore] {
             for round in 0..pace.rounds {
                 self.pairs(regime, round);
@@ -179,9 +174,9 @@ impl<'a> Field<'a> {
         if self.is_in_one_process() {
             return;
         }
-        // A thousand waiters may have left a connection each.
+        // A thousand waiters may have left connections.
         self.dismiss_all();
-        // All rounds of one number in sequence, because starting many processes takes long.
+        // Starting many processes takes long.
         for count in &pace.growing_processes {
             for round in 0..pace.growth_rounds {
                 let contest = Contest { processes: *count as usize, ..alone };
@@ -218,7 +213,7 @@ impl<'a> Field<'a> {
         });
     }
 
-    /// Runs `act` for each subject that hasn't failed. The first subject changes each round.
+    /// For each that hasn't failed, each round in another order.
     fn each(
         &mut self,
         workload: &'static str,
@@ -252,7 +247,7 @@ impl<'a> Field<'a> {
             if !self.table.is_over(&key) {
                 let outcome = act(subject, self.servers, self.pace, &name);
                 if let Err(Failure::Failed(_)) = outcome {
-                    // Its processes are in an unknown state.
+                    // Its state is unknown.
                     subject.dismiss();
                 }
                 self.table.add(key, outcome);

@@ -1,4 +1,4 @@
-//! The cost of holds and waiters while nothing happens.
+//! The cost of idle holds and waiters.
 
 use std::time::Duration;
 
@@ -11,13 +11,11 @@ use super::table::{Key, Round};
 use crate::results::Regime;
 use crate::servers::Watched;
 
-/// With separate cores, each side is measured by itself.
 const REGIME: Regime = Regime::TwoCores;
 
 const WAITING_PROCESSES: usize = 4;
 
 impl Field<'_> {
-    /// Measures the servers' work while all wait.
     pub(super) fn measure_waiting(&mut self) {
         if !self.wants("waiting") || self.is_in_one_process() {
             return;
@@ -44,7 +42,6 @@ impl Field<'_> {
         }
     }
 
-    /// Measures the cost of many holds, and their effect on other locks.
     pub(super) fn measure_holds(&mut self) {
         if !self.wants("renewal") && !self.wants("held") {
             return;
@@ -53,8 +50,7 @@ impl Field<'_> {
         let holds: Vec<u64> = [1].into_iter().chain(self.pace.holds.clone()).collect();
         for (round, count) in holds.into_iter().enumerate() {
             for at in 0..self.subjects.len() {
-                // The first subject changes each round, because a server's memory may be reused by
-                // the next subject.
+                // Another first subject each round: it may reuse a server's memory.
                 let subject = (at + round) % self.subjects.len();
                 let kind = self.subjects[subject].program.kind;
                 if !self.pace.is_for(kind, "renewal", count, REGIME) {
@@ -94,7 +90,7 @@ impl Field<'_> {
         }
     }
 
-    /// Measures holds and their effect on others, and checks that they were held until the end.
+    /// Also checks that they were held.
     fn held(&mut self, subject: usize, count: u64) -> Result<(u64, Round), Failure> {
         let (pace, servers) = (self.pace, self.servers);
         let contestant = self.subjects[subject].program.handshake.name.clone();
@@ -113,7 +109,7 @@ impl Field<'_> {
                 self.table.add(key, Ok(of_pairs(pairs)));
             }
         }
-        // A library that missed its renewals costs nothing, but its release reports the loss.
+        // It reports a missed renewal.
         let players = self.subjects[subject].muster(1)?;
         players[0].send("drop");
         players[0].answer("dropped", pace.holding)?;
@@ -121,14 +117,13 @@ impl Field<'_> {
     }
 }
 
-/// Lets waiters wait for a held name, in new processes.
 fn wait(
     subject: &mut Subject<'_>,
     servers: &Watched,
     lock: &str,
     pace: &Pace,
 ) -> Result<(), Failure> {
-    // New processes: the old ones may have threads left.
+    // The old ones may have threads left.
     subject.dismiss();
     let ttl = subject.ttl().as_millis();
     subject.used(servers, REGIME, WAITING_PROCESSES + 1, |players| {
@@ -146,7 +141,6 @@ fn wait(
     Ok(())
 }
 
-/// Acquires `count` holds. Returns their number and their memory.
 fn hold(
     subject: &mut Subject<'_>,
     servers: &Watched,
@@ -165,7 +159,7 @@ fn hold(
         let answer = players[0].answer("held", pace.holding)?;
         let is_no_number = |_| Failure::Failed(format!("not a number: {answer:?}"));
         let held = answer.trim().parse().map_err(is_no_number)?;
-        // Query the processes again: some servers have one per connection.
+        // Some servers have a process per connection.
         let after = (memory(&servers.processes()), memory(&ours));
         round.add("server_bytes_per_hold", (after.0 - before.0) / held as f64);
         round.add("client_bytes_per_hold", (after.1 - before.1) / held as f64);

@@ -1,17 +1,4 @@
-//! Starts servers and subjects, sends commands, and measures.
-//!
-//! | module | subject |
-//! |---|---|
-//! | `pace` | durations and numbers |
-//! | `player` | a subject's program, and a running process of it |
-//! | `subject` | the processes of one subject on one backend |
-//! | `cores` | assignment to cores, and use of time and memory |
-//! | `turns` | analysis of a contest's turns |
-//! | `field` | measurements on one backend: rounds, exclusion, growth |
-//! | `holding` | … and the cost of idle holds and waiters |
-//! | `table` | the results during a run |
-//! | `profile` | our use of processor time |
-//! | `progress` | progress of a run |
+//! Measures subjects on servers.
 
 mod cores;
 mod field;
@@ -42,7 +29,6 @@ use progress::Progress;
 
 const SMOKE_LANES: usize = 4;
 
-/// The estimated duration of a backend's profiles.
 const SECONDS_OF_PROFILES: f64 = 12.0;
 
 /// The plan of a run.
@@ -54,9 +40,9 @@ pub struct Plan {
     pub only: Vec<String>,
     /// The number of rounds.
     pub rounds: usize,
-    /// True if the run only checks that everything works.
+    /// True to check only that everything works.
     pub smoke: bool,
-    /// Lockwright's own programs: the baseline, the current build, optionally an earlier build.
+    /// Lockwright's programs: the baseline, the current build, perhaps an earlier one.
     pub ours: Vec<(Kind, Vec<String>)>,
     /// The peers' command lines.
     pub peers: Vec<Vec<String>>,
@@ -78,7 +64,7 @@ impl Plan {
 /// Runs all measurements. `so_far` gets the results after each backend.
 ///
 /// # Errors
-/// If our own programs can't be started. Other failures are lines of the report.
+/// If our own programs can't be started.
 pub fn run(
     plan: &Plan,
     mut so_far: impl FnMut(&Results) -> servers::Result<()>,
@@ -113,7 +99,7 @@ pub fn run(
         .flat_map(|backend| programs.iter().filter(|program| takes_part(program, backend)));
     let progress = Progress::of(subjects.map(seconds).sum());
     let run = Run { plan, pace: &pace, programs: &programs, progress: &progress };
-    // Measurements need an otherwise idle machine. A smoke run doesn't.
+    // Measurements need an idle machine.
     let lanes = if plan.smoke { SMOKE_LANES } else { 1 };
     let next = AtomicUsize::new(0);
     let mut found: BTreeMap<usize, Found> = BTreeMap::new();
@@ -126,7 +112,6 @@ pub fn run(
                     let at = next.fetch_add(1, Ordering::SeqCst);
                     backends.get(at).map(|backend| (at, *backend))
                 } {
-                    // The receiver is gone if another backend has failed.
                     if sender.send((at, run.measure(backend))).is_err() {
                         return;
                     }
@@ -137,7 +122,6 @@ pub fn run(
         for (at, outcome) in arriving {
             match outcome {
                 Ok(outcome) => drop(found.insert(at, outcome)),
-                // Keep hours of other results.
                 Err(error) => {
                     let name = format!("all on {}", backends[at]);
                     let reason = error.to_string();
@@ -155,7 +139,7 @@ pub fn run(
     Ok(results)
 }
 
-/// Takes only the profiles, for an earlier run, with our own programs' notes.
+/// Takes only profiles and our own programs' notes.
 ///
 /// # Errors
 /// If servers, our own programs or the sampler can't be started.
@@ -232,7 +216,7 @@ fn fill<'a>(results: &mut Results, found: impl Iterator<Item = &'a Found>) {
 fn meet(plan: &Plan, missing: &mut Vec<Missing>, logs: &Path) -> servers::Result<Vec<Program>> {
     let ours = plan.ours.iter().map(|(kind, command)| (*kind, command));
     let all: Vec<_> = ours.chain(plan.peers.iter().map(|command| (Kind::Peer, command))).collect();
-    // In parallel, because some virtual machines start slowly.
+    // Some virtual machines start slowly.
     let met: Vec<_> = std::thread::scope(|scope| {
         let meet = |(kind, command): &(Kind, &Vec<String>)| {
             let (kind, command) = (*kind, (*command).clone());
@@ -246,8 +230,7 @@ fn meet(plan: &Plan, missing: &mut Vec<Missing>, logs: &Path) -> servers::Result
         match met {
             Ok(mut program) => {
                 if kind == Kind::Before {
-                    // Its handshake has our name. Names become parts of locks' names, so they
-                    // contain no space.
+                    // They are parts of locks' names, so they contain no space.
                     program.handshake.name += "-before";
                 }
                 programs.push(program);

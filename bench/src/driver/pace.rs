@@ -1,11 +1,11 @@
-//! Durations and numbers of the measurements.
+//! Durations and numbers.
 
 use std::time::Duration;
 
 use crate::WORKLOADS;
 use crate::results::{Kind, Regime};
 
-/// The seconds per measurement for overhead: moving to cores, reading counts, transmitting turns.
+/// Overhead in seconds.
 const BESIDE: f64 = 0.3;
 
 #[derive(Debug, Clone)]
@@ -14,43 +14,34 @@ pub(super) struct Pace {
     pub(super) processes: usize,
     pub(super) tasks: usize,
     pub(super) pairs: Duration,
-    /// A contest with an empty critical section.
     pub(super) contest: Duration,
-    /// A contest with a critical section of 5 ms.
+    /// Critical sections of 5 ms.
     pub contest_5ms: Duration,
     pub(super) exclusion: Duration,
     pub(super) warming: Duration,
-    /// The time until all waiters wait.
     pub(super) settling: Duration,
-    /// How long the servers are measured while all wait: a third of the TTL contains all periodic
-    /// work once.
+    /// A third of the TTL contains all periodic work.
     pub(super) waiting: Duration,
     pub(super) waiters_waiting: usize,
     pub(super) holds: Vec<u64>,
-    /// The maximum number of a peer's holds. Libraries with automatic renewal have a task or thread
-    /// for each.
     pub(super) holds_of_peers: u64,
     pub(super) holding: Duration,
-    /// The time from acquisition to the measurement of renewals: half the renewal interval, so that
-    /// a batch falls into the middle.
+    /// Half the renewal interval, so that a batch is in the middle.
     pub(super) before_renewal: Duration,
-    /// How long renewals are measured: a third of the TTL renews each hold once.
+    /// A third of the TTL renews each hold once.
     pub(super) renewal: Duration,
-    /// The TTL of all locks, if the library has one.
     pub(super) ttl: Duration,
     pub(super) growth_rounds: usize,
     pub(super) growth: Duration,
-    /// Numbers of waiters that the processes share evenly.
     pub(super) waiters: Vec<u64>,
-    /// The maximum number of a peer's waiters. All are granted once after the end; a thousand
-    /// polling ones would take minutes.
+    /// A thousand polling ones take minutes after the end.
     pub(super) waiters_of_peers: u64,
     pub(super) hand_overs_seen: usize,
-    /// True if all processes stay on the cores of the regime.
+    /// On the regime's cores.
     pub(super) stays_put: bool,
-    /// True if peers run only the first measurements, in one regime.
+    /// Peers run only the first measurements, in one regime.
     pub(super) glances_at_peers: bool,
-    /// Numbers of processes, not for peers: two dozen virtual machines would measure the memory.
+    /// Not for peers: two dozen virtual machines measure the memory.
     pub(super) growing_processes: Vec<u64>,
 }
 
@@ -86,7 +77,6 @@ impl Pace {
         }
     }
 
-    /// Returns whether a kind of subject takes part in a measurement.
     pub(super) fn is_for(&self, kind: Kind, workload: &str, at: u64, regime: Regime) -> bool {
         let of_peers = match workload {
             "pairs" | "hand-over" if self.glances_at_peers => regime == Regime::TwoCores,
@@ -99,7 +89,6 @@ impl Pace {
         kind != Kind::Peer || of_peers
     }
 
-    /// Returns the estimated seconds of one subject's single measurement.
     pub(super) fn seconds_of_one(&self, workload: &str) -> f64 {
         let time = match workload {
             "pairs" | "tasks" => self.pairs,
@@ -117,12 +106,10 @@ impl Pace {
         time.as_secs_f64() + BESIDE
     }
 
-    /// Returns the estimated seconds of one subject's preparation.
     pub(super) fn beforehand(&self) -> f64 {
         (self.exclusion + self.warming * 2).as_secs_f64() + 3.0 * BESIDE
     }
 
-    /// Returns a workload's numbers, with the measurements of each.
     fn points(&self, workload: &str) -> Vec<(u64, usize)> {
         let each = |counts: &[u64], times| counts.iter().map(|count| (*count, times)).collect();
         match workload {
@@ -137,7 +124,6 @@ impl Pace {
         }
     }
 
-    /// Returns the estimated seconds of all selected measurements of one subject.
     pub(super) fn seconds(&self, kind: Kind, wants: impl Fn(&str) -> bool) -> f64 {
         let seconds = |workload: &str| {
             let mut points = self.points(workload);

@@ -1,4 +1,4 @@
-//! A subject's program, and a running process of it.
+//! A subject's program and process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -15,15 +15,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Handshake {
-    /// The name in the tables.
     pub(super) name: String,
-    /// The library and its version.
     pub(super) library: String,
-    /// The language's version.
     pub(super) runtime: String,
-    /// The supported backends.
     pub(super) backends: Vec<String>,
-    /// Notes for readers of the report.
     #[serde(default)]
     pub(super) notes: Vec<String>,
 }
@@ -38,9 +33,8 @@ pub(super) struct Program {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The library lacks this function.
     Cannot(String),
-    /// It failed, ended, or timed out.
+    /// Or ended, or timed out.
     Failed(String),
 }
 
@@ -53,7 +47,6 @@ impl Failure {
 }
 
 impl Program {
-    /// Starts the program and reads its handshake.
     pub(super) fn meet(
         command: Vec<String>,
         kind: Kind,
@@ -90,7 +83,7 @@ impl Program {
         let mut process = command.spawn().map_err(|error| failed(&error))?;
         let (commands, output) = (process.stdin.take(), process.stdout.take());
         let (sender, answers) = channel();
-        // Ends with the program. Reading in the caller's thread could block indefinitely.
+        // It could block indefinitely.
         std::thread::spawn(move || {
             let lines = output
                 .into_iter()
@@ -105,7 +98,7 @@ impl Program {
     }
 }
 
-/// A running process of a subject. Dropping it kills it.
+/// Dropping it kills the process.
 #[derive(Debug)]
 pub(super) struct Player {
     process: Child,
@@ -121,11 +114,11 @@ impl Player {
     }
 
     pub(super) fn send(&mut self, command: &str) {
-        // Waiting for the answer reports an ended process.
+        // The answer reports an ended process.
         let _ = self.commands.as_mut().map(|commands| writeln!(commands, "{command}"));
     }
 
-    /// Returns the text after `word` in the answer to the last command, which itself takes `time`.
+    /// Returns the text after `word`. The command itself takes `time`.
     pub(super) fn answer(&mut self, word: &str, time: Duration) -> Result<String, Failure> {
         let answer = self.answer_within(time + LIMIT)?;
         let (first, rest) = answer.split_once(' ').unwrap_or((&answer, ""));

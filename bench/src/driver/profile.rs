@@ -1,4 +1,4 @@
-//! Profiles of processor time, by the kernel's sampler.
+//! Profiles by the kernel's sampler.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,21 +11,20 @@ use super::player::Failure;
 use super::subject::Contest;
 use crate::results::{Kind, Profile, Regime};
 
-/// With both sides on one core, their shares add up.
+/// Both sides' shares add up.
 const REGIME: Regime = Regime::OneCore;
 
-/// Samples per second, no divisor of timer frequencies.
+/// No divisor of timer frequencies.
 const FREQUENCY: &str = "2997";
 
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// Smaller shares are omitted.
+/// Smaller ones are omitted.
 const LEAST: f64 = 0.01;
 
 const LINES: usize = 12;
 
 impl Field<'_> {
-    /// Profiles Lockwright in the main workloads.
     pub(super) fn profile(&mut self, folder: &Path) -> Result<Vec<Profile>, Failure> {
         let mut profiles = Vec::new();
         for workload in ["pairs", "hand-over"] {
@@ -62,7 +61,7 @@ impl Field<'_> {
     }
 }
 
-/// `perf record` for the common core, because servers' processes come and go.
+/// For the core: servers' processes come and go.
 struct Sampler {
     recording: Child,
     data: PathBuf,
@@ -70,7 +69,6 @@ struct Sampler {
 
 impl Sampler {
     fn start(data: PathBuf) -> Result<Self, Failure> {
-        // Remove an earlier recording.
         let _ = std::fs::remove_file(&data);
         let mut command = Command::new("perf");
         command
@@ -86,7 +84,6 @@ impl Sampler {
         Ok(Self { recording, data })
     }
 
-    /// Returns each symbol's share, the largest first.
     fn end(mut self) -> Result<Vec<(String, f64)>, Failure> {
         let failed = |error: std::io::Error| Failure::Failed(format!("perf: {error}"));
         if let Some(pid) = i32::try_from(self.recording.id()).ok().and_then(Pid::from_raw) {
@@ -121,7 +118,7 @@ impl Drop for Sampler {
     }
 }
 
-/// Parses a line such as `    12.34%  redis-server  [k] tcp_sendmsg`.
+/// Parses `    12.34%  redis-server  [k] tcp_sendmsg`.
 fn share(line: &str) -> Option<(String, f64)> {
     let (percent, rest) = line.trim().split_once('%')?;
     let (who, symbol) = rest.trim().split_once("  ")?;
@@ -129,7 +126,7 @@ fn share(line: &str) -> Option<(String, f64)> {
     let kernel = if side == "[k]" { "kernel: " } else { "" };
     // Empty columns may follow.
     let symbol = symbol.trim().split("  ").next()?;
-    // Remove the hash in `f::h0123456789abcdef`.
+    // As in `f::h0123456789abcdef`.
     let symbol = symbol.split("::h0").next().unwrap_or(symbol);
     let what = match who.trim() {
         "swapper" => "idle".to_owned(),

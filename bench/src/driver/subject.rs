@@ -10,10 +10,8 @@ use crate::results::Regime;
 use crate::servers::{Servers, Watched};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The delay before a contest, in which all processes receive the command.
 const HEAD_START: Duration = Duration::from_millis(100);
 
-/// A subject, with its processes that are connected to one backend.
 #[derive(Debug)]
 pub(super) struct Subject<'a> {
     pub(super) program: &'a Program,
@@ -23,29 +21,23 @@ pub(super) struct Subject<'a> {
     players: Vec<Player>,
 }
 
-/// A measurement with its use of resources.
 #[derive(Debug)]
 pub(super) struct Used<T> {
     pub(super) of: T,
     pub(super) served: Option<f64>,
-    /// The servers' processor time, in microseconds.
     pub(super) servers_us: f64,
-    /// The subject's processor time, in microseconds.
     pub(super) contestant_us: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Contest {
     pub(super) processes: usize,
-    /// Tasks of each process.
     pub(super) tasks: usize,
     pub(super) time: Duration,
-    /// How long each task holds the lock.
     pub(super) section: Duration,
 }
 
 impl<'a> Subject<'a> {
-    /// Creates a subject without processes, which start on demand.
     pub(super) fn of(
         program: &'a Program,
         backend: &str,
@@ -70,14 +62,12 @@ impl<'a> Subject<'a> {
         self.ttl
     }
 
-    /// Starts and connects processes until there are `count`.
     pub(super) fn muster(&mut self, count: usize) -> Result<&mut [Player], Failure> {
         let before = self.players.len();
         while self.players.len() < count {
             self.players.push(self.program.player()?);
         }
         let mut new = self.players[before.min(count)..].iter_mut();
-        // The first process may create shared objects, such as a table.
         if before == 0
             && let Some(first) = new.next()
         {
@@ -98,7 +88,7 @@ impl<'a> Subject<'a> {
         self.players.iter().take(count).map(Player::pid).collect()
     }
 
-    /// Lets one process acquire and release an uncontended name. Returns each pair's nanoseconds.
+    /// In nanoseconds per pair.
     pub(super) fn pairs(
         &mut self,
         servers: &Watched,
@@ -115,8 +105,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Lets the processes contend for a name. After an error the others may still run: dismiss the
-    /// subject.
+    /// After an error others may still run: dismiss the subject.
     pub(super) fn contest(
         &mut self,
         servers: &Watched,
@@ -139,7 +128,6 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Runs `act` with pinned processes and measures its use of resources.
     pub(super) fn used<T>(
         &mut self,
         servers: &Watched,
@@ -156,7 +144,7 @@ impl<'a> Subject<'a> {
         let served = servers.servers().served().map_err(unanswered)?;
         let before = (cores::used(&theirs), cores::used(&contestants));
         let of = act(&mut self.players[..count])?;
-        // Query again: some servers have a process for each connection.
+        // Some servers have a process per connection.
         let after = (cores::used(&servers.processes()), cores::used(&contestants));
         let served = servers.served_since(served).map_err(unanswered)?.map(|served| served as f64);
         let us =
@@ -174,7 +162,7 @@ fn unanswered(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(format!("the servers: {error}"))
 }
 
-/// Returns the time of the protocol's clock in nanoseconds.
+/// `CLOCK_MONOTONIC`, in nanoseconds.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

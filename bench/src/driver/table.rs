@@ -6,14 +6,13 @@ use super::player::Failure;
 use super::turns::quantile;
 use crate::results::{Cell, Regime};
 
-/// The quantiles of a distribution.
 const SHARES: [f64; 13] =
     [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) workload: &'static str,
-    /// The number, or 0 if the workload has none.
+    /// 0 if the workload has none.
     pub(super) at: u64,
     pub(super) regime: Regime,
     pub(super) contestant: String,
@@ -27,7 +26,6 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// Adds a figure, if there is one.
     pub(super) fn add(&mut self, measure: &'static str, figure: impl Into<Option<f64>>) {
         if let Some(figure) = figure.into().filter(|figure| figure.is_finite()) {
             self.measures.push((measure, figure));
@@ -39,7 +37,7 @@ impl Round {
         self.samples.extend(other.samples);
     }
 
-    /// Adds durations of single pairs or waits, in nanoseconds.
+    /// In nanoseconds.
     pub(super) fn sample(&mut self, nanoseconds: &[u64]) {
         self.samples.extend(nanoseconds);
     }
@@ -64,7 +62,7 @@ impl Table {
         self.rows.get(key).is_some_and(|row| row.is_over)
     }
 
-    /// Adds a round. A failure becomes a note, and earlier rounds stay.
+    /// A failure becomes a note.
     pub(super) fn add(&mut self, key: Key, round: Result<Round, Failure>) {
         match round {
             Ok(round) => {
@@ -85,7 +83,7 @@ impl Table {
         }
     }
 
-    /// Abandons a cell with a note. Earlier rounds stay.
+    /// Earlier rounds stay.
     pub(super) fn give_up(&mut self, key: Key, note: String) {
         let row = self.rows.entry(key).or_default();
         row.note = Some(note);
@@ -115,7 +113,7 @@ impl Table {
     }
 }
 
-/// Rounds to four digits, as more are noise and lengthen the file.
+/// More than four digits are noise.
 fn rounded(figure: f64) -> f64 {
     if figure == 0.0 {
         return 0.0;

@@ -1,17 +1,15 @@
-//! Analysis of a contest's turns: exclusion, hand-overs, waits.
+//! Analysis of a contest's turns.
 
-/// A turn with the lock. Its times are nanoseconds of the monotonic clock.
+/// In nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) process: usize,
     pub(super) task: usize,
     pub(super) asked: u64,
     pub(super) granted: u64,
-    /// When its release began.
     pub(super) released: u64,
 }
 
-/// All turns of a contest, in the order of their grants.
 #[derive(Debug)]
 pub(super) struct Turns {
     turns: Vec<Turn>,
@@ -21,8 +19,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Parses each process's answer: `TASK:ASKED:GRANTED:RELEASED …`, with `:lost` if the release
-    /// found another holder.
+    /// `TASK:ASKED:GRANTED:RELEASED …`, with `:lost` if the release found another holder.
     pub(super) fn parse<'a>(
         answers: impl Iterator<Item = &'a str>,
         start: u64,
@@ -60,7 +57,7 @@ impl Turns {
         self.turns.len()
     }
 
-    /// Returns the number of turns that overlap an earlier one or were lost.
+    /// Including lost turns.
     #[must_use]
     pub(super) fn overlaps(&self) -> usize {
         let mut until = 0;
@@ -72,27 +69,23 @@ impl Turns {
         overlaps.count() + self.lost
     }
 
-    /// Returns how often the lock changed to another player: a process, or a task if there is one
-    /// process.
+    /// To another process, or task if there is one process.
     #[must_use]
     pub(super) fn hand_overs(&self) -> usize {
         self.changes(&self.turns)
     }
 
-    /// Returns the changes to another player per second of the contest.
     #[must_use]
     pub(super) fn hand_overs_per_second(&self) -> f64 {
         self.changes(self.in_time()) as f64 / self.seconds()
     }
 
-    /// Returns the grants per second of the contest.
     #[must_use]
     pub(super) fn per_second(&self) -> f64 {
         self.in_time().len() as f64 / self.seconds()
     }
 
-    /// Returns the sorted waits in nanoseconds, including grants after the end, which reveal
-    /// starvation.
+    /// In nanoseconds, sorted, including grants after the end, which reveal starvation.
     #[must_use]
     pub(super) fn waits(&self) -> Vec<u64> {
         let mut waits: Vec<u64> = self.turns.iter().map(|turn| turn.granted - turn.asked).collect();
@@ -100,9 +93,9 @@ impl Turns {
         waits
     }
 
-    /// Returns Jain's index of fairness among `players` (1: even, 1/players: one had all), as in
-    /// [`Self::hand_overs`]. R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness and
-    /// Discrimination for Resource Allocation in Shared Computer Systems, 1984.
+    /// Jain's index of fairness among `players` (1: even, 1/players: one had all). R. Jain, D.
+    /// Chiu, W. Hawe: A Quantitative Measure of Fairness and Discrimination for Resource Allocation
+    /// in Shared Computer Systems, 1984.
     #[must_use]
     pub(super) fn jain(&self, players: usize) -> Option<f64> {
         let by_task = self.are_of_one_process();
@@ -140,7 +133,6 @@ impl Turns {
     }
 }
 
-/// Returns the quantile `q` of sorted values, or `None` without values.
 #[must_use]
 pub(super) fn quantile(sorted: &[u64], q: f64) -> Option<u64> {
     let last = sorted.len().checked_sub(1)?;
@@ -159,7 +151,7 @@ mod tests {
     fn two_holders_at_once_are_seen() {
         assert_eq!(turns(&["0:100:110:120 0:125:140:150", "0:100:120:140"]).overlaps(), 0);
         assert_eq!(turns(&["0:100:110:120", "0:100:119:140"]).overlaps(), 1);
-        // Also for a nested turn, and a third that begins after the inner one's end.
+        // Also for a nested turn, and after it.
         assert_eq!(turns(&["0:100:110:200", "0:100:120:130", "0:100:150:160"]).overlaps(), 2);
     }
 

@@ -170,11 +170,9 @@ pub(super) fn contestants(view: &View<'_>) -> Vec<Block> {
     blocks
 }
 
-/// Returns the names of backends, in the order of the run.
 fn backends(view: &View<'_>, these: &[&str]) -> String {
     let named: Vec<&str> =
         view.backends.iter().copied().filter(|backend| these.contains(backend)).collect();
-    // A short row is easier to read than a list of all.
     match named.len() {
         0 => "none".to_owned(),
         all if all == view.backends.len() && all > 3 => format!("all {all}"),

@@ -1,4 +1,4 @@
-//! Changes between two runs beyond the noise.
+//! Changes between two runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,14 +11,14 @@ use crate::workload::Workload;
 
 #[derive(Debug)]
 struct Change {
-    /// The new value as a ratio to the old one, so that more is better.
+    /// More is better.
     goodness: f64,
     line: String,
 }
 
-/// Describes the changes from `old` to `new`, worst first, of Lockwright or of `all`. Each cell is
-/// compared by its ratio to its run's baseline, which ignores a slower machine; without a baseline,
-/// by the figure.
+/// Describes the changes from `old` to `new` beyond the noise, of Lockwright or of `all`. Each cell
+/// is compared by its ratio to the baseline, which ignores a slower machine; without a baseline, by
+/// the figure.
 #[must_use]
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));
@@ -65,7 +65,6 @@ pub fn text(old: &Results, new: &Results, all: bool) -> String {
         );
     }
     list(&mut text, "Worse, the worst first:", worse.iter().map(|change| change.line.as_str()));
-    // Reversed, so that the largest change comes first too.
     list(
         &mut text,
         "Better, the best first:",
@@ -96,7 +95,6 @@ fn kind_of(cell: &Cell) -> String {
     )
 }
 
-/// Returns whether two cells are comparable, and their change.
 fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Option<Change>) {
     let (_, cell) = after;
     let Some(workload) = Workload::of(&cell.workload) else { return (false, None) };
@@ -137,7 +135,6 @@ fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Optio
     (true, Some(Change { goodness, line }))
 }
 
-/// Returns the ratios to a nonzero baseline, unless the cell is the baseline itself.
 fn to_floor((view, cell): (&View<'_>, &Cell), workload: &Workload) -> Option<Vec<f64>> {
     if view.kind(&cell.contestant) == Kind::Floor {
         return None;
@@ -149,7 +146,6 @@ fn to_floor((view, cell): (&View<'_>, &Cell), workload: &Workload) -> Option<Vec
     Some(ratios)
 }
 
-/// Describes differences that make two runs hard to compare.
 fn circumstances(old: &Results, new: &Results) -> String {
     let mut text = format!("old: {}, new: {}\n", old.made, new.made);
     let mut say = |what: &str, old: String, new: String| {

@@ -1,8 +1,7 @@
-//! The report's content, independent of the page's format.
+//! The report's content.
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Block {
-    /// With its level; 1 is the page's title.
     Heading(usize, String),
     Paragraph(Line),
     List(Vec<Item>),
@@ -16,11 +15,9 @@ pub(super) struct Item {
     pub(super) below: Vec<Line>,
 }
 
-/// A table. Its first columns are words, the others figures.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Table {
     pub(super) head: Vec<String>,
-    /// The number of columns with words.
     pub(super) words: usize,
     pub(super) rows: Vec<Row>,
 }
@@ -28,14 +25,12 @@ pub(super) struct Table {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     pub(super) cells: Vec<String>,
-    /// True if the row is emphasized.
     pub(super) stands_out: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Picture {
     pub(super) file: String,
-    /// Its alternative text.
     pub(super) alt: String,
     pub(super) svg: String,
 }
@@ -84,7 +79,6 @@ impl Block {
         Self::Paragraph(text.into().into())
     }
 
-    /// Creates a heading of the second level.
     pub(super) fn heading(text: impl Into<String>) -> Self {
         Self::Heading(2, text.into())
     }

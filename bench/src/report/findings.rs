@@ -1,5 +1,4 @@
-//! The main findings: where Lockwright is behind a peer or far from the baseline, and where the
-//! baseline was beaten.
+//! The main findings.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +9,11 @@ use super::view::{Against, Place, View, against, spread};
 use crate::results::{Cell, Kind, Profile};
 use crate::workload::Workload;
 
-/// Below this share of the baseline, Lockwright is far from it.
+/// Less of the baseline is far from it.
 pub(super) const FAR: f64 = 0.5;
 
 const SHARES: usize = 6;
 
-/// Two subjects' figures at one place.
 #[derive(Debug)]
 struct Comparison<'a> {
     place: Place<'a>,
@@ -25,10 +23,8 @@ struct Comparison<'a> {
     against: Against,
 }
 
-/// Comparisons of one subject at one workload on one backend.
 type Group<'a> = Vec<Comparison<'a>>;
 
-/// Returns the findings, the first parts of the page.
 pub(super) fn blocks(view: &View<'_>, extent: Extent) -> Vec<Block> {
     let mut blocks = Vec::new();
     behind(view, extent, &mut blocks);
@@ -132,7 +128,6 @@ fn comparisons<'a>(view: &View<'a>, are: impl Fn(Kind, Kind) -> bool) -> Vec<Com
     found
 }
 
-/// Groups the comparisons by subject, workload and backend, worst first.
 fn grouped(mut all: Vec<Comparison<'_>>) -> Vec<Group<'_>> {
     all.sort_by(|one, other| one.against.goodness.total_cmp(&other.against.goodness));
     let mut groups: Vec<Group<'_>> = Vec::new();
@@ -158,7 +153,7 @@ fn list<'a>(
     let items = groups.iter().map(|group| {
         let Comparison { place, workload, own, .. } = &group[0];
         let line = Line::default().strong(place.backend).text(format!(" · {}", workload.title));
-        // The name is omitted if there is only one build of Lockwright.
+        // Omitted if there is only one build of Lockwright.
         let is_ours = view.kind(&own.contestant) == Kind::Ours && ours < 2;
         let line = if is_ours { line } else { line.text(format!(" · {}", own.contestant)) };
         Item { line, below: sentences(view, group).into_iter().chain(more(group)).collect() }
@@ -169,7 +164,6 @@ fn list<'a>(
     }
 }
 
-/// Returns a sentence for each regime and opponent: the worst number, and the other ratios.
 fn sentences(view: &View<'_>, group: &Group<'_>) -> Vec<Line> {
     let key = |of: &Comparison<'_>| (of.place.regime, of.other.contestant.clone());
     let mut told = BTreeSet::new();
@@ -210,7 +204,6 @@ fn whose(view: &View<'_>, cell: &Cell) -> String {
     }
 }
 
-/// Returns the distribution of time for a comparison: its profile, otherwise the cells' costs.
 fn where_time_goes(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
     match profile(view, comparison) {
         Some(profile) => {
@@ -227,7 +220,6 @@ fn where_time_goes(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
     }
 }
 
-/// Returns the profile of the same regime, otherwise of the other.
 fn profile<'a>(view: &View<'a>, comparison: &Comparison<'_>) -> Option<&'a Profile> {
     let Comparison { place, own, .. } = comparison;
     let of = |profile: &&Profile| {
@@ -240,7 +232,6 @@ fn profile<'a>(view: &View<'a>, comparison: &Comparison<'_>) -> Option<&'a Profi
     found().find(|profile| profile.regime == place.regime).or_else(|| found().next())
 }
 
-/// Returns processor time, waiting and commands per operation, next to the other subject's.
 fn costs(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
     let (own, other) = (parts(comparison.own), parts(comparison.other));
     if own.is_empty() {
@@ -309,8 +300,7 @@ fn why(view: &View<'_>, group: &Group<'_>) -> Line {
     Line::from(format!("noted: {}", notes.into_iter().collect::<Vec<_>>().join("; ")))
 }
 
-/// Returns whether a note may be the reason: it names the backend or its family, or the workload or
-/// baseline without a backend.
+/// It names the backend or its family, or the workload or baseline without a backend.
 fn is_about(view: &View<'_>, note: &str, place: &Place<'_>) -> bool {
     let note = note.to_lowercase();
     let is_letter = |c: char| c.is_alphanumeric() || c == '-';

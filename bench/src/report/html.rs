@@ -1,4 +1,4 @@
-//! The report as a self-contained HTML file.
+//! The report as an HTML file.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The report as a page of the book, also readable as text.
+//! The report as a page of the book.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::document::{Block, Line, Span, Table};
 
 const WIDTH: usize = 100;
 
-/// Returns the page. `pictures` is relative to it.
+/// `pictures` is relative to the page.
 pub(super) fn page(blocks: &[Block], pictures: &Path) -> String {
     let mut parts = Vec::new();
     for block in blocks {
@@ -63,7 +63,7 @@ fn wrapped(line: &Line, first: &str, next: &str) -> String {
     page + "\n"
 }
 
-/// Returns whether a line must not begin with this word, because it is markup there or a unit.
+/// It is markup there, or a unit.
 fn stays_in_line(word: &str) -> bool {
     let unit = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '%');
     if ["%", "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB"].contains(&unit) {
@@ -80,7 +80,6 @@ fn tabulated(table: &Table) -> String {
             .iter()
             .map(|cell| escaped(cell).split_whitespace().collect::<Vec<_>>().join(" "))
             .collect();
-        // The last word column has the name.
         if let Some(name) = cells.get_mut(table.words.saturating_sub(1))
             && stands_out
             && !name.is_empty()
@@ -115,7 +114,6 @@ fn tabulated(table: &Table) -> String {
     format!("{}{}{rows}", line(&head), line(&rule))
 }
 
-/// Escapes Markdown in the output of libraries.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let characters: Vec<char> = text.chars().collect();
@@ -125,9 +123,8 @@ fn escaped(text: &str) -> String {
     for (at, c) in characters.iter().enumerate() {
         let needs = match c {
             '\\' | '`' | '*' | '<' | '>' | '[' | ']' | '|' | '~' | '$' => true,
-            // Within a word, it is no markup.
             '_' => !(is_in_word(at.checked_sub(1)) && is_in_word(Some(at + 1))),
-            // After a bracket, it would begin a link's target.
+            // It would begin a link's target.
             '(' => at > 0 && characters[at - 1] == ']',
             '&' => {
                 characters.get(at + 1).is_some_and(|next| next.is_alphanumeric() || *next == '#')

@@ -1,17 +1,4 @@
-//! The report of a run: a page of the book with pictures, and a self-contained HTML file.
-//!
-//! | module | subject |
-//! |---|---|
-//! | [`compare`] | changes between two runs |
-//! | [`statistics`] | medians, spreads, noise |
-//! | `view` | results by place, comparison of two subjects |
-//! | `findings` | the main findings: behind peers, far from baselines, baselines beaten |
-//! | `about` | the machine, the method, the subjects |
-//! | `tables`, `pictures` | the figures |
-//! | `document` | the content without a format |
-//! | `markdown`, `html` | formats |
-//! | `plots`, `svg` | drawing |
-//! | `names` | formatting of measures and figures |
+//! The report of a run: a page of the book with pictures, and an HTML file.
 
 mod about;
 pub mod compare;
@@ -39,19 +26,18 @@ use view::View;
 
 const TITLE: &str = "Benchmarks";
 
-/// The amount of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// Without the tables of figures and the distributions of time.
+    /// Without figures and distributions of time.
     Summary,
     Full,
 }
 
-/// Writes the full report of `results` (from the file `json`): the page `markdown`, its folder
-/// `pictures`, and the self-contained page `html`. Removes old pictures.
+/// Writes the report of `results` (from the file `json`): the page `markdown`, new `pictures`, and
+/// the page `html`.
 ///
 /// # Errors
-/// If a file can't be written; the error names it.
+/// If a file can't be written.
 pub fn write(
     results: &Results,
     json: &Path,
@@ -63,11 +49,10 @@ pub fn write(
     put(html, &html::page(&blocks, TITLE))
 }
 
-/// Writes the summary of `results` (from the file `json`): the page `markdown`, and its folder
-/// `pictures`. Removes old pictures.
+/// Writes only a summary, without HTML.
 ///
 /// # Errors
-/// If a file can't be written; the error names it.
+/// If a file can't be written.
 pub fn write_summary(
     results: &Results,
     json: &Path,
@@ -98,7 +83,7 @@ fn write_page(
     Ok(blocks)
 }
 
-/// Reads the results of a run.
+/// Reads a run's results.
 ///
 /// # Errors
 /// If the file can't be read or has another format.
@@ -107,7 +92,7 @@ pub fn read(path: &Path) -> io::Result<Results> {
     let invalid = |problem: String| {
         io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()))
     };
-    // Check the format first: the rest may differ in another format.
+    // The rest may differ in another format.
     let found: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
         invalid(format!("not JSON, so no results of `cargo xtask bench`: {error}"))
     })?;

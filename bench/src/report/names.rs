@@ -33,8 +33,7 @@ pub(super) fn title(measure: &str) -> String {
     known.to_owned()
 }
 
-/// Returns the smallest reported difference of a measure: its resolution, or the activity of idle
-/// servers.
+/// A measure's resolution, or idle servers' activity.
 pub(super) fn resolution(measure: &str) -> f64 {
     match unit(measure) {
         Unit::Percent => 0.5,
@@ -43,7 +42,7 @@ pub(super) fn resolution(measure: &str) -> f64 {
     }
 }
 
-/// Formats a figure with its unit: `12.3k/s`, `1.4 ms`.
+/// `12.3k/s`, `1.4 ms`.
 pub(super) fn figure(measure: &str, value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();
@@ -60,7 +59,7 @@ pub(super) fn figure(measure: &str, value: f64) -> String {
     }
 }
 
-/// Formats a ratio, `0.83`, with its spread if there were several rounds.
+/// `0.83`, with its spread.
 pub(super) fn ratio(ratio: &Spread) -> String {
     let median = times(ratio.median);
     if ratio.rounds < 2 || median == NONE {
@@ -83,7 +82,6 @@ pub(super) fn times(ratio: f64) -> String {
     }
 }
 
-/// Formats a ratio on an axis, with the necessary digits.
 pub(super) fn tick(ratio: f64) -> String {
     if ratio >= 1000.0 { count(ratio) } else { number(ratio) }
 }
@@ -95,12 +93,12 @@ pub(super) fn regime(regime: Regime) -> &'static str {
     }
 }
 
-/// Formats a count: `1.48k`.
+/// `1.48k`.
 pub(super) fn count(value: f64) -> String {
     scaled(value, 1000.0, &["", "k", "M", "G"])
 }
 
-/// Formats a number with its noun: `100 waiters`, `1 process`.
+/// `100 waiters`, `1 process`.
 pub(super) fn many(number: u64, of: &str) -> String {
     let one = of.strip_suffix("es").filter(|one| one.ends_with("ss")).or(of.strip_suffix('s'));
     let of = one.filter(|_| number == 1).unwrap_or(of);
@@ -117,7 +115,7 @@ pub(super) fn time(microseconds: f64) -> String {
     scaled(microseconds, 1000.0, &[" µs", " ms"])
 }
 
-/// Formats a long duration: `1 h 52 min`.
+/// `1 h 52 min`.
 pub(super) fn duration(seconds: f64) -> String {
     let seconds = seconds.max(0.0).round() as u64;
     match (seconds / 3600, seconds / 60 % 60) {
@@ -156,7 +154,7 @@ fn unit(measure: &str) -> Unit {
 
 fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     let mut unit = 0;
-    // 999.6 is written as 1k, not as 1000.
+    // 999.6 is 1k, not 1000.
     while value >= step - 0.5 && unit + 1 < units.len() {
         value /= step;
         unit += 1;
@@ -164,7 +162,7 @@ fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     format!("{}{}", number(value), units[unit])
 }
 
-/// Formats three digits, two for small numbers, without trailing zeros.
+/// Three digits, two for small numbers.
 fn number(value: f64) -> String {
     if !value.is_finite() {
         return NONE.to_owned();

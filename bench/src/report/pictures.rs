@@ -8,13 +8,12 @@ use super::view::{Place, View, spread};
 use crate::results::{Kind, Regime};
 use crate::workload::Workload;
 
-/// The suffixes of the pictures' names, after the workload's id.
 pub(super) const KINDS: [&str; 3] = ["points", "latency", "growth"];
 
 const OURS: &str = "#0b6bcb";
 const BEFORE: &str = "#7fb2e5";
 const FLOOR: &str = "#6e7781";
-/// Peers' points are labelled, so they share a colour.
+/// Peers' points are labelled.
 const PEER: &str = "#a9b8c6";
 const LINES: [&str; 8] =
     ["#d9730d", "#2e8b57", "#b5418b", "#8a6d3b", "#c0392b", "#0f9d9d", "#7b61c9", "#9a9a00"];
@@ -32,8 +31,8 @@ pub(super) fn all(view: &View<'_>) -> Vec<Picture> {
     pictures
 }
 
-/// Draws a point for each subject: its ratio to the baseline. Where less is better, the figure
-/// itself, as that baseline is often zero.
+/// By the ratio to the baseline. Where less is better, by the figure, as that baseline is often
+/// zero.
 fn points(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     let are_ratios = workload.more_is_better;
     let regimes = view.regimes(workload);
@@ -99,7 +98,6 @@ fn points(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     Some(Picture { file: format!("{}-points.svg", workload.id), alt, svg: plot.draw() })
 }
 
-/// Draws the quantiles of single pairs or waits, with room for the rare ones.
 fn latency(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     let mut panels = Vec::new();
     let mut last = 0.5_f64;
@@ -112,7 +110,6 @@ fn latency(view: &View<'_>, workload: &Workload) -> Option<Picture> {
             panels.push((place, format!("{backend} · {}", names::regime(regime))));
         }
     }
-    // The maximum is next to the last quantile below 1.
     let longest = spaced(last) + 0.6;
     let at = |share: f64| if share < 1.0 { spaced(share) } else { longest };
     let panels = panels.into_iter().map(|(place, title)| {
@@ -155,7 +152,6 @@ fn latency(view: &View<'_>, workload: &Workload) -> Option<Picture> {
     })
 }
 
-/// Returns a position in which each nine takes the same room.
 fn spaced(share: f64) -> f64 {
     -(1.0 - share).log10()
 }
@@ -224,7 +220,6 @@ fn series<'a>(
     lines.collect()
 }
 
-/// Returns a subject's colour and dashes, the same in all pictures.
 fn line(view: &View<'_>, contestant: &str) -> (&'static str, &'static str) {
     match view.kind(contestant) {
         Kind::Ours => (OURS, ""),

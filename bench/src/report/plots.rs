@@ -1,13 +1,11 @@
-//! The two kinds of pictures: groups of points, and grids of small plots.
+//! Plots of points and lines.
 
 use super::svg::{Anchor, Axis, INK, PALE, Svg, columns, rows, small, width};
 
-/// A name with a point for each panel.
 #[derive(Debug)]
 pub(super) struct PointRow {
     pub(super) name: String,
     pub(super) colour: &'static str,
-    /// For each panel, the value with its spread and label.
     pub(super) points: Vec<Option<Point>>,
 }
 
@@ -19,14 +17,12 @@ pub(super) struct Point {
     pub(super) text: String,
 }
 
-/// Groups of points, with a panel for each regime.
 #[derive(Debug)]
 pub(super) struct Points {
     pub(super) title: String,
     pub(super) caption: String,
     pub(super) panels: Vec<String>,
     pub(super) groups: Vec<(String, Vec<PointRow>)>,
-    /// The marked value, if all values are compared with it.
     pub(super) base: Option<f64>,
     pub(super) tick: fn(f64) -> String,
 }
@@ -117,15 +113,12 @@ pub(super) struct Panel {
     pub(super) series: Vec<Series>,
 }
 
-/// A grid of small plots with the same axes.
 #[derive(Debug)]
 pub(super) struct Panels {
     pub(super) title: String,
-    /// The caption of both axes.
     pub(super) caption: String,
     pub(super) measure: &'static str,
     pub(super) panels: Vec<Panel>,
-    /// Positions and labels on the horizontal axis. The caller takes logarithms if needed.
     pub(super) ticks: Vec<(f64, String)>,
     pub(super) dots: bool,
 }
@@ -163,7 +156,7 @@ impl Panels {
         let y = Axis::fitting(points().map(|(_, y)| y), 8.0, (bottom, top));
         rows(svg, &y, self.measure, (left, right));
         columns(svg, &x, &self.ticks, (top, bottom));
-        // Drawn last, the first series (baseline and Lockwright) are on top.
+        // Drawn last, the first are on top.
         for series in panel.series.iter().rev() {
             let shown = series.points.iter().filter(|(_, value)| !y.is_log || *value > 0.0);
             let points: Vec<_> = shown.map(|(at, value)| (x.at(*at), y.at(*value))).collect();
@@ -177,7 +170,6 @@ impl Panels {
     }
 }
 
-/// Returns a legend's height and its names' positions.
 fn legend(panel: &Panel) -> (f64, Vec<(f64, f64)>) {
     let (mut x, mut y) = (0.0, 0.0);
     let mut places = Vec::new();

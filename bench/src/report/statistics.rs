@@ -1,19 +1,18 @@
 //! Statistics of a few rounds.
 //!
-//! Their noise has an unknown distribution (a loopback flips between two speeds). So the statistics
-//! assume none: medians, distribution-free intervals, and an exact rank test.
+//! The noise has an unknown distribution, so they use medians, distribution-free intervals, and an
+//! exact rank test.
 
-/// The confidence that a spread contains the true median, if there are enough rounds.
+/// The confidence that a spread contains the true median, with enough rounds.
 pub const CERTAINTY: f64 = 0.98;
 
-/// Smaller changes between runs are ignored: another memory layout of a build causes as much.
+/// Another memory layout of a build causes smaller changes.
 pub const BETWEEN_RUNS: f64 = 0.1;
 
-/// The maximum number of rounds per side: more add nothing and slow down the exact test.
+/// More slow down the exact test.
 const ENOUGH: usize = 40;
 
-/// Returns the smallest relevant change for a number of rounds. With few rounds, all may agree by
-/// chance.
+/// Few rounds may agree by chance.
 #[must_use]
 pub fn relevant(rounds: usize) -> f64 {
     match rounds {
@@ -23,7 +22,7 @@ pub fn relevant(rounds: usize) -> f64 {
     }
 }
 
-/// The median of some rounds, and their spread.
+/// Some rounds' median and spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     /// The lower end of the interval that contains the true median with [`CERTAINTY`]: the minimum
@@ -38,7 +37,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Returns the spread of `values`, if there are any.
+    /// Returns their spread, if there are any.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
@@ -51,24 +50,23 @@ impl Spread {
         })
     }
 
-    /// Returns whether these ratios differ from 1: it is outside their spread, and the median's
-    /// distance is relevant.
+    /// Returns whether 1 is outside their spread, and the median's distance is relevant.
     #[must_use]
     pub fn is_beyond_noise(&self) -> bool {
         (self.low > 1.0 || self.high < 1.0) && is_change(self.median, relevant(self.rounds))
     }
 }
 
-/// Returns whether a ratio differs from 1 by at least `least`. 2 and 1/2 differ equally.
+/// 2 and 1/2 differ equally.
 fn is_change(ratio: f64, least: f64) -> bool {
-    // Tolerate rounding errors of the last bit.
+    // Tolerates rounding errors.
     ratio.max(1.0 / ratio) >= (1.0 + least) * (1.0 - 1e-12)
 }
 
-/// Returns how many values may be omitted at each end such that the rest contains the true median
-/// with [`CERTAINTY`].
+/// How many values at each end may be omitted: the rest contains the true median with
+/// [`CERTAINTY`].
 fn rank(count: usize) -> usize {
-    // The probability that zero, one, two, … values are below the true median.
+    // Of zero, one, two, … values below the true median.
     let mut chance = 0.5_f64.powi(count as i32);
     let mut outside = 0.0;
     let mut rank = 0;
@@ -88,7 +86,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     percentile(&sorted(values), 0.5)
 }
 
-/// Returns the quantile `share` (0 to 1) of `sorted` values, interpolated.
+/// Returns the quantile `share` (0 to 1), interpolated.
 #[must_use]
 pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     let at = share.clamp(0.0, 1.0) * sorted.len().checked_sub(1)? as f64;
@@ -98,21 +96,20 @@ pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     Some(if part == 0.0 || below == above { below } else { below * (1.0 - part) + above * part })
 }
 
-/// Returns `values` without NaN, sorted. Infinity, a ratio to zero, stays.
+/// Without NaN. Infinity is a ratio to zero.
 fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
     sorted.sort_by(f64::total_cmp);
     sorted
 }
 
-/// Returns the ratios of the same rounds. A failed subject has only the first rounds. Zero to zero
-/// is 1.
+/// Returns the rounds' ratios. Zero to zero is 1.
 #[must_use]
 pub fn ratios(of: &[f64], to: &[f64]) -> Vec<f64> {
     of.iter().zip(to).map(|(of, to)| if of == to { 1.0 } else { of / to }).collect()
 }
 
-/// Returns whether two runs' rounds differ beyond their noise.
+/// Returns whether two runs differ beyond their noise.
 #[must_use]
 pub fn differ(old: &[f64], new: &[f64]) -> bool {
     let (Some(before), Some(after)) = (Spread::of(old), Spread::of(new)) else { return false };
@@ -121,26 +118,25 @@ pub fn differ(old: &[f64], new: &[f64]) -> bool {
     if before.median == after.median || !is_change(after.median / before.median, least) {
         return false;
     }
-    // With fewer than five per side, the test can't reach this confidence, even if all agree.
+    // Fewer than five per side can't reach this confidence.
     let are_apart =
         sorted(old).last() < sorted(new).first() || sorted(new).last() < sorted(old).first();
     mann_whitney(old, new) <= 1.0 - CERTAINTY || (rounds < 5 && are_apart)
 }
 
-/// Returns the probability of at least this difference in ranks for two sets of the same
-/// distribution: the exact two-sided Mann-Whitney test, with mid-ranks for equal values.
+/// Returns the probability of at least this difference by chance: the exact two-sided Mann-Whitney
+/// test, with mid-ranks.
 #[must_use]
 pub fn mann_whitney(one: &[f64], other: &[f64]) -> f64 {
     let (one, other) = (&one[..one.len().min(ENOUGH)], &other[..other.len().min(ENOUGH)]);
     let all = sorted(&[one, other].concat());
-    // Twice the mid-rank, an integer.
     let rank = |value: &f64| {
         let below = all.partition_point(|known| known < value);
         below + 1 + all.partition_point(|known| known <= value)
     };
     let sum: usize = sorted(one).iter().map(rank).sum();
     let count = sorted(one).len();
-    // The number of ways in which `count` of the ranks have each sum.
+    // How many ways `count` ranks have each sum.
     let most = all.iter().map(rank).sum::<usize>();
     let mut ways = vec![vec![0.0_f64; most + 1]; count + 1];
     ways[0][0] = 1.0;
@@ -188,8 +184,7 @@ mod tests {
     #[test]
     fn a_spread_leaves_out_what_the_rounds_allow() {
         let of = |count: u32| Spread::of(&(1..=count).map(f64::from).collect::<Vec<_>>()).unwrap();
-        // The probability that all of seven are on one side is 1/64; that at most one of ten is,
-        // 22/1024, more than 2 %; of eleven, 24/2048, less.
+        // All of seven on one side: 1/64; at most one of ten: 22/1024; of eleven: 24/2048.
         for count in 1..=10 {
             assert_eq!((of(count).low, of(count).high), (1.0, f64::from(count)));
         }
@@ -217,17 +212,17 @@ mod tests {
 
     #[test]
     fn the_exact_test_gives_the_known_chances() {
-        // All of one side are below the other: 2 of (10 over 5), 2 of (14 over 7).
+        // One side below the other: 2 of (10 over 5), 2 of (14 over 7).
         near(mann_whitney(&[1.0, 2.0, 3.0, 4.0, 5.0], &[6.0, 7.0, 8.0, 9.0, 10.0]), 2.0 / 252.0);
         let low: Vec<f64> = (1..=7).map(f64::from).collect();
         let high: Vec<f64> = (8..=14).map(f64::from).collect();
         near(mann_whitney(&low, &high), 2.0 / 3432.0);
         near(mann_whitney(&high, &low), 2.0 / 3432.0);
         near(mann_whitney(&low, &low), 1.0);
-        // The table's 0.05 for five and five: U = 2 is significant (0.0317), U = 3 isn't (0.0556).
+        // The table's 0.05 for five and five: U = 2 (0.0317), not U = 3 (0.0556).
         near(mann_whitney(&[1.0, 2.0, 3.0, 5.0, 6.0], &[4.0, 7.0, 8.0, 9.0, 10.0]), 8.0 / 252.0);
         near(mann_whitney(&[1.0, 2.0, 3.0, 4.0, 8.0], &[5.0, 6.0, 7.0, 9.0, 10.0]), 14.0 / 252.0);
-        // With ties: of the six ways to choose two of 1 1 2 2, one has both ones, one both twos.
+        // Of six ways to choose two of 1 1 2 2, one has both ones, one both twos.
         near(mann_whitney(&[1.0, 1.0], &[2.0, 2.0]), 2.0 / 6.0);
         near(mann_whitney(&[1.0, 1.0], &[1.0, 1.0]), 1.0);
     }

@@ -1,17 +1,17 @@
-//! The SVG for the report's pictures, and their axes.
+//! SVG and axes.
 
 use std::fmt::Write as _;
 
 use super::names;
 
-/// The mark at the start of each picture. Only files with it are removed later.
+/// Marked pictures may be removed.
 pub(super) const MADE: &str = "<!-- made by lockwright-bench -->";
 
 pub(super) const INK: &str = "#24292f";
 pub(super) const PALE: &str = "#57606a";
 const GRID: &str = "#d8dee4";
 
-/// The approximate width of a letter relative to its size, rather too wide. No font is measured.
+/// Rather too wide. No font is measured.
 const LETTER: f64 = 0.62;
 
 #[derive(Debug)]
@@ -19,7 +19,6 @@ pub(super) struct Svg {
     body: String,
 }
 
-/// A text's alignment at its point.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -32,7 +31,7 @@ impl Svg {
         Self { body: String::new() }
     }
 
-    /// Draws a straight line with further attributes `more`.
+    /// `more` are further attributes.
     pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), colour: &str, more: &str) {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ = writeln!(
@@ -57,7 +56,6 @@ impl Svg {
         );
     }
 
-    /// Draws a text with further attributes `more`.
     pub(super) fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, text: &str, more: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -71,7 +69,7 @@ impl Svg {
         );
     }
 
-    /// Returns the picture on a white background, because the page may be dark.
+    /// The page may be dark.
     pub(super) fn finish(self, (width, height): (f64, f64), title: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
@@ -97,7 +95,7 @@ pub(super) fn escaped(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // XML allows no control characters, and a program's output may have them.
+            // XML allows no control characters.
             c if c.is_control() => escaped.push(' '),
             c => escaped.push(c),
         }
@@ -105,19 +103,17 @@ pub(super) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The scale of one side of a plot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Axis {
     low: f64,
     high: f64,
     pub(super) is_log: bool,
-    /// The positions of both ends.
     from: f64,
     to: f64,
 }
 
 impl Axis {
-    /// Creates an axis for all values: logarithmic if they are `apart`, otherwise linear from 0.
+    /// Logarithmic if they are `apart`, otherwise linear from 0.
     pub(super) fn fitting(values: impl Iterator<Item = f64>, apart: f64, ends: (f64, f64)) -> Self {
         let values: Vec<f64> = values.filter(|value| value.is_finite() && *value >= 0.0).collect();
         let high = values.iter().copied().fold(0.0, f64::max);
@@ -136,7 +132,7 @@ impl Axis {
         Self { low, high: if high > low { high } else { low + 1.0 }, is_log: false, from, to }
     }
 
-    /// Returns a value's position. Values too small for a logarithm are at the low end.
+    /// At the low end if too small for a logarithm.
     pub(super) fn at(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let part = if self.is_log {
@@ -175,7 +171,6 @@ impl Axis {
     }
 }
 
-/// Draws vertical grid lines at the ticks, with labels below.
 pub(super) fn columns(
     svg: &mut Svg,
     axis: &Axis,
@@ -194,7 +189,6 @@ pub(super) fn columns(
     }
 }
 
-/// Draws horizontal grid lines, with labels to the left.
 pub(super) fn rows(svg: &mut Svg, axis: &Axis, measure: &str, (left, right): (f64, f64)) {
     for value in axis.ticks() {
         let y = axis.at(value);

@@ -1,4 +1,4 @@
-//! The figures of each workload: tables, pictures, notes.
+//! The figures of each workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,6 @@ use super::view::{Place, View, spread};
 use crate::results::{Kind, Regime};
 use crate::workload::Workload;
 
-/// Returns an overview: Lockwright and the baseline in all workloads without growth.
 pub(super) fn glance(view: &View<'_>) -> Vec<Block> {
     let workloads: Vec<_> = view.workloads().filter(|workload| workload.grows.is_none()).collect();
     let workloads: Vec<_> =
@@ -95,7 +94,7 @@ fn all_figures(view: &View<'_>, workload: &Workload) -> Vec<Block> {
     blocks
 }
 
-/// Returns the maximum number of rounds. A failed subject has fewer.
+/// A failed subject has fewer rounds.
 fn rounds(view: &View<'_>, workload: &Workload) -> usize {
     let cells = view.places(workload).flat_map(|place| view.at(&place).to_vec());
     let rounds =
@@ -103,7 +102,6 @@ fn rounds(view: &View<'_>, workload: &Workload) -> usize {
     rounds.max().unwrap_or(0)
 }
 
-/// Returns a figure for both regimes, in their order.
 fn per_regime(
     view: &View<'_>,
     workload: &Workload,
@@ -117,7 +115,7 @@ fn per_regime(
     written.collect::<Vec<_>>().join(" / ")
 }
 
-/// Returns a row for each subject and backend. The backend's name is in its first row.
+/// The backend's name is in its first row.
 fn rows(
     view: &View<'_>,
     workload: &Workload,
@@ -222,7 +220,6 @@ fn growth(view: &View<'_>, workload: &Workload) -> Table {
     Table { head: head(columns), words: 2, rows }
 }
 
-/// Returns the other measures at each subject's largest number.
 fn beside_growth(view: &View<'_>, workload: &Workload, grows: &str) -> Vec<Block> {
     let numbers = view.numbers(workload);
     let rows = rows(view, workload, |backend, contestant| {
@@ -257,7 +254,7 @@ fn beside_growth(view: &View<'_>, workload: &Workload, grows: &str) -> Vec<Block
     ]
 }
 
-/// Returns the cells' notes, each once, with its subjects.
+/// Each note once, with its subjects.
 fn notes(view: &View<'_>, workload: &Workload) -> Vec<Block> {
     type Numbers = BTreeSet<u64>;
     let mut notes: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, Numbers>>> = BTreeMap::new();

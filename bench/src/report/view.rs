@@ -1,4 +1,4 @@
-//! The results by workload, backend, number and regime.
+//! The results by place.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::statistics::{Spread, ratios};
 use crate::results::{Cell, Kind, Regime, Results};
 use crate::workload::{WORKLOADS, Workload};
 
-/// The regimes in the report's order: round trips are the usual cost.
+/// Round trips are the usual cost, so they come first.
 pub(super) const REGIMES: [Regime; 2] = [Regime::TwoCores, Regime::OneCore];
 
-/// The place of a comparison: all of a cell's key except the subject.
+/// A cell's key except the subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place<'a> {
     pub(super) workload: &'a str,
@@ -24,7 +24,7 @@ impl<'a> Place<'a> {
         Self { workload: &cell.workload, backend: &cell.backend, at: cell.at, regime: cell.regime }
     }
 
-    /// Describes the regime and the number: `two cores, 100 waiters`.
+    /// Formats `two cores, 100 waiters`.
     pub(super) fn words(&self) -> String {
         let regime = names::regime(self.regime);
         match Workload::of(self.workload).and_then(|workload| workload.grows) {
@@ -37,17 +37,14 @@ impl<'a> Place<'a> {
 #[derive(Debug)]
 pub(super) struct View<'a> {
     pub(super) results: &'a Results,
-    /// In the order of the run.
     pub(super) backends: Vec<&'a str>,
     cells: BTreeMap<Place<'a>, Vec<&'a Cell>>,
 }
 
-/// A comparison of two subjects' figures.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Against {
-    /// Of the same rounds.
     pub(super) ratio: Spread,
-    /// The median ratio, so that more is better: 0.5 is half as good.
+    /// More is better: 0.5 is half as good.
     pub(super) goodness: f64,
     pub(super) is_beyond_noise: bool,
 }
@@ -65,7 +62,7 @@ impl<'a> View<'a> {
         Self { results, backends, cells }
     }
 
-    /// Returns a subject's kind. An unlisted one is a peer.
+    /// An unlisted subject is a peer.
     pub(super) fn kind(&self, contestant: &str) -> Kind {
         let known = self.results.contestants.iter().find(|known| known.name == contestant);
         known.map_or(Kind::Peer, |known| known.kind)
@@ -85,7 +82,6 @@ impl<'a> View<'a> {
         REGIMES.into_iter().filter(has).collect()
     }
 
-    /// Returns a workload's numbers, sorted.
     pub(super) fn numbers(&self, workload: &Workload) -> Vec<u64> {
         let mut numbers: Vec<u64> = self.places(workload).map(|place| place.at).collect();
         numbers.sort_unstable();
@@ -105,8 +101,7 @@ impl<'a> View<'a> {
         self.at(place).iter().copied().find(|cell| self.kind(&cell.contestant) == Kind::Floor)
     }
 
-    /// Returns the subjects of a workload on a backend: baseline, Lockwright, earlier build, peers
-    /// from the best.
+    /// Peers come last, from the best.
     pub(super) fn contestants(&self, workload: &Workload, backend: &'a str) -> Vec<&'a str> {
         let mut found: Vec<(u8, f64, &str)> = Vec::new();
         for regime in self.regimes(workload) {
@@ -125,7 +120,6 @@ impl<'a> View<'a> {
                         Some(value) => value,
                         None => f64::INFINITY,
                     };
-                    // Rank by the first place with a figure.
                     match found.iter_mut().find(|(_, _, known)| *known == cell.contestant) {
                         Some(known) if known.1.is_infinite() => known.1 = worse,
                         Some(_) => {}
@@ -147,7 +141,6 @@ pub(super) fn spread(cell: &Cell, measure: &str) -> Option<Spread> {
     Spread::of(cell.measures.get(measure)?)
 }
 
-/// Compares two subjects' cells.
 pub(super) fn against(cell: &Cell, other: &Cell) -> Option<Against> {
     let workload = Workload::of(&cell.workload)?;
     let of = |cell: &Cell| cell.measures.get(workload.measure).cloned();

@@ -1,7 +1,4 @@
-//! The servers of each backend, and their counts of commands.
-//!
-//! They are configured for production: writes are on disk before the answer. Only limits of
-//! connections are tuned.
+//! The servers of each backend, configured for production: writes are on disk before the answer.
 
 mod etcd;
 mod interface;
@@ -32,19 +29,17 @@ const BACKENDS: &[(&str, Start)] = &[
     ("zookeeper", zookeeper::three),
 ];
 
-/// Returns the names of all backends, in the report's order.
+/// Returns all backends' names.
 pub fn names() -> impl Iterator<Item = &'static str> {
     BACKENDS.iter().map(|(name, _)| *name)
 }
 
-/// Starts the servers of a backend, which must be one of [`names`].
 fn start(name: &str) -> Result<Box<dyn Servers>> {
     let (_, start) =
         BACKENDS.iter().find(|(known, _)| *known == name).expect("a backend of the list");
     start()
 }
 
-/// Locks in one process need no server.
 #[derive(Debug)]
 struct Nobody;
 

@@ -1,4 +1,4 @@
-//! One Redis, a Sentinel set, a Cluster, five independent ones.
+//! Redis in four modes.
 
 use lockwright_testbed::{Cluster, Fleet, Redis, Sentinels};
 
@@ -59,7 +59,7 @@ impl Servers for Sentinel {
     }
 
     fn served(&self) -> Result<Option<u64>> {
-        // The replica repeats the master's commands.
+        // The replica repeats commands.
         served([&self.0.servers[self.0.master()?]])
     }
 
@@ -78,7 +78,7 @@ impl Servers for Nodes {
     }
 
     fn served(&self) -> Result<Option<u64>> {
-        // The first three are the masters. The replicas repeat their commands.
+        // Not the replicas, which repeat commands.
         served(&self.0.nodes[..3])
     }
 
@@ -105,7 +105,7 @@ impl Servers for Five {
     }
 }
 
-/// Counts all calls of all commands, except Redis's own (a replica's pings) and this query.
+/// Excludes Redis's own calls and this query.
 fn served<'a>(servers: impl IntoIterator<Item = &'a Redis>) -> Result<Option<u64>> {
     let mut sum = 0;
     for server in servers {

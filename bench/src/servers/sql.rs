@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::interface::{Result, Servers};
 
-/// Enough for a connection for each of a thousand waiters.
+/// Enough for a thousand waiters.
 const CONNECTIONS: &str = "1200";
 
 pub(super) fn sqlite() -> Result<Box<dyn Servers>> {
@@ -15,7 +15,7 @@ pub(super) fn sqlite() -> Result<Box<dyn Servers>> {
 
 pub(super) fn postgres(mode: &'static str) -> Result<Box<dyn Servers>> {
     let options = Postgres::options().durable().set("max_connections", CONNECTIONS);
-    // The server's defaults. The tests have smaller values.
+    // The tests have smaller values.
     let options = options.set("shared_buffers", "128MB").set("max_wal_size", "1GB");
     let server = options.set("shared_preload_libraries", "pg_stat_statements").start()?;
     server.sql("CREATE EXTENSION pg_stat_statements")?;

@@ -1,25 +1,24 @@
-//! Running servers and their processes.
+//! Running servers.
 
 use lockwright_testbed::descendants;
 
 use super::interface::{Result, Servers};
 use super::start;
 
-/// Running servers and their processes. Dropping it stops them.
+/// Running servers. Dropping it stops them.
 #[derive(Debug)]
 pub struct Watched {
     servers: Box<dyn Servers>,
-    /// The started processes. They may start others, as PostgreSQL does for each connection.
+    /// They may start others.
     roots: Vec<u32>,
-    /// The number of commands that reading the count adds.
     per_look: u64,
 }
 
 impl Watched {
-    /// Starts the servers of a backend. Other children started meantime would be counted too.
+    /// Starts a backend's servers. Other children started meantime would be counted.
     ///
     /// # Errors
-    /// If they aren't installed or don't answer.
+    /// If they don't start.
     ///
     /// # Panics
     /// If there is no such backend.
@@ -29,7 +28,7 @@ impl Watched {
         let servers = start(backend)?;
         let roots =
             descendants::of(us).into_iter().filter(|process| !before.contains(process)).collect();
-        // The minimum of several, because a cluster's members send commands too.
+        // The minimum: a cluster's members send commands too.
         let mut per_look = u64::MAX;
         let mut before = servers.served()?;
         for _ in 0..3 {
@@ -40,7 +39,7 @@ impl Watched {
         Ok(Self { servers, roots, per_look })
     }
 
-    /// Returns the number of commands since the count `before`, excluding this reading.
+    /// Returns the number of commands since `before`.
     ///
     /// # Errors
     /// If they don't answer.
@@ -55,7 +54,7 @@ impl Watched {
         &*self.servers
     }
 
-    /// Returns the ids of all their processes.
+    /// Returns their process ids.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         let mut all: Vec<u32> = self

@@ -1,5 +1,4 @@
-//! A backend without a server that answers through a future, like every backend with a server. So
-//! only the client's part is counted.
+//! A backend without a server that answers through a future, like those with a server.
 
 use lockwright_core::{
     AcquireOutcome, Claim, Cursor, DistributedLock, Events, Finding, Inspection, LockName, Page,
@@ -7,7 +6,6 @@ use lockwright_core::{
 };
 use lockwright_memory::Memory;
 
-/// The memory backend without its immediate answers.
 #[derive(Debug, Default)]
 pub(crate) struct ByFuture(Memory);
 
@@ -22,7 +20,7 @@ impl DistributedLock for ByFuture {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        // Like memory's own future, without a second box.
+        // Without a second box, like memory's own future.
         match wait {
             Wait::No => self.0.acquire_at_once(claim).expect("memory answers at once"),
             Wait::Until(_) => self.0.acquire(claim, wait).await,

@@ -1,6 +1,5 @@
-//! The client's hot paths, counted in instructions. `cargo xtask cost` runs this under callgrind,
-//! which counts only inside [`counted_by_callgrind`]. Without callgrind, it checks that every path
-//! works.
+//! The client's hot paths. `cargo xtask cost` runs this under callgrind, which counts only inside
+//! [`counted_by_callgrind`].
 //!
 //! The output has two words per line, separated by a tab: the vector instructions, by which
 //! libraries select code, then each path and its number of executions.
@@ -14,13 +13,13 @@ use std::pin::Pin;
 
 use tokio::runtime::Runtime;
 
-/// A prepared path. It executes many times and returns the number.
+/// A prepared path, which returns its number of executions.
 pub(crate) type Counted<'a> = Pin<Box<dyn Future<Output = u64> + 'a>>;
 
 fn main() {
     println!("vectors\t{}", vectors());
     for path in paths::ALL {
-        // A runtime for each path, so that paths don't share timers and tasks.
+        // So that paths don't share timers and tasks.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let times = (path.prepare)(&runtime.expect("a runtime needs nothing"));
         println!("{}\t{times}", path.name);
@@ -37,10 +36,10 @@ fn vectors() -> &'static str {
     "those of every such processor"
 }
 
-/// The function in which callgrind counts, by this name. No other function's name may contain it,
-/// so it has no closure and no type parameter.
+/// Callgrind counts here, by name. No other function's name may contain it, so it has no closure
+/// and no type parameter.
 #[inline(never)]
 pub(crate) fn counted_by_callgrind(runtime: &Runtime, path: Counted<'_>) -> u64 {
-    // The black box prevents a tail call, so that the function is left after the path.
+    // Prevents a tail call, so that the function is left after the path.
     black_box(runtime.block_on(path))
 }

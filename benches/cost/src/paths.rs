@@ -26,7 +26,7 @@ pub(crate) const ALL: &[Path] = &[
     Path { name: "a renewal, of 1,000 holds", prepare: renewal },
 ];
 
-/// Enough for rare work, such as the sweep of a heap, to be spread evenly.
+/// Enough to spread rare work, such as a heap's sweep, evenly.
 const TIMES: u64 = 2_000;
 
 const NAME: &str = "orders/42";
@@ -47,7 +47,7 @@ async fn take(locks: &Locks) {
     guard.release().await.unwrap();
 }
 
-/// Runs once uncounted, until tables and pools have their sizes, and once counted.
+/// Runs once uncounted, until tables and pools have their sizes.
 fn taken(runtime: &Runtime, locks: &Locks) -> u64 {
     let path = async || {
         for _ in 0..TIMES {
@@ -97,7 +97,7 @@ fn fixed(runtime: &Runtime) -> u64 {
 }
 
 fn busy(runtime: &Runtime) -> u64 {
-    // Two clients, so that the backend answers and not the local queue.
+    // So that the backend answers and not the local queue.
     let backend = Memory::new();
     let (holder, locks) = (client(runtime, backend.clone()), client(runtime, backend));
     let held = runtime.block_on(holder.mutex(NAME).acquire()).unwrap();
@@ -142,7 +142,7 @@ fn check(runtime: &Runtime) -> u64 {
     counted(runtime, Box::pin(path()))
 }
 
-/// Hands over between contending tasks: each release passes the turn to a waiter.
+/// Each release passes the turn to a waiter.
 fn hand_over(runtime: &Runtime) -> u64 {
     const TASKS: u64 = 8;
     let locks = memory(runtime);
@@ -152,7 +152,7 @@ fn hand_over(runtime: &Runtime) -> u64 {
             tokio::spawn(async move {
                 for _ in 0..TIMES / TASKS {
                     let guard = locks.mutex(black_box(NAME)).acquire().await.unwrap();
-                    // Lets the other tasks queue while it is held.
+                    // Lets the other tasks queue.
                     tokio::task::yield_now().await;
                     guard.release().await.unwrap();
                 }
@@ -171,10 +171,10 @@ fn hand_over(runtime: &Runtime) -> u64 {
     times
 }
 
-/// Renews by the renewal task, on a paused clock that advances when the runtime is idle.
+/// Renews on a paused clock, which advances when the runtime is idle.
 fn renewal(runtime: &Runtime) -> u64 {
-    // A hold's token determines when it is renewed, and so the batches: the cost of one client with
-    // a thousand holds differs by up to 7 % from another's.
+    // Tokens determine the renewal times, and so the batches: one client's cost varies by up to 7
+    // %.
     const CLIENTS: usize = 32;
     let clients = runtime.block_on(async {
         tokio::time::pause();

@@ -116,7 +116,6 @@ impl Servers for ZooKeeper {
             let client = zookeeper_client::Client::connect(&servers).await?;
             let own = zookeeper_client::CreateMode::Ephemeral
                 .with_acls(zookeeper_client::Acls::anyone_all());
-            // The leader sets each node's time from its wall clock.
             let (node, _) = client.create("/clock", b"", &own).await?;
             client.delete("/clock", None).await?;
             let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;

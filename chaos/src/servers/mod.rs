@@ -1,4 +1,4 @@
-//! The servers of a lane. Many schedules use them.
+//! The servers of a lane.
 
 mod ensembles;
 mod redis;
@@ -16,11 +16,10 @@ pub(crate) type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::r
 pub(crate) trait Server {
     fn pid(&self) -> u32;
     fn kill(&mut self);
-    /// Stops its processes. Their connections stay open.
+    /// Connections stay open.
     fn freeze(&self);
-    /// Continues its processes.
     fn thaw(&self);
-    /// Starts it again, and first ends it if it runs.
+    /// Ends it first if it runs.
     fn restart(&mut self, keep_data: bool) -> testbed::Result<()>;
 }
 
@@ -63,10 +62,8 @@ pub(crate) enum Lock<'a> {
     Table,
 }
 
-/// All servers of one configuration, with their proxies. The table in `faults.rs` prevents calls of missing
-/// methods.
+/// One configuration's servers. The table in `faults.rs` prevents calls of missing methods.
 pub(crate) trait Servers: Send {
-    /// The URL for clients, through the proxies.
     fn url(&self) -> String;
 
     fn direct_url(&self) -> String {
@@ -81,21 +78,19 @@ pub(crate) trait Servers: Send {
         0
     }
 
-    /// Prepares a schedule. `proxied` is true if its clients need proxies.
+    /// `proxied` is true if clients need proxies.
     fn prepare(&mut self, proxied: bool) -> Result<()> {
         let _ = proxied;
         Ok(())
     }
 
-    /// Starts ended servers, and waits until all agree.
+    /// Also starts ended servers.
     fn recover(&mut self) -> Result<()>;
 
-    /// Makes another server take over from the leader. Returns the effect.
     fn fail_over(&mut self) -> Result<String> {
         Err("this configuration has no failover".into())
     }
 
-    /// Restores schemas and admissions after a loss of data.
     fn after_data_loss(&mut self) -> Result<()> {
         Ok(())
     }
@@ -111,21 +106,19 @@ pub(crate) trait Servers: Send {
         Err("this configuration has no sessions that lock".into())
     }
 
-    /// Returns how many milliseconds the server's wall clock is ahead.
+    /// In milliseconds.
     fn clock_ahead(&mut self) -> Result<i64> {
         Err("the server's clock can't be read".into())
     }
 
-    /// Returns leftovers of locks with this name prefix after all holds, and clients' connections.
+    /// Returns leftovers of locks with this prefix, and connections.
     fn leaks(&mut self, prefix: &str) -> Result<Vec<String>>;
 }
 
-/// A session that locks a row or a table until it is dropped.
 pub(crate) trait Locking {
     fn waiting(&mut self) -> usize;
 }
 
-/// Starts the servers, with their files in `folder` unless they have their own.
 pub(crate) fn start(configuration: Configuration, folder: &Path) -> Result<Box<dyn Servers>> {
     use Configuration::{
         Etcd, MysqlLease, MysqlRow, MysqlSession, PostgresLease, PostgresRow, PostgresSession,
@@ -146,12 +139,12 @@ pub(crate) fn start(configuration: Configuration, folder: &Path) -> Result<Box<d
     })
 }
 
-/// Returns whether a process hasn't ended. It may be stopped.
+/// It may be stopped.
 pub(crate) fn is_alive(pid: u32) -> bool {
     state_of(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// Returns the kernel's state of a process: `R`, `S`, `T`, `Z`.
+/// `R`, `S`, `T`, `Z`.
 pub(crate) fn state_of(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(')').next()?.trim_start().chars().next()

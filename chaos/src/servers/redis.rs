@@ -1,4 +1,4 @@
-//! Redis: one server, Sentinels, a Cluster, a quorum.
+//! Redis in four modes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,16 +10,15 @@ use redis::Connection;
 
 use super::{Result, Server, Servers, restart_the_dead};
 
-/// A second loopback address. A proxy has its server's port there.
+/// Its proxy has the server's port.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
-/// The name of a master that clients reach through a proxy.
 const PROXIED: &str = "through-proxy";
 
-/// The longest TTL, in milliseconds, of keys that keep a writer's queue place.
+/// In milliseconds, for a writer's queue place.
 const LONGEST_PLACE: i64 = 60_000;
 
-/// Returns options that keep every acknowledged write through a restart.
+/// Acknowledged writes survive a restart.
 fn durable() -> Options {
     testbed::Redis::options().append_only("always")
 }
@@ -74,7 +73,6 @@ impl Servers for One {
 
 pub(super) struct BySentinels {
     set: Sentinels,
-    /// In front of the master, if the schedule needs a proxy.
     proxy: Option<Proxy>,
     admin: Admin,
 }
@@ -119,7 +117,7 @@ impl Servers for BySentinels {
         self.proxy = Some(Proxy::start_at(address, master.address())?);
         let (host, port) = (ELSEWHERE.to_string(), master.port().to_string());
         for sentinel in &self.set.sentinels {
-            // The quorum exceeds the number of Sentinels, so they never replace it.
+            // They never replace it: the quorum exceeds their number.
             sentinel.command::<()>(&["SENTINEL", "MONITOR", PROXIED, &host, &port, "9"])?;
         }
         Ok(())
@@ -160,8 +158,8 @@ pub(super) struct InCluster {
 
 impl InCluster {
     pub(super) fn start() -> Result<Self> {
-        // For nodes that don't announce a host, clients use the address to which they connected. So they stay on
-        // proxies.
+        // For nodes without a host, clients use the address to which they connected. So they stay
+        // on proxies.
         let options = durable().set("cluster-preferred-endpoint-type", "unknown-endpoint");
         let cluster = Cluster::options().servers(options).start()?;
         let proxy = |node: &testbed::Redis| {
@@ -255,7 +253,7 @@ impl Quorum {
         Ok(this)
     }
 
-    /// Lets new servers vote at once, which is safe because no lock is held.
+    /// Safe because no lock is held.
     fn admit(&self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(lockwright::operator::admit(&self.direct_url()))?;
@@ -305,12 +303,12 @@ impl Servers for Quorum {
     }
 }
 
-/// Returns a URL with a short largest TTL, so that servers vote again soon after a loss of data.
+/// A short largest TTL, so that servers soon vote again after a loss of data.
 fn quorum_url(urls: Vec<String>) -> String {
     format!("redlock:{}?largest_ttl=2s", urls.join(","))
 }
 
-/// The connection that removes a limit, because a new one would be refused.
+/// It removes a limit: a new one would be refused.
 type Admin = Option<Connection>;
 
 fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Result<()> {
@@ -321,7 +319,7 @@ fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Re
     let limit = if on { "1" } else { "10000" };
     redis::cmd("CONFIG").arg(&["SET", "maxclients", limit]).query::<()>(&mut connection)?;
     if on {
-        // The limit doesn't end present connections.
+        // The limit keeps present connections.
         for kind in ["normal", "pubsub"] {
             redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query::<i64>(&mut connection)?;
         }
@@ -336,8 +334,8 @@ fn clock_ahead(server: &testbed::Redis) -> Result<i64> {
     Ok(seconds * 1_000 + micros / 1_000 - ours)
 }
 
-/// Returns the keys that aren't fences, tombstones or about to expire. `counts_connections` is true if only this
-/// program's clients connect by TCP.
+/// Keys except fences, tombstones and expiring ones. `counts_connections`: only this program's
+/// clients connect by TCP.
 fn leaks_on(
     server: &testbed::Redis,
     prefix: &str,

@@ -14,16 +14,14 @@ const LIMIT: Duration = Duration::from_secs(10);
 struct Session<C> {
     runtime: Runtime,
     connection: C,
-    /// A query that counts the client sessions that wait for a lock.
     waiting: &'static str,
 }
 
-/// The queries and statements that differ between the servers.
 trait Dialect: Connection {
     const SESSIONS: &'static str;
-    /// Counts the clients' sessions that wait for a lock.
+    /// Counts clients' sessions that wait for a lock.
     const WAITING: &'static str;
-    /// The wall clock in microseconds.
+    /// In microseconds.
     const CLOCK: &'static str;
     const LOCK_TABLE: &'static str;
     const LIMITS: [&'static str; 2];
@@ -98,7 +96,6 @@ impl<C: Dialect> Session<C> {
             Lock::Table => self.run(&C::LOCK_TABLE.replace("TABLE_NAME", table))?,
             Lock::Row(name) => {
                 let row = format!("FROM {table} WHERE name = '{name}' FOR UPDATE");
-                // The row may not exist yet.
                 let locked = wait::until(Duration::from_secs(2), || {
                     self.number(&format!("SELECT fence {row}")).ok()
                 });
@@ -108,14 +105,13 @@ impl<C: Dialect> Session<C> {
         Ok(self)
     }
 
-    /// Returns how many milliseconds the server's clock is ahead.
+    /// In milliseconds.
     fn clock_ahead(&mut self) -> Result<i64> {
         let theirs = self.number(C::CLOCK)?;
         let ours = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros() as i64;
         Ok((theirs - ours) / 1_000)
     }
 
-    /// Returns the counts that don't fall to zero.
     fn leaks(&mut self, queries: &[(&str, String)]) -> Result<Vec<String>> {
         let mut leaks = Vec::new();
         let sessions = ("sessions", C::SESSIONS.to_owned());
@@ -133,7 +129,6 @@ impl<C: Dialect> Session<C> {
     }
 }
 
-/// A session that locks, and a session that counts waiting sessions.
 struct LockingSession<C> {
     watching: Session<C>,
     _locking: Session<C>,
@@ -150,7 +145,6 @@ fn table(configuration: Configuration) -> &'static str {
     if configuration.holds_by_connection() { "lockwright_hold" } else { "lockwright_lease" }
 }
 
-/// Returns queries for rows with a hold, in the mode `lease`.
 fn held_rows(configuration: Configuration, prefix: &str, now: &str) -> Vec<(&'static str, String)> {
     if configuration.holds_by_connection() {
         return Vec::new();

@@ -45,8 +45,7 @@ impl Session {
 }
 
 impl Locking for Session {
-    /// Returns 0: SQLite has no list of waiting connections. While this session holds the write lock, all others
-    /// wait.
+    /// Unknown. All others wait while this session holds the write lock.
     fn waiting(&mut self) -> usize {
         0
     }

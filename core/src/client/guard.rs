@@ -206,7 +206,7 @@ impl Guard {
     }
 }
 
-/// A failed [`Guard::into_ticket`]: the guard and the error. `?` converts it to the [`Error`] and drops the guard.
+/// A failed [`Guard::into_ticket`]: the guard and the error.
 #[derive(Debug)]
 pub struct TicketError {
     guard: Guard,
@@ -227,6 +227,11 @@ impl TicketError {
     pub fn into_guard(self) -> Guard {
         self.guard
     }
+
+    /// Returns the error, and drops the guard.
+    pub fn into_error(self) -> Error {
+        self.error
+    }
 }
 
 impl fmt::Display for TicketError {
@@ -238,12 +243,6 @@ impl fmt::Display for TicketError {
 impl std::error::Error for TicketError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.error.source()
-    }
-}
-
-impl From<TicketError> for Error {
-    fn from(failed: TicketError) -> Self {
-        failed.error
     }
 }
 

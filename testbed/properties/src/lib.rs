@@ -1,8 +1,7 @@
 //! Random input for the unit tests of parsers.
 //!
-//! Most inputs are nearly valid: a valid sample with some random edits. Each property is checked with [`CASES`] inputs,
-//! the same in each run. With the environment variable `LOCKWRIGHT_PROPERTY_SECONDS`, it is checked with new inputs for
-//! that many seconds. A failure prints the input.
+//! Each property is checked with [`CASES`] inputs, the same in each run, or for
+//! `LOCKWRIGHT_PROPERTY_SECONDS` with new inputs. A failure prints the input.
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;
@@ -11,10 +10,10 @@ use std::time::Duration;
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 
-/// The number of inputs with which each property is checked by default.
+/// The default number of inputs per property.
 pub const CASES: u32 = 3_000;
 
-/// Characters with a special meaning in URLs, JSON, keys, headers and configurations.
+/// Special in URLs, JSON, keys and headers.
 const SPECIAL: [char; 40] = [
     ':', '/', '?', '#', '@', '&', '=', '%', ',', ';', '.', '-', '_', '+', '[', ']', '{', '}', '"',
     '\'', '\\', '<', '>', '|', '!', '*', ' ', '\t', '\n', '\0', '\u{1f}', '\u{7f}', '0', '1', '9',
@@ -26,36 +25,36 @@ fn seconds() -> Option<Duration> {
     seconds.parse().ok().map(Duration::from_secs)
 }
 
-/// Checks a property of texts, most of them mutations of `valid` texts.
+/// Checks a property of texts, most of them mutations of `valid`.
 ///
 /// # Panics
-/// If the property panics. The text is printed.
+/// If the property panics.
 pub fn texts(valid: &[&str], mut property: impl FnMut(&str)) {
     check(|input| text(input, valid), |text| property(text));
 }
 
-/// Checks a property of byte strings, most of them mutations of `valid` byte strings.
+/// Checks a property of byte strings, most of them mutations of `valid`.
 ///
 /// # Panics
-/// If the property panics. The bytes are printed.
+/// If the property panics.
 pub fn bytes(valid: &[&[u8]], mut property: impl FnMut(&[u8])) {
     check(|input| some_bytes(input, valid), |bytes| property(bytes));
 }
 
-/// Checks a property of pairs of texts. Each text is generated as in [`texts`].
+/// Checks a property of pairs of texts.
 ///
 /// # Panics
-/// If the property panics. The texts are printed.
+/// If the property panics.
 pub fn pairs(valid: &[&str], mut property: impl FnMut(&str, &str)) {
     let pair = |input: &mut Unstructured<'_>| Ok((text(input, valid)?, text(input, valid)?));
     check(pair, |(one, other)| property(one, other));
 }
 
-/// Checks a property of URLs: one of `before`, a password, `@`, and a mutation of one of `after`.
-/// The password begins and ends with [`SECRET`].
+/// Checks a property of URLs: one of `before`, a password with [`SECRET`] at both ends, `@`, and a
+/// mutation of one of `after`.
 ///
 /// # Panics
-/// If the property panics. The URL is printed.
+/// If the property panics.
 pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnMut(&str)) {
     let url = |input: &mut Unstructured<'_>| {
         let (before, middle) = (*input.choose(before)?, text(input, &["", "x"])?);
@@ -64,23 +63,23 @@ pub fn urls_with_secrets(before: &[&str], after: &[&str], mut property: impl FnM
     check(url, |url| property(url));
 }
 
-/// The marker of secrets. No message may contain it.
+/// The marker of secrets, which no message may contain.
 pub const SECRET: &str = "hush";
 
-/// Asserts that a message isn't empty and contains no secret.
+/// Asserts that a message isn't empty and has no [`SECRET`].
 ///
 /// # Panics
-/// If the message is empty or contains [`SECRET`].
+/// If it isn't so.
 pub fn assert_clear(message: impl ToString) {
     let message = message.to_string();
     assert!(!message.trim().is_empty(), "an empty message");
     assert!(!message.contains(SECRET), "a secret in a message: {message}");
 }
 
-/// Checks a property of the values that `make` creates from random input.
+/// Checks a property of the values that `make` creates.
 ///
 /// # Panics
-/// If the property panics. The value is printed.
+/// If the property panics.
 pub fn check<T: Debug>(
     make: impl Fn(&mut Unstructured<'_>) -> Result<T>,
     mut property: impl FnMut(&T),
@@ -98,13 +97,11 @@ pub fn check<T: Debug>(
     }
 }
 
-/// Returns the seed of a case: its random part, and the number of random bytes, from 32 to 2,048.
 fn seed(case: u32) -> u64 {
     let random = case.wrapping_mul(0x9e37_79b9);
     u64::from(random) << 32 | 32 << (case % 7)
 }
 
-/// A value that is printed if the thread panics.
 struct Shown<T: Debug>(T);
 
 impl<T: Debug> Drop for Shown<T> {
@@ -115,7 +112,7 @@ impl<T: Debug> Drop for Shown<T> {
     }
 }
 
-/// Returns a random text: usually a `valid` sample with some edits.
+/// Returns a random text, usually a mutation of `valid`.
 ///
 /// # Errors
 /// If the random input is used up.

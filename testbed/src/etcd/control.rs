@@ -1,4 +1,4 @@
-//! `etcdctl`, through which tests inspect a cluster.
+//! Access to a cluster through `etcdctl`.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,6 @@ use crate::{Error, Program, Result, ensemble};
 
 pub(super) const PACKAGE: &str = "etcd-client";
 
-/// The connection flags of a cluster.
 #[derive(Debug)]
 pub(super) struct Control {
     flags: Vec<String>,
@@ -30,7 +29,6 @@ impl Control {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).endpoints.push(endpoint);
     }
 
-    /// Sets whether later calls log in as a user.
     pub(super) fn set_has_users(&self, has_users: bool) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).has_users = has_users;
     }
@@ -43,7 +41,7 @@ impl Control {
         self.program(endpoints).args(arguments.iter().copied()).run(Path::new("/"), "")
     }
 
-    /// Like [`Control::run`], with retries during elections and while a member is unhealthy.
+    /// Like [`Control::run`], with retries during elections.
     pub(super) fn decide(&self, endpoints: &[String], arguments: &[&str]) -> Result<String> {
         let mut last = Error::new("nothing");
         let answer = ensemble::wait_until(&arguments.join(" "), || {

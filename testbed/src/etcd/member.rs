@@ -12,13 +12,11 @@ use super::control::Control;
 use super::options::Options;
 use crate::{Error, Process, Program, Result, folder, http, port};
 
-/// The time limit of a request that is retried. The member may be frozen.
+/// The member may be frozen.
 const SOON: Duration = Duration::from_millis(500);
 
-/// The time limit of a request that needs a majority.
 const AGREED: Duration = Duration::from_secs(5);
 
-/// State that the members of a cluster share.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) token: String,
@@ -30,10 +28,9 @@ pub(super) struct Cluster {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) clients: u16,
-    /// The port on which it listens for other members, and the proxy's port that they dial.
+    /// Its own peer port, and the proxy's for other members.
     pub(super) peers: u16,
     pub(super) door: u16,
-    /// A port without TLS and users.
     pub(super) metrics: u16,
 }
 
@@ -48,26 +45,21 @@ pub(super) fn local(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// How a member joins.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Comes {
-    /// All members start together.
     First,
-    /// The other members exist already.
     Later,
 }
 
-/// A member. Dropping it stops it.
+/// A member.
 #[derive(Debug)]
 pub struct Member {
     pub(super) process: Process,
     pub(super) name: String,
     pub(super) is_learner: bool,
     pub(super) ports: Ports,
-    /// The name and address of each member of the cluster.
     pub(super) initial: Vec<(String, u16)>,
     pub(super) cluster: Arc<Cluster>,
-    /// For the network.
     pub(super) pid: Arc<AtomicU32>,
     pub(super) folder: TempDir,
 }
@@ -83,7 +75,7 @@ impl Member {
         local(self.ports.clients)
     }
 
-    /// Returns the client URL: `http://127.0.0.1:2379`.
+    /// Returns the client URL.
     pub fn endpoint(&self) -> String {
         format!("{}://{}", self.cluster.options.scheme(), self.address())
     }
@@ -98,24 +90,22 @@ impl Member {
         &self.process
     }
 
-    /// Returns whether it is a learner, which has no vote and rejects nearly all requests.
+    /// Returns whether it is a learner.
     pub fn is_learner(&self) -> bool {
         self.is_learner
     }
 
-    /// Runs `etcdctl` with this member only.
+    /// Runs `etcdctl` with this member.
     ///
     /// # Errors
-    /// With its whole output, if it fails.
+    /// With its output, if it fails.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         self.cluster.control.run(&[self.endpoint()], arguments)
     }
 
-    /// Restarts the member on the same ports, even if it was stopped. Waits until it runs, but not
-    /// for the cluster: see [`super::Etcd::wait_until_whole`].
+    /// Restarts it on the same ports and waits for it, but not for the cluster.
     ///
-    /// Without `keep_data`, a new member at the same address replaces the old one, which needs a
-    /// majority of the others.
+    /// Without `keep_data`, a new member replaces it, which needs a majority of the others.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -148,12 +138,12 @@ impl Member {
         self.process.stop();
     }
 
-    /// Kills it, like a crash.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Freezes it: connections stay open, and it doesn't answer.
+    /// Freezes it.
     pub fn freeze(&self) {
         self.process.freeze();
     }
@@ -163,7 +153,7 @@ impl Member {
         self.process.thaw();
     }
 
-    /// Returns whether it regards itself as the leader. A leader that was just cut off still does.
+    /// Returns whether it regards itself as the leader.
     pub fn is_leader(&self) -> bool {
         self.metric("etcd_server_is_leader") == Some(1.0)
     }
@@ -173,13 +163,13 @@ impl Member {
         self.metric("etcd_server_has_leader") == Some(1.0)
     }
 
-    /// Returns whether a majority currently accepts its proposals.
+    /// Returns whether a majority accepts its proposals.
     pub fn is_healthy(&self) -> bool {
         let answer = http::get(local(self.ports.metrics), "/health", AGREED);
         answer.is_some_and(|answer| answer.contains(r#""health":"true""#))
     }
 
-    /// Returns one of its metrics, or `None` if it doesn't answer.
+    /// Returns a metric, or `None` if it doesn't answer.
     pub fn metric(&self, name: &str) -> Option<f64> {
         let answer = http::get(local(self.ports.metrics), "/metrics", SOON)?;
         let mut lines = answer.lines().filter_map(|line| line.rsplit_once(' '));
@@ -202,7 +192,6 @@ impl Member {
         self.process.wait_until_ready(|| http::get(metrics, "/metrics", SOON).map(drop))
     }
 
-    /// Starts it with an empty data folder. All other members must do the same.
     pub(super) fn begin_again(&mut self) -> Result<()> {
         self.forget()?;
         self.launch(Comes::First)
@@ -227,7 +216,6 @@ fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// Formats members as etcd's flag expects: `a=http://127.0.0.1:1,b=http://127.0.0.1:2`.
 pub(super) fn initial_cluster(members: &[(String, u16)]) -> String {
     let one = |(name, door): &(String, u16)| format!("{name}={}", peer_url(*door));
     members.iter().map(one).collect::<Vec<_>>().join(",")

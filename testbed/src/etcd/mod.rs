@@ -1,4 +1,4 @@
-//! An etcd cluster, Debian's version or a current one.
+//! An etcd cluster.
 
 mod control;
 mod member;
@@ -23,9 +23,7 @@ use crate::{Certificates, Error, Result, folder, in_url, port};
 use control::Control;
 use member::{Cluster, Comes, Ports, local};
 
-/// An etcd cluster, of three members by default. Dropping it stops them and removes their data.
-///
-/// The members can be killed, frozen, cut off from each other and restarted individually.
+/// An etcd cluster, of three members by default.
 #[derive(Debug)]
 pub struct Etcd {
     /// The members.
@@ -35,15 +33,15 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts three members of Debian's version with default settings.
+    /// Starts three members of Debian's version.
     ///
     /// # Errors
-    /// If `etcd` isn't installed, or the members don't form a cluster.
+    /// If they don't form a cluster.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// Returns the default options.
+    /// Returns default options.
     pub fn options() -> Options {
         Options::default()
     }
@@ -52,7 +50,7 @@ impl Etcd {
         let program = options.version.program()?;
         let folders: Vec<_> =
             (0..options.members).map(|_| folder::temporary("etcd", None)).collect::<Result<_>>()?;
-        // Unique, because another cluster's members may have used the same ports.
+        // Unique: another cluster may have used the same ports.
         let token = folders[0].path().file_name().unwrap_or_default().to_string_lossy();
         let cluster = Arc::new(Cluster {
             token: token.into_owned(),
@@ -80,7 +78,6 @@ impl Etcd {
         Ok(this)
     }
 
-    /// Starts a member that is in `initial` or was added to the cluster.
     fn start_member(
         &mut self,
         name: String,
@@ -102,8 +99,7 @@ impl Etcd {
         Ok(())
     }
 
-    /// Adds a learner at the end of [`Etcd::members`] and returns its index. A cluster may have
-    /// one.
+    /// Adds a learner at the end of [`Etcd::members`], at most one, and returns its index.
     ///
     /// # Errors
     /// If it doesn't join.
@@ -122,8 +118,7 @@ impl Etcd {
         Ok(index)
     }
 
-    /// Fails if there is a learner: only members that started together can start again without
-    /// data.
+    /// A learner can't start again without data.
     fn has_no_learner(&self) -> Result<()> {
         match self.members.iter().find(|member| member.is_learner) {
             None => Ok(()),
@@ -154,13 +149,12 @@ impl Etcd {
         Ok(())
     }
 
-    /// Returns the URL, with the user if there is one:
-    /// `etcd:http://127.0.0.1:1,http://127.0.0.1:2`.
+    /// Returns the URL.
     pub fn url(&self) -> String {
         self.url_through(self.members.iter().map(Member::port))
     }
 
-    /// Returns the URL through members, or proxies of them, that listen on `ports`.
+    /// Returns the URL with other `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let options = &self.cluster.options;
         let user = options.user.as_ref().map_or_else(String::new, |user| {
@@ -171,24 +165,23 @@ impl Etcd {
         format!("etcd:{}", urls.collect::<Vec<_>>().join(","))
     }
 
-    /// Returns the members' addresses for clients: `http://127.0.0.1:2379`.
+    /// Returns the client URLs.
     pub fn endpoints(&self) -> Vec<String> {
         self.members.iter().map(Member::endpoint).collect()
     }
 
-    /// Returns the file with the CA's certificate.
+    /// Returns the CA's certificate file.
     ///
     /// # Panics
-    /// If the cluster doesn't use TLS.
+    /// Without TLS.
     pub fn authority(&self) -> PathBuf {
         self.certificates().authority()
     }
 
-    /// Returns the files with a client's certificate and key, for
-    /// [`Options::tls_with_client_certificates`].
+    /// Returns a client's certificate and key files.
     ///
     /// # Panics
-    /// If the cluster doesn't use TLS.
+    /// Without TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())
     }
@@ -197,16 +190,15 @@ impl Etcd {
         self.cluster.options.certificates.as_ref().expect("they speak TLS")
     }
 
-    /// Runs `etcdctl` with arguments such as `&["get", "--prefix", ""]`, as the administrator if
-    /// there are users. Returns its output.
+    /// Runs `etcdctl`, as the administrator if there are users.
     ///
     /// # Errors
-    /// With its whole output, if it fails.
+    /// With its output, if it fails.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         self.cluster.control.run(&self.endpoints(), arguments)
     }
 
-    /// Returns the index of the leader that still has a majority.
+    /// Returns the leader that has a majority.
     ///
     /// # Errors
     /// If there is none.
@@ -215,7 +207,7 @@ impl Etcd {
         self.members.iter().position(leads).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits until another member than `old` is the leader, and returns its index.
+    /// Waits for another leader than `old`.
     ///
     /// # Errors
     /// After a minute.
@@ -223,10 +215,10 @@ impl Etcd {
         wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
     }
 
-    /// Waits until there is one leader, all members have a leader, and each voter is healthy.
+    /// Waits until all members have one leader and each voter is healthy.
     ///
     /// # Errors
-    /// After a minute, for example if a member is dead.
+    /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members agree", || {
             let leaders = self.members.iter().filter(|member| member.is_leader()).count();
@@ -238,8 +230,7 @@ impl Etcd {
         })
     }
 
-    /// Cuts a member off from all other members, including isolated ones. Its clients still reach
-    /// it. The connections become silent, like a pulled cable.
+    /// Cuts a member off from all others, but not from clients. The connections become silent.
     pub fn isolate(&self, member: usize) {
         self.network.isolate(member);
     }
@@ -249,8 +240,7 @@ impl Etcd {
         self.network.heal(member);
     }
 
-    /// Restarts all members in parallel and waits until they agree. Without `keep_data`, they form
-    /// a new cluster.
+    /// Restarts all members. Without `keep_data`, they form a new cluster.
     ///
     /// # Errors
     /// If they don't form a cluster, or there is a learner and `keep_data` is false.
@@ -273,10 +263,10 @@ impl Etcd {
 }
 
 impl Options {
-    /// Starts the cluster and waits until all members answer and agree on a leader.
+    /// Starts the cluster and waits for its leader.
     ///
     /// # Errors
-    /// If `etcd` isn't installed, can't be built, or doesn't answer.
+    /// If it doesn't start.
     pub fn start(mut self) -> Result<Etcd> {
         if self.tls && self.certificates.is_none() {
             self.certificates = Some(Arc::new(Certificates::new()?));

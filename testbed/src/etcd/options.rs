@@ -1,4 +1,4 @@
-//! Options for starting an etcd cluster.
+//! Options of an etcd cluster.
 
 use std::sync::Arc;
 
@@ -6,11 +6,9 @@ use super::version::Version;
 use crate::folder::text;
 use crate::{Certificates, Result};
 
-/// The testbed's administrator, for clusters with users.
 const ADMIN: (&str, &str) = ("root", "testbed-of-lockwright");
 
-/// Options for starting an [`Etcd`]. The defaults are etcd's, except that a current version doesn't
-/// sync to disk.
+/// Options of an [`Etcd`]. A current version doesn't sync to disk by default.
 ///
 /// [`Etcd`]: super::Etcd
 #[derive(Debug, Clone)]
@@ -22,7 +20,6 @@ pub struct Options {
     pub(super) tls: bool,
     wants_client_certificates: bool,
     is_durable: bool,
-    /// The certificates of all members, once created.
     pub(super) certificates: Option<Arc<Certificates>>,
 }
 
@@ -55,13 +52,13 @@ impl Options {
         self
     }
 
-    /// Sets the number of members; three by default.
+    /// Sets the number of members, by default three.
     pub fn members(mut self, count: usize) -> Self {
         self.members = count;
         self
     }
 
-    /// Adds a flag, without its dashes. The last one of a name counts.
+    /// Adds a flag, without its dashes. The last one counts.
     pub fn set(mut self, flag: impl Into<String>, value: impl Into<String>) -> Self {
         self.flags.push((flag.into(), value.into()));
         self
@@ -72,23 +69,20 @@ impl Options {
         self.set("heartbeat-interval", milliseconds.to_string())
     }
 
-    /// Sets the time in milliseconds until a silent leader is replaced; 1000 by default. The
-    /// shortest lease is 1.5 times as long, in whole seconds. Short times cause needless elections
-    /// on a busy machine.
+    /// Sets the milliseconds until a silent leader is replaced; 1000 by default. The shortest lease
+    /// is 1.5 times as long. Short times cause needless elections.
     pub fn election(self, milliseconds: u32) -> Self {
         self.set("election-timeout", milliseconds.to_string())
     }
 
-    /// Adds a user for the keys with this prefix; an empty one allows all. Clients must then log
-    /// in.
+    /// Adds a user for keys with this prefix (empty: all). Clients must then log in.
     pub fn user(mut self, name: &str, password: &str, prefix: &str) -> Self {
         let (name, password, prefix) = (name.to_owned(), password.to_owned(), prefix.to_owned());
         self.user = Some(User { name, password, prefix });
         self
     }
 
-    /// Accepts only TLS from clients, with a certificate for `localhost` and `127.0.0.1`. Its CA is
-    /// [`Etcd::authority`].
+    /// Accepts only TLS, with a certificate of [`Etcd::authority`].
     ///
     /// [`Etcd::authority`]: super::Etcd::authority
     pub fn tls(mut self) -> Self {
@@ -96,16 +90,13 @@ impl Options {
         self
     }
 
-    /// Like [`Options::tls`], and requires a client certificate, such as
-    /// [`Etcd::client_certificate`].
-    ///
-    /// [`Etcd::client_certificate`]: super::Etcd::client_certificate
+    /// Like [`Options::tls`], and requires a client certificate.
     pub fn tls_with_client_certificates(mut self) -> Self {
         self.wants_client_certificates = true;
         self.tls()
     }
 
-    /// Syncs to disk, as a production cluster does. Debian's version always does.
+    /// Syncs to disk. Debian's version always does.
     pub fn durable(mut self) -> Self {
         self.is_durable = true;
         self
@@ -115,14 +106,13 @@ impl Options {
         if self.tls { "https" } else { "http" }
     }
 
-    /// Returns the flags of all members.
     pub(super) fn flags(&self) -> Result<Vec<String>> {
         let mut flags = vec!["--logger=zap".to_owned(), "--log-level=warn".to_owned()];
         if self.version == Version::Current && !self.is_durable {
             flags.push("--unsafe-no-fsync".to_owned());
         }
         if self.user.is_some() {
-            // The minimum, so that a login takes milliseconds.
+            // The minimum, for fast logins.
             flags.push("--bcrypt-cost=4".to_owned());
         }
         if let Some(certificates) = &self.certificates {
@@ -137,7 +127,6 @@ impl Options {
         Ok(flags)
     }
 
-    /// Returns the connection flags of `etcdctl`.
     pub(super) fn login(&self) -> Result<Vec<String>> {
         let mut flags = Vec::new();
         if let Some(certificates) = &self.certificates {
@@ -148,7 +137,6 @@ impl Options {
         Ok(flags)
     }
 
-    /// Returns the testbed's user, for clusters with users.
     pub(super) fn admin() -> (&'static str, &'static str) {
         ADMIN
     }

@@ -1,4 +1,4 @@
-//! Snapshots of an etcd cluster, and their restoration.
+//! Snapshots of an etcd cluster.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ impl Snapshot {
 }
 
 impl Etcd {
-    /// Saves the state of the leader, or of the first member if there is no leader.
+    /// Saves the leader's state, or the first member's without a leader.
     ///
     /// # Errors
     /// If the member doesn't answer.
@@ -32,7 +32,7 @@ impl Etcd {
         Ok(snapshot)
     }
 
-    /// Restores a snapshot as an operator does, with new data folders. Revisions go back too.
+    /// Restores a snapshot. Revisions go back too.
     ///
     /// # Errors
     /// If it can't be read, the members don't form a cluster, or there is a learner.
@@ -56,7 +56,7 @@ impl Member {
             Version::Debian => {
                 Program::new("etcdctl", super::control::PACKAGE).env("ETCDCTL_API", "3")
             }
-            // The current version's own tool: the old one can't read its snapshots.
+            // The old tool can't read the current version's snapshots.
             Version::Current => {
                 let program = folder::text(&go::build(Path::new(CURRENT))?)?;
                 Program::new(program, version::PACKAGE).arg("utl")

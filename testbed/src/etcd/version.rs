@@ -6,7 +6,6 @@ use crate::{Program, Result, folder, go};
 
 pub(super) const PACKAGE: &str = "etcd-server";
 
-/// The Go module that builds a current etcd. Its `go.mod` has the version.
 pub(super) const CURRENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/etcd-go");
 
 /// The version of etcd.
@@ -14,7 +13,7 @@ pub(super) const CURRENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/etcd-go")
 pub enum Version {
     /// The installed one: Debian 12 has 3.4.23.
     Debian,
-    /// A current one, 3.6.16. The first use builds it with Go, which takes minutes.
+    /// 3.6.16. The first use builds it with Go, which takes minutes.
     Current,
 }
 

@@ -1,6 +1,5 @@
-//! The testbed's own access to a Redis server or a Sentinel: a socket in its folder and a login
-//! with all rights. It works whatever clients need (TLS, certificates, users), and whatever happens
-//! to the port.
+//! The testbed's own access to a Redis server or a Sentinel, by a unix socket and a login with all
+//! rights.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,10 +11,9 @@ use redis::{
 
 use crate::{Error, Result};
 
-/// The time limit of a request that is retried. The server may be frozen.
+/// The server may be frozen.
 const SOON: Duration = Duration::from_millis(500);
 
-/// A login: a user and a password. Without a user, it is the default user.
 #[derive(Debug, Clone)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
@@ -38,16 +36,14 @@ impl AdminConn {
             .map_err(|error| Error::new(format!("{}: {error}", command.join(" "))))
     }
 
-    /// Like [`AdminConn::command`], with a short limit, for a server that may be dead or frozen.
     pub(crate) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> Result<T> {
         self.try_ask(command).map_err(|error| self.explain(&error))
     }
 
-    /// Returns whether it has loaded its data and answers.
     pub(crate) fn answers(&self) -> bool {
         match self.try_ask::<String>(&["PING"]) {
             Ok(answer) => answer == "PONG",
-            // It may have a password that was set in another way.
+            // Its password may have been set in another way.
             Err(error) => error.code() == Some("NOAUTH"),
         }
     }

@@ -11,7 +11,7 @@ const MASTERS: usize = 3;
 const NODES: usize = 2 * MASTERS;
 const SLOTS: usize = 16_384;
 
-/// Options for starting a [`Cluster`].
+/// Options of a [`Cluster`].
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
     server: Options,
@@ -19,7 +19,7 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// Sets the options of each node: persistence, TLS, users.
+    /// Sets the options of each node.
     pub fn servers(mut self, options: Options) -> Self {
         self.server = options;
         self
@@ -31,8 +31,7 @@ impl ClusterOptions {
         self
     }
 
-    /// Starts the nodes, joins them, and waits until they agree on the slots and each replica
-    /// follows its master.
+    /// Starts the nodes and waits until the Cluster is whole.
     pub fn start(self) -> Result<Cluster> {
         let mut server = self.server.in_a_set()?;
         server.cluster = Some(self.node_timeout);
@@ -46,44 +45,43 @@ impl ClusterOptions {
     }
 }
 
-/// A Cluster of three masters and a replica of each. Dropping it stops them.
+/// Three masters and a replica of each.
 ///
-/// The nodes can be killed, frozen and restarted individually. A restarted node keeps its identity
-/// and view, even without its data: see [`Redis::restart`].
+/// A restarted node keeps its identity and view, even without its data: see [`Redis::restart`].
 #[derive(Debug)]
 pub struct Cluster {
-    /// The nodes: at first three masters, then their replicas in the same order.
+    /// Three masters, then their replicas in the same order.
     pub nodes: Vec<Redis>,
     ids: Vec<String>,
 }
 
-/// A slot that [`Cluster::begin_move`] is moving between masters.
+/// A slot that [`Cluster::begin_move`] moves.
 #[derive(Debug)]
 #[must_use = "until it's finished, both masters serve a part of the slot's keys"]
 pub struct SlotMove {
     /// The slot.
     pub slot: u16,
-    /// The index of the old master.
+    /// The old master's index.
     pub from: usize,
-    /// The index of the new master.
+    /// The new master's index.
     pub to: usize,
 }
 
 impl Cluster {
-    /// Starts a Cluster with default settings.
+    /// Starts a default Cluster.
     ///
     /// # Errors
-    /// If `redis-server` isn't installed, or the nodes don't form a Cluster.
+    /// If the nodes don't form a Cluster.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// Returns the default options.
+    /// Returns default options.
     pub fn options() -> ClusterOptions {
         ClusterOptions { server: Redis::options(), node_timeout: Duration::from_secs(2) }
     }
 
-    /// Returns the URL, with the user and the addresses of all nodes.
+    /// Returns the URL of all nodes.
     pub fn url(&self) -> String {
         let hosts: Vec<_> =
             self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
@@ -101,11 +99,10 @@ impl Cluster {
         answers.find(Result::is_ok).unwrap_or_else(|| Err(Error::new("no node answers")))
     }
 
-    /// Returns the index of the master that serves a key, by the newest view. It may be dead until
-    /// its replica takes over.
+    /// Returns a key's master in the newest view. It may be dead until its replica takes over.
     ///
     /// # Errors
-    /// If no node answers, or no node serves the key.
+    /// If no node answers or serves the key.
     pub fn master_of(&self, key: &str) -> Result<usize> {
         let slot = self.slot_of(key)?;
         self.views()
@@ -116,7 +113,7 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("nobody serves slot {slot}")))
     }
 
-    /// Returns the index of a healthy replica of the node `master`, by the nodes' views.
+    /// Returns a healthy replica of `master`.
     ///
     /// # Errors
     /// If no view has one.
@@ -130,8 +127,7 @@ impl Cluster {
             .ok_or_else(|| Error::new(format!("node {master} has no replica")))
     }
 
-    /// Waits until another node than `old` serves the key, by the views of all others that answer.
-    /// Returns its index.
+    /// Waits until another node than `old` serves the key in all views, and returns it.
     ///
     /// # Errors
     /// After a minute.
@@ -147,11 +143,10 @@ impl Cluster {
         })
     }
 
-    /// Waits until all nodes agree on the slots and each replica follows its master, so that the
-    /// next failover is possible.
+    /// Waits until all nodes agree and each replica follows its master.
     ///
     /// # Errors
-    /// After a minute, for example if a node is dead.
+    /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all nodes agree", || {
             let views = self.views();
@@ -167,7 +162,7 @@ impl Cluster {
         })
     }
 
-    /// Moves the key's slot, with all its keys, to another master, and returns that master's index.
+    /// Moves the key's slot to another master, and returns it.
     ///
     /// # Errors
     /// If a node doesn't answer.
@@ -184,8 +179,7 @@ impl Cluster {
         Ok(to)
     }
 
-    /// Begins to move the key's slot to the master `to`. The old master then answers `ASK` for keys
-    /// that it doesn't have.
+    /// Begins to move the key's slot. The old master answers `ASK` for keys that it lacks.
     ///
     /// # Errors
     /// If a node doesn't answer, or `to` is no other master.
@@ -196,7 +190,7 @@ impl Cluster {
         Ok(SlotMove { slot, from, to })
     }
 
-    /// Moves the slot's keys and returns their number. The old master then answers `ASK` for them.
+    /// Moves the slot's keys and returns their number.
     ///
     /// # Errors
     /// If a node doesn't answer.
@@ -224,8 +218,7 @@ impl Cluster {
         }
     }
 
-    /// Moves the slot's remaining keys, assigns the slot to the new master, and waits until all
-    /// nodes that answer agree.
+    /// Moves the remaining keys and the slot, and waits until all nodes that answer agree.
     ///
     /// # Errors
     /// If a master doesn't answer.
@@ -238,8 +231,7 @@ impl Cluster {
         })
     }
 
-    /// Assigns the slot, whose keys have moved, to the new master. The other nodes are notified
-    /// later.
+    /// Assigns the slot. The other nodes are notified later.
     ///
     /// # Errors
     /// If a master doesn't answer.
@@ -256,10 +248,10 @@ impl Cluster {
         self.nodes[node].command(&command)
     }
 
-    /// Joins the nodes to a Cluster. `redis-cli --cluster create` would be slower.
+    /// `redis-cli --cluster create` would be slower.
     fn join(&self) -> Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
-            // Nodes with equal epochs would take time to resolve the conflict.
+            // Equal epochs take time to resolve.
             let epoch = (index + 1).to_string();
             node.command::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
             if index < MASTERS {
@@ -286,7 +278,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns the views of the nodes that answer.
     fn views(&self) -> Vec<(usize, Topology)> {
         let view = |(index, node): (usize, &Redis)| {
             let answer: String = node.admin.ask(&["CLUSTER", "NODES"]).ok()?;
@@ -295,7 +286,6 @@ impl Cluster {
         self.nodes.iter().enumerate().filter_map(view).collect()
     }
 
-    /// Returns the owner of a slot if all views agree.
     fn agreed_owner(&self, views: &[(usize, Topology)], slot: u16) -> Option<usize> {
         let mut owners = views.iter().map(|(_, view)| view.owner(slot).map(|node| &node.id));
         let first = owners.next()??;
@@ -306,7 +296,6 @@ impl Cluster {
         self.ids.iter().position(|known| known == id)
     }
 
-    /// Returns whether a node serves clients.
     fn is_well(&self, node: usize) -> bool {
         let info: Result<String> = self.nodes[node].admin.ask(&["CLUSTER", "INFO"]);
         info.is_ok_and(|info| info.contains("cluster_state:ok"))

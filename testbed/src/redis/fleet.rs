@@ -1,4 +1,4 @@
-//! Independent Redis servers, each behind a proxy.
+//! Independent Redis servers behind proxies.
 
 use super::{Options, Redis};
 use crate::ensemble::all_at_once;
@@ -14,7 +14,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Starts `count` servers with default settings.
+    /// Starts `count` default servers.
     ///
     /// # Errors
     /// As [`Redis::start`].

@@ -1,4 +1,4 @@
-//! A Redis server, independent servers, a Sentinel set, a Cluster.
+//! Redis: a server, independent servers, a Sentinel set, a Cluster.
 
 mod admin_conn;
 mod cluster;
@@ -23,10 +23,10 @@ use admin_conn::AdminConn;
 
 const CONFIGURATION: &str = "redis.conf";
 
-/// The files in which a server of a Sentinel set or a Cluster stores its role.
+/// They contain a server's role in a set.
 const ROLE: [&str; 2] = [CONFIGURATION, "nodes.conf"];
 
-/// A Redis server. Dropping it stops it and removes its data.
+/// A Redis server.
 #[derive(Debug)]
 pub struct Redis {
     process: Process,
@@ -38,15 +38,15 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts a server with default settings and no persistence.
+    /// Starts a server without persistence.
     ///
     /// # Errors
-    /// If `redis-server` isn't installed or doesn't answer.
+    /// If it doesn't start.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// Returns the default options.
+    /// Returns default options.
     pub fn options() -> Options {
         Options::default()
     }
@@ -69,29 +69,28 @@ impl Redis {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
-    /// Returns the URL, with its first user or its password if there is one.
+    /// Returns the URL, with its first user or password.
     pub fn url(&self) -> String {
         self.url_through(self.port)
     }
 
-    /// Returns the URL through a proxy that listens on `port`.
+    /// Returns the URL with a proxy's `port`.
     pub fn url_through(&self, port: u16) -> String {
         format!("{}://{}127.0.0.1:{port}/", self.options.scheme(), self.options.in_url())
     }
 
-    /// Returns the file with the CA's certificate.
+    /// Returns the CA's certificate file.
     ///
     /// # Panics
-    /// If the server doesn't use TLS.
+    /// Without TLS.
     pub fn authority(&self) -> PathBuf {
         self.certificates().authority()
     }
 
-    /// Returns the files with a client's certificate and key, for
-    /// [`Options::tls_with_client_certificates`].
+    /// Returns a client's certificate and key files.
     ///
     /// # Panics
-    /// If the server doesn't use TLS.
+    /// Without TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())
     }
@@ -105,11 +104,11 @@ impl Redis {
         &self.process
     }
 
-    /// Restarts the server on the same port, even if it was stopped.
+    /// Restarts the server on the same port.
     ///
-    /// With `keep_data`, it has the data that its persistence kept; none by default. In
-    /// [`Sentinels`] or a [`Cluster`] it always keeps its role: a master that missed a failover
-    /// restarts as a master, until the others change its role.
+    /// With `keep_data`, it has the data that its persistence kept. In [`Sentinels`] or a
+    /// [`Cluster`], a master that missed a failover restarts as a master, until the others change
+    /// its role.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -130,12 +129,12 @@ impl Redis {
         self.process.stop();
     }
 
-    /// Kills it, like a crash.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Freezes it: connections stay open, and it doesn't answer.
+    /// Freezes it.
     pub fn freeze(&self) {
         self.process.freeze();
     }
@@ -145,17 +144,16 @@ impl Redis {
         self.process.thaw();
     }
 
-    /// Returns a connection with all rights. It doesn't use TCP.
+    /// Returns a connection with all rights, without TCP.
     pub fn connection(&self) -> Result<Connection> {
         self.admin.connection()
     }
 
-    /// Sends a command on a new connection: `server.command::<String>(&["GET", "x"])`.
+    /// Sends a command on a new connection.
     pub fn command<T: FromRedisValue>(&self, command: &[&str]) -> Result<T> {
         self.admin.command(command)
     }
 
-    /// Returns a field of `INFO`, or `None` if the server doesn't answer.
     fn info(&self, name: &str) -> Option<String> {
         let info: String = self.admin.ask(&["INFO"]).ok()?;
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));

@@ -1,4 +1,4 @@
-//! Options for starting a Redis server.
+//! Options of a Redis server.
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -10,11 +10,10 @@ use super::Redis;
 use super::admin_conn::Login;
 use crate::{Certificates, Result, folder, in_url, port};
 
-/// The testbed's own user, for servers with users.
 const ADMIN: &str = "testbed-of-lockwright";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
-/// Options for starting a [`Redis`]. The defaults are Redis's, without persistence.
+/// Options of a [`Redis`], without persistence by default.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<(String, String)>,
@@ -23,10 +22,9 @@ pub struct Options {
     without_default_user: bool,
     tls: bool,
     wants_client_certificates: bool,
-    /// Another server's certificates, for servers that trust each other.
     pub(super) certificates: Option<Arc<Certificates>>,
     pub(super) cluster: Option<Duration>,
-    /// True if other processes set its role: master, or replica of a certain master.
+    /// True if other processes set its role.
     pub(super) is_told_its_role: bool,
 }
 
@@ -38,7 +36,7 @@ struct User {
 }
 
 impl Options {
-    /// Adds a line of `redis.conf`. Several words are several arguments.
+    /// Adds a line of `redis.conf`. Words are arguments.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
@@ -50,8 +48,7 @@ impl Options {
         self.set("requirepass", quoted(password))
     }
 
-    /// Adds a user with a password and rules as in `ACL SETUSER`: `~app:* &* +@all`. [`Redis::url`]
-    /// has the first user. The testbed then has a user too.
+    /// Adds a user with rules as in `ACL SETUSER`. [`Redis::url`] has the first user.
     pub fn user(mut self, name: &str, password: &str, rules: &str) -> Self {
         let (name, password, rules) = (name.to_owned(), password.to_owned(), rules.to_owned());
         self.users.push(User { name, password, rules });
@@ -64,32 +61,29 @@ impl Options {
         self
     }
 
-    /// Accepts only TLS from clients, replicas and other nodes, with a certificate for `localhost`
-    /// and `127.0.0.1`. Its CA is [`Redis::authority`].
+    /// Accepts only TLS, with a certificate of [`Redis::authority`].
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// Like [`Options::tls`], and requires a client certificate, such as
-    /// [`Redis::client_certificate`].
+    /// Like [`Options::tls`], and requires a client certificate.
     pub fn tls_with_client_certificates(mut self) -> Self {
         self.wants_client_certificates = true;
         self.tls()
     }
 
-    /// Sets the eviction policy for a full memory: `noeviction`, `allkeys-lru`, …
+    /// Sets the eviction policy, such as `allkeys-lru`.
     pub fn maxmemory_policy(self, policy: &str) -> Self {
         self.set("maxmemory-policy", policy)
     }
 
-    /// Logs each write, and sets when the log is synced: `always`, `everysec`, `no`.
+    /// Logs each write, synced `always`, `everysec` or `no`.
     pub fn append_only(self, fsync: &str) -> Self {
         self.set("appendonly", "yes").set("appendfsync", fsync)
     }
 
-    /// Makes it a replica of the given server, with the master's use of TLS and CA, but these
-    /// options' password and users.
+    /// Makes it a replica, with the master's TLS and CA, but its own password and users.
     pub fn replica_of(mut self, master: &Redis) -> Self {
         if let Some(certificates) = &master.options.certificates {
             self.tls = true;
@@ -99,13 +93,12 @@ impl Options {
             .set("replicaof", format!("{} {}", Ipv4Addr::LOCALHOST, master.port()))
     }
 
-    /// Starts the server and waits until it answers.
+    /// Starts the server.
     pub fn start(mut self) -> Result<Redis> {
         self.make_certificates()?;
         port::retried(|| Redis::start_on(port::free(), self.cluster.map(|_| port::free()), &self))
     }
 
-    /// Prepares options for a server of a set, whose servers may become each other's replicas.
     pub(super) fn in_a_set(mut self) -> Result<Self> {
         self.make_certificates()?;
         self.is_told_its_role = true;
@@ -130,7 +123,6 @@ impl Options {
         self
     }
 
-    /// Returns the login with all rights.
     pub(super) fn login(&self) -> Option<Login> {
         if self.has_admin() {
             let (user, password) = (Some(ADMIN.to_owned()), ADMIN_PASSWORD.to_owned());
@@ -143,7 +135,6 @@ impl Options {
         self.without_default_user || !self.users.is_empty()
     }
 
-    /// Returns a client's login as in a URL: `name:password@`.
     pub(super) fn in_url(&self) -> String {
         let (name, password) = match (self.users.first(), &self.password) {
             (Some(user), _) => (user.name.as_str(), &user.password),
@@ -157,16 +148,15 @@ impl Options {
         if self.tls { "rediss" } else { "redis" }
     }
 
-    /// Returns the testbed's socket. A test may set it, as there is only one.
+    /// A test may set it.
     pub(super) fn socket(&self, folder: &Path) -> PathBuf {
         let own = self.settings.iter().rfind(|(name, _)| name == "unixsocket");
         own.map_or_else(|| folder.join("testbed.sock"), |(_, path)| path.into())
     }
 
-    /// Returns the content of `redis.conf`.
     pub(super) fn lines(&self, port: u16, bus_port: Option<u16>, folder: &Path) -> Result<String> {
         let mut lines = String::from("bind 127.0.0.1\ndaemonize no\nsave \"\"\n");
-        // Otherwise a master would wait 5 s for more replicas before it synchronizes one.
+        // Otherwise a master waits 5 s for more replicas.
         lines += "repl-diskless-sync-delay 0\n";
         lines += &self.listening(port, &self.socket(folder))?;
         if let (Some(timeout), Some(bus_port)) = (self.cluster, bus_port) {
@@ -194,7 +184,6 @@ impl Options {
         Ok(lines)
     }
 
-    /// Returns the lines for ports, socket and TLS, of a server or a Sentinel.
     pub(super) fn listening(&self, port: u16, socket: &Path) -> Result<String> {
         let mut lines = format!("unixsocket {}\n", quoted(&folder::text(socket)?));
         let Some(certificates) = &self.certificates else {
@@ -215,7 +204,6 @@ impl Options {
     }
 }
 
-/// Quotes a text as an argument in `redis.conf`.
 pub(super) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -1,4 +1,4 @@
-//! A master, its replicas, and the Sentinels that watch them.
+//! A master, replicas, and Sentinels.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -20,12 +20,12 @@ const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 const CONFIGURATION: &str = "sentinel.conf";
 
-/// Shortened intervals of the Sentinels, in milliseconds: sharing state, asking others about a
-/// master that seems down, querying servers, and the TILT mode after a freeze.
+/// In milliseconds: sharing state, asking about a master that seems down, querying servers, and the
+/// TILT mode.
 const PERIODS: [&str; 8] =
     ["PUBLISH-PERIOD", "100", "ASK-PERIOD", "100", "INFO-PERIOD", "200", "TILT-PERIOD", "1000"];
 
-/// Options for starting [`Sentinels`].
+/// Options of [`Sentinels`].
 #[derive(Debug, Clone)]
 pub struct SentinelsOptions {
     server: Options,
@@ -36,41 +36,39 @@ pub struct SentinelsOptions {
 }
 
 impl SentinelsOptions {
-    /// Sets the options of each server: persistence, TLS, users. The Sentinels use TLS if the
-    /// servers do.
+    /// Sets the options of each server. The Sentinels use TLS if the servers do.
     pub fn servers(mut self, options: Options) -> Self {
         self.server = options;
         self
     }
 
-    /// Sets the number of replicas; one by default.
+    /// Sets the number of replicas, by default one.
     pub fn replicas(mut self, count: usize) -> Self {
         self.replicas = count;
         self
     }
 
-    /// Sets the time after which a silent server is down; 1 s by default. With less, a busy machine
-    /// causes needless failovers.
+    /// Sets when a silent server is down; 1 s by default. Less causes needless failovers on a busy
+    /// machine.
     pub fn down_after(mut self, limit: Duration) -> Self {
         self.down_after = limit;
         self
     }
 
-    /// Sets the time limit of a failover; 3 s by default. A failed one is retried after twice that
-    /// time.
+    /// Sets the limit of a failover; 3 s by default. A failed one is retried after twice that time.
     pub fn failover_timeout(mut self, limit: Duration) -> Self {
         self.failover_timeout = limit;
         self
     }
 
-    /// Sets the password of the Sentinels.
+    /// Sets the Sentinels' password.
     pub fn sentinel_password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// Starts all processes, and waits until each Sentinel sees all others, so that any two can
-    /// start a failover.
+    /// Starts all processes, and waits until each Sentinel sees all others: then any two can start
+    /// a failover.
     pub fn start(mut self) -> Result<Sentinels> {
         self.server = self.server.in_a_set()?;
         let master = self.server.clone().start()?;
@@ -89,29 +87,28 @@ impl SentinelsOptions {
     }
 }
 
-/// A master, its replicas, and three Sentinels with a quorum of two. Dropping it stops them.
+/// A master, its replicas, and three Sentinels with a quorum of two.
 ///
-/// All can be killed, frozen and restarted individually. A restarted server keeps its role, because
-/// the Sentinels write it into the server's configuration: see [`Redis::restart`]. An old master
-/// becomes a replica after about a second; with Sentinel's defaults this takes about 10 s.
+/// A restarted server keeps its role: see [`Redis::restart`]. An old master becomes a replica after
+/// about a second.
 #[derive(Debug)]
 pub struct Sentinels {
-    /// The servers. At first, the first one is the master.
+    /// The servers, at first with the master first.
     pub servers: Vec<Redis>,
     /// The Sentinels.
     pub sentinels: Vec<Sentinel>,
 }
 
 impl Sentinels {
-    /// Starts a master with one replica and default settings.
+    /// Starts a master with one replica.
     ///
     /// # Errors
-    /// If `redis-server` isn't installed, or the processes don't find each other.
+    /// If the processes don't find each other.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// Returns the default options.
+    /// Returns default options.
     pub fn options() -> SentinelsOptions {
         SentinelsOptions {
             server: Redis::options(),
@@ -122,17 +119,17 @@ impl Sentinels {
         }
     }
 
-    /// Returns the name of the master.
+    /// Returns the master's name.
     pub fn master_name(&self) -> &'static str {
         MASTER
     }
 
-    /// Returns the URL: the login for the servers, the Sentinels' addresses, the master's name.
+    /// Returns the URL.
     pub fn url(&self) -> String {
         self.url_through(self.sentinels.iter().map(Sentinel::port))
     }
 
-    /// Returns the URL through Sentinels, or proxies of them, that listen on `ports`.
+    /// Returns the URL with other `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let hosts: Vec<_> = ports.into_iter().map(|port| format!("127.0.0.1:{port}")).collect();
         let options = &self.servers[0].options;
@@ -140,7 +137,7 @@ impl Sentinels {
         format!("{scheme}+sentinel://{user}{}/{MASTER}", hosts.join(","))
     }
 
-    /// Returns the index of the master, by at least two Sentinels' answers.
+    /// Returns the master, by at least two Sentinels' answers.
     ///
     /// # Errors
     /// If no two Sentinels answer and agree.
@@ -153,7 +150,6 @@ impl Sentinels {
             .ok_or_else(|| Error::new("no two Sentinels agree on the master"))
     }
 
-    /// Returns each Sentinel's choice of the master. It is `None` if the Sentinel doesn't answer.
     fn opinions(&self) -> Vec<Option<usize>> {
         let opinion = |sentinel: &Sentinel| {
             let asked = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER];
@@ -163,8 +159,8 @@ impl Sentinels {
         self.sentinels.iter().map(opinion).collect()
     }
 
-    /// Waits until another server than `old` is the master, by its own role and all Sentinels that
-    /// answer. Returns its index.
+    /// Waits until another server than `old` is the master, by its role and all Sentinels that
+    /// answer, and returns it.
     ///
     /// # Errors
     /// After a minute.
@@ -177,11 +173,10 @@ impl Sentinels {
         })
     }
 
-    /// Waits until the Sentinels see all others and each replica follows the master, so that the
-    /// next failover is possible.
+    /// Waits until the Sentinels see all others and the replicas follow the master.
     ///
     /// # Errors
-    /// After a minute, for example if a process is dead.
+    /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all know each other", || {
             let master = self.master().ok()?;
@@ -194,7 +189,7 @@ impl Sentinels {
     }
 }
 
-/// A Sentinel. Dropping it stops it.
+/// A Sentinel.
 #[derive(Debug)]
 pub struct Sentinel {
     process: Process,
@@ -234,8 +229,7 @@ impl Sentinel {
         &self.process
     }
 
-    /// Restarts it on the same port with its state, also after [`Sentinel::stop`] or
-    /// [`Sentinel::kill`].
+    /// Restarts it with its state.
     pub fn restart(&mut self) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -248,12 +242,12 @@ impl Sentinel {
         self.process.stop();
     }
 
-    /// Kills it, like a crash.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Freezes it: connections stay open, and it doesn't answer.
+    /// Freezes it.
     pub fn freeze(&self) {
         self.process.freeze();
     }
@@ -274,10 +268,9 @@ impl Sentinel {
             && self.sees(&["SENTINEL", "MASTERS"], 1, "master")
     }
 
-    /// Returns whether it sees exactly `count` processes of this kind, all healthy.
     fn sees(&self, command: &[&str], count: usize, kind: &str) -> bool {
         let found: Result<Vec<HashMap<String, String>>> = self.admin.ask(command);
-        // A process that is down, disconnected, or in a failover has more flags.
+        // A process that is down or in a failover has more flags.
         let is_well = |one: &HashMap<String, String>| {
             one.get("flags").is_some_and(|flags| flags == kind)
                 && one.get("master-link-status").is_none_or(|status| status == "ok")
@@ -295,7 +288,7 @@ fn launch_sentinel(folder: &Path, admin: &AdminConn) -> Result<Process> {
 }
 
 impl SentinelsOptions {
-    /// Returns the initial content of `sentinel.conf`. The Sentinel rewrites the file later.
+    /// The Sentinel rewrites it.
     fn lines(&self, port: u16, master: u16, socket: &Path) -> Result<String> {
         let mut lines = String::from("bind 127.0.0.1\ndaemonize no\nprotected-mode no\n");
         lines += &self.server.listening(port, socket)?;

@@ -1,24 +1,20 @@
 //! A node's view of its Cluster.
 
-/// All nodes in one node's view, ordered by id.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Topology(Vec<Node>);
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Node {
     pub(super) id: String,
-    /// The id of a replica's master.
     pub(super) master: Option<String>,
-    /// The configuration epoch. A higher one has the newer slots.
+    /// A higher epoch has the newer slots.
     pub(super) epoch: u64,
-    /// The first and the last slot of each range.
     slots: Vec<(u16, u16)>,
-    /// True if it is connected and has no failure or handshake flag.
+    /// Connected, without a failure or handshake flag.
     pub(super) is_well: bool,
 }
 
 impl Topology {
-    /// Parses the answer to `CLUSTER NODES`.
     pub(super) fn read(answer: &str) -> Option<Self> {
         let mut nodes = answer.lines().map(Node::read).collect::<Option<Vec<_>>>()?;
         nodes.sort();
@@ -29,7 +25,6 @@ impl Topology {
         &self.0
     }
 
-    /// Returns the master that serves a slot.
     pub(super) fn owner(&self, slot: u16) -> Option<&Node> {
         self.0
             .iter()
@@ -38,7 +33,7 @@ impl Topology {
 }
 
 impl Node {
-    /// Parses a line: id, address, flags, master, ping, pong, epoch, link, slots.
+    /// Parses id, address, flags, master, ping, pong, epoch, link, slots.
     fn read(line: &str) -> Option<Self> {
         let mut fields = line.split(' ');
         let id = fields.next()?.to_owned();

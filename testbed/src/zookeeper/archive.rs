@@ -1,5 +1,4 @@
-//! An archive of the classes that a member loads. A JVM with it needs a third less processor time
-//! to start.
+//! An archive of a member's classes. With it, a JVM needs a third less processor time to start.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,8 +10,7 @@ use super::ports::Ports;
 use super::server;
 use crate::{Error, Program, Result, folder};
 
-/// Returns the JVM's option that uses the archive, or nothing if this JVM can't write one: Java
-/// can since version 13.
+/// Returns the JVM's option for the archive, which needs Java 13.
 pub(super) fn option() -> Option<String> {
     static ARCHIVE: OnceLock<Option<String>> = OnceLock::new();
     let archive = ARCHIVE.get_or_init(|| folder::text(&provide().ok()?).ok());
@@ -28,13 +26,13 @@ fn provide() -> Result<PathBuf> {
         let fresh = tempfile::Builder::new().tempdir_in(&cache).map_err(failed)?;
         let fresh = fresh.path().join("classes");
         write(place.path(), &fresh)?;
-        // Another process may have written the same file. This one replaces it.
+        // Replaces another process's equal file.
         fs::rename(&fresh, &archive).map_err(failed)?;
     }
     Ok(archive)
 }
 
-/// Returns a hash that changes with the JVM and the jars. The JVM ignores an archive of others.
+/// The JVM ignores an archive of others.
 fn versions() -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     let java = Program::new("java", server::JAVA_PACKAGE).locate()?;
@@ -47,7 +45,7 @@ fn versions() -> Result<u64> {
     Ok(hasher.finish())
 }
 
-/// Starts and stops an ensemble of one member, which also loads the classes of an election.
+/// An ensemble of one member also loads the classes of an election.
 fn write(place: &Path, archive: &Path) -> Result<()> {
     let ports = Ports::find();
     let (quorum, election) = (ports.quorum, ports.election);

@@ -1,27 +1,22 @@
-//! The first message of election connections between members.
+//! The first message of election connections.
 //!
-//! A member that dials a member with a larger number sends its listening address. The latter hangs up
-//! and dials that address, which would bypass the link of the two. So the address is replaced with
-//! a host name, which each member maps to its own proxy.
+//! A member that dials a larger one sends its address, which the latter dials, bypassing their
+//! link. So a host name replaces it, which each member maps to its own proxy.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
 
-/// Longer than any message.
 const LONGEST: usize = 1024;
 
-/// Returns the host name of a member, by its index.
 pub(super) fn name(member: usize) -> String {
     format!("member-{member}")
 }
 
-/// Replaces nothing, for other connections.
 pub(super) fn nothing(_: &mut TcpStream, _: usize) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
 /// Reads a version, the member's number, and its address with a length, in network byte order.
-/// Returns the message with the host replaced by the member's name.
 pub(super) fn name_instead_of_address(
     connection: &mut TcpStream,
     from: usize,

@@ -14,7 +14,7 @@ use super::ports::{Ports, local};
 use super::server::{self, CONFIGURATION, SMALL, SOON, ask, class_path, data, java};
 use crate::{Error, Process, Result};
 
-/// A member. Dropping it stops it.
+/// A member.
 #[derive(Debug)]
 pub struct Member {
     pub(super) process: Process,
@@ -25,7 +25,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Returns the port for clients, the TLS port if it has one.
+    /// Returns the client port, the TLS port if it has one.
     pub fn port(&self) -> u16 {
         if self.options.has_tls() { self.ports.secure } else { self.ports.clients }
     }
@@ -35,7 +35,7 @@ impl Member {
         local(self.port())
     }
 
-    /// Returns whether it is an observer, without a vote.
+    /// Returns whether it is an observer.
     pub fn is_observer(&self) -> bool {
         self.is_observer
     }
@@ -45,13 +45,12 @@ impl Member {
         &self.process
     }
 
-    /// Returns the settings file, which a [restart](Self::restart) reads again.
+    /// Returns the settings file.
     pub fn settings(&self) -> PathBuf {
         self.folder.path().join(CONFIGURATION)
     }
 
-    /// Restarts it on the same ports, even if it was stopped. Waits until it runs, but not for the
-    /// ensemble: see [`super::ZooKeeper::wait_until_whole`].
+    /// Restarts it on the same ports and waits for it, but not for the ensemble.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         self.process.thaw();
         self.process.stop();
@@ -66,12 +65,12 @@ impl Member {
         self.process.stop();
     }
 
-    /// Kills it, like a crash.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Freezes it: connections stay open, and it doesn't answer.
+    /// Freezes it.
     pub fn freeze(&self) {
         self.process.freeze();
     }
@@ -81,7 +80,7 @@ impl Member {
         self.process.thaw();
     }
 
-    /// Returns its answer to a four-letter command: `mntr`, `cons`, `dump`, `wchp`, `ruok`.
+    /// Returns its answer to a four-letter command.
     ///
     /// # Errors
     /// If it doesn't answer.
@@ -91,11 +90,10 @@ impl Member {
         })
     }
 
-    /// Runs ZooKeeper's command line client with this member, as the superuser, and returns its
-    /// output. Example: `&["get", "-s", "/path"]`. This starts a JVM and a session.
+    /// Runs ZooKeeper's command line client as the superuser.
     ///
     /// # Errors
-    /// With the whole output, if it fails.
+    /// With its output, if it fails.
     pub fn cli(&self, arguments: &[&str]) -> Result<String> {
         let (user, password) = SUPERUSER;
         let mut script = format!("addauth digest {user}:{password}\n{}\n", arguments.join(" "));
@@ -108,23 +106,23 @@ impl Member {
             .run(self.folder.path(), &script)
     }
 
-    /// Returns whether it regards itself as the leader. A leader that was just cut off still does.
+    /// Returns whether it regards itself as the leader.
     pub fn is_leader(&self) -> bool {
         matches!(self.mode().as_deref(), Some("leader" | "standalone"))
     }
 
-    /// Returns `leader`, `follower`, `observer` or `standalone`, or `None` during an election.
+    /// Returns `leader`, `follower`, `observer`, `standalone`, or `None` during an election.
     pub fn mode(&self) -> Option<String> {
         self.line("srvr", "Mode: ")
     }
 
-    /// Returns the id of the last transaction that it has seen.
+    /// Returns the id of the last transaction.
     pub fn zxid(&self) -> Option<u64> {
         let zxid = self.line("srvr", "Zxid: 0x")?;
         u64::from_str_radix(&zxid, 16).ok()
     }
 
-    /// Returns one of the values of `mntr`, or `None` if it doesn't answer.
+    /// Returns a value of `mntr`, or `None` if it doesn't answer.
     pub fn monitor(&self, name: &str) -> Option<String> {
         self.line("mntr", &format!("{name}\t"))
     }
@@ -163,7 +161,6 @@ impl Member {
     }
 }
 
-/// Starts a member, with the archive of its classes unless it has its full size.
 pub(super) fn start(folder: &Path, options: &Options) -> Result<Process> {
     let archive = if options.is_full_size { None } else { archive::option() };
     server::start_with(folder, options, archive)

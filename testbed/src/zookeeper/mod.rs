@@ -23,10 +23,7 @@ use crate::{Certificates, Error, Result, folder, port};
 use election::name;
 use ports::{Ports, local};
 
-/// A ZooKeeper ensemble, of three members by default. Dropping it stops them and removes their
-/// data.
-///
-/// The members can be killed, frozen, cut off from each other and restarted individually.
+/// A ZooKeeper ensemble, of three members by default.
 #[derive(Debug)]
 pub struct ZooKeeper {
     /// The members, observers last.
@@ -36,15 +33,15 @@ pub struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Starts three members with default settings.
+    /// Starts three members.
     ///
     /// # Errors
-    /// If Java or ZooKeeper isn't installed, or the members don't form an ensemble.
+    /// If they don't form an ensemble.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
 
-    /// Returns the default options.
+    /// Returns default options.
     pub fn options() -> Options {
         Options::default()
     }
@@ -76,35 +73,34 @@ impl ZooKeeper {
         Ok(this)
     }
 
-    /// Returns the URL: `zookeeper:127.0.0.1:1,127.0.0.1:2`.
+    /// Returns the URL.
     pub fn url(&self) -> String {
         self.url_through(self.members.iter().map(Member::port))
     }
 
-    /// Returns the URL through members, or proxies of them, that listen on `ports`.
+    /// Returns the URL with other `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let hosts = ports.into_iter().map(|port| format!("127.0.0.1:{port}"));
         format!("zookeeper:{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// Returns the superuser's name and password, for the scheme `digest`.
+    /// Returns the superuser's `digest` name and password.
     pub fn superuser(&self) -> (&'static str, &'static str) {
         options::SUPERUSER
     }
 
-    /// Returns the file with the CA's certificate.
+    /// Returns the CA's certificate file.
     ///
     /// # Panics
-    /// If the ensemble doesn't use TLS.
+    /// Without TLS.
     pub fn authority(&self) -> PathBuf {
         self.certificates().authority()
     }
 
-    /// Returns the files with a client's certificate and key, for
-    /// [`Options::tls_with_client_certificates`].
+    /// Returns a client's certificate and key files.
     ///
     /// # Panics
-    /// If the ensemble doesn't use TLS.
+    /// Without TLS.
     pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
         (self.certificates().certificate(), self.certificates().key())
     }
@@ -113,7 +109,7 @@ impl ZooKeeper {
         self.options.certificates.as_ref().expect("they speak TLS")
     }
 
-    /// Returns a member's answer to a four-letter command: see [`Member::four_letter`].
+    /// Returns a member's answer: see [`Member::four_letter`].
     ///
     /// # Errors
     /// If it doesn't answer.
@@ -121,7 +117,7 @@ impl ZooKeeper {
         self.members[member].four_letter(command)
     }
 
-    /// Returns the index of the leader, the newer one if an isolated member still leads.
+    /// Returns the leader, the newer one if an isolated member still leads.
     ///
     /// # Errors
     /// If there is none.
@@ -132,7 +128,7 @@ impl ZooKeeper {
         newest.map(|(index, _)| index).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits until another member than `old` is the leader, and returns its index.
+    /// Waits for another leader than `old`.
     ///
     /// # Errors
     /// After a minute.
@@ -140,10 +136,10 @@ impl ZooKeeper {
         wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
     }
 
-    /// Waits until there is one leader and all other members are in sync with it.
+    /// Waits until there is one leader and all others are in sync.
     ///
     /// # Errors
-    /// After a minute, for example if a member is dead.
+    /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members follow one leader", || {
             let modes: Vec<_> = self.members.iter().map_while(Member::mode).collect();
@@ -162,9 +158,8 @@ impl ZooKeeper {
         })
     }
 
-    /// Cuts a member off from all other members, including isolated ones. Its clients still reach
-    /// it, and it answers their pings until it detects the loss: see [`Options::sync_limit`]. The
-    /// connections become silent, like a pulled cable.
+    /// Cuts a member off from all others, but not from clients. It answers their pings until it
+    /// detects the loss: see [`Options::sync_limit`]. The connections become silent.
     pub fn isolate(&self, member: usize) {
         self.network.isolate(member);
     }
@@ -174,7 +169,7 @@ impl ZooKeeper {
         self.network.heal(member);
     }
 
-    /// Restarts all members in parallel, with or without their data, and waits until they agree.
+    /// Restarts all members and waits for them.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         all_at_once(&mut self.members, |member| {
             member.process.thaw();
@@ -189,10 +184,10 @@ impl ZooKeeper {
 }
 
 impl Options {
-    /// Starts the ensemble and waits until all members answer and follow a leader.
+    /// Starts the ensemble and waits for its leader.
     ///
     /// # Errors
-    /// If Java or ZooKeeper isn't installed or doesn't answer.
+    /// If it doesn't start.
     pub fn start(mut self) -> Result<ZooKeeper> {
         if self.has_tls() && self.certificates.is_none() {
             self.certificates = Some(Arc::new(Certificates::new()?));
@@ -201,7 +196,7 @@ impl Options {
     }
 }
 
-/// Returns the lines that list the members. A standalone server has none.
+/// A standalone server has no list.
 fn listed(all: &[Ports], voters: usize) -> String {
     let mut lines = String::new();
     for (index, ports) in all.iter().enumerate().filter(|_| all.len() > 1) {
@@ -212,8 +207,7 @@ fn listed(all: &[Ports], voters: usize) -> String {
     lines
 }
 
-/// Returns the addresses for `from`: its own listening address, and a separate proxy for each other
-/// member.
+/// Its own address, and a separate proxy for each other member.
 fn hosts(network: &Network, from: usize, all: &[Ports]) -> Result<String> {
     let mut lines = format!("127.0.0.1 localhost {}\n", name(from));
     for (to, ports) in all.iter().enumerate().filter(|(to, _)| *to != from) {

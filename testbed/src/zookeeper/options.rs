@@ -1,4 +1,4 @@
-//! Options for starting a ZooKeeper ensemble.
+//! Options of a ZooKeeper ensemble.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -8,17 +8,14 @@ use std::time::Duration;
 use super::ports::Ports;
 use crate::{Certificates, Error, Result, folder};
 
-/// The superuser, for tests that read other users' nodes.
 pub(super) const SUPERUSER: (&str, &str) = ("super", "testbed-of-lockwright");
-/// The name, and the base64 of the SHA-1 of `name:password`.
+/// With the base64 of the SHA-1 of `name:password`.
 pub(super) const SUPERUSER_DIGEST: &str = "super:BjMD6lv93tLW0ebdOOqhyYONNqs=";
 
-/// The TLS files of a server.
 const KEY_STORE: &str = "key-store.pem";
 const TRUST_STORE: &str = "trust-store.pem";
 
-/// Options for a [`ZooKeeper`]. The defaults are ZooKeeper's, but with a short tick and without
-/// syncs to disk.
+/// Options of a [`ZooKeeper`], with a short tick and without syncs to disk by default.
 ///
 /// [`ZooKeeper`]: super::ZooKeeper
 #[derive(Debug, Clone)]
@@ -32,7 +29,6 @@ pub struct Options {
     wants_client_certificates: bool,
     pub(super) is_durable: bool,
     pub(super) is_full_size: bool,
-    /// The certificates of all members, once created.
     pub(super) certificates: Option<Arc<Certificates>>,
 }
 
@@ -54,16 +50,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Sets the number of voting members; three by default. A single one is a standalone server.
+    /// Sets the number of voting members; three by default. One is a standalone server.
     pub fn members(mut self, count: usize) -> Self {
         self.voters = count;
         self
     }
 
-    /// Sets the number of observers; none by default. They are at the end of
-    /// [`ZooKeeper::members`].
-    ///
-    /// [`ZooKeeper::members`]: super::ZooKeeper::members
+    /// Sets the number of observers; none by default.
     pub fn observers(mut self, count: usize) -> Self {
         self.observers = count;
         self
@@ -75,8 +68,8 @@ impl Options {
         self
     }
 
-    /// Sets how many ticks a member may be silent to the others; 10 by default. Until then, an
-    /// isolated member answers pings.
+    /// Sets for how many ticks a member may be silent; 10 by default. Until then, an isolated
+    /// member answers pings.
     pub fn sync_limit(self, ticks: u32) -> Self {
         self.set("syncLimit", ticks.to_string())
     }
@@ -87,7 +80,7 @@ impl Options {
             .set("maxSessionTimeout", longest.as_millis().to_string())
     }
 
-    /// Adds a setting of `zoo.cfg`. The last one of a name counts.
+    /// Adds a setting of `zoo.cfg`. The last one counts.
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
@@ -99,43 +92,35 @@ impl Options {
         self
     }
 
-    /// Accepts TLS on a separate port, which [`ZooKeeper::url`] has, with a certificate for
-    /// `localhost` and `127.0.0.1`. Its CA is [`ZooKeeper::authority`].
+    /// Accepts TLS on a separate port, with a certificate of [`ZooKeeper::authority`].
     ///
-    /// [`ZooKeeper::url`]: super::ZooKeeper::url
     /// [`ZooKeeper::authority`]: super::ZooKeeper::authority
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// Like [`Options::tls`], and requires a client certificate, such as
-    /// [`ZooKeeper::client_certificate`].
-    ///
-    /// [`ZooKeeper::client_certificate`]: super::ZooKeeper::client_certificate
+    /// Like [`Options::tls`], and requires a client certificate.
     pub fn tls_with_client_certificates(mut self) -> Self {
         self.wants_client_certificates = true;
         self.tls()
     }
 
-    /// Syncs to disk, as a production ensemble does.
+    /// Syncs to disk.
     pub fn durable(mut self) -> Self {
         self.is_durable = true;
         self
     }
 
-    /// Uses the default heap, compilers and threads, for benchmarks. Otherwise each member is a
-    /// small process.
+    /// Uses the default heap, compilers and threads, for benchmarks.
     pub fn full_size(mut self) -> Self {
         self.is_full_size = true;
         self
     }
 
-    /// Returns the content of `zoo.cfg`, without the list of members.
     pub(super) fn lines(&self, ports: Ports, folder: &Path) -> Result<String> {
         let mut lines = vec![
             ("tickTime", self.tick.as_millis().to_string()),
-            // Many ticks, for a busy machine.
             ("initLimit", "100".to_owned()),
             ("syncLimit", "10".to_owned()),
             ("maxSessionTimeout", "40000".to_owned()),
@@ -176,7 +161,6 @@ impl Options {
     }
 }
 
-/// Writes the certificates in the formats that ZooKeeper recognizes by the file names.
 fn write_stores(certificates: &Certificates, keys: &Path, trusted: &Path) -> Result<()> {
     let read = |file: std::path::PathBuf| {
         std::fs::read_to_string(&file)

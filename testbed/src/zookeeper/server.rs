@@ -1,4 +1,4 @@
-//! The server program of a member: its files, its start, and requests to it.
+//! The server program of a member.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ const PACKAGE: &str = "libzookeeper-java";
 
 const JARS: &str = "/usr/share/java";
 
-/// The first file's manifest refers to most of its dependencies.
+/// The first manifest refers to most dependencies.
 const CLASS_PATH: [&str; 5] = [
     "zookeeper.jar",
     "netty-codec.jar",
@@ -24,11 +24,10 @@ const CLASS_PATH: [&str; 5] = [
     "slf4j-simple.jar",
 ];
 
-/// JVM options for a small process that starts fast: simple collector, one compiler, few threads.
 pub(super) const SMALL: [&str; 5] =
     ["-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"];
 
-/// The heap of ZooKeeper's own script.
+/// As in ZooKeeper's own script.
 const FULL_SIZE: &str = "-Xmx1000m";
 
 const JAVA: [&str; 3] = [
@@ -41,26 +40,25 @@ const SMALL_SETTINGS: [&str; 4] = [
     "-Dzookeeper.nio.numSelectorThreads=1",
     "-Dzookeeper.nio.numWorkerThreads=2",
     "-Dzookeeper.commitProcessor.numWorkerThreads=1",
-    // Instead of 64 MB per log: each restart creates a new log.
+    // Instead of 64 MB: each restart creates a log.
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// The longest interval, in milliseconds, after which an isolated member contacts the others again.
-/// The default is a minute.
+/// The longest interval, in milliseconds, until an isolated member contacts the others; by default
+/// a minute.
 const ASKS_SOON: &str = "-Dzookeeper.fastleader.maxNotificationInterval=1000";
 
 pub(super) const CONFIGURATION: &str = "zoo.cfg";
 const HOSTS: &str = "hosts";
 
-/// The time limit of a request that is retried. The member may be frozen.
+/// The member may be frozen.
 pub(super) const SOON: Duration = Duration::from_millis(500);
 
 pub(super) fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// Writes the files that a member reads at its start. `hosts` maps the names of the other members
-/// to addresses.
+/// `hosts` maps the other members' names to addresses.
 pub(super) fn prepare(
     folder: &Path,
     number: usize,
@@ -78,7 +76,6 @@ pub(super) fn prepare(
     folder::write(&folder.join(CONFIGURATION), &lines, None)
 }
 
-/// Starts a member whose JVM has one more option.
 pub(super) fn start_with(
     folder: &Path,
     options: &Options,
@@ -95,7 +92,7 @@ pub(super) fn start_with(
         .args(&options.properties)
         .arg(format!("-Dzookeeper.forceSync={force_sync}"))
         .arg(format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPERUSER_DIGEST}"))
-        // Each member has its own addresses for the others, so that each pair has its own link.
+        // So that each pair has its own link.
         .arg(format!("-Djdk.net.hosts.file={}", folder::text(&folder.join(HOSTS))?))
         .args(["-cp", &class_path()?])
         .args(["org.apache.zookeeper.server.quorum.QuorumPeerMain", CONFIGURATION])

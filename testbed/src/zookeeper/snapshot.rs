@@ -1,4 +1,4 @@
-//! Snapshots of a ZooKeeper ensemble, and their restoration.
+//! Snapshots of a ZooKeeper ensemble.
 
 use std::path::Path;
 
@@ -13,8 +13,7 @@ use crate::{Error, Result, folder};
 pub struct Snapshot(TempDir);
 
 impl ZooKeeper {
-    /// Copies the leader's data folder, as an operator's backup does. The leader is frozen during
-    /// the copy.
+    /// Copies the frozen leader's data folder.
     ///
     /// # Errors
     /// If there is no leader, or its files can't be read.
@@ -27,7 +26,7 @@ impl ZooKeeper {
         copied.map(|()| snapshot)
     }
 
-    /// Restores a snapshot as an operator does, with new data folders. Transaction ids go back too.
+    /// Restores a snapshot. Transaction ids go back too.
     ///
     /// # Errors
     /// If it can't be written, or the members don't form an ensemble.
@@ -49,7 +48,7 @@ impl Member {
     }
 }
 
-/// Copies the files. ZooKeeper's data folder has no subfolders.
+/// ZooKeeper's data folder has no subfolders.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let copy = || -> std::io::Result<()> {
         std::fs::create_dir_all(to)?;

@@ -1,4 +1,4 @@
-//! etcd: keys on one lease, and a queue ordered by revision, which one watch observes.
+//! etcd: keys on one lease, and a queue ordered by revision.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +19,6 @@ use super::{Floor, held, lost};
 
 const PREFIX: &str = "bench-floor/";
 
-/// Separates a name from its suffix.
 const END: char = '\0';
 
 pub(super) struct Etcd {
@@ -33,18 +32,16 @@ pub(super) struct Hold {
     key: Box<str>,
 }
 
-/// The queue of each name, as the watch reports it.
 #[derive(Default)]
 struct Queues {
-    /// The keys of each name by their revisions.
+    /// By revision.
     keys: HashMap<String, BTreeMap<i64, String>>,
     waiting: HashMap<String, oneshot::Sender<()>>,
-    /// All events up to this revision have been seen.
+    /// Events up to it have been seen.
     revision: i64,
 }
 
 impl Etcd {
-    /// Returns the lease of all keys of this process with the same TTL. One task keeps it alive.
     async fn lease(&self, ttl: Duration) -> Result<i64> {
         let lease = Rc::clone(self.leases.borrow_mut().entry(ttl).or_default());
         let lease = lease.get_or_try_init(async || {
@@ -84,7 +81,7 @@ impl Floor for Etcd {
     type Hold = Hold;
 
     async fn open(_backend: &str, url: &str) -> Result<Self> {
-        // Only one member is used, as Lockwright does.
+        // Only one member, like Lockwright.
         let urls = url.trim_start_matches("etcd:");
         let member = urls.split([',', '?']).next().unwrap_or(urls);
         let options = ConnectOptions::new().with_require_leader(true);
@@ -111,7 +108,7 @@ impl Floor for Etcd {
         }
     }
 
-    /// Adds a key to the queue. It holds the lock as soon as all earlier keys are gone.
+    /// It holds the lock as soon as all earlier keys are gone.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
         let options = PutOptions::new().with_lease(self.lease(ttl).await?);
         let queues = self.queues().await?;
@@ -119,7 +116,7 @@ impl Floor for Etcd {
         self.asked.set(number + 1);
         let key = format!("{PREFIX}{name}{END}{}/{number}", process::id());
         let (front, in_front) = oneshot::channel();
-        // Before the key exists, so that no event is missed.
+        // First, so that no event is missed.
         locked(queues).waiting.insert(key.clone(), front);
         self.client.clone().put(&*key, "", Some(options)).await?;
         in_front.await?;
@@ -147,7 +144,6 @@ impl Queues {
     fn went(&mut self, key: &str) {
         let Some(name) = name_of(key) else { return };
         if let Some(queue) = self.keys.get_mut(name) {
-            // Almost always the first.
             let found = queue.iter().find(|(_, other)| *other == key);
             if let Some(revision) = found.map(|(revision, _)| *revision) {
                 queue.remove(&revision);
@@ -156,7 +152,6 @@ impl Queues {
         self.look(name);
     }
 
-    /// Notifies the first key, if it belongs to this process.
     fn look(&mut self, name: &str) {
         let front = self.keys.get(name).and_then(BTreeMap::first_key_value);
         if let Some((_, key)) = front

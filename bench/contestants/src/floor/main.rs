@@ -1,7 +1,5 @@
-//! The baseline: each server's best performance with the client library that Lockwright uses,
-//! without fences, proofs, reconnects or cancellable waits.
-//!
-//! It excludes, but it is unfit for other uses.
+//! The baseline: Lockwright's client libraries without fences, proofs, reconnects or cancellable
+//! waits.
 #![forbid(unsafe_code)]
 
 mod etcd;
@@ -85,16 +83,13 @@ trait Floor: Sized + 'static {
 
     async fn open(backend: &str, url: &str) -> Result<Self>;
 
-    /// Acquires an uncontended or a kept name.
     async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
-    /// Acquires a contended name. A hold of [`Self::lock_alone`] is waited for, but its release
-    /// isn't notified.
+    /// Acquires a contended name. A hold of [`Self::lock_alone`] doesn't notify it.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
 
     async fn unlock(&self, hold: Self::Hold) -> Result<()>;
 
-    /// Renews holds of [`Self::lock_alone`] indefinitely.
     async fn keep_alive(&self, holds: &[&Self::Hold], ttl: Duration) -> Result<()> {
         let _ = (holds, ttl);
         pending().await

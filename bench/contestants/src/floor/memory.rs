@@ -1,4 +1,4 @@
-//! In one process: a tokio mutex for each name.
+//! A tokio mutex for each name.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! MySQL's statements, which MariaDB shares.
+//! MySQL's and MariaDB's statements.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -23,8 +23,7 @@ const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 const INSERT: &str = "INSERT IGNORE INTO bench_floor_lease
     VALUES (?, ?, NOW(6) + INTERVAL ? MICROSECOND)";
 
-/// Waiters queue for a named lock, so no waiter polls or needs a notification. The lock ends with
-/// the lease's deletion and grants nothing by itself.
+/// Waiters queue for a named lock, so none polls. It ends with the lease's deletion.
 const INSERT_IN_TURN: &str = "INSERT IGNORE INTO bench_floor_lease
     SELECT ?, ?, SYSDATE(6) + INTERVAL ? MICROSECOND FROM DUAL WHERE GET_LOCK(?, 3600) = 1";
 
@@ -120,7 +119,7 @@ impl Server for Mysql {
     }
 }
 
-/// Returns a name that GET_LOCK accepts, whatever its length and case.
+/// `GET_LOCK` limits a name's length and ignores its case.
 fn lock(name: &str) -> String {
     format!("{:016x}", key(name))
 }

@@ -1,4 +1,4 @@
-//! Connections, each for one task at a time.
+//! A pool of connections.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -6,13 +6,12 @@ use std::sync::Arc;
 use lockwright_bench_protocol::Result;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A pool that connects on demand.
 pub(super) struct Pool<C> {
     idle: RefCell<Vec<C>>,
     places: Arc<Semaphore>,
 }
 
-/// A connection from the pool. Dropping it closes it.
+/// Dropping it closes the connection.
 pub(super) struct Lent<C> {
     pub(super) connection: C,
     _place: OwnedSemaphorePermit,

@@ -1,5 +1,4 @@
-//! PostgreSQL's statements. The tables are logged, and each commit waits for the disk, as by
-//! default.
+//! PostgreSQL's statements.
 
 use std::time::Duration;
 
@@ -22,8 +21,7 @@ const PREPARE: &str = "SET client_min_messages = warning;
 const INSERT: &str = "INSERT INTO bench_floor_lease VALUES ($1, $2, now() + $3 * interval '1 ms')
     ON CONFLICT DO NOTHING";
 
-/// Waiters queue for an advisory lock, so no waiter polls or needs a notification. The lock ends
-/// with the lease's deletion and grants nothing by itself.
+/// Waiters queue for an advisory lock, so none polls. It ends with the lease's deletion.
 const INSERT_IN_TURN: &str = "INSERT INTO bench_floor_lease
     SELECT $1, $2, clock_timestamp() + $3 * interval '1 ms' FROM (SELECT pg_advisory_lock($4)) AS turn
     ON CONFLICT DO NOTHING";
@@ -98,7 +96,7 @@ impl Server for Postgres {
 
     async fn lock_row(on: &mut PgConnection, name: &str) -> Result<()> {
         let quoted = name.replace('\'', "''");
-        // Both in one packet, and planned once.
+        // In one packet, planned once.
         let lock = format!("BEGIN; EXECUTE bench_floor_row('{quoted}')");
         while raw_sql(AssertSqlSafe(lock.clone())).fetch_all(&mut *on).await?.is_empty() {
             Self::unlock_row(on).await?;
@@ -109,7 +107,7 @@ impl Server for Postgres {
     }
 
     async fn unlock_row(on: &mut PgConnection) -> Result<()> {
-        // Unlike a commit, it doesn't wait for the disk. There is nothing to keep.
+        // Unlike a commit, it doesn't wait for the disk.
         raw_sql("ROLLBACK").execute(on).await?;
         Ok(())
     }

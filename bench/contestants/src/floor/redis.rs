@@ -13,7 +13,7 @@ const SLOTS: u16 = 16_384;
 
 pub(super) struct Redis {
     masters: Vec<Server>,
-    /// The last slot of each range, in order, and its master.
+    /// Each range's last slot and master.
     slots: Vec<(u16, usize)>,
 }
 
@@ -27,7 +27,6 @@ impl Redis {
         Ok(Self { masters: vec![Server::connect(url).await?], slots: vec![(SLOTS - 1, 0)] })
     }
 
-    /// Connects by a URL `redis+sentinel://host:port,…/master`.
     async fn sentinels(url: &str) -> Result<Self> {
         let rest = url.trim_start_matches("redis+sentinel://");
         let (hosts, master) = rest.split_once('/').ok_or("the URL names no master")?;
@@ -42,13 +41,11 @@ impl Redis {
         Self::one(&format!("redis://{host}:{port}")).await
     }
 
-    /// Connects by a URL `redis+cluster://host:port,…`.
     async fn cluster(url: &str) -> Result<Self> {
         let hosts = url.trim_start_matches("redis+cluster://");
         let seed = hosts.split([',', '?']).next().unwrap_or(hosts);
         let client = Client::open(format!("redis://{seed}"))?;
         let mut connection = client.get_multiplexed_async_connection().await?;
-        // First and last slot, the master, replicas.
         let map: Vec<Vec<Value>> = cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
         let (mut masters, mut addresses, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         for range in map {
@@ -136,7 +133,7 @@ impl Floor for Redis {
     }
 }
 
-/// Returns the CRC-16/XMODEM, which determines a Cluster's slot.
+/// It determines a Cluster's slot.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |sum, byte| {
         (0..8).fold(sum ^ u16::from(*byte) << 8, |sum, _| {

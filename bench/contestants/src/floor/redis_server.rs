@@ -11,23 +11,19 @@ use redis::{AsyncConnectionConfig, Client, cmd};
 
 use super::pool::{Lent, Pool};
 
-/// The number of holds that one call renews.
 const BATCH: usize = 100;
 
-/// A server, and the connection for all calls that don't block.
 pub(super) struct Server {
     client: Client,
     connection: MultiplexedConnection,
     waiting: Pool<MultiplexedConnection>,
-    /// The names that have a turn.
     ready: RefCell<HashSet<String>>,
-    /// The value of all keys of this process.
     token: String,
     release: String,
     renew: String,
 }
 
-/// An exclusive right to a name: an element that is popped from a list and pushed back.
+/// An element popped from a list and pushed back.
 pub(super) struct Turn(Box<Lent<MultiplexedConnection>>);
 
 impl Server {
@@ -54,7 +50,7 @@ impl Server {
         self.connection.clone()
     }
 
-    /// Takes a lease. Returns `false` if there is one.
+    /// `false` if there is a lease.
     pub(super) async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let mut set = cmd("SET");
         set.arg(key(name)).arg(&self.token).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
@@ -62,7 +58,7 @@ impl Server {
         Ok(granted.is_some())
     }
 
-    /// Releases a lease. Returns `false` if there was none.
+    /// `false` if there was no lease.
     pub(super) async fn delete(&self, name: &str) -> Result<bool> {
         let mut delete = cmd("EVALSHA");
         delete.arg(&self.release).arg(1).arg(key(name)).arg(&self.token);
@@ -82,7 +78,7 @@ impl Server {
         Ok(renewed)
     }
 
-    /// Waits for the turn, blocked in the server on a separate connection.
+    /// On a separate connection.
     pub(super) async fn wait(&self, name: &str) -> Result<Turn> {
         let list = format!("{}:turn", key(name));
         if !self.ready.borrow().contains(name) {
@@ -94,7 +90,6 @@ impl Server {
         Ok(Turn(Box::new(lent)))
     }
 
-    /// Passes the turn to the next waiter.
     pub(super) async fn pass_on(&self, name: &str, turn: Turn) -> Result<()> {
         let list = format!("{}:turn", key(name));
         let mut lent = *turn.0;
@@ -103,8 +98,7 @@ impl Server {
         Ok(())
     }
 
-    /// Creates a name's single turn, unless the name is held without a turn. The first waiter does
-    /// this.
+    /// A single one, unless the name is held without it.
     async fn make_turn(&self, name: &str, list: &str) -> Result<()> {
         let mut connection = self.connection();
         if cmd("EXISTS").arg(key(name)).query_async(&mut connection).await? {
@@ -119,7 +113,7 @@ impl Server {
     }
 }
 
-/// Returns the key, with the name as hash tag, so that all keys of a name are in one slot.
+/// A hash tag, so that a name's keys are in one slot.
 fn key(name: &str) -> String {
     format!("{{{name}}}")
 }

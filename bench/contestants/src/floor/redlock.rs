@@ -1,5 +1,4 @@
-//! Five independent Redis servers. Requests go to all of them in parallel, and the slowest
-//! determines the time.
+//! Five independent Redis servers. The slowest determines the time.
 
 use std::time::Duration;
 
@@ -17,12 +16,11 @@ pub(super) struct Redlock {
 
 pub(super) struct Hold {
     name: Box<str>,
-    /// Present after a wait.
     turn: Option<Turn>,
 }
 
 impl Redlock {
-    /// Returns whether a majority granted. If not, undoes the other grants.
+    /// Undoes a minority's grants.
     async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
         let [a, b, c, d, e] = &self.servers;
         let votes = tokio::join!(
@@ -73,7 +71,7 @@ impl Floor for Redlock {
         }
     }
 
-    /// Acquires by turns, which the first server keeps. So votes are never split.
+    /// The first server keeps the turns, so votes are never split.
     async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
         let turn = self.servers[0].wait(name).await?;
         while !self.set(name, ttl).await? {

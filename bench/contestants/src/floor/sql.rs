@@ -1,4 +1,4 @@
-//! The common part of the database servers' baselines: the three modes and their connections.
+//! The baseline on database servers.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process;
@@ -11,43 +11,35 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::pool::{Lent, Pool};
 use super::{Floor, held, lost};
 
-/// The number of connections for requests that don't block, as in Lockwright.
+/// As in Lockwright.
 const REQUESTS: usize = 4;
 
-/// The connections per process that hold or are blocked under contention. The first holds, the
-/// second is in the server's queue, the third follows. More would add only connections and
-/// wake-ups.
+/// Per process: one holds, one is in the server's queue, one follows.
 const IN_TURN: usize = 3;
 
-/// The interval of checks for a lease that was taken without a turn.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The statements of a database. Keys are numbers derived from names.
+/// Keys are numbers derived from names.
 pub(super) trait Server: Sized + 'static {
     type Connection: 'static;
 
     fn new(url: &str) -> Result<Self>;
 
-    /// Connects, and creates missing tables.
     async fn connect(&self) -> Result<Self::Connection>;
 
-    /// Takes a lease. Returns `false` if there is one.
+    /// `false` if there is a lease.
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
-    /// Takes a lease, blocked in the server until it has the turn, which ends with
-    /// [`Self::delete_in_turn`].
+    /// The turn ends with [`Self::delete_in_turn`].
     async fn insert_in_turn(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
-    /// Releases a lease. Returns `false` if there was none.
+    /// `false` if there was no lease.
     async fn delete(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
 
-    /// Releases a lease and ends the turn.
     async fn delete_in_turn(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
 
-    /// Renews all leases of a token in one statement, and returns their number.
     async fn renew(on: &mut Self::Connection, token: i64, ttl: Duration) -> Result<u64>;
 
-    /// Takes a lock of the session, with or without waiting.
     async fn take(on: &mut Self::Connection, name: &str, waits: bool) -> Result<bool>;
 
     async fn free(on: &mut Self::Connection, name: &str) -> Result<bool>;
@@ -82,9 +74,8 @@ pub(super) struct Sql<S: Server> {
 
 pub(super) enum Hold<C> {
     Lease(Box<str>),
-    /// A row, and a turn, which belongs to a connection.
     LeaseInTurn(Box<str>, Lent<C>),
-    /// A connection that has the lock, from the pool of waiters if it waited.
+    /// From the pool of waiters if it waited.
     Connection {
         name: Box<str>,
         lent: Mutex<Lent<C>>,
@@ -122,7 +113,7 @@ impl<S: Server> Floor for Sql<S> {
             Some((_, "row")) => Mode::Row,
             _ => Mode::Lease,
         };
-        // Remove the mode, which is Lockwright's own parameter and the only one here.
+        // The mode is Lockwright's own parameter.
         let floor = Self {
             server: S::new(url.split('?').next().unwrap_or(url))?,
             mode,
@@ -131,7 +122,6 @@ impl<S: Server> Floor for Sql<S> {
             waiting: Pool::of(IN_TURN),
             holding: Pool::unlimited(),
         };
-        // Connect before the measurement.
         let alone =
             if matches!(floor.mode, Mode::Lease) { &floor.requests } else { &floor.holding };
         for pool in [alone, &floor.waiting] {
@@ -215,7 +205,7 @@ impl<S: Server> Floor for Sql<S> {
     }
 }
 
-/// Returns the number of a name, equal in all processes.
+/// Equal in all processes.
 pub(super) fn key(name: &str) -> i64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);

@@ -14,7 +14,7 @@ use tokio::time::{interval, sleep};
 
 use super::{Floor, held, lost};
 
-/// `FULL`: a grant and a release each wait for the disk once, like Lockwright's.
+/// Like Lockwright's: a grant and a release each wait for the disk.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
     CREATE TABLE IF NOT EXISTS bench_floor_lease (
         name TEXT PRIMARY KEY, token INTEGER NOT NULL, expires INTEGER NOT NULL
@@ -30,14 +30,13 @@ const DELETE: &str = "DELETE FROM bench_floor_lease WHERE name = ?1 AND token = 
 
 const RENEW: &str = "UPDATE bench_floor_lease SET expires = ?2 WHERE token = ?1";
 
-/// The shortest sleep in tokio. SQLite's waiters poll, so this is no perfect baseline: a
-/// notification outside SQLite may be faster.
+/// The shortest sleep in tokio. A notification may be faster.
 const POLL: Duration = Duration::from_millis(1);
 
 pub(super) struct Sqlite {
     connection: tokio::sync::Mutex<SqliteConnection>,
     token: i64,
-    /// Tasks of one process needn't poll for each other.
+    /// One process's tasks needn't poll.
     names: RefCell<HashMap<String, Arc<Mutex<()>>>>,
 }
 
@@ -47,7 +46,6 @@ pub(super) struct Hold {
 }
 
 impl Sqlite {
-    /// Returns whether it was free.
     async fn upsert(&self, name: &str, ttl: Duration) -> sqlx::Result<bool> {
         let now = now();
         let mut connection = self.connection.lock().await;
@@ -55,7 +53,7 @@ impl Sqlite {
         Ok(upsert.execute(&mut *connection).await?.rows_affected() == 1)
     }
 
-    /// Doesn't block writers, unlike a failed upsert.
+    /// It doesn't block writers.
     async fn is_held(&self, name: &str) -> sqlx::Result<bool> {
         let mut connection = self.connection.lock().await;
         let held = query(HELD).bind(name).bind(now()).fetch_optional(&mut *connection).await?;

@@ -1,6 +1,5 @@
 //! The versions of the client libraries.
 
-/// The lock file of this build, so its versions are current.
 const LOCK: &str = include_str!("../../../../Cargo.lock");
 
 pub(super) fn libraries() -> &'static str {

@@ -1,5 +1,4 @@
-//! ZooKeeper: ephemeral nodes of one session, and a queue of sequential nodes. Each waiter watches
-//! its predecessor.
+//! ZooKeeper: ephemeral sequential nodes of one session.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -10,7 +9,7 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, EventType
 
 use super::{Floor, held};
 
-/// As long as the benchmarks' TTLs. The client library pings in time.
+/// As long as the benchmarks' TTLs.
 const SESSION: Duration = Duration::from_secs(15);
 
 const LOCKS: &str = "/bench-floor";
@@ -23,7 +22,6 @@ const SEQUENTIAL: CreateOptions<'static> =
 
 pub(super) struct ZooKeeper {
     client: Client,
-    /// The names that have a queue.
     ready: RefCell<HashSet<String>>,
 }
 
@@ -79,15 +77,14 @@ impl Floor for ZooKeeper {
             self.ready.borrow_mut().insert(name.to_owned());
         }
         let prefix = format!("{queue}/");
-        // Both requests at once: a session's requests are executed in order.
+        // They are executed in order.
         let (created, nodes) = tokio::join!(
             self.client.create(&prefix, b"", &SEQUENTIAL),
             self.client.list_children(&queue)
         );
         let (_, number) = created?;
         let own = number.to_string();
-        // The predecessor's deletion is this waiter's turn, because no waiter leaves the queue
-        // early.
+        // No waiter leaves the queue early, so the predecessor's deletion is the turn.
         let nodes = nodes?;
         if let Some(before) = nodes.iter().filter(|node| **node < own).max() {
             self.gone(&format!("{prefix}{before}")).await?;

@@ -1,4 +1,4 @@
-//! Common code of the subjects: the version of their library.
+//! The version of a library.
 #![forbid(unsafe_code)]
 
 /// Returns a crate's name and locked version.

@@ -12,12 +12,11 @@ use sqlx::mysql::MySqlPoolOptions;
 
 const CONNECTIONS: u32 = 32;
 
-/// The time limit for a lock, longer than any measurement.
+/// Longer than any measurement.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 struct Dlock {
     provider: MySqlLockProvider,
-    /// The number of locks that are held or being acquired.
     taken: Cell<u32>,
 }
 

@@ -15,7 +15,6 @@ const CONNECTIONS: u32 = 32;
 
 struct Dlock {
     provider: PostgresLockProvider,
-    /// The number of locks that are held or being acquired.
     taken: Cell<u32>,
 }
 

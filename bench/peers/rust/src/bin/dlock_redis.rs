@@ -15,7 +15,7 @@ use lockwright_bench_protocol::{Cannot, Contestant, Handshake, Result, serve};
 
 struct Dlock {
     clients: Vec<RedisClient>,
-    /// By TTL, which is a property of the provider.
+    /// A TTL belongs to the provider.
     providers: RefCell<HashMap<Duration, Rc<RedisLockProvider>>>,
 }
 
@@ -24,7 +24,6 @@ impl Dlock {
         if let Some(provider) = self.providers.borrow().get(&ttl) {
             return Ok(provider.clone());
         }
-        // In the proportions of its defaults.
         let mut builder = RedisLockProvider::builder()
             .expiry(ttl)
             .extension_cadence(ttl / 3)
@@ -44,7 +43,6 @@ impl Contestant for Dlock {
     async fn open(_backend: &str, urls: &[String]) -> Result<Self> {
         let mut clients = Vec::new();
         for url in urls {
-            // As the provider does for a URL.
             let client = RedisClient::new(RedisConfig::from_url(url)?, None, None, None);
             client.connect();
             client.wait_for_connect().await?;

@@ -44,15 +44,17 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("pages", "links and required parts of the documentation", links),
     Step::of("prose", "the words that docs/src/style.md rules out", prose::step),
     Step::of("tree", "limits on the number of dependencies", tree),
+    Step::of("download", "newer versions of the servers", versions::download).in_background(),
     Step::of("clippy", "lints, warnings as errors", clippy).in_background(),
     Step::of("features", "each feature of the facade alone", features).in_background(),
     Step::of("doc", "the API documentation, without warnings", doc).in_background(),
+    Step::of("cost", "the hot paths' instructions compared with the baseline", cost::step)
+        .in_background(),
     Step::of("test", "all tests", test),
     Step::of("missing", "the errors for missing features", missing),
     Step::of("doctest", "the examples in doc comments", doctest),
     Step::of("examples", "the examples run and print their result", run_examples),
     Step::of("benches", "each benchmark runs once", benches),
-    Step::of("cost", "the hot paths' instructions compared with the baseline", cost::step),
     Step::of("versions", "the conformance suite on newer versions of the servers", versions::step),
     Step::of("chaos", "a few schedules of random faults on each backend", chaos::step),
     Step::of("table", "the table of conformance cases and backends", cases),
@@ -130,7 +132,9 @@ fn features(options: &Options) -> Report {
     }
     let mut build = cargo_in_background(&["test", "--no-run"]);
     build.args(missing_args(options));
-    Report::of(quietly("features-test", build).ok())
+    // The later steps find these builds.
+    let examples = examples::build_embedded();
+    Report::of(quietly("features-test", build).ok() && quietly("features-examples", examples).ok())
 }
 
 fn missing_args(options: &Options) -> Vec<&'static str> {

@@ -55,6 +55,21 @@ pub(crate) fn step(options: &Options) -> Report {
     report
 }
 
+/// Downloads the packages for the step `versions`, which tries again what failed here.
+pub(crate) fn download(options: &Options) -> Report {
+    if options.quick || !servers::may_install() || !packages::has_later_suites() {
+        return Report::of(true);
+    }
+    let provided = Place::new().and_then(|place| match place.is_temporary {
+        true => Ok(Vec::new()),
+        false => place.provide(),
+    });
+    if let Err(problem) = provided {
+        println!("     {problem}");
+    }
+    Report::of(true)
+}
+
 struct Place {
     kept: PathBuf,
     roots: PathBuf,

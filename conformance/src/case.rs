@@ -122,7 +122,7 @@ pub enum Need {
     Freeze,
     /// A server that keeps every write across a restart.
     Restart,
-    /// A server that can lose its data, and fences that still grow.
+    /// A server that can lose its data while fences keep growing.
     Forget,
     /// A connection that can be cut.
     Cut,

@@ -10,7 +10,7 @@ use crate::history::{History, Hold};
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The clients of one lock, with one boot clock.
+/// Clients of one lock that share a boot clock.
 #[derive(Debug, Clone)]
 pub struct Participants {
     name: String,

@@ -121,7 +121,7 @@ fn decoded(text: &str) -> Option<String> {
 /// let lock = LockName::new(format!("shop/orders/{order}"))?; // the full name, with the namespace
 /// let fenced: Fenced = header.parse()?;
 /// let inside = gate.enter(&lock, &fenced).await?; // Lost, for one that comes too late: answer 412 or 409
-/// // … write, with the fence beside it …
+/// // … write, with the fence …
 /// drop(inside);
 /// # Ok(())
 /// # }

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Replaces passwords, and query parameters with a secret's name, by `***`, also in invalid and several URLs.
+/// Masks passwords, and the values of query parameters that name a secret, with `***`. The text may contain several
+/// URLs, or an invalid one.
 ///
 /// ```
 /// use lockwright_core::redact::url;

@@ -43,7 +43,7 @@ pub(crate) fn fill(
             .tempfile_in(&cache)
             .map_err(|error| Error::new(format!("{}: {error}", cache.display())))?;
         tar().args(["-cSf", &text(packed.path())?, "."]).run(fresh.path(), "")?;
-        // Replaces another process's equal file.
+        // Replaces the identical file of another process.
         packed
             .persist(&archive)
             .map_err(|error| Error::new(format!("{}: {error}", archive.display())))?;

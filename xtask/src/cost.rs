@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use crate::baseline::{self, Costs, Path as Counted};
 use crate::folders;
 use crate::options::Options;
-use crate::process::{cargo_in_background, quietly};
+use crate::process::{cargo, quietly};
 use crate::report::Report;
 
 const CRATE: &str = "lockwright-cost";
@@ -97,7 +97,7 @@ fn said(program: &str, args: &[&str]) -> Result<String, String> {
 /// Fixed flags: all machines build the same code.
 fn build(host: &str) -> Result<PathBuf, String> {
     let folder = folders::target();
-    let mut command = cargo_in_background(&["build", "--package", CRATE, "--profile", PROFILE]);
+    let mut command = cargo(&["build", "--package", CRATE, "--profile", PROFILE]);
     // With an explicit target, the flags don't apply to build scripts.
     command.args(["--target", host, "--target-dir"]).arg(&folder);
     // Otherwise rustix reads the clock through the vDSO, which doesn't exist under valgrind.

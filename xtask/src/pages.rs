@@ -73,8 +73,9 @@ fn untold(root: &Path) -> io::Result<Vec<String>> {
 }
 
 fn schemes(connect: &str) -> Vec<String> {
-    let entries = connect.split("schemes: [\"").skip(1);
-    entries.filter_map(|entry| entry.split('"').next()).map(str::to_owned).collect()
+    let entries = connect.split("schemes: [").skip(1).map(str::trim_start);
+    let first = entries.filter_map(|entry| entry.strip_prefix('"')?.split('"').next());
+    first.map(str::to_owned).collect()
 }
 
 fn features(manifest: &Path) -> io::Result<Vec<String>> {

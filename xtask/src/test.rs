@@ -1,6 +1,7 @@
 //! The test command: order of the steps, summary.
 
 use std::process::ExitCode;
+use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,7 @@ fn run(chosen: &[&'static Step], options: &Options) -> Vec<Done> {
     done.extend(thread::scope(|scope| {
         let background_done = scope.spawn(move || {
             options.tests_are_built.wait();
+            let _running = options.background.lock().unwrap_or_else(PoisonError::into_inner);
             run_in_turn(&background, options)
         });
         let mut done = run_in_turn(&in_turn, options);

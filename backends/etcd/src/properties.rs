@@ -18,7 +18,7 @@ fn urls() {
     let valid = [
         "etcd:http://me:x@a:2379,http://b:2379?prefix=locks/",
         "etcd:https://[::1]:2379?ca=/etc/ca.pem",
-        "etcd:http://127.0.0.1:2379?raw_names=true",
+        "etcd:http://127.0.0.1:2379?names=raw",
     ];
     texts(&valid, |url| match Config::new(url) {
         Ok(config) => assert!(!format!("{config:?}").is_empty()),

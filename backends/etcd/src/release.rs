@@ -1,6 +1,6 @@
 //! Releasing claims.
 //!
-//! A late request finds either the token's tombstone, on the request's lease, or no lease.
+//! A late request finds the tombstone of its token, which its lease keeps, or its lease has ended.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -117,7 +117,7 @@ impl TokenState {
         self.requests().leaving.remove(at);
     }
 
-    /// A vote there doesn't count, even for a later granted round.
+    /// A vote of that node doesn't count, even in a later round that is granted.
     pub(crate) fn is_leaving(&self, at: usize) -> bool {
         self.requests().leaving.contains(at)
     }

@@ -10,10 +10,10 @@ use lockwright_core::{
 };
 use zookeeper_client as zk;
 
+use crate::claim_removal::deleted;
 use crate::errors::{BACKEND, Effect, Failure, error, no_chroot};
 use crate::paths::{Contender, can_be_admitted, modes, node, queue};
 use crate::place::{expired, lost, maybe_indeterminate, note, registered_place, vanished};
-use crate::removal::deleted;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 use crate::value::Value;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, LockName, Result};
 use zookeeper_client as zk;
 
+use crate::claim_removal::deleted;
 use crate::errors::{Effect, Failure, error};
 use crate::inspect::{Held, holders, up_to_date};
 use crate::notes;
-use crate::removal::deleted;
 use crate::session::Session;
 use crate::sessions::SPARE_TICKS;
 use crate::shared::Shared;

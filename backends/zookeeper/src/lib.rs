@@ -37,6 +37,7 @@
 mod acquire;
 mod backend;
 mod break_lock;
+mod claim_removal;
 mod config;
 mod doctor;
 mod errors;
@@ -53,7 +54,6 @@ mod place;
 mod properties;
 mod reachability;
 mod release;
-mod removal;
 mod renew;
 mod session;
 mod session_checks;

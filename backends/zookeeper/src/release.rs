@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use lockwright_core::{Claim, ErrorKind, Reason, ReleaseMode, ReleaseOutcome, Result};
 
+use crate::claim_removal::{deleted, remove_by_token};
 use crate::errors::error;
-use crate::removal::{deleted, remove_by_token};
 use crate::shared::Shared;
 
 pub(crate) async fn release(

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use super::Extent;
 use super::document::{Block, Item, Line, Row, Table};
 use super::findings::FAR;
 use super::names;
@@ -116,7 +117,7 @@ fn code_spans(text: &str) -> Line {
     })
 }
 
-pub(super) fn contestants(view: &View<'_>) -> Vec<Block> {
+pub(super) fn contestants(view: &View<'_>, extent: Extent) -> Vec<Block> {
     let results = view.results;
     let mut blocks = vec![Block::heading("Subjects, and missing libraries")];
     let mut rows = Vec::new();
@@ -152,7 +153,7 @@ pub(super) fn contestants(view: &View<'_>) -> Vec<Block> {
         })
     });
     let notes: Vec<Item> = notes.collect();
-    if !notes.is_empty() {
+    if extent == Extent::Full && !notes.is_empty() {
         blocks.push(Block::text("Notes about the subjects:"));
         blocks.push(Block::List(notes));
     }

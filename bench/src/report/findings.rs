@@ -29,7 +29,7 @@ pub(super) fn blocks(view: &View<'_>, extent: Extent) -> Vec<Block> {
     let mut blocks = Vec::new();
     behind(view, extent, &mut blocks);
     far(view, extent, &mut blocks);
-    beaten(view, &mut blocks);
+    beaten(view, extent, &mut blocks);
     blocks
 }
 
@@ -88,7 +88,7 @@ fn far(view: &View<'_>, extent: Extent, blocks: &mut Vec<Block>) {
     }
 }
 
-fn beaten(view: &View<'_>, blocks: &mut Vec<Block>) {
+fn beaten(view: &View<'_>, extent: Extent, blocks: &mut Vec<Block>) {
     blocks.push(Block::heading("Where a baseline was beaten"));
     let all = comparisons(view, |own, other| own != Kind::Floor && other == Kind::Floor);
     let is_better = |comparison: &Comparison<'_>| {
@@ -107,7 +107,10 @@ fn beaten(view: &View<'_>, blocks: &mut Vec<Block>) {
     }));
     let mut groups = grouped(better);
     groups.reverse();
-    list(view, groups, blocks, |group| vec![why(view, group)]);
+    list(view, groups, blocks, |group| match extent {
+        Extent::Full => vec![why(view, group)],
+        Extent::Summary => Vec::new(),
+    });
 }
 
 fn comparisons<'a>(view: &View<'a>, are: impl Fn(Kind, Kind) -> bool) -> Vec<Comparison<'a>> {

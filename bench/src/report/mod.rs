@@ -117,7 +117,7 @@ fn blocks(view: &View<'_>, json: &Path, pictures: &[Picture], extent: Extent) ->
     blocks.extend(tables::glance(view));
     blocks.extend(about::run(view, json));
     blocks.extend(about::method());
-    blocks.extend(about::contestants(view));
+    blocks.extend(about::contestants(view, extent));
     blocks.extend(about::exclusion(view));
     for workload in view.workloads() {
         blocks.extend(tables::workload(view, workload, pictures, extent));

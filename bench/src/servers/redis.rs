@@ -105,7 +105,7 @@ impl Servers for Five {
     }
 }
 
-/// Excludes Redis's own calls and this query.
+/// Counts commands, except the server's own and this query.
 fn served<'a>(servers: impl IntoIterator<Item = &'a Redis>) -> Result<Option<u64>> {
     let mut sum = 0;
     for server in servers {

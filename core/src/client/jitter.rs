@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The process's generator, or a seed.
+/// Random numbers: from the process's generator, or from a seed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Jitter(Option<Arc<AtomicU64>>);
 

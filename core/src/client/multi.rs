@@ -136,7 +136,7 @@ impl MultiRequest {
         let mut has_waited = false;
         for part in &parts {
             let taking = part.take(&self.options, &held, limit, &mut has_waited);
-            match part.beside(&held, self.options.is_fixed, taking).await {
+            match part.while_held(&held, self.options.is_fixed, taking).await {
                 Ok(guard) => held.push(guard),
                 Err(error) => {
                     give_back(held).await;
@@ -297,7 +297,7 @@ impl Part {
     }
 
     /// Fails as soon as a held lock is lost.
-    async fn beside<F>(&self, held: &[Guard], is_fixed: bool, taking: F) -> Result<Guard>
+    async fn while_held<F>(&self, held: &[Guard], is_fixed: bool, taking: F) -> Result<Guard>
     where
         F: Future<Output = Result<Guard>>,
     {

@@ -8,8 +8,9 @@ use crate::error::ErrorKind;
 use super::answer::{answer, say};
 use super::state::Shared;
 
-/// The pause when no more remained, and the pause between steps.
+/// The pause when nothing is left to sweep.
 const REST: Duration = Duration::from_secs(60);
+/// The pause between two steps of a sweep.
 const BREATH: Duration = Duration::from_millis(200);
 
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,5 @@
--- Offers a free lock to the next waiter.
+-- Offers a free lock to the next waiter, after an offer has lapsed. `queue.lua` has the hand-over; it precedes this
+-- script.
 --
 -- KEYS  lock, hold, fence, queue, holders, meta
 -- ARGV  '1' if receivers can be counted, wake-up channel, name

@@ -16,9 +16,9 @@ mod queue;
 mod replicas;
 mod resharding;
 mod sentinel;
+mod silence;
 #[cfg(feature = "tls")]
 mod tls;
 mod tracking;
-mod unresponsive;
 mod urls;
 mod wakeup;

@@ -9,4 +9,4 @@ mod faults;
 mod incarnations;
 mod release;
 mod renew;
-mod unresponsive;
+mod silence;

@@ -22,11 +22,11 @@ use crate::server::table::Tables;
 use crate::server::tls;
 
 /// - UTC: in other time zones, `SYSDATE` jumps at the end of daylight saving time.
-/// - `READ COMMITTED`: statements must see earlier commits. The default also locks gaps, so that
-///   requests for different names deadlock.
-/// - No mode that changes literals or the order of assignments.
+/// - `READ COMMITTED`: statements must see earlier commits. The default also locks gaps:
+///   requests for different names would deadlock.
+/// - No `sql_mode` that changes literals or the order of assignments.
 /// - `group_concat_max_len` fits all names of a sweep step.
-/// - Idle connections live longer than in the pool.
+/// - The server keeps idle connections for longer than the pool does.
 const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 'NO_CHAIN', \
                      autocommit = 1, \
                      sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \

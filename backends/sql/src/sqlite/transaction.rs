@@ -31,10 +31,10 @@ use super::errors::{is_busy, is_refused, lacks_a_table};
 
 const BACKEND: &str = "sqlite-transaction";
 
-/// Rejects a holder's transaction if a later holder has written before.
+/// Rejects the transaction of a holder if a later holder has already written.
 ///
-/// Records the fence for the name in the transaction. The name may differ from the lock's, but all
-/// writers of the same data must use the same. [`make_fence_table`] creates the table.
+/// Otherwise it records the fence, as part of the transaction. The name may differ from the lock's,
+/// but all writers of the same data must use one name. [`make_fence_table`] creates the table.
 ///
 /// # Errors
 /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later

@@ -28,14 +28,14 @@ use super::waiters::Waiters;
 use super::want::Want;
 
 pub(super) mod background;
-mod beside;
 mod events;
 pub(super) mod hold;
+pub(super) mod local_queue;
 mod registry;
 pub(super) mod releasing;
 mod shared;
+mod shared_holders;
 mod table;
-pub(super) mod turns;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -112,7 +112,7 @@ struct DueEntry {
 #[derive(Default)]
 pub(crate) struct Turns {
     taken: NameMap<Taken>,
-    beside: Beside,
+    shared_holders: SharedHolders,
     troubled: NameMap<Trouble>,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct Turn {
 }
 
 #[derive(Default)]
-pub(crate) struct Beside(NameMap<Vec<Arc<Hold>>>);
+pub(crate) struct SharedHolders(NameMap<Vec<Arc<Hold>>>);
 
 /// An ended hold never becomes live again.
 pub(crate) struct Hold {

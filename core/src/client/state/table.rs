@@ -1,4 +1,4 @@
-//! Turns and holds under one mutex: acquire and release need both, and locking takes much of their time.
+//! Turns and holds under one mutex: acquire and release need both, and each mutex would cost much of their time.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 

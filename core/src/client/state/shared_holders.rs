@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::client::owner::Owner;
 use crate::name::LockName;
 
-use super::{Beside, Hold};
+use super::{Hold, SharedHolders};
 
-impl Beside {
+impl SharedHolders {
     pub(super) fn of(&self, name: &LockName, owner: &Owner) -> Option<&Arc<Hold>> {
         let holds = self.0.get(name)?;
         holds.iter().find(|hold| hold.owner.as_ref() == Some(owner) && hold.looks_live())

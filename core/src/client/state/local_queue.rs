@@ -158,7 +158,9 @@ impl Turns {
     ) -> Result<Entry> {
         use hashbrown::hash_map::EntryRef as Place;
 
-        if let Some(hold) = want.owner.as_ref().and_then(|owner| self.beside.of(name, owner)) {
+        if let Some(hold) =
+            want.owner.as_ref().and_then(|owner| self.shared_holders.of(name, owner))
+        {
             return Err(unchangeable(hold.claim.mode, want.mode));
         }
         let taken = match self.taken.entry_ref(name) {
@@ -194,7 +196,7 @@ impl Turns {
         if let Some(reentry) = turn.filter(|reentry| reentry.owner == *owner) {
             return Err(unchangeable(reentry.mode, want.mode));
         }
-        match self.beside.of(name, owner) {
+        match self.shared_holders.of(name, owner) {
             Some(hold) if hold.claim.mode == want.mode => {
                 want.fits(hold, now)?;
                 Ok(Some(Entered::again(hold)))
@@ -208,7 +210,7 @@ impl Turns {
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
         let owner = hold.owner.as_ref()?;
         if hold.claim.mode != Mode::Exclusive {
-            self.beside.add(hold);
+            self.shared_holders.add(hold);
             return None;
         }
         let taken = self.taken.get_mut(&hold.claim.name)?;
@@ -236,7 +238,7 @@ impl Turns {
     fn leave(&mut self, hold: &Hold) -> bool {
         let last = hold.guards.fetch_sub(1, Ordering::AcqRel) == 1;
         if last && hold.claim.mode != Mode::Exclusive {
-            self.beside.remove(hold);
+            self.shared_holders.remove(hold);
         } else if last
             && let Some(taken) = self.taken.get_mut(&hold.claim.name)
             && taken

@@ -10,7 +10,7 @@ use crate::process;
 struct Need {
     what: &'static str,
     binary: &'static str,
-    /// Searched before PATH; a `*` stands for a number, the largest first.
+    /// Searched before PATH; a `*` matches a number, the largest first.
     places: &'static [&'static str],
     /// A complete program exits with 0. With `least`, it prints its version.
     probe: &'static [&'static str],

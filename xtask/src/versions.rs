@@ -12,14 +12,8 @@ use crate::report::Report;
 use crate::{folders, process, servers, tmp};
 
 pub(crate) fn step(options: &Options) -> Report {
-    if options.quick {
-        return Report::left_out("--quick runs no servers");
-    }
-    if !servers::may_install() || !packages::has_later_suites() {
-        return Report::left_out(
-            "newer server versions come from packages, which are downloaded only as root on Debian \
-             or Ubuntu",
-        );
+    if let Some(reason) = obstacle(options) {
+        return Report::left_out(reason);
     }
     let place = match Place::new() {
         Ok(place) => place,
@@ -55,9 +49,21 @@ pub(crate) fn step(options: &Options) -> Report {
     report
 }
 
+/// The reason why no newer server runs here.
+fn obstacle(options: &Options) -> Option<&'static str> {
+    if options.quick {
+        return Some("--quick runs no servers");
+    }
+    let has_none = !servers::may_install() || !packages::has_later_suites();
+    has_none.then_some(
+        "newer server versions come from packages, which are downloaded only as root on Debian or \
+         Ubuntu",
+    )
+}
+
 /// Downloads the packages for the step `versions`, which tries again what failed here.
 pub(crate) fn download(options: &Options) -> Report {
-    if options.quick || !servers::may_install() || !packages::has_later_suites() {
+    if obstacle(options).is_some() {
         return Report::of(true);
     }
     let provided = Place::new().and_then(|place| match place.is_temporary {

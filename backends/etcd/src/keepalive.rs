@@ -1,7 +1,6 @@
 //! Tasks that renew leases and remove overdue claims.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::JoinSet;
 
@@ -9,8 +8,6 @@ use crate::leases::{self, Lease};
 use crate::members::RequestError;
 use crate::shared::Shared;
 use crate::{orphans, release};
-
-const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<Lease>) {
     let runtime = shared.members.runtime();
@@ -20,7 +17,9 @@ pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<Lease>) {
         let mut orphans = JoinSet::new();
         orphans.spawn(orphans::remove_orphans(Arc::clone(&shared), Arc::clone(&lease)));
         loop {
-            let next = lease.due().min(lease.idle_deadline().max(shared.clock.now() + RETRY_PAUSE));
+            let next = lease
+                .due()
+                .min(lease.idle_deadline().max(shared.clock.now() + release::RETRY_PAUSE));
             tokio::select! {
                 _ = alive.changed() => break,
                 () = shared.clock.sleep_until(next) => {}
@@ -35,7 +34,7 @@ pub(crate) fn start(shared: &Arc<Shared>, lease: &Arc<Lease>) {
                 continue;
             }
             let confirming =
-                async { (shared.confirm(&lease).await, shared.clock.sleep(RETRY_PAUSE)) };
+                async { (shared.confirm(&lease).await, shared.clock.sleep(release::RETRY_PAUSE)) };
             let (confirmed, pause) = tokio::select! {
                 _ = alive.changed() => break,
                 confirmed = confirming => confirmed,

@@ -17,7 +17,7 @@ use crate::value::{Entry, Tombstone};
 
 const TRIES: usize = 5;
 
-const RETRY_PAUSE: Duration = Duration::from_millis(250);
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 pub(crate) async fn release(
     shared: &Arc<Shared>,

@@ -16,7 +16,7 @@ use crate::session::Session;
 pub(crate) struct SuspectSessions {
     state: Mutex<State>,
     pub(crate) another: Notify,
-    /// What each server is known to grant.
+    /// The longest timeout that each server has granted.
     longest: Mutex<HashMap<String, Duration>>,
 }
 

@@ -59,12 +59,16 @@ impl MultiGuard {
 
     /// Returns when the first hold counts as lost: see [`Guard::lost_at`].
     pub fn lost_at(&self) -> BootInstant {
-        self.signal().lost_at()
+        self.first(Guard::lost_at)
     }
 
     /// Returns the first deadline: see [`Guard::deadline`].
     pub fn deadline(&self) -> BootInstant {
-        self.signal().deadline()
+        self.first(Guard::deadline)
+    }
+
+    fn first(&self, instant: impl Fn(&Guard) -> BootInstant) -> BootInstant {
+        self.guards.iter().map(instant).min().expect("a request for several names has a name")
     }
 
     /// Returns a view for other tasks.

@@ -1,4 +1,4 @@
-//! Lookup of the slot map. Nodes learn of changes by gossip, so the view of a majority counts, otherwise the most
+//! Lookup of the slot map. Nodes receive changes by gossip, so the view of a majority counts, otherwise the most
 //! frequent one.
 
 use std::sync::Arc;

@@ -210,7 +210,7 @@ pub(super) struct Sessions {
     kind: Kind,
     statements: Arc<Statements>,
     rows: Rows<Postgresql>,
-    /// Whether the server can detect dead clients while they wait.
+    /// True if the server can detect dead clients while they wait.
     checks_clients: AtomicBool,
 }
 

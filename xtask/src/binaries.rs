@@ -37,8 +37,7 @@ pub(crate) fn build(log: &str, args: &[&str]) -> Result<Vec<Binary>, Report> {
     let mut binaries: Vec<Binary> =
         finished.lines.iter().filter_map(|line| artifact(line)).collect();
     binaries.sort();
-    // Binaries with servers take longest.
-    binaries.sort_by_key(|binary| config::start_order(&binary.package));
+    binaries.sort_by_key(|binary| config::start_order(&binary.package, &binary.name));
     Ok(binaries)
 }
 

@@ -41,11 +41,13 @@ const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-etcd", "server", "9"),
     ("lockwright-zookeeper", "server", "8"),
     ("lockwright-testbed", "smoke", "4"),
-    (INTEROP, "queues", "4"),
+    (INTEROP, "queues", "6"),
 ];
 
-pub(crate) fn start_order(package: &str) -> usize {
-    LIST.iter().position(|line| line.package == package).unwrap_or(LIST.len())
+/// Binaries with servers take longest, and of a package those that wait.
+pub(crate) fn start_order(package: &str, name: &str) -> (usize, bool) {
+    let line = LIST.iter().position(|line| line.package == package).unwrap_or(LIST.len());
+    (line, threads(package, name).is_none())
 }
 
 /// Returns whether it starts a server before it selects tests, or all its tests need one.

@@ -20,18 +20,30 @@ pub(crate) struct Step {
     pub(crate) what: &'static str,
     /// True if a failure ends the run.
     pub(crate) stops: bool,
-    /// It runs at low priority next to the tests.
-    pub(crate) in_background: bool,
+    pub(crate) when: When,
     pub(crate) run: fn(&Options) -> Report,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    InTurn,
+    /// Next to the steps that follow, because it waits for the network.
+    AtOnce,
+    /// Next to the tests, at low priority.
+    WithTests,
 }
 
 impl Step {
     const fn of(name: &'static str, what: &'static str, run: fn(&Options) -> Report) -> Self {
-        Self { name, what, stops: false, in_background: false, run }
+        Self { name, what, stops: false, when: When::InTurn, run }
     }
 
-    const fn in_background(self) -> Self {
-        Self { in_background: true, ..self }
+    const fn at_once(self) -> Self {
+        Self { when: When::AtOnce, ..self }
+    }
+
+    const fn with_tests(self) -> Self {
+        Self { when: When::WithTests, ..self }
     }
 }
 
@@ -45,10 +57,10 @@ pub(crate) const ALL: &[Step] = &[
     Step::of("pages", "links and required parts of the documentation", links),
     Step::of("prose", "the words that docs/src/style.md rules out", prose::step),
     Step::of("tree", "limits on the number of dependencies", tree),
-    Step::of("download", "newer versions of the servers", versions::download).in_background(),
-    Step::of("clippy", "lints, warnings as errors", clippy).in_background(),
-    Step::of("features", "each feature of the facade alone", features).in_background(),
-    Step::of("doc", "the API documentation, without warnings", doc).in_background(),
+    Step::of("download", "newer versions of the servers", versions::download).at_once(),
+    Step::of("clippy", "lints, warnings as errors", clippy).with_tests(),
+    Step::of("features", "each feature of the facade alone", features).with_tests(),
+    Step::of("doc", "the API documentation, without warnings", doc).with_tests(),
     Step::of("test", "all tests", test),
     Step::of("missing", "the errors for missing features", missing),
     Step::of("doctest", "the examples in doc comments", doctest),
@@ -140,7 +152,7 @@ fn features(options: &Options) -> Report {
 fn missing_args(options: &Options) -> Vec<&'static str> {
     let mut args = words(
         "--package lockwright --no-default-features --features \
-         lockwright/memory,lockwright/sqlite,lockwright/zookeeper --test facade",
+         lockwright/memory,lockwright/sqlite --test facade",
     );
     if !options.quick {
         // This build also lacks TLS for servers.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::options::Options;
 use crate::report::{Counts, Outcome, Report};
-use crate::steps::{self, Step};
+use crate::steps::{self, Step, When};
 use crate::tmp::TmpFolder;
 use crate::usage;
 
@@ -45,24 +45,28 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
     summary(&done, begun.elapsed(), &options)
 }
 
-/// Runs the steps in their order, except that build steps run next to the tests.
+/// Runs the steps in their order, except those that run next to others.
 fn run(chosen: &[&'static Step], options: &Options) -> Vec<Done> {
-    let first = chosen.iter().position(|step| step.in_background).unwrap_or(chosen.len());
+    let first = chosen.iter().position(|step| step.when != When::InTurn).unwrap_or(chosen.len());
     let mut done = run_in_turn(&chosen[..first], options);
     if done.iter().any(|done| done.stops) {
         return done;
     }
-    let (background, in_turn): (Vec<_>, Vec<_>) =
-        chosen[first..].iter().partition(|it| it.in_background);
+    let [in_turn, at_once, with_tests] =
+        [When::InTurn, When::AtOnce, When::WithTests].map(|when| {
+            chosen[first..].iter().copied().filter(|it| it.when == when).collect::<Vec<_>>()
+        });
     done.extend(thread::scope(|scope| {
-        let background_done = scope.spawn(move || {
+        let at_once = scope.spawn(move || run_in_turn(&at_once, options));
+        let with_tests = scope.spawn(move || {
             options.tests_are_built.wait();
             let _running = options.background.lock().unwrap_or_else(PoisonError::into_inner);
-            run_in_turn(&background, options)
+            run_in_turn(&with_tests, options)
         });
         let mut done = run_in_turn(&in_turn, options);
         options.tests_are_built.open(); // if no step has built tests
-        done.extend(background_done.join().expect("a step doesn't panic"));
+        done.extend(at_once.join().expect("a step doesn't panic"));
+        done.extend(with_tests.join().expect("a step doesn't panic"));
         done
     }));
     done

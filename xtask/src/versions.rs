@@ -3,13 +3,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::binaries::{self, Binary};
 use crate::newer_servers::{Root, SERVERS, Suite};
 use crate::options::Options;
 use crate::packages::{self, Archive};
 use crate::report::Report;
-use crate::{folders, process, servers, tmp};
+use crate::{config, folders, process, servers, tmp};
 
 pub(crate) fn step(options: &Options) -> Report {
     if let Some(reason) = obstacle(options) {
@@ -42,6 +43,7 @@ pub(crate) fn step(options: &Options) -> Report {
             }
         }
     }
+    jobs.sort_by_key(|job| config::start_order(&job.package, &job.name));
     let at_a_time = if options.at_a_time == 1 { 1 } else { 2 * options.at_a_time };
     let mut report = binaries::run("versions", jobs, &[], at_a_time, process::RUNNING);
     // The table shows cases that aren't promised.
@@ -104,6 +106,9 @@ impl Place {
 
     /// In a temporary folder if servers, which don't run as root, can't enter the target folder.
     fn provide(&self) -> Result<Vec<Root>, String> {
+        // The step `download` may still run.
+        static PROVIDING: Mutex<()> = Mutex::new(());
+        let _alone = PROVIDING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut archive = None;
         let mut roots = Vec::new();
         let mut problems = Vec::new();

@@ -211,15 +211,16 @@ pub enum Outcome {
     NotPromised(String),
 }
 
-macro_rules! case {
-    ($group:ident, $name:ident, [$($need:ident),*], $about:expr) => {
-        $crate::case::Case {
+/// A group's table: each case with its needs and the checked property.
+macro_rules! cases {
+    ($group:ident: $($name:ident [$($need:ident),*] $about:literal;)*) => {
+        &[$($crate::case::Case {
             group: $crate::case::Group::$group,
             name: stringify!($name),
             about: $about,
             needs: &[$($crate::case::Need::$need),*],
             body: |context| Box::pin($name(context)),
-        }
+        }),*]
     };
 }
-pub(crate) use case;
+pub(crate) use cases;

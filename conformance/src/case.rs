@@ -62,29 +62,7 @@ pub enum Group {
 
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Exclusion => "exclusion",
-            Self::Expiry => "expiry",
-            Self::Reentrancy => "reentrancy",
-            Self::Misdelete => "misdelete",
-            Self::Fencing => "fencing",
-            Self::Waiting => "waiting",
-            Self::Order => "order",
-            Self::Shared => "shared",
-            Self::Permits => "permits",
-            Self::Multi => "multi",
-            Self::Election => "election",
-            Self::Tickets => "tickets",
-            Self::Enforcement => "enforcement",
-            Self::Breaking => "breaking",
-            Self::Renewal => "renewal",
-            Self::Loss => "loss",
-            Self::Cancellation => "cancellation",
-            Self::Repeats => "repeats",
-            Self::Names => "names",
-            Self::Operator => "operator",
-            Self::Servers => "servers",
-        })
+        self.serialize(f)
     }
 }
 

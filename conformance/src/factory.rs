@@ -6,9 +6,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Result, async_trait};
+use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Locks, Result, async_trait};
 
-use crate::client::{Believer, CoreClient};
+use crate::client::Believer;
 use crate::protected::Protect;
 
 /// The suite's access to a backend.
@@ -69,7 +69,7 @@ pub trait Factory: Send + Sync + 'static {
         clock: &Clock,
         ttl: Duration,
     ) -> Result<Box<dyn Believer>> {
-        Ok(Box::new(CoreClient::new(backend, clock, ttl)?))
+        Ok(Box::new(Locks::builder(backend).clock(clock.clone()).ttl(ttl).build()?))
     }
 }
 

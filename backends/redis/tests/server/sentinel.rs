@@ -138,7 +138,7 @@ async fn wrong_settings_of_sentinels_are_told() {
     wrong(&url.replace("/lockwright", "/mymaster"), ErrorKind::InvalidConfig, "\"mymaster\"").await;
 
     let ports = [testbed::port::free(), testbed::port::free()];
-    wrong(&set.url_through(ports), ErrorKind::Unavailable, "").await;
+    let error = wrong(&set.url_through(ports), ErrorKind::Unavailable, "").await;
     for port in ports {
         assert!(error.to_string().contains(&format!(":{port} refuses connections")), "{error}");
     }

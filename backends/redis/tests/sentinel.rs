@@ -44,6 +44,8 @@ async fn fragile() -> Result<Fragile> {
     let (proxy, cut_off) = through_a_proxy(&set).map_err(problem)?;
     let (direct, cut_off) = (connector_to(set.url(), connect), connector_to(cut_off, connect));
     Ok(Fragile::new(direct, cut_off, move |step| {
+        // The whole set is captured: a drop ends its Sentinels.
+        let set = &mut set;
         match step {
             Step::Begin(Harm::Freeze) => set.servers[0].freeze(),
             Step::End(Harm::Freeze) => set.servers[0].thaw(),

@@ -27,13 +27,7 @@ pub(crate) struct Job {
 }
 
 pub(crate) fn main() -> ExitCode {
-    match job().and_then(|job| run(&job)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("{problem}");
-            ExitCode::FAILURE
-        }
-    }
+    crate::exit_code(job().and_then(|job| run(&job)))
 }
 
 fn job() -> Result<Job, String> {

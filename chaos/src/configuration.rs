@@ -3,7 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+use serde::Serialize;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Configuration {
     Sqlite,
     PostgresLease,
@@ -17,6 +20,7 @@ pub(crate) enum Configuration {
     RedisCluster,
     Redlock,
     Etcd,
+    #[serde(rename = "zookeeper")]
     ZooKeeper,
 }
 
@@ -52,28 +56,11 @@ impl Configuration {
         ZooKeeper,
     ];
 
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Sqlite => "sqlite",
-            PostgresLease => "postgres-lease",
-            PostgresSession => "postgres-session",
-            PostgresRow => "postgres-row",
-            MysqlLease => "mysql-lease",
-            MysqlSession => "mysql-session",
-            MysqlRow => "mysql-row",
-            Redis => "redis",
-            RedisSentinel => "redis-sentinel",
-            RedisCluster => "redis-cluster",
-            Redlock => "redlock",
-            Etcd => "etcd",
-            ZooKeeper => "zookeeper",
-        }
-    }
-
     /// Returns the configuration `text`, or else all with the prefix `text` and a hyphen.
     pub(crate) fn named(text: &str) -> Vec<Self> {
-        let exact = Self::ALL.into_iter().filter(|one| one.name() == text);
-        let modes = Self::ALL.into_iter().filter(|one| one.name().starts_with(&format!("{text}-")));
+        let exact = Self::ALL.into_iter().filter(|one| one.to_string() == text);
+        let family = format!("{text}-");
+        let modes = Self::ALL.into_iter().filter(|one| one.to_string().starts_with(&family));
         let exact: Vec<_> = exact.collect();
         if exact.is_empty() { modes.collect() } else { exact }
     }
@@ -132,6 +119,6 @@ impl Configuration {
 
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }

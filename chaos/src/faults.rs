@@ -9,9 +9,12 @@ use std::time::Duration;
 use lockwright::Profile;
 use lockwright::profile::{Fault as Promised, Fencing};
 
+use serde::Serialize;
+
 use crate::configuration::{Configuration, Kind};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Fault {
     ClientKilled,
     ClientStopped,
@@ -82,33 +85,8 @@ impl Fault {
         ClockBack,
     ];
 
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            ClientKilled => "client-killed",
-            ClientStopped => "client-stopped",
-            ServerKilled => "server-killed",
-            ServerFrozen => "server-frozen",
-            ServerRestarted => "server-restarted",
-            ServerDataLost => "server-data-lost",
-            Failover => "failover",
-            ConnectionsCut => "connections-cut",
-            ConnectionsHalfOpen => "connections-half-open",
-            ConnectionsDelayed => "connections-delayed",
-            Throttled => "throttled",
-            ConnectionsSilent => "connections-silent",
-            RowLocked => "row-locked",
-            TableLocked => "table-locked",
-            ConnectionLimit => "connection-limit",
-            DescriptorLimit => "descriptor-limit",
-            DiskFull => "disk-full",
-            DiskSlow => "disk-slow",
-            ClockForward => "clock-forward",
-            ClockBack => "clock-back",
-        }
-    }
-
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|fault| fault.name() == name)
+        Self::ALL.into_iter().find(|fault| fault.to_string() == name)
     }
 
     pub(crate) fn is_a_clients(self) -> bool {
@@ -234,7 +212,7 @@ fn data_lost(configuration: Configuration, profile: &Profile) -> Promise {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        self.serialize(f)
     }
 }
 
@@ -245,7 +223,7 @@ mod tests {
     #[test]
     fn every_fault_has_a_name_of_its_own_and_applies_somewhere() {
         for fault in Fault::ALL {
-            assert_eq!(Fault::named(fault.name()), Some(fault));
+            assert_eq!(Fault::named(&fault.to_string()), Some(fault));
             assert!(Configuration::ALL.iter().any(|one| fault.applies_to(*one)), "{fault}");
         }
     }

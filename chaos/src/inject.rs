@@ -60,14 +60,14 @@ pub(crate) fn on_a_client(
 }
 
 fn note(journal: &Journal, fault: Fault, target: &str, effect: Option<String>, begins: bool) {
-    let (fault, target) = (fault.name().to_owned(), target.to_owned());
+    let (fault, target) = (fault.to_string(), target.to_owned());
     journal.write(Event::Fault { fault, target, begins, effect });
 }
 
 impl Scene<'_> {
     pub(crate) fn on_the_servers(&mut self, planned: Planned) -> Result<Injected> {
         let fault = planned.fault;
-        let target = self.schedule.configuration.name();
+        let target = &self.schedule.configuration.to_string();
         note(self.journal, fault, target, None, true);
         let effect = self.inject(planned)?;
         note(self.journal, fault, target, effect.clone(), false);

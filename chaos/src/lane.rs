@@ -25,13 +25,7 @@ const STARTS: usize = 3;
 const RUNS: usize = 3;
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
-    match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("{problem}");
-            ExitCode::FAILURE
-        }
-    }
+    crate::exit_code(run(args))
 }
 
 fn run(args: &[String]) -> Result<()> {
@@ -157,7 +151,7 @@ fn replay(schedule: &Schedule, options: &Options) -> String {
     let (configuration, seed) = (schedule.configuration, schedule.seed);
     let mut command = format!("cargo xtask chaos --backend {configuration} --seed {seed}");
     if options.faults.len() < crate::faults::Fault::ALL.len() {
-        let names: Vec<_> = options.faults.iter().map(|fault| fault.name()).collect();
+        let names: Vec<_> = options.faults.iter().map(|fault| fault.to_string()).collect();
         command += &format!(" --faults {}", names.join(","));
     }
     command

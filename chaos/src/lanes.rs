@@ -126,7 +126,7 @@ fn run_lane(
     // The lane ends with this thread.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(std::env::current_exe()?);
-    command.arg("lane").args([task.configuration.name(), &seeds.join(",")]).args(args);
+    command.arg("lane").args([task.configuration.to_string(), seeds.join(",")]).args(args);
     command.env("LOCKWRIGHT_TESTBED_CACHE", std::env::temp_dir());
     command.env("TMPDIR", folder.data()).env(FOLDER, &folder.path);
     command.env(DISK, if folder.is_mounted { "limited" } else { "shared" });

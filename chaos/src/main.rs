@@ -27,21 +27,24 @@ use std::process::ExitCode;
 
 use options::{Options, USAGE};
 
+/// Prints a problem.
+fn exit_code<E: std::fmt::Display>(outcome: Result<(), E>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("client") => return client::main(),
         Some("lane") => return lane::main(&args[1..]),
         Some("soaker") => return soak::main(),
-        Some("--page") => {
-            return match page::write() {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(problem) => {
-                    eprintln!("{problem}");
-                    ExitCode::FAILURE
-                }
-            };
-        }
+        Some("--page") => return exit_code(page::write()),
         Some("--help" | "-h") => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -83,7 +83,7 @@ fn configurations(text: &str) -> Result<Vec<Configuration>, String> {
     for name in text.split(',') {
         let named = Configuration::named(name);
         if named.is_empty() {
-            let names = Configuration::ALL.map(Configuration::name).join(", ");
+            let names = Configuration::ALL.map(|one| one.to_string()).join(", ");
             return Err(format!("no backend {name:?}; there are {names}"));
         }
         all.extend(named);
@@ -94,7 +94,10 @@ fn configurations(text: &str) -> Result<Vec<Configuration>, String> {
 fn faults(text: &str) -> Result<Vec<Fault>, String> {
     let named = |name| {
         Fault::named(name).ok_or_else(|| {
-            format!("no fault {name:?}; there are {}", Fault::ALL.map(Fault::name).join(", "))
+            format!(
+                "no fault {name:?}; there are {}",
+                Fault::ALL.map(|one| one.to_string()).join(", ")
+            )
         })
     };
     text.split(',').map(named).collect()
@@ -114,7 +117,7 @@ mod tests {
         let options =
             read("--backend redis,mysql --seed 7 --faults client-killed,throttled --beside 2");
         let options = options.unwrap();
-        let names: Vec<_> = options.configurations.iter().map(|one| one.name()).collect();
+        let names: Vec<_> = options.configurations.iter().map(|one| one.to_string()).collect();
         assert_eq!(names, ["redis", "mysql-lease", "mysql-session", "mysql-row"]);
         assert_eq!(options.seeds, 7..8);
         assert_eq!(options.faults, [Fault::ClientKilled, Fault::Throttled]);

@@ -152,7 +152,7 @@ impl Record {
 fn part(records: &Records) -> String {
     let mut text = String::new();
     for group in GROUPS {
-        let names: Vec<&str> = group.iter().map(|one| one.name()).collect();
+        let names: Vec<String> = group.iter().map(Configuration::to_string).collect();
         let _ = writeln!(
             text,
             "| fault | {} |\n|---|{}",

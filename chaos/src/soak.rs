@@ -73,7 +73,7 @@ fn soak(configuration: Configuration, time: Duration) -> Result<bool> {
     let profile = profile(&servers.direct_url())?;
     let ttl = configuration.ttl().max(*profile.ttl.start());
     let job = Job {
-        configuration: configuration.name().to_owned(),
+        configuration: configuration.to_string(),
         url: servers.direct_url(),
         register: Register::default().serve()?.to_string(),
         folder: folder.path().display().to_string(),
@@ -160,13 +160,7 @@ fn measure(pid: u32) -> Result<Measured> {
 }
 
 pub(crate) fn main() -> ExitCode {
-    match work() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("{problem}");
-            ExitCode::FAILURE
-        }
-    }
+    crate::exit_code(work())
 }
 
 fn work() -> Result<()> {

@@ -109,8 +109,9 @@ fn before_faults<'a>(
     entries: &'a [Entry],
     is_unsafe: impl Fn(&Planned) -> bool,
 ) -> &'a [Entry] {
-    let is_unsafe =
-        |fault: &str| schedule.faults.iter().any(|one| one.fault.name() == fault && is_unsafe(one));
+    let is_unsafe = |fault: &str| {
+        schedule.faults.iter().any(|one| one.fault.to_string() == fault && is_unsafe(one))
+    };
     let begins = |entry: &Entry| match &entry.event {
         Event::Fault { fault, begins: true, .. } => is_unsafe(fault),
         _ => false,
@@ -147,7 +148,7 @@ fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
                 held.entry(process).or_default().retain(|other| other != token);
             }
             Event::Fault { fault, target, begins: true, .. }
-                if fault == Fault::ClientKilled.name() =>
+                if *fault == Fault::ClientKilled.to_string() =>
             {
                 killed.insert(target);
                 for token in held.remove(target.as_str()).unwrap_or_default() {
@@ -173,7 +174,7 @@ fn rules(schedule: &Schedule, promise: Promise) -> Rules {
         longest_wait: Some(longest_wait(schedule)),
         loss_margin: ValidityRules::default().margin(schedule.ttl()),
         loss_allowance: Some(LOSS_ALLOWANCE),
-        excusing_faults: faults.map(|one| one.fault.name().to_owned()).collect(),
+        excusing_faults: faults.map(|one| one.fault.to_string()).collect(),
         ..Rules::default()
     }
 }
@@ -211,7 +212,7 @@ mod tests {
             let granted = Event::Granted { request, token, fence: Fence::new(at), deadline };
             [entry(at - 1, process, asked), entry(at, process, granted)]
         };
-        let (fault, target) = (Fault::ClientKilled.name().to_owned(), "a".to_owned());
+        let (fault, target) = (Fault::ClientKilled.to_string(), "a".to_owned());
         let begins = Event::Fault { fault, target, begins: true, effect: None };
         let [a, b] = [grant(10, "a"), grant(40, "b")];
         a.into_iter().chain([entry(30, "runner", begins)]).chain(b).collect()
@@ -240,7 +241,7 @@ mod tests {
                     *deadline = entry.at + Duration::from_nanos(5);
                 }
             }
-            let (fault, target) = (fault.name().to_owned(), "redis".to_owned());
+            let (fault, target) = (fault.to_string(), "redis".to_owned());
             let begins = Event::Fault { fault, target, begins: true, effect: None };
             let place = entries.iter().position(|entry| entry.at > BootInstant::from_nanos(at));
             let begins = entry(at, "runner", begins);
@@ -262,7 +263,7 @@ mod tests {
         let schedule = Schedule::draw(Configuration::Redis, &profile, 1, &[fault]);
         assert!(!schedule.promise(&profile).exclusion);
         let lost_at = |at: u64| {
-            let (fault, target) = (fault.name().to_owned(), "redis".to_owned());
+            let (fault, target) = (fault.to_string(), "redis".to_owned());
             let mut entries = history();
             let begins = Event::Fault { fault, target, begins: true, effect: None };
             entries.push(entry(at, "runner", begins));

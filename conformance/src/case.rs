@@ -62,29 +62,7 @@ pub enum Group {
 
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Exclusion => "exclusion",
-            Self::Expiry => "expiry",
-            Self::Reentrancy => "reentrancy",
-            Self::Misdelete => "misdelete",
-            Self::Fencing => "fencing",
-            Self::Waiting => "waiting",
-            Self::Order => "order",
-            Self::Shared => "shared",
-            Self::Permits => "permits",
-            Self::Multi => "multi",
-            Self::Election => "election",
-            Self::Tickets => "tickets",
-            Self::Enforcement => "enforcement",
-            Self::Breaking => "breaking",
-            Self::Renewal => "renewal",
-            Self::Loss => "loss",
-            Self::Cancellation => "cancellation",
-            Self::Repeats => "repeats",
-            Self::Names => "names",
-            Self::Operator => "operator",
-            Self::Servers => "servers",
-        })
+        self.serialize(f)
     }
 }
 
@@ -211,15 +189,16 @@ pub enum Outcome {
     NotPromised(String),
 }
 
-macro_rules! case {
-    ($group:ident, $name:ident, [$($need:ident),*], $about:expr) => {
-        $crate::case::Case {
+/// A group's table: each case with its needs and the checked property.
+macro_rules! cases {
+    ($group:ident: $($name:ident [$($need:ident),*] $about:literal;)*) => {
+        &[$($crate::case::Case {
             group: $crate::case::Group::$group,
             name: stringify!($name),
             about: $about,
             needs: &[$($crate::case::Need::$need),*],
             body: |context| Box::pin($name(context)),
-        }
+        }),*]
     };
 }
-pub(crate) use case;
+pub(crate) use cases;

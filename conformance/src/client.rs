@@ -1,11 +1,6 @@
 //! The client under test.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use lockwright_core::{
-    Clock, DistributedLock, Guard, HoldState, LockName, Locks, Result, Signal, async_trait,
-};
+use lockwright_core::{Guard, LockName, Locks, Result, async_trait};
 
 /// A client under test.
 #[async_trait]
@@ -27,41 +22,27 @@ pub trait Belief: Send + Sync {
     async fn release(self: Box<Self>) -> Result<()>;
 }
 
-pub(crate) struct CoreClient(Locks);
-
-impl CoreClient {
-    pub(crate) fn new(
-        backend: Arc<dyn DistributedLock>,
-        clock: &Clock,
-        ttl: Duration,
-    ) -> Result<Self> {
-        Ok(Self(Locks::builder(backend).clock(clock.clone()).ttl(ttl).build()?))
-    }
-}
-
+/// The real client.
 #[async_trait]
-impl Believer for CoreClient {
+impl Believer for Locks {
     async fn try_acquire(&self, name: &LockName, fixed: bool) -> Result<Option<Box<dyn Belief>>> {
-        let request = self.0.mutex(name);
+        let request = self.mutex(name);
         let request = if fixed { request.fixed() } else { request };
-        let guard = request.try_acquire().await?;
-        Ok(guard.map(|guard| Box::new(CoreBelief(guard.signal(), guard)) as _))
+        Ok(request.try_acquire().await?.map(|guard| Box::new(guard) as _))
     }
 }
 
-struct CoreBelief(Signal, Guard);
-
 #[async_trait]
-impl Belief for CoreBelief {
+impl Belief for Guard {
     fn believes(&self) -> bool {
-        self.1.check().is_ok()
+        self.check().is_ok()
     }
 
     async fn ended(&self) {
-        let _: HoldState = self.0.ended().await;
+        self.signal().ended().await;
     }
 
     async fn release(self: Box<Self>) -> Result<()> {
-        self.1.release().await
+        Guard::release(*self).await
     }
 }

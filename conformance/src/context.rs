@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, Busy, Claim, Clock, DistributedLock, Granted, Identity, LockName,
-    Locks, Mode, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalMode, RenewalOutcome,
-    Result, Token, Wait,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Busy, Claim, Clock,
+    DistributedLock, ErrorKind, Granted, Identity, LockName, Locks, Mode, Profile, ReleaseMode,
+    ReleaseOutcome, Renew, Renewal, RenewalMode, RenewalOutcome, Result, Token, Wait,
 };
+
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::client::Believer;
 use crate::factory::{Connect, Factory, Runtime};
@@ -233,6 +236,23 @@ pub fn refused<'a>(
     }
 }
 
+/// Acquires a name that must be free, and releases it.
+#[track_caller]
+pub fn is_free<'a>(
+    context: &'a Context,
+    backend: &'a dyn DistributedLock,
+    local: &str,
+) -> impl Future<Output = Verdict> + 'a {
+    let at = Failure::new(format!("{local} was not granted though it was free"));
+    let claim = context.long_claim(local);
+    async move {
+        match backend.try_acquire(&claim).await? {
+            AcquireOutcome::Granted(_) => release(backend, &claim).await,
+            AcquireOutcome::Busy(busy) => Err(at.because_of(&busy)),
+        }
+    }
+}
+
 /// Releases a held lock.
 #[track_caller]
 pub fn release<'a>(
@@ -244,6 +264,22 @@ pub fn release<'a>(
         match backend.release(claim, ReleaseMode::Plain).await? {
             ReleaseOutcome::Released => Ok(()),
             ReleaseOutcome::NotHeld => Err(at),
+        }
+    }
+}
+
+/// Releases a claim that must not be held.
+#[track_caller]
+pub fn not_released<'a>(
+    backend: &'a dyn DistributedLock,
+    claim: &'a Claim,
+    release_mode: ReleaseMode,
+) -> impl Future<Output = Verdict> + 'a {
+    let at = Failure::new(format!("a claim of {} that isn't held was released", claim.name));
+    async move {
+        match backend.release(claim, release_mode).await? {
+            ReleaseOutcome::NotHeld => Ok(()),
+            ReleaseOutcome::Released => Err(at),
         }
     }
 }
@@ -262,4 +298,72 @@ pub fn renew<'a>(
             _ => Err(at),
         }
     }
+}
+
+/// Renews a live hold.
+#[track_caller]
+pub fn renewed<'a>(
+    backend: &'a dyn DistributedLock,
+    claim: &'a Claim,
+) -> impl Future<Output = Verdict> + 'a {
+    let at = Failure::new(format!("a live hold of {} was not renewed", claim.name));
+    async move {
+        match renew(backend, claim).await? {
+            RenewalOutcome::Renewed { .. } => Ok(()),
+            outcome => Err(at.because_of(&outcome)),
+        }
+    }
+}
+
+/// Renews a claim that must not be held.
+#[track_caller]
+pub fn not_renewed<'a>(
+    backend: &'a dyn DistributedLock,
+    claim: &'a Claim,
+) -> impl Future<Output = Verdict> + 'a {
+    let at = Failure::new(format!("a claim of {} that isn't held was renewed", claim.name));
+    async move {
+        match renew(backend, claim).await? {
+            RenewalOutcome::NotHeld(_) => Ok(()),
+            outcome => Err(at.because_of(&outcome)),
+        }
+    }
+}
+
+/// Checks that a request failed with this kind of error.
+#[track_caller]
+pub fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Verdict {
+    match answer {
+        Err(error) if error.kind() == kind => Ok(()),
+        other => Err(Failure::new(format!("the answer is not {kind:?}")).because_of(&other)),
+    }
+}
+
+/// Checks that a request reported a loss, for any reason.
+#[track_caller]
+pub fn is_lost<T: fmt::Debug>(answer: Result<T>) -> Verdict {
+    match answer {
+        Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => Ok(()),
+        other => Err(Failure::new("the answer reports no loss").because_of(&other)),
+    }
+}
+
+/// Breaks the claim's hold.
+pub async fn break_hold(
+    backend: &dyn DistributedLock,
+    claim: &Claim,
+    how: BreakMode,
+) -> Result<Broken> {
+    backend.break_lock(&claim.name, BreakTarget::Token(claim.token), how, "the suite", "why").await
+}
+
+/// Waits for a woken waiter, for less than its poll interval.
+#[track_caller]
+pub fn woken<T>(
+    context: &Context,
+    waiting: JoinHandle<Result<T>>,
+) -> impl Future<Output = Verdict<T>> + use<T> {
+    let poll = context.profile.slow_poll;
+    let at = Failure::late(format!("no waiter was woken within its poll interval of {poll:?}"));
+    async move { Ok(timeout(poll / 2, waiting).await.map_err(|_| at)???) }
 }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::pin::Pin;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Result, async_trait};
+use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Locks, Result, async_trait};
 
-use crate::client::{Believer, CoreClient};
+use crate::client::Believer;
 use crate::protected::Protect;
 
 /// The suite's access to a backend.
@@ -59,7 +59,7 @@ pub trait Factory: Send + Sync + 'static {
     /// # Errors
     /// By default: the factory has no such server.
     async fn fragile(&self) -> Result<Fragile> {
-        Err(Error::new(ErrorKind::Unsupported, "this factory has no server that may be harmed"))
+        Err(no_fragile())
     }
 
     /// Returns the client under test, by default the real one.
@@ -69,8 +69,12 @@ pub trait Factory: Send + Sync + 'static {
         clock: &Clock,
         ttl: Duration,
     ) -> Result<Box<dyn Believer>> {
-        Ok(Box::new(CoreClient::new(backend, clock, ttl)?))
+        Ok(Box::new(Locks::builder(backend).clock(clock.clone()).ttl(ttl).build()?))
     }
+}
+
+fn no_fragile() -> Error {
+    Error::new(ErrorKind::Unsupported, "this factory has no server that may be harmed")
 }
 
 /// The runtime of the cases.
@@ -116,11 +120,23 @@ pub struct Fragile {
 }
 
 impl Fragile {
+    /// Creates a server with these connectors, which `harm` does the harms to.
+    pub fn new(
+        connect: Connect,
+        cut_off: Connect,
+        harm: impl FnMut(Step) -> Result<(), Box<dyn std::error::Error>> + Send + 'static,
+    ) -> Self {
+        let harm = Mutex::new(harm);
+        let harm = move |step| {
+            let mut harm = harm.lock().unwrap_or_else(PoisonError::into_inner);
+            harm(step).map_err(problem)
+        };
+        Self { connect, cut_off, harm: Arc::new(harm) }
+    }
+
     pub(crate) async fn step(&self, step: Step) -> Result<()> {
         let harm = Arc::clone(&self.harm);
-        tokio::task::spawn_blocking(move || harm(step))
-            .await
-            .map_err(|error| Error::unavailable(error.to_string()))?
+        tokio::task::spawn_blocking(move || harm(step)).await.map_err(problem)?
     }
 }
 
@@ -128,6 +144,11 @@ impl fmt::Debug for Fragile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Fragile")
     }
+}
+
+/// Returns an error of a test's server.
+pub fn problem(error: impl fmt::Display) -> Error {
+    Error::unavailable(error.to_string())
 }
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> + Send>>;
@@ -161,42 +182,98 @@ impl fmt::Debug for Connect {
     }
 }
 
-/// A live server.
-pub struct Live {
+/// Creates a connector to the backends at `url`.
+pub fn connector_to<F, B>(url: impl Into<String>, connect: fn(String) -> F) -> Connect
+where
+    F: Future<Output = Result<B>> + Send + 'static,
+    B: DistributedLock,
+{
+    let url = url.into();
+    connector(move || connect(url.clone()))
+}
+
+type Starting = Pin<Box<dyn Future<Output = Result<Fragile>> + Send>>;
+
+/// A running server at a URL, which child processes can reach.
+pub struct LiveServer {
     connect: Connect,
+    url: String,
+    label: Option<String>,
+    at_a_time: usize,
     ttl: Duration,
-    child: Option<Box<dyn Fn() -> Command + Send + Sync>>,
+    protected: Option<Protect>,
+    harms: &'static [Harm],
+    fragile: Option<Box<dyn Fn() -> Starting + Send + Sync>>,
 }
 
-impl Live {
-    /// Returns the server of `connect`, which must create a backend for each call.
-    pub fn new(connect: Connect) -> Self {
-        Self { connect, ttl: Duration::from_secs(1), child: None }
+impl LiveServer {
+    /// Returns the server at `url`, with the trait's defaults.
+    pub fn at<F, B>(url: impl Into<String>, connect: fn(String) -> F) -> Self
+    where
+        F: Future<Output = Result<B>> + Send + 'static,
+        B: DistributedLock,
+    {
+        let url = url.into();
+        Self {
+            connect: connector_to(url.clone(), connect),
+            url,
+            label: None,
+            at_a_time: 16,
+            ttl: Duration::from_secs(1),
+            protected: None,
+            harms: &[],
+            fragile: None,
+        }
     }
 
-    /// Sets the TTL of the cases, 1 s by default.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
-        self
+    /// Sets [`Factory::label`].
+    pub fn label(self, label: impl Into<String>) -> Self {
+        Self { label: Some(label.into()), ..self }
     }
 
-    /// Sets a command that first calls [`child::main`](crate::child::main) on the same store.
-    pub fn child(mut self, command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
-        self.child = Some(Box::new(command));
-        self
+    /// Sets [`Factory::at_a_time`].
+    pub fn at_a_time(self, at_a_time: usize) -> Self {
+        Self { at_a_time, ..self }
+    }
+
+    /// Sets [`Factory::ttl`].
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { ttl, ..self }
+    }
+
+    /// Sets [`Factory::protected`].
+    pub fn protected(self, protected: Protect) -> Self {
+        Self { protected: Some(protected), ..self }
+    }
+
+    /// Sets [`Factory::harms`] and [`Factory::fragile`].
+    pub fn fragile<F: Future<Output = Result<Fragile>> + Send + 'static>(
+        self,
+        harms: &'static [Harm],
+        start: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self { harms, fragile: Some(Box::new(move || Box::pin(start()))), ..self }
     }
 }
 
-impl fmt::Debug for Live {
+impl fmt::Debug for LiveServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live").field("ttl", &self.ttl).finish_non_exhaustive()
+        f.debug_struct("LiveServer").field("label", &self.label).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl Factory for Live {
+impl Factory for LiveServer {
     async fn open(&self, _clock: &Clock) -> Result<Connect> {
         Ok(self.connect.clone())
+    }
+
+    fn label(&self) -> Option<String> {
+        self.label.clone()
+    }
+
+    fn at_a_time(&self) -> usize {
+        self.at_a_time
     }
 
     fn ttl(&self) -> Duration {
@@ -204,6 +281,21 @@ impl Factory for Live {
     }
 
     fn child(&self) -> Option<Command> {
-        self.child.as_ref().map(|child| child())
+        crate::child::this_program(&self.url)
+    }
+
+    fn protected(&self) -> Option<Protect> {
+        self.protected.clone()
+    }
+
+    fn harms(&self) -> &[Harm] {
+        self.harms
+    }
+
+    async fn fragile(&self) -> Result<Fragile> {
+        match &self.fragile {
+            Some(start) => start().await,
+            None => Err(no_fragile()),
+        }
     }
 }

@@ -27,6 +27,12 @@ impl Failure {
     pub fn late(message: impl Into<String>) -> Self {
         Self { is_late: true, ..Self::new(message) }
     }
+
+    /// Appends the unexpected answer.
+    pub(crate) fn because_of(mut self, answer: &dyn fmt::Debug) -> Self {
+        self.message += &format!(": {answer:?}");
+        self
+    }
 }
 
 impl fmt::Display for Failure {

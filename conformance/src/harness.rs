@@ -1,14 +1,16 @@
 //! The cases as tests (`harness = false`).
 
+use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use lockwright_core::Clock;
+use lockwright_core::{Clock, DistributedLock};
 
 use crate::case::Outcome;
 use crate::cases;
-use crate::factory::{Factory, Runtime};
+use crate::child;
+use crate::factory::{Factory, LiveServer, Runtime};
 use crate::report::{in_runtime, run_case};
 
 /// Runs the cases with the arguments of `cargo test`.
@@ -54,4 +56,26 @@ pub fn main(factory: impl Factory) -> ExitCode {
         })
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The `main` of a server's suite: performs the job of a child, or runs the cases on the server that `start` returns.
+pub fn serve<S, F, B>(
+    connect: fn(String) -> F,
+    start: impl FnOnce() -> Result<(S, LiveServer), Box<dyn Error>>,
+) -> ExitCode
+where
+    F: Future<Output = lockwright_core::Result<B>>,
+    B: DistributedLock,
+{
+    if let Some(code) = child::main(connect) {
+        return code;
+    }
+    match start() {
+        // The server runs until its drop.
+        Ok((_running, server)) => main(server),
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -36,7 +36,9 @@ pub mod workload;
 
 pub use case::{Case, Group, Need, Outcome};
 pub use context::Context;
-pub use factory::{Connect, Factory, Fragile, Harm, Live, Runtime, Step, connector};
+pub use factory::{
+    Connect, Factory, Fragile, Harm, LiveServer, Runtime, Step, connector, connector_to, problem,
+};
 pub use failure::{Failure, Verdict};
 pub use faults::Faulty;
 pub use protected::{Protect, Protected, protect};

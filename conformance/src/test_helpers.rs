@@ -1,16 +1,21 @@
 //! Helpers for the tests of backends.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, Busy, Claim, DistributedLock, Event, Events, Granted, Identity, LockName, Mode,
-    RenewalMode, Token, Wait,
+    AcquireOutcome, BootInstant, Busy, Claim, DistributedLock, Error, ErrorKind, Event, Events,
+    Granted, Identity, LockName, Mode, ReleaseMode, ReleaseOutcome, Renew, RenewalMode,
+    RenewalOutcome, Result, Token, Wait,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// A time limit that is reached only on failure.
 pub const LIMIT: Duration = Duration::from_secs(30);
+
+/// A wait without a limit.
+pub const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
 /// Returns a lock name.
 pub fn name(name: &str) -> LockName {
@@ -66,6 +71,81 @@ pub fn busy<'a>(
     }
 }
 
+/// Acquires a lock for a waiter that is first in the queue.
+#[track_caller]
+pub fn grant_next<'a>(
+    backend: &'a dyn DistributedLock,
+    claim: &'a Claim,
+) -> impl Future<Output = Granted> + Send + 'a {
+    let asked_for = std::panic::Location::caller();
+    async move {
+        match backend.acquire(claim, FOR_EVER).await {
+            Ok(AcquireOutcome::Granted(granted)) => granted,
+            other => panic!("requested at {asked_for}: {other:?}"),
+        }
+    }
+}
+
+/// Repeats a request until the lock is granted. Errors must be transient.
+pub async fn granted_soon(backend: &dyn DistributedLock, claim: &Claim, wait: Wait) -> Granted {
+    eventually(|| async {
+        match backend.acquire(claim, wait).await {
+            Ok(AcquireOutcome::Granted(granted)) => Some(granted),
+            Err(error) if !error.is_transient() => panic!("{error:?}"),
+            _ => None,
+        }
+    })
+    .await
+}
+
+/// Renews a hold, which must be live.
+#[track_caller]
+pub fn renewed<'a>(
+    backend: &'a dyn DistributedLock,
+    claim: &'a Claim,
+) -> impl Future<Output = ()> + Send + 'a {
+    let asked_for = std::panic::Location::caller();
+    async move {
+        let renewals = backend.renew(&[Renew::of(claim)]).await;
+        let is_renewed = matches!(
+            renewals.as_deref(),
+            Ok([one]) if matches!(one.outcome, RenewalOutcome::Renewed { .. })
+        );
+        assert!(is_renewed, "requested at {asked_for}: {renewals:?}");
+    }
+}
+
+/// Releases a hold or a waiter, which the server must find.
+#[track_caller]
+pub fn released<'a>(
+    backend: &'a dyn DistributedLock,
+    claim: &'a Claim,
+    release_mode: ReleaseMode,
+) -> impl Future<Output = ()> + Send + 'a {
+    let asked_for = std::panic::Location::caller();
+    async move {
+        let outcome = backend.release(claim, release_mode).await;
+        let is_released = matches!(outcome, Ok(ReleaseOutcome::Released));
+        assert!(is_released, "requested at {asked_for}: {outcome:?}");
+    }
+}
+
+/// Returns the error, which must be of this kind.
+#[track_caller]
+pub fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Error {
+    let error = answer.expect_err("the request fails");
+    assert_eq!(error.kind(), kind, "{error:?}");
+    error
+}
+
+/// Returns the error, which must be of this kind and contain `says`.
+#[track_caller]
+pub fn fails_with<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind, says: &str) -> Error {
+    let error = fails(answer, kind);
+    assert!(error.to_string().contains(says), "{says:?} is missing: {error}");
+    error
+}
+
 /// Returns a receiver of the backend's further events.
 pub fn events(backend: &dyn DistributedLock) -> UnboundedReceiver<Event> {
     let (sender, receiver) = unbounded_channel();
@@ -80,7 +160,7 @@ pub async fn next(events: &mut UnboundedReceiver<Event>) -> Event {
 }
 
 /// Polls `ask` until it returns a value.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F) -> T {
+pub async fn eventually<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let asking = async {
         loop {
             if let Some(answer) = ask().await {

@@ -25,32 +25,23 @@ mod shop;
 mod support;
 
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lockwright::{Error, Guard, Result};
 use setting::Setting;
 use shop::{Sale, Shop};
-use support::released;
+use support::{io, released, told};
 
 const PROCESSES: usize = 8;
 const BUYERS: usize = 400;
 const ITEMS: u32 = 100;
 
-fn main() -> ExitCode {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let outcome = match (runtime, std::env::var("FLASH_SALE_PROCESS")) {
-        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
-        (Ok(runtime), Ok(number)) => runtime.block_on(a_process(&number)),
-        (Ok(runtime), Err(_)) => the_sale(&runtime),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("flash_sale: {error:?}");
-            ExitCode::FAILURE
-        }
+fn main() -> Result<()> {
+    let runtime = support::runtime()?;
+    match std::env::var("FLASH_SALE_PROCESS") {
+        Ok(number) => runtime.block_on(a_process(&number)),
+        Err(_) => the_sale(&runtime),
     }
 }
 
@@ -181,16 +172,13 @@ fn kill_the_holder(shop: &Shop, children: &mut Children) -> Result<u64> {
 }
 
 async fn a_process(number: &str) -> Result<()> {
-    let variable = |name: &str| {
-        std::env::var(name).map_err(|error| Error::invalid_input(name).with_source(error))
-    };
-    let folder = variable("FLASH_SALE_FOLDER")?;
+    let folder = told("FLASH_SALE_FOLDER")?;
     let shop = Shop::open(folder.as_ref());
-    let locks = match variable("FLASH_SALE_LOCK")?.as_str() {
-        "with" => Some(setting::read(variable("FLASH_SALE_CONFIG")?.as_ref())?.connect().await?),
+    let locks = match told("FLASH_SALE_LOCK")?.as_str() {
+        "with" => Some(setting::read(told("FLASH_SALE_CONFIG")?.as_ref())?.connect().await?),
         _ => None,
     };
-    let somebody_dies = variable("FLASH_SALE_KILL")? == "yes";
+    let somebody_dies = told("FLASH_SALE_KILL")? == "yes";
     let dies = somebody_dies && number == "0";
     // Otherwise all items may be sold before.
     while somebody_dies && !dies && !shop.somebody_stands_still() {
@@ -218,8 +206,4 @@ async fn a_process(number: &str) -> Result<()> {
         locks.close().await;
     }
     Ok(())
-}
-
-fn io(error: std::io::Error) -> Error {
-    Error::unavailable("a file of the shop can't be used").with_source(error)
 }

@@ -47,68 +47,46 @@ impl Setting {
             let text = format!(
                 "url = {url:?}\nttl = \"2s\"\nlabel = \"flash-sale\"\nrequire = {require:?}\n"
             );
-            std::fs::write(&setting.config, text).map_err(crate::io)?;
+            std::fs::write(&setting.config, text).map_err(crate::support::io)?;
         }
         Ok(setting)
     }
 }
 
-fn start(name: &str) -> Result<(Box<dyn Send>, String)> {
+type Running = (Box<dyn Send>, String);
+
+fn running<S: Send + 'static>(
+    server: lockwright_testbed::Result<S>,
+    url: impl FnOnce(&S) -> String,
+) -> Result<Running> {
+    let server = server.map_err(|error| Error::unavailable(error.to_string()))?;
+    let url = url(&server);
+    Ok((Box::new(server), url))
+}
+
+fn start(name: &str) -> Result<Running> {
     let (server, mode) = name.split_once('/').unwrap_or((name, "lease"));
-    let failed = |error: lockwright_testbed::Error| Error::unavailable(error.to_string());
-    Ok(match server {
-        "redis" => {
-            let redis = Redis::start().map_err(failed)?;
-            let url = redis.url();
-            (Box::new(redis), url)
-        }
-        "sentinel" => {
-            let sentinels = Sentinels::start().map_err(failed)?;
-            let url = sentinels.url();
-            (Box::new(sentinels), url)
-        }
-        "cluster" => {
-            let cluster = Cluster::start().map_err(failed)?;
-            let url = cluster.url();
-            (Box::new(cluster), url)
-        }
-        "redlock" => {
-            let fleet = Fleet::start(5).map_err(failed)?;
-            // All nodes are on one machine, so round trips take longer.
-            let url = format!("redlock:{}?node_timeout=200ms", fleet.urls().join(","));
-            (Box::new(fleet), url)
-        }
-        "postgres" => {
-            let postgres = Postgres::start().map_err(failed)?;
-            let url = format!("{}?mode={mode}", postgres.url());
-            (Box::new(postgres), url)
-        }
-        "mariadb" => {
-            let mariadb = MariaDb::start().map_err(failed)?;
-            let url = format!("{}?mode={mode}", mariadb.url());
-            (Box::new(mariadb), url)
-        }
-        "etcd" => {
-            let etcd = Etcd::start().map_err(failed)?;
-            let url = etcd.url();
-            (Box::new(etcd), url)
-        }
-        "zookeeper" => {
-            let zookeeper = ZooKeeper::start().map_err(failed)?;
-            let url = zookeeper.url();
-            (Box::new(zookeeper), url)
-        }
-        _ => {
-            return Err(Error::invalid_input(
-                "--on takes redis, sentinel, cluster, redlock, etcd, zookeeper, postgres or mariadb, \
-                 and for the last two also a mode, as in postgres/session",
-            ));
-        }
-    })
+    match server {
+        "redis" => running(Redis::start(), Redis::url),
+        "sentinel" => running(Sentinels::start(), Sentinels::url),
+        "cluster" => running(Cluster::start(), Cluster::url),
+        // All nodes are on one machine, so round trips take longer.
+        "redlock" => running(Fleet::start(5), |fleet| {
+            format!("redlock:{}?node_timeout=200ms", fleet.urls().join(","))
+        }),
+        "postgres" => running(Postgres::start(), |one| format!("{}?mode={mode}", one.url())),
+        "mariadb" => running(MariaDb::start(), |one| format!("{}?mode={mode}", one.url())),
+        "etcd" => running(Etcd::start(), Etcd::url),
+        "zookeeper" => running(ZooKeeper::start(), ZooKeeper::url),
+        _ => Err(Error::invalid_input(
+            "--on takes redis, sentinel, cluster, redlock, etcd, zookeeper, postgres or mariadb, \
+             and for the last two also a mode, as in postgres/session",
+        )),
+    }
 }
 
 pub(crate) fn read(file: &Path) -> Result<Config> {
-    let text = std::fs::read_to_string(file).map_err(crate::io)?;
+    let text = std::fs::read_to_string(file).map_err(crate::support::io)?;
     toml::from_str(&text).map_err(|error| {
         Error::invalid_config(format!("{} can't be read", file.display())).with_source(error)
     })

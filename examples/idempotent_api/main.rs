@@ -13,7 +13,6 @@ use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use lockwright::{Error, Locks, Result};
@@ -24,19 +23,10 @@ use tokio::net::TcpListener;
 const PROCESSES: usize = 3;
 const PAYMENTS: usize = 20;
 
-fn main() -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let outcome = match (runtime, std::env::var("API_FOLDER")) {
-        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
-        (Ok(runtime), Ok(folder)) => runtime.block_on(api(folder.as_ref())),
-        (Ok(_), Err(_)) => idempotent_api(),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("idempotent_api: {error:?}");
-            ExitCode::FAILURE
-        }
+fn main() -> Result<()> {
+    match std::env::var("API_FOLDER") {
+        Ok(folder) => support::runtime()?.block_on(api(folder.as_ref())),
+        Err(_) => idempotent_api(),
     }
 }
 

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use lockwright::{Error, Locks, Result};
@@ -23,19 +22,10 @@ const PROCESSES: usize = 4;
 const MESSAGES: usize = 40;
 const TTL: Duration = Duration::from_secs(5);
 
-fn main() -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let outcome = match (runtime, std::env::var("CONSUMER")) {
-        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
-        (Ok(runtime), Ok(number)) => runtime.block_on(consumer(&number)),
-        (Ok(_), Err(_)) => idempotent_consumer(),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("idempotent_consumer: {error:?}");
-            ExitCode::FAILURE
-        }
+fn main() -> Result<()> {
+    match std::env::var("CONSUMER") {
+        Ok(number) => support::runtime()?.block_on(consumer(&number)),
+        Err(_) => idempotent_consumer(),
     }
 }
 

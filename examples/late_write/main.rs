@@ -11,7 +11,7 @@ mod service;
 mod support;
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use lockwright::{Error, LockName, Result};
@@ -23,20 +23,11 @@ use support::{io, told};
 const NAME: &str = "example/report";
 const TTL: Duration = Duration::from_secs(1);
 
-fn main() -> ExitCode {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let outcome = match (runtime, std::env::var("LATE_WRITE_WRITER")) {
-        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
-        (Ok(runtime), Ok(text)) => runtime.block_on(writer(&text)),
-        (Ok(runtime), Err(_)) => late_write(&runtime),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("late_write: {error:?}");
-            ExitCode::FAILURE
-        }
+fn main() -> Result<()> {
+    let runtime = support::runtime()?;
+    match std::env::var("LATE_WRITE_WRITER") {
+        Ok(text) => runtime.block_on(writer(&text)),
+        Err(_) => late_write(&runtime),
     }
 }
 

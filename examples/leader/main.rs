@@ -9,7 +9,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use lockwright::{Error, Locks, Result};
@@ -19,19 +18,11 @@ const PROCESSES: usize = 3;
 const NAME: &str = "example/scheduler";
 const TTL: Duration = Duration::from_secs(4);
 
-fn main() -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let outcome = match (runtime, std::env::var("LEADER_CANDIDATE")) {
-        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
-        (Ok(runtime), Ok(value)) => runtime.block_on(candidate(&value)),
-        (Ok(runtime), Err(_)) => election(&runtime),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("leader: {error:?}");
-            ExitCode::FAILURE
-        }
+fn main() -> Result<()> {
+    let runtime = support::runtime()?;
+    match std::env::var("LEADER_CANDIDATE") {
+        Ok(value) => runtime.block_on(candidate(&value)),
+        Err(_) => election(&runtime),
     }
 }
 

@@ -12,7 +12,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -67,17 +66,7 @@ impl Registers {
 }
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    match migrate().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("migrate: {error:?}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn migrate() -> Result<()> {
+async fn main() -> Result<()> {
     let failed = |error: lockwright_testbed::Error| Error::unavailable(error.to_string());
     let servers = tokio::task::spawn_blocking(|| Ok((Redis::start()?, Etcd::start()?)));
     let started = servers.await.map_err(|error| Error::unavailable("it").with_source(error))?;

@@ -9,7 +9,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use lockwright::{Error, Result};
@@ -21,20 +20,10 @@ const ORDERS: usize = 10;
 /// A winner that doesn't confirm in time loses the order.
 const TO_CONFIRM: Duration = Duration::from_secs(60);
 
-fn main() -> ExitCode {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let outcome = match (runtime, std::env::var("DRIVERS_OF")) {
-        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
-        (Ok(runtime), Ok(process)) => runtime.block_on(drivers(&process)),
-        (Ok(_), Err(_)) => order_grabbing(),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("order_grabbing: {error:?}");
-            ExitCode::FAILURE
-        }
+fn main() -> Result<()> {
+    match std::env::var("DRIVERS_OF") {
+        Ok(process) => support::runtime()?.block_on(drivers(&process)),
+        Err(_) => order_grabbing(),
     }
 }
 

@@ -10,7 +10,6 @@
 mod support;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,20 +27,11 @@ const TTL: Duration = Duration::from_secs(10);
 const SHORT_TTL: Duration = Duration::from_secs(2);
 const CALL: Duration = Duration::from_millis(20);
 
-fn main() -> ExitCode {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let outcome = match (runtime, std::env::var("CALLERS_WITH")) {
-        (Err(error), _) => Err(Error::unavailable("no runtime").with_source(error)),
-        (Ok(runtime), Ok(with)) => runtime.block_on(callers(&with)),
-        (Ok(runtime), Err(_)) => rate_limit(&runtime),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("rate_limit: {error:?}");
-            ExitCode::FAILURE
-        }
+fn main() -> Result<()> {
+    let runtime = support::runtime()?;
+    match std::env::var("CALLERS_WITH") {
+        Ok(with) => runtime.block_on(callers(&with)),
+        Err(_) => rate_limit(&runtime),
     }
 }
 

@@ -15,7 +15,7 @@ mod shop;
 mod support;
 
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lockwright::{Locks, Reason};
@@ -46,22 +46,12 @@ const WAYS: [(Way, &str); 4] = [
     (Way::MutexAndFence, "with a mutex and check_fence, one holder stopped"),
 ];
 
-fn main() -> ExitCode {
-    let outcome = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(Into::into)
-        .and_then(|runtime| match std::env::var("STOCK_TABLE_PROCESS") {
-            Ok(number) => runtime.block_on(a_process(&number)),
-            Err(_) => runtime.block_on(the_sales()),
-        });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("stock_table: {error}");
-            ExitCode::FAILURE
-        }
+fn main() -> Result<()> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    match std::env::var("STOCK_TABLE_PROCESS") {
+        Ok(number) => runtime.block_on(a_process(&number)),
+        Err(_) => runtime.block_on(the_sales()),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use lockwright::{Error, ErrorKind, Result};
+use tokio::runtime::{Builder, Runtime};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -17,6 +18,10 @@ pub(crate) fn url(folder: &Path) -> Result<String> {
         [option, url] if option == "--url" => Ok(url.clone()),
         _ => Err(Error::invalid_input("it takes --url URL, or nothing")),
     }
+}
+
+pub(crate) fn runtime() -> Result<Runtime> {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(io)
 }
 
 pub(crate) fn told(name: &str) -> Result<String> {

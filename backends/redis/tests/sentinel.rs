@@ -7,36 +7,23 @@
 mod fenced_value;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Command, ExitCode};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use lockwright_conformance::{
-    Connect, Factory, Fragile, Harm, Protect, Step, child, connector, harness,
-};
-use lockwright_core::{Clock, Error, Result, async_trait};
+use lockwright_conformance::{Fragile, Harm, LiveServer, Step, connector_to, harness, problem};
+use lockwright_core::Result;
 use lockwright_redis::Redis;
 use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 
 /// The proxy's address, and the master's name there.
 const ELSEWHERE: (Ipv4Addr, &str) = (Ipv4Addr::new(127, 0, 0, 2), "elsewhere");
 
-/// All cases in parallel on one set; a separate one for each that damages it.
-struct Set(Sentinels);
-
 fn start() -> testbed::Result<Sentinels> {
     Sentinels::options().down_after(Duration::from_secs(60)).start()
 }
 
-fn to(url: String) -> Connect {
-    connector(move || {
-        let url = url.clone();
-        async move { Redis::connect(&url).await }
-    })
-}
-
-fn problem(error: testbed::Error) -> Error {
-    Error::unavailable(error.to_string())
+async fn connect(url: String) -> Result<Redis> {
+    Redis::connect(&url).await
 }
 
 /// Creates a proxy for the master, and a URL that leads to it.
@@ -52,59 +39,34 @@ fn through_a_proxy(set: &Sentinels) -> testbed::Result<(Proxy, String)> {
     Ok((proxy, set.url().replace(set.master_name(), name)))
 }
 
-#[async_trait]
-impl Factory for Set {
-    async fn open(&self, _clock: &Clock) -> Result<Connect> {
-        Ok(to(self.0.url()))
-    }
-
-    fn ttl(&self) -> Duration {
-        // Each connection begins with three queries.
-        Duration::from_secs(2)
-    }
-
-    fn child(&self) -> Option<Command> {
-        child::this_program(&self.0.url())
-    }
-
-    fn protected(&self) -> Option<Protect> {
-        Some(fenced_value::fenced_value(vec![self.0.servers[0].url()]))
-    }
-
-    fn harms(&self) -> &[Harm] {
-        &[Harm::Freeze, Harm::Forget, Harm::Cut]
-    }
-
-    async fn fragile(&self) -> Result<Fragile> {
-        let set = start().map_err(problem)?;
-        let (proxy, cut_off) = through_a_proxy(&set).map_err(problem)?;
-        let connect = to(set.url());
-        let set = Mutex::new(set);
-        let harm = move |step| {
-            let mut set = set.lock().unwrap_or_else(PoisonError::into_inner);
-            match step {
-                Step::Begin(Harm::Freeze) => set.servers[0].freeze(),
-                Step::End(Harm::Freeze) => set.servers[0].thaw(),
-                Step::Begin(Harm::Forget) => set.servers[0].restart(false).map_err(problem)?,
-                Step::Begin(Harm::Cut) => proxy.cut(),
-                Step::End(Harm::Cut) => proxy.mend(),
-                Step::Begin(_) | Step::End(_) => {}
-            }
-            Ok(())
-        };
-        Ok(Fragile { connect, cut_off: to(cut_off), harm: Arc::new(harm) })
-    }
+async fn fragile() -> Result<Fragile> {
+    let mut set = start().map_err(problem)?;
+    let (proxy, cut_off) = through_a_proxy(&set).map_err(problem)?;
+    let (direct, cut_off) = (connector_to(set.url(), connect), connector_to(cut_off, connect));
+    Ok(Fragile::new(direct, cut_off, move |step| {
+        // The whole set is captured: a drop ends its Sentinels.
+        let set = &mut set;
+        match step {
+            Step::Begin(Harm::Freeze) => set.servers[0].freeze(),
+            Step::End(Harm::Freeze) => set.servers[0].thaw(),
+            Step::Begin(Harm::Forget) => set.servers[0].restart(false)?,
+            Step::Begin(Harm::Cut) => proxy.cut(),
+            Step::End(Harm::Cut) => proxy.mend(),
+            Step::Begin(_) | Step::End(_) => {}
+        }
+        Ok(())
+    }))
 }
 
+/// Runs all cases in parallel on one set; a separate one for each that damages it.
 fn main() -> ExitCode {
-    if let Some(code) = child::main(|url| async move { Redis::connect(&url).await }) {
-        return code;
-    }
-    match start() {
-        Ok(set) => harness::main(Set(set)),
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    harness::serve(connect, || {
+        let set = start()?;
+        let server = LiveServer::at(set.url(), connect)
+            // Each connection begins with three queries.
+            .ttl(Duration::from_secs(2))
+            .protected(fenced_value::fenced_value(vec![set.servers[0].url()]))
+            .fragile(&[Harm::Freeze, Harm::Forget, Harm::Cut], fragile);
+        Ok((set, server))
+    })
 }

@@ -1,11 +1,10 @@
 //! `conformance`: runs the suite against a live server.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 
-use lockwright::Clock;
-use lockwright::backend::async_trait;
-use lockwright_conformance::{Connect, Factory, cases, child, connector};
+use lockwright::backend::DistributedLock;
+use lockwright_conformance::{LiveServer, cases, child};
 use serde_json::json;
 
 use super::{print, print_json};
@@ -18,27 +17,12 @@ use crate::output::Output;
 
 const CASE_FAILED: u8 = 1;
 
-struct Server {
-    url: String,
-}
-
-#[async_trait]
-impl Factory for Server {
-    async fn open(&self, _: &Clock) -> lockwright::Result<Connect> {
-        let url = self.url.clone();
-        Ok(connector(move || {
-            let url = url.clone();
-            async move { lockwright::backend::open(&url).await }
-        }))
-    }
-
-    fn child(&self) -> Option<Command> {
-        child::this_program(&self.url)
-    }
+async fn open(url: String) -> lockwright::Result<impl DistributedLock> {
+    lockwright::backend::open(&url).await
 }
 
 pub(crate) fn as_child() -> Option<ExitCode> {
-    child::main(|url| async move { lockwright::backend::open(&url).await })
+    child::main(open)
 }
 
 /// Must not be called in a runtime.
@@ -65,7 +49,7 @@ pub(super) fn conformance(
         }
         return Ok(0);
     }
-    let server = Server { url: config(connection)?.url };
+    let server = LiveServer::at(config(connection)?.url, open);
     let output = Output::new(connection.json);
     if output.has_status_line() {
         output.status_line(&format!("running {count} cases, which takes a while"));

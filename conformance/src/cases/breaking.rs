@@ -9,91 +9,42 @@ use lockwright_core::{
     RenewalOutcome, Wait,
 };
 
-use crate::case::{Case, case};
-use crate::context::{Context, refused, release, renew, take};
+use crate::case::{Case, cases};
+use crate::context::{
+    Context, break_hold, fails, is_free, is_lost, not_renewed, refused, release, renew, renewed,
+    take,
+};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::Op;
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Breaking,
-        a_break_spares_the_next_holder,
-        [Breakable],
-        "a break ends the inspected hold, never a later one"
-    ),
-    case!(
-        Breaking,
-        a_break_of_a_free_name_changes_nothing,
-        [Breakable],
-        "breaking a free name succeeds and changes nothing"
-    ),
-    case!(
-        Breaking,
-        a_broken_hold_runs_out,
-        [Breakable],
-        "a broken hold can't be renewed, blocks others until its end, and is then free"
-    ),
-    case!(
-        Breaking,
-        a_broken_hold_is_not_rearmed,
-        [Breakable],
-        "a repeated acquire doesn't re-arm a broken hold"
-    ),
-    case!(
-        Breaking,
-        a_break_says_who_and_why,
-        [Breakable],
-        "inspect shows the note until the broken hold ends"
-    ),
-    case!(
-        Breaking,
-        a_hold_can_be_freed_at_once,
-        [Breakable],
-        "the name is free, the old hold can't be renewed, and the result reports the possible overlap"
-    ),
-    case!(
-        Breaking,
-        a_broken_client_is_told,
-        [Breakable],
-        "the holder's guard is lost, with the reason"
-    ),
-    case!(
-        Breaking,
-        whoever_holds_can_be_broken,
-        [Breakable],
-        "a break without a preceding inspect ends the current hold"
-    ),
-    case!(
-        Breaking,
-        a_break_is_refused_if_unsupported,
-        [],
-        "a backend without breaks returns Unsupported, and other backends break the hold"
-    ),
-    case!(
-        Breaking,
-        a_freed_client_is_told,
-        [Breakable],
-        "the holder is notified before the reported overlap ends, and its release reports the loss"
-    ),
-    case!(
-        Breaking,
-        a_break_can_be_hastened,
-        [Breakable],
-        "a hold that was broken to expire can be freed at once, and its note is removed"
-    ),
-    case!(
-        Breaking,
-        a_break_names_whom_it_was_passed_on_to,
-        [Breakable],
-        "after a hand-over, the waiter's token breaks the hold, and the previous token doesn't"
-    ),
-    case!(
-        Breaking,
-        a_moved_hold_is_broken_by_its_new_token,
-        [Breakable, Tickets],
-        "after a transfer, the new token breaks the hold, and the original token doesn't"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Breaking:
+    a_break_spares_the_next_holder [Breakable]
+        "a break ends the inspected hold, never a later one";
+    a_break_of_a_free_name_changes_nothing [Breakable]
+        "breaking a free name succeeds and changes nothing";
+    a_broken_hold_runs_out [Breakable]
+        "a broken hold can't be renewed, blocks others until its end, and is then free";
+    a_broken_hold_is_not_rearmed [Breakable]
+        "a repeated acquire doesn't re-arm a broken hold";
+    a_break_says_who_and_why [Breakable]
+        "inspect shows the note until the broken hold ends";
+    a_hold_can_be_freed_at_once [Breakable]
+        "the name is free, the old hold can't be renewed, and the result reports the possible overlap";
+    a_broken_client_is_told [Breakable]
+        "the holder's guard is lost, with the reason";
+    whoever_holds_can_be_broken [Breakable]
+        "a break without a preceding inspect ends the current hold";
+    a_break_is_refused_if_unsupported []
+        "a backend without breaks returns Unsupported, and other backends break the hold";
+    a_freed_client_is_told [Breakable]
+        "the holder is notified before the reported overlap ends, and its release reports the loss";
+    a_break_can_be_hastened [Breakable]
+        "a hold that was broken to expire can be freed at once, and its note is removed";
+    a_break_names_whom_it_was_passed_on_to [Breakable]
+        "after a hand-over, the waiter's token breaks the hold, and the previous token doesn't";
+    a_moved_hold_is_broken_by_its_new_token [Breakable, Tickets]
+        "after a transfer, the new token breaks the hold, and the original token doesn't";
+};
 
 async fn a_break_spares_the_next_holder(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
@@ -107,11 +58,7 @@ async fn a_break_spares_the_next_holder(context: Arc<Context>) -> Verdict {
         ensure!(broken == Broken::NotHeld, "the break hit the next hold: {broken:?}");
     }
     refused(&*backend, &context.claim("x")).await?;
-    let outcome = renew(&*backend, &second).await?;
-    ensure!(
-        matches!(outcome, RenewalOutcome::Renewed { .. }),
-        "the next holder lost its hold: {outcome:?}"
-    );
+    renewed(&*backend, &second).await?;
     release(&*backend, &second).await
 }
 
@@ -125,11 +72,7 @@ async fn a_break_of_a_free_name_changes_nothing(context: Arc<Context>) -> Verdic
         }
     }
     take(&context, &*backend, &claim).await?;
-    let outcome = renew(&*backend, &claim).await?;
-    ensure!(
-        matches!(outcome, RenewalOutcome::Renewed { .. }),
-        "an earlier break hit the new hold: {outcome:?}"
-    );
+    renewed(&*backend, &claim).await?;
     release(&*backend, &claim).await
 }
 
@@ -137,9 +80,7 @@ async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (claim, next) = (context.claim("x"), context.claim("x"));
     let entry = take(&context, &*backend, &claim).await?;
-    let seen = BreakTarget::Token(claim.token);
-    let how = BreakMode::RunOut;
-    let broken = backend.break_lock(&claim.name, seen, how, "the suite", "to see").await?;
+    let broken = break_hold(&*backend, &claim, BreakMode::RunOut).await?;
     let Broken::RunsOut(left) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
@@ -159,11 +100,7 @@ async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
         "the name was free {:?} before the hold's end",
         (entry.sent + context.ttl).saturating_since(end.answered)
     );
-    let outcome = renew(&*backend, &next).await?;
-    ensure!(
-        matches!(outcome, RenewalOutcome::Renewed { .. }),
-        "the next holder lost its hold: {outcome:?}"
-    );
+    renewed(&*backend, &next).await?;
     release(&*backend, &next).await
 }
 
@@ -171,8 +108,7 @@ async fn a_broken_hold_is_not_rearmed(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (claim, next) = (context.claim("x"), context.claim("x"));
     let entry = take(&context, &*backend, &claim).await?;
-    let seen = BreakTarget::Token(claim.token);
-    backend.break_lock(&claim.name, seen, BreakMode::RunOut, "the suite", "to see").await?;
+    break_hold(&*backend, &claim, BreakMode::RunOut).await?;
     context.clock.sleep(context.ttl / 2).await;
     let sent = context.clock.now();
     let mut believed_until = entry.sent;
@@ -189,8 +125,7 @@ async fn a_break_says_who_and_why(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let claim = context.claim("x");
     take(&context, &*backend, &claim).await?;
-    let seen = BreakTarget::Token(claim.token);
-    let how = BreakMode::RunOut;
+    let (seen, how) = (BreakTarget::Token(claim.token), BreakMode::RunOut);
     backend.break_lock(&claim.name, seen, how, "ada@example:1", "stuck \"job\" 7").await?;
     let holders = backend.inspect(&claim.name).await?.holders;
     let note = holders.first().and_then(|holder| holder.broken.clone());
@@ -210,8 +145,7 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (claim, next) = (context.claim("x"), context.claim("x"));
     let entry = take(&context, &*backend, &claim).await?;
-    let seen = BreakTarget::Token(claim.token);
-    let broken = backend.break_lock(&claim.name, seen, BreakMode::Now, "the suite", "now").await?;
+    let broken = break_hold(&*backend, &claim, BreakMode::Now).await?;
     let Broken::Freed(overlap) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
@@ -223,13 +157,8 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
         "the reported overlap is {overlap:?}, but the hold may be valid for {least:?}"
     );
     take(&context, &*backend, &next).await?;
-    let outcome = renew(&*backend, &claim).await?;
-    ensure!(matches!(outcome, RenewalOutcome::NotHeld(_)), "the old one was renewed: {outcome:?}");
-    let outcome = renew(&*backend, &next).await?;
-    ensure!(
-        matches!(outcome, RenewalOutcome::Renewed { .. }),
-        "the next holder lost its hold: {outcome:?}"
-    );
+    not_renewed(&*backend, &claim).await?;
+    renewed(&*backend, &next).await?;
     release(&*backend, &next).await
 }
 
@@ -246,14 +175,7 @@ async fn a_broken_client_is_told(context: Arc<Context>) -> Verdict {
     let took = context.clock.now().saturating_since(begun);
     let most = context.ttl / 2 + context.moment();
     in_time!(took <= most, "the guard ended after {took:?}, later than its next renewal");
-    match guard.release().await {
-        Err(error) if error.kind() == ErrorKind::Lost(Reason::Broken) => {}
-        other => {
-            return Err(Failure::new(format!(
-                "the release of a broken hold was answered {other:?}"
-            )));
-        }
-    }
+    fails(guard.release().await, ErrorKind::Lost(Reason::Broken))?;
     locks.close().await;
     operator.close().await;
     Ok(())
@@ -261,13 +183,12 @@ async fn a_broken_client_is_told(context: Arc<Context>) -> Verdict {
 
 async fn whoever_holds_can_be_broken(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    let (claim, next) = (context.long_claim("x"), context.long_claim("x"));
+    let claim = context.long_claim("x");
     take(&context, &*backend, &claim).await?;
     let how = BreakMode::Now;
     let broken = backend.break_lock(&claim.name, BreakTarget::Any, how, "the suite", "any").await?;
     ensure!(matches!(broken, Broken::Freed(_)), "the break was answered {broken:?}");
-    take(&context, &*backend, &next).await?;
-    release(&*backend, &next).await
+    is_free(&context, &*backend, "x").await
 }
 
 async fn a_break_is_refused_if_unsupported(context: Arc<Context>) -> Verdict {
@@ -337,14 +258,7 @@ async fn a_freed_client_is_told(context: Arc<Context>) -> Verdict {
         took <= overlap + context.moment(),
         "the guard ended after {took:?}, later than the overlap of {overlap:?}"
     );
-    match guard.release().await {
-        Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => {}
-        other => {
-            return Err(Failure::new(format!(
-                "the release of a broken hold was answered {other:?}"
-            )));
-        }
-    }
+    is_lost(guard.release().await)?;
     ensure!(next.verify().await?, "the release of the broken hold ended the next hold");
     next.release().await?;
     locks.close().await;

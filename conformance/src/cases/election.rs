@@ -7,54 +7,26 @@ use lockwright_core::{
     Reason,
 };
 
-use crate::case::{Case, case};
+use crate::case::{Case, cases};
 use crate::context::Context;
 use crate::failure::{Failure, Verdict, ensure};
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Election,
-        one_of_many_candidates_leads,
-        [],
-        "one candidate leads, and another candidate leads when it resigns"
-    ),
-    case!(
-        Election,
-        the_leaders_value_is_seen,
-        [],
-        "all clients see the leader's value while it leads, and then the next leader's"
-    ),
-    case!(
-        Election,
-        a_candidate_that_left_gives_its_value_to_nobody,
-        [],
-        "a candidate may take over a dropped candidate's queue position, but not its value"
-    ),
-    case!(
-        Election,
-        leaders_are_observed,
-        [],
-        "an observer reports each new leader and each vacancy, without repeats"
-    ),
-    case!(
-        Election,
-        later_leaders_have_larger_fences,
-        [Fences],
-        "a later leader has a larger fence, so that a deposed leader's writes are refused"
-    ),
-    case!(
-        Election,
-        a_deposed_leader_is_told,
-        [Breakable],
-        "the deposed leader's work is stopped, and another candidate leads"
-    ),
-    case!(
-        Election,
-        bad_values_are_refused,
-        [],
-        "values that are too long or contain control characters are refused"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Election:
+    one_of_many_candidates_leads []
+        "one candidate leads, and another candidate leads when it resigns";
+    the_leaders_value_is_seen []
+        "all clients see the leader's value while it leads, and then the next leader's";
+    a_candidate_that_left_gives_its_value_to_nobody []
+        "a candidate may take over a dropped candidate's queue position, but not its value";
+    leaders_are_observed []
+        "an observer reports each new leader and each vacancy, without repeats";
+    later_leaders_have_larger_fences [Fences]
+        "a later leader has a larger fence, so that a deposed leader's writes are refused";
+    a_deposed_leader_is_told [Breakable]
+        "the deposed leader's work is stopped, and another candidate leads";
+    bad_values_are_refused []
+        "values that are too long or contain control characters are refused";
+};
 
 fn value(leader: Option<&Leader>) -> Option<&str> {
     leader?.value.as_deref()

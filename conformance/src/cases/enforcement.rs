@@ -8,50 +8,26 @@ use lockwright_core::fencing::Fenced;
 use lockwright_core::{Clock, Error, ErrorKind, Locks, Reason};
 use tokio::task::JoinSet;
 
-use crate::case::{Case, case};
+use crate::case::{Case, cases};
 use crate::context::Context;
 use crate::failure::{Failure, Verdict, ensure};
 use crate::faults::{Fate, Op};
 use crate::protected::Protected;
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Enforcement,
-        a_paused_holders_late_write_is_refused,
-        [Fences, Enforcement],
-        "a holder that missed the loss of its hold can't write after the next holder's write"
-    ),
-    case!(
-        Enforcement,
-        a_holder_writes_again_and_again,
-        [Fences, Enforcement],
-        "all writes of one hold are accepted with its fence, on any connection"
-    ),
-    case!(
-        Enforcement,
-        what_is_refused_stays_refused,
-        [Fences, Enforcement],
-        "after one write of a later holder, repeated writes of each earlier holder are refused"
-    ),
-    case!(
-        Enforcement,
-        a_refused_write_changes_nothing,
-        [Fences, Enforcement],
-        "a refused write returns Superseded, with the later holder's fence"
-    ),
-    case!(
-        Enforcement,
-        of_those_who_write_at_once_the_latest_stays,
-        [Fences, Enforcement],
-        "the fence's check and the write are atomic: no older write follows a newer one"
-    ),
-    case!(
-        Enforcement,
-        each_name_has_a_fence_of_its_own,
-        [Fences, Enforcement],
-        "a fence of one lock doesn't affect writes of another lock"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Enforcement:
+    a_paused_holders_late_write_is_refused [Fences, Enforcement]
+        "a holder that missed the loss of its hold can't write after the next holder's write";
+    a_holder_writes_again_and_again [Fences, Enforcement]
+        "all writes of one hold are accepted with its fence, on any connection";
+    what_is_refused_stays_refused [Fences, Enforcement]
+        "after one write of a later holder, repeated writes of each earlier holder are refused";
+    a_refused_write_changes_nothing [Fences, Enforcement]
+        "a refused write returns Superseded, with the later holder's fence";
+    of_those_who_write_at_once_the_latest_stays [Fences, Enforcement]
+        "the fence's check and the write are atomic: no older write follows a newer one";
+    each_name_has_a_fence_of_its_own [Fences, Enforcement]
+        "a fence of one lock doesn't affect writes of another lock";
+};
 
 async fn open(context: &Context, local: &str) -> Verdict<Arc<dyn Protected>> {
     let protect = context.factory.protected();

@@ -6,51 +6,28 @@ use std::time::Duration;
 
 use lockwright_core::{AcquireOutcome, Fencing, Locks, Mode};
 
-use crate::case::{Case, case};
-use crate::context::{Context, refused, release, take};
+use crate::case::{Case, cases};
+use crate::context::{Context, is_free, refused, release, take};
 use crate::failure::{Failure, Verdict, ensure};
 use crate::history::{History, Hold};
 use crate::register::Register;
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Exclusion,
-        a_second_claim_is_refused,
-        [],
-        "while one client holds, another client's claim is answered Busy"
-    ),
-    case!(Exclusion, only_one_of_many_is_granted, [], "of many concurrent claims, one is granted"),
-    case!(
-        Exclusion,
-        a_refused_claim_leaves_nothing_behind,
-        [],
-        "a refused claim without a wait doesn't block later claims"
-    ),
-    case!(
-        Exclusion,
-        a_released_name_is_free_at_once,
-        [],
-        "a released name is granted without a delay, on any connection"
-    ),
-    case!(
-        Exclusion,
-        a_busy_answer_tells_the_truth,
-        [],
-        "a busy answer names the current holder, which expires within its TTL"
-    ),
-    case!(
-        Exclusion,
-        tasks_of_one_client_never_overlap,
-        [],
-        "tasks of one client never hold at once"
-    ),
-    case!(
-        Exclusion,
-        clients_never_overlap,
-        [],
-        "tasks of several clients never hold at once, and lose no update"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Exclusion:
+    a_second_claim_is_refused []
+        "while one client holds, another client's claim is answered Busy";
+    only_one_of_many_is_granted []
+        "of many concurrent claims, one is granted";
+    a_refused_claim_leaves_nothing_behind []
+        "a refused claim without a wait doesn't block later claims";
+    a_released_name_is_free_at_once []
+        "a released name is granted without a delay, on any connection";
+    a_busy_answer_tells_the_truth []
+        "a busy answer names the current holder, which expires within its TTL";
+    tasks_of_one_client_never_overlap []
+        "tasks of one client never hold at once";
+    clients_never_overlap []
+        "tasks of several clients never hold at once, and lose no update";
+};
 
 async fn a_second_claim_is_refused(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.backend().await?, context.backend().await?);
@@ -97,9 +74,7 @@ async fn a_refused_claim_leaves_nothing_behind(context: Arc<Context>) -> Verdict
         refused(&*backend, &context.long_claim("x")).await?;
     }
     release(&*backend, &holder).await?;
-    let next = context.long_claim("x");
-    take(&context, &*backend, &next).await?;
-    release(&*backend, &next).await
+    is_free(&context, &*backend, "x").await
 }
 
 async fn a_released_name_is_free_at_once(context: Arc<Context>) -> Verdict {

@@ -6,79 +6,35 @@ use std::time::Duration;
 use lockwright_core::{Claim, DistributedLock, HoldState, Reason, RenewalMode};
 
 use crate::cancel::after_polls;
-use crate::case::{Case, case};
-use crate::context::{Context, refused, release, soon, take};
+use crate::case::{Case, cases};
+use crate::context::{Context, is_free, refused, release, soon, take};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Fate, Faulty, Op};
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Expiry,
-        a_hold_is_free_after_its_ttl,
-        [],
-        "without a renewal, the name is free one TTL after the grant"
-    ),
-    case!(
-        Expiry,
-        a_hold_is_not_free_before_its_ttl,
-        [],
-        "the server's TTL is rounded up, never down"
-    ),
-    case!(
-        Expiry,
-        a_fixed_hold_ends_too,
-        [],
-        "a hold without automatic renewal ends after its TTL, and not before"
-    ),
-    case!(
-        Expiry,
-        each_hold_has_its_own_ttl,
-        [],
-        "two holds of one connection expire after their own TTLs"
-    ),
-    case!(
-        Expiry,
-        an_expired_hold_is_not_shown,
-        [],
-        "inspect shows an expired hold's name as free without another claim"
-    ),
-    case!(
-        Expiry,
-        a_client_that_dies_while_asking_leaves_an_expiry,
-        [],
-        "a request that is dropped at any point never leaves a hold without an expiry"
-    ),
-    case!(
-        Expiry,
-        the_shortest_ttl_works,
-        [],
-        "the profile's shortest TTL is accepted, and the hold expires"
-    ),
-    case!(
-        Expiry,
-        the_longest_ttl_works,
-        [],
-        "the profile's longest TTL is accepted, and the hold can be released"
-    ),
-    case!(
-        Expiry,
-        a_deadline_is_reckoned_from_the_send,
-        [],
-        "after a slow answer, the client's deadline isn't later than the server's expiry"
-    ),
-    case!(
-        Expiry,
-        a_grant_after_its_deadline_is_none,
-        [],
-        "a grant that arrives after its deadline is not used"
-    ),
-    case!(
-        Expiry,
-        a_fixed_guard_says_that_it_ended,
-        [],
-        "a guard without renewal is lost by its deadline, with the reason"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Expiry:
+    a_hold_is_free_after_its_ttl []
+        "without a renewal, the name is free one TTL after the grant";
+    a_hold_is_not_free_before_its_ttl []
+        "the server's TTL is rounded up, never down";
+    a_fixed_hold_ends_too []
+        "a hold without automatic renewal ends after its TTL, and not before";
+    each_hold_has_its_own_ttl []
+        "two holds of one connection expire after their own TTLs";
+    an_expired_hold_is_not_shown []
+        "inspect shows an expired hold's name as free without another claim";
+    a_client_that_dies_while_asking_leaves_an_expiry []
+        "a request that is dropped at any point never leaves a hold without an expiry";
+    the_shortest_ttl_works []
+        "the profile's shortest TTL is accepted, and the hold expires";
+    the_longest_ttl_works []
+        "the profile's longest TTL is accepted, and the hold can be released";
+    a_deadline_is_reckoned_from_the_send []
+        "after a slow answer, the client's deadline isn't later than the server's expiry";
+    a_grant_after_its_deadline_is_none []
+        "a grant that arrives after its deadline is not used";
+    a_fixed_guard_says_that_it_ended []
+        "a guard without renewal is lost by its deadline, with the reason";
+};
 
 async fn free_by(
     context: &Context,
@@ -210,9 +166,7 @@ async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Arc<Context>)
 async fn the_shortest_ttl_works(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     // A request's limit follows from its TTL, and a connection's first request is slower.
-    let first = context.long_claim("first");
-    take(&context, &*backend, &first).await?;
-    release(&*backend, &first).await?;
+    is_free(&context, &*backend, "first").await?;
     soon(|name| shortest(&context, &*backend, name)).await
 }
 

@@ -3,64 +3,33 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{BreakMode, BreakTarget, Fence, Mode};
+use lockwright_core::{BreakMode, Fence, Mode};
 
-use crate::case::{Case, case};
-use crate::context::{Context, release, take};
+use crate::case::{Case, cases};
+use crate::context::{Context, break_hold, release, take};
 use crate::failure::{Failure, Verdict, ensure};
 use crate::history::{History, Hold};
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Fencing,
-        fences_grow_through_releases,
-        [Fences],
-        "each hold has a larger fence than the one before, on any connection"
-    ),
-    case!(
-        Fencing,
-        fences_grow_through_expiry,
-        [Fences],
-        "fences also grow if the previous hold expired"
-    ),
-    case!(
-        Fencing,
-        fences_grow_when_others_are_busy,
-        [Fences],
-        "after a long idle time, a name's fences don't restart"
-    ),
-    case!(
-        Fencing,
-        fences_grow_when_many_contend,
-        [Fences],
-        "concurrent holds have unique fences, and later ones are larger"
-    ),
-    case!(
-        Fencing,
-        fences_are_comparable_everywhere,
-        [Fences],
-        "fences are between 1 and 2^53 - 1, which scripting languages compare exactly"
-    ),
-    case!(
-        Fencing,
-        a_reserved_block_is_passed,
-        [Fences],
-        "a hold's reserved fences are never granted again"
-    ),
-    case!(
-        Fencing,
-        a_break_passes_the_block,
-        [Fences, Breakable],
-        "a broken hold's reserved fences are never granted again"
-    ),
-    case!(Fencing, the_operator_sees_the_fence, [Fences], "inspect shows the holder's fence"),
-    case!(
-        Fencing,
-        a_guard_has_the_servers_fence,
-        [Fences],
-        "the client's guard has the fence that inspect shows"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Fencing:
+    fences_grow_through_releases [Fences]
+        "each hold has a larger fence than the one before, on any connection";
+    fences_grow_through_expiry [Fences]
+        "fences also grow if the previous hold expired";
+    fences_grow_when_others_are_busy [Fences]
+        "after a long idle time, a name's fences don't restart";
+    fences_grow_when_many_contend [Fences]
+        "concurrent holds have unique fences, and later ones are larger";
+    fences_are_comparable_everywhere [Fences]
+        "fences are between 1 and 2^53 - 1, which scripting languages compare exactly";
+    a_reserved_block_is_passed [Fences]
+        "a hold's reserved fences are never granted again";
+    a_break_passes_the_block [Fences, Breakable]
+        "a broken hold's reserved fences are never granted again";
+    the_operator_sees_the_fence [Fences]
+        "inspect shows the holder's fence";
+    a_guard_has_the_servers_fence [Fences]
+        "the client's guard has the fence that inspect shows";
+};
 
 async fn fences_grow_through_releases(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.backend().await?, context.backend().await?);
@@ -176,8 +145,7 @@ async fn a_break_passes_the_block(context: Arc<Context>) -> Verdict {
     let (mut broken, next) = (context.long_claim("x"), context.long_claim("x"));
     broken.fences = 8;
     let granted = take(&context, &*backend, &broken).await?.granted;
-    let seen = BreakTarget::Token(broken.token);
-    backend.break_lock(&broken.name, seen, BreakMode::Now, "the suite", "to see").await?;
+    break_hold(&*backend, &broken, BreakMode::Now).await?;
     let last = granted.fence.get() + u64::from(granted.fences) - 1;
     let fence = take(&context, &*backend, &next).await?.granted.fence;
     ensure!(fence.get() > last, "the fence {fence} is in a broken block that ends at {last}");

@@ -5,80 +5,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockwright_core::{ErrorKind, HoldState, Reason, ReleaseMode, ReleaseOutcome};
 
-use crate::case::{Case, case};
+use crate::case::{Case, cases};
 use crate::context::{Context, refused, release};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Fate, Faulty, Op};
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Loss,
-        a_loss_is_told_while_renewals_hang,
-        [],
-        "if the server doesn't answer, the holder is notified of the loss before the next grant"
-    ),
-    case!(
-        Loss,
-        a_loss_is_told_though_renewals_panic,
-        [],
-        "if the backend panics, the holder is notified of the loss before the next grant"
-    ),
-    case!(
-        Loss,
-        an_unreachable_server_is_the_reason,
-        [],
-        "if all renewals fail, the hold is lost as Unreachable"
-    ),
-    case!(
-        Loss,
-        what_the_server_no_longer_has_is_lost,
-        [],
-        "a hold that was deleted on the server is lost at its next renewal"
-    ),
-    case!(Loss, a_loss_is_for_ever, [], "a late answer never makes a lost hold live again"),
-    case!(
-        Loss,
-        a_risk_is_told_and_taken_back,
-        [],
-        "an overdue renewal is signalled as AtRisk, and a later success as Held"
-    ),
-    case!(
-        Loss,
-        work_is_stopped_at_a_loss,
-        [],
-        "run drops its future before the deadline and returns the reason"
-    ),
-    case!(
-        Loss,
-        a_clean_release_is_no_loss,
-        [],
-        "the signal of a released hold is Released, never Lost"
-    ),
-    case!(
-        Loss,
-        a_late_renewal_revives_nothing,
-        [MovedClock],
-        "a renewal's answer after the loss doesn't restore the hold"
-    ),
-    case!(
-        Loss,
-        a_suspended_client_stops_believing,
-        [MovedClock],
-        "a hold's validity follows a clock that runs during suspend"
-    ),
-    case!(
-        Loss,
-        a_suspended_machine_knows_at_once,
-        [MovedClock],
-        "after a suspend beyond the deadline, the first check fails"
-    ),
-    case!(
-        Loss,
-        a_foreign_takeover_is_noticed,
-        [],
-        "verify returns the server's state without changing it"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Loss:
+    a_loss_is_told_while_renewals_hang []
+        "if the server doesn't answer, the holder is notified of the loss before the next grant";
+    a_loss_is_told_though_renewals_panic []
+        "if the backend panics, the holder is notified of the loss before the next grant";
+    an_unreachable_server_is_the_reason []
+        "if all renewals fail, the hold is lost as Unreachable";
+    what_the_server_no_longer_has_is_lost []
+        "a hold that was deleted on the server is lost at its next renewal";
+    a_loss_is_for_ever []
+        "a late answer never makes a lost hold live again";
+    a_risk_is_told_and_taken_back []
+        "an overdue renewal is signalled as AtRisk, and a later success as Held";
+    work_is_stopped_at_a_loss []
+        "run drops its future before the deadline and returns the reason";
+    a_clean_release_is_no_loss []
+        "the signal of a released hold is Released, never Lost";
+    a_late_renewal_revives_nothing [MovedClock]
+        "a renewal's answer after the loss doesn't restore the hold";
+    a_suspended_client_stops_believing [MovedClock]
+        "a hold's validity follows a clock that runs during suspend";
+    a_suspended_machine_knows_at_once [MovedClock]
+        "after a suspend beyond the deadline, the first check fails";
+    a_foreign_takeover_is_noticed []
+        "verify returns the server's state without changing it";
+};
 
 async fn renewing_in_vain(context: &Context, fate: Fate) -> Verdict {
     let faulty = Faulty::new(context.backend().await?, context.clock.clone());

@@ -2,82 +2,41 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{ErrorKind, ReleaseMode, ReleaseOutcome, RenewalOutcome};
+use lockwright_core::ReleaseMode;
 
-use crate::case::{Case, case};
-use crate::context::{Context, refused, release, renew, take};
+use crate::case::{Case, cases};
+use crate::context::{Context, is_free, is_lost, not_released, refused, release, renewed, take};
 use crate::failure::{Verdict, ensure};
 use crate::faults::{Fate, Op};
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Misdelete,
-        a_foreign_release_changes_nothing,
-        [],
-        "a release with another token doesn't end the hold"
-    ),
-    case!(
-        Misdelete,
-        a_late_release_spares_the_next_holder,
-        [],
-        "the release of an expired hold doesn't end the next hold"
-    ),
-    case!(
-        Misdelete,
-        a_reconciling_release_spares_the_holder,
-        [],
-        "the reconciliation of an unanswered claim doesn't end another hold"
-    ),
-    case!(
-        Misdelete,
-        a_second_release_finds_nothing,
-        [],
-        "a second release returns NotHeld and ends no other hold"
-    ),
-    case!(
-        Misdelete,
-        a_release_of_a_free_name_finds_nothing,
-        [],
-        "releasing a name that was never held returns NotHeld"
-    ),
-    case!(
-        Misdelete,
-        a_release_ends_one_name_only,
-        [],
-        "releasing one name doesn't end the same token's hold of another name"
-    ),
-    case!(
-        Misdelete,
-        a_release_that_comes_late_ends_no_later_hold,
-        [MovedClock],
-        "a client never uses a token whose release may still arrive"
-    ),
-    case!(
-        Misdelete,
-        a_lost_guard_spares_the_next_holder,
-        [],
-        "a lost guard's release reports the loss, and doesn't end the next hold"
-    ),
-    case!(
-        Misdelete,
-        a_dropped_lost_guard_spares_the_next_holder,
-        [],
-        "the background release of a dropped lost guard doesn't end the next hold"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Misdelete:
+    a_foreign_release_changes_nothing []
+        "a release with another token doesn't end the hold";
+    a_late_release_spares_the_next_holder []
+        "the release of an expired hold doesn't end the next hold";
+    a_reconciling_release_spares_the_holder []
+        "the reconciliation of an unanswered claim doesn't end another hold";
+    a_second_release_finds_nothing []
+        "a second release returns NotHeld and ends no other hold";
+    a_release_of_a_free_name_finds_nothing []
+        "releasing a name that was never held returns NotHeld";
+    a_release_ends_one_name_only []
+        "releasing one name doesn't end the same token's hold of another name";
+    a_release_that_comes_late_ends_no_later_hold [MovedClock]
+        "a client never uses a token whose release may still arrive";
+    a_lost_guard_spares_the_next_holder []
+        "a lost guard's release reports the loss, and doesn't end the next hold";
+    a_dropped_lost_guard_spares_the_next_holder []
+        "the background release of a dropped lost guard doesn't end the next hold";
+};
 
 async fn a_foreign_release_changes_nothing(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (holder, other) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &holder).await?;
-    let ended = backend.release(&other, ReleaseMode::Plain).await?;
-    ensure!(ended == ReleaseOutcome::NotHeld, "a foreign token was released");
+    not_released(&*backend, &other, ReleaseMode::Plain).await?;
     refused(&*backend, &context.claim("x")).await?;
-    let renewed = renew(&*backend, &holder).await?;
-    ensure!(
-        matches!(renewed, RenewalOutcome::Renewed { .. }),
-        "the holder has lost its hold: {renewed:?}"
-    );
+    renewed(&*backend, &holder).await?;
     release(&*backend, &holder).await
 }
 
@@ -86,14 +45,9 @@ async fn a_late_release_spares_the_next_holder(context: Arc<Context>) -> Verdict
     let (first, second) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &first).await?;
     context.granted_within(&*backend, &second, context.patience(), context.ttl / 20).await?;
-    let ended = backend.release(&first, ReleaseMode::Plain).await?;
-    ensure!(ended == ReleaseOutcome::NotHeld, "a hold that had expired was released");
+    not_released(&*backend, &first, ReleaseMode::Plain).await?;
     refused(&*backend, &context.claim("x")).await?;
-    let renewed = renew(&*backend, &second).await?;
-    ensure!(
-        matches!(renewed, RenewalOutcome::Renewed { .. }),
-        "the next holder lost its hold: {renewed:?}"
-    );
+    renewed(&*backend, &second).await?;
     release(&*backend, &second).await
 }
 
@@ -101,8 +55,7 @@ async fn a_reconciling_release_spares_the_holder(context: Arc<Context>) -> Verdi
     let backend = context.backend().await?;
     let (holder, lost) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &holder).await?;
-    let ended = backend.release(&lost, ReleaseMode::Reconcile).await?;
-    ensure!(ended == ReleaseOutcome::NotHeld, "a token that never held was released");
+    not_released(&*backend, &lost, ReleaseMode::Reconcile).await?;
     refused(&*backend, &context.claim("x")).await?;
     release(&*backend, &holder).await
 }
@@ -112,26 +65,18 @@ async fn a_second_release_finds_nothing(context: Arc<Context>) -> Verdict {
     let (first, second) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &first).await?;
     release(&*backend, &first).await?;
-    let again = backend.release(&first, ReleaseMode::Plain).await?;
-    ensure!(again == ReleaseOutcome::NotHeld, "the hold was released twice");
+    not_released(&*backend, &first, ReleaseMode::Plain).await?;
     take(&context, &*backend, &second).await?;
-    let again = backend.release(&first, ReleaseMode::Plain).await?;
-    ensure!(
-        again == ReleaseOutcome::NotHeld,
-        "a released token was released again after the next grant"
-    );
+    not_released(&*backend, &first, ReleaseMode::Plain).await?;
     release(&*backend, &second).await
 }
 
 async fn a_release_of_a_free_name_finds_nothing(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     for release_mode in [ReleaseMode::Plain, ReleaseMode::Reconcile] {
-        let ended = backend.release(&context.claim("never"), release_mode).await?;
-        ensure!(ended == ReleaseOutcome::NotHeld, "a name that was never held was released");
+        not_released(&*backend, &context.claim("never"), release_mode).await?;
     }
-    let claim = context.claim("never");
-    take(&context, &*backend, &claim).await?;
-    release(&*backend, &claim).await
+    is_free(&context, &*backend, "never").await
 }
 
 async fn a_release_ends_one_name_only(context: Arc<Context>) -> Verdict {
@@ -177,10 +122,7 @@ async fn a_lost_guard_spares_the_next_holder(context: Arc<Context>) -> Verdict {
     guard.signal().ended().await;
     let (backend, next) = (context.backend().await?, context.claim("x"));
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 20).await?;
-    match guard.release().await {
-        Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => {}
-        other => ensure!(false, "the release of a lost hold answered {other:?}"),
-    }
+    is_lost(guard.release().await)?;
     refused(&*backend, &context.claim("x")).await?;
     release(&*backend, &next).await?;
     locks.close().await;

@@ -27,7 +27,9 @@ mod waiting;
 
 const GROUPS: &[&[Case]] = &[
     exclusion::CASES,
-    processes::CASES,
+    processes::EXCLUSION,
+    processes::EXPIRY,
+    processes::LOSS,
     expiry::CASES,
     reentrancy::CASES,
     misdelete::CASES,

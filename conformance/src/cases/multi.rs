@@ -5,66 +5,30 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use lockwright_core::{BreakMode, BreakTarget, ErrorKind, Locks, Reason, Step};
 
-use crate::case::{Case, case};
-use crate::context::{Context, soon, take};
+use crate::case::{Case, cases};
+use crate::context::{Context, fails, soon, take};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Multi,
-        all_names_are_held_at_once,
-        [],
-        "a request for several names holds all of them, and its release frees all of them"
-    ),
-    case!(
-        Multi,
-        a_try_that_fails_gives_all_back,
-        [],
-        "if one of the names is held, the failed request holds none of them"
-    ),
-    case!(
-        Multi,
-        a_limit_is_for_all_of_them,
-        [],
-        "a request that waits for two holders keeps its limit and leaves no hold"
-    ),
-    case!(
-        Multi,
-        opposite_orders_dont_deadlock,
-        [],
-        "two clients that request the same locks in opposite orders are both granted"
-    ),
-    case!(
-        Multi,
-        a_name_given_twice_is_one,
-        [],
-        "a request that names a lock twice doesn't wait for itself"
-    ),
-    case!(
-        Multi,
-        one_lock_of_two_clients_is_noticed,
-        [],
-        "two names of one lock on the server are an error, not a deadlock"
-    ),
-    case!(
-        Multi,
-        the_loss_of_one_is_told,
-        [Breakable],
-        "if one hold is lost, the common check fails and the work is stopped"
-    ),
-    case!(
-        Multi,
-        a_dropped_request_leaves_nothing,
-        [],
-        "a dropped request leaves no hold and no waiter"
-    ),
-    case!(
-        Multi,
-        several_clients_are_held_at_once,
-        [],
-        "each name is held by its own client; if one name is unavailable, none is held"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Multi:
+    all_names_are_held_at_once []
+        "a request for several names holds all of them, and its release frees all of them";
+    a_try_that_fails_gives_all_back []
+        "if one of the names is held, the failed request holds none of them";
+    a_limit_is_for_all_of_them []
+        "a request that waits for two holders keeps its limit and leaves no hold";
+    opposite_orders_dont_deadlock []
+        "two clients that request the same locks in opposite orders are both granted";
+    a_name_given_twice_is_one []
+        "a request that names a lock twice doesn't wait for itself";
+    one_lock_of_two_clients_is_noticed []
+        "two names of one lock on the server are an error, not a deadlock";
+    the_loss_of_one_is_told [Breakable]
+        "if one hold is lost, the common check fails and the work is stopped";
+    a_dropped_request_leaves_nothing []
+        "a dropped request leaves no hold and no waiter";
+    several_clients_are_held_at_once []
+        "each name is held by its own client; if one name is unavailable, none is held";
+};
 
 async fn all_names_are_held_at_once(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
@@ -181,24 +145,18 @@ async fn a_name_given_twice_is_one(context: Arc<Context>) -> Verdict {
     ensure!(count == 2, "two names, one of them twice, are {count} holds");
     all.release().await?;
     let nothing = locks.multi([] as [&str; 0]).acquire().await;
-    let kind = nothing.err().map(|error| error.kind());
-    ensure!(
-        kind == Some(ErrorKind::InvalidInput),
-        "a request without a name was answered {kind:?}"
-    );
+    fails(nothing, ErrorKind::InvalidInput)?;
     context.nothing_left().await
 }
 
 async fn one_lock_of_two_clients_is_noticed(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
     let tried = one.multi(["x"]).and(&two, ["x"]).try_acquire().await;
-    let kind = tried.err().map(|error| error.kind());
-    ensure!(kind == Some(ErrorKind::Conflict), "one lock, twice, was answered {kind:?}");
+    fails(tried, ErrorKind::Conflict)?;
     let limit = context.ttl * 30;
     let begun = context.clock.now();
     let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(limit).acquire().await;
-    let kind = waited.err().map(|error| error.kind());
-    ensure!(kind == Some(ErrorKind::Conflict), "one lock, twice, was answered {kind:?}");
+    fails(waited, ErrorKind::Conflict)?;
     let took = context.clock.now().saturating_since(begun);
     in_time!(took < limit / 2, "the conflict was noticed after {took:?} of {limit:?}");
     context.nothing_left().await

@@ -6,53 +6,34 @@ use std::time::Duration;
 
 use lockwright_core::{ErrorKind, LockName, Profile};
 
-use crate::case::{Case, case};
+use crate::case::{Case, cases};
 use crate::context::{Context, release, take};
 use crate::failure::{Failure, Verdict, ensure};
 
-pub(super) const CASES: &[Case] = &[
-    case!(Names, a_prefix_is_another_name, [], "a, a/b, a/ and ab never block each other"),
-    case!(Names, case_matters, [], "names are compared byte by byte"),
-    case!(Names, spaces_and_accents_matter, [], "nothing is trimmed, folded or normalised"),
-    case!(
-        Names,
-        awkward_names_are_names,
-        [],
-        "braces, quotes, wildcards, dots and emoji mean nothing to the server"
-    ),
-    case!(
-        Names,
-        the_longest_name_is_a_name,
-        [],
-        "names have up to 512 bytes, and all of them are compared"
-    ),
-    case!(Names, wildcards_in_a_prefix_mean_nothing, [], "a listing compares its prefix literally"),
-    case!(
-        Names,
-        bad_names_are_refused,
-        [],
-        "names that are empty, too long, padded or contain control characters are refused, with the rule"
-    ),
-    case!(Names, bad_ttls_are_refused, [], "zero and huge TTLs are refused, with the valid range"),
-    case!(
-        Names,
-        a_missing_mode_is_refused,
-        [MissingMode],
-        "a mode that the backend doesn't support is refused as Unsupported"
-    ),
-    case!(
-        Names,
-        a_namespace_keeps_clients_apart,
-        [],
-        "a namespace separates clients, and never appears in their answers"
-    ),
-    case!(
-        Names,
-        a_closed_client_refuses,
-        [],
-        "after close, new requests are refused, and existing holds stay valid"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Names:
+    a_prefix_is_another_name []
+        "a, a/b, a/ and ab never block each other";
+    case_matters []
+        "names are compared byte by byte";
+    spaces_and_accents_matter []
+        "nothing is trimmed, folded or normalised";
+    awkward_names_are_names []
+        "braces, quotes, wildcards, dots and emoji mean nothing to the server";
+    the_longest_name_is_a_name []
+        "names have up to 512 bytes, and all of them are compared";
+    wildcards_in_a_prefix_mean_nothing []
+        "a listing compares its prefix literally";
+    bad_names_are_refused []
+        "names that are empty, too long, padded or contain control characters are refused, with the rule";
+    bad_ttls_are_refused []
+        "zero and huge TTLs are refused, with the valid range";
+    a_missing_mode_is_refused [MissingMode]
+        "a mode that the backend doesn't support is refused as Unsupported";
+    a_namespace_keeps_clients_apart []
+        "a namespace separates clients, and never appears in their answers";
+    a_closed_client_refuses []
+        "after close, new requests are refused, and existing holds stay valid";
+};
 
 async fn independent(context: &Context, names: &[&str]) -> Verdict {
     let backend = context.backend().await?;

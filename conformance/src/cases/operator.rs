@@ -4,36 +4,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::case::{Case, case};
-use crate::context::{Context, release, take};
+use crate::case::{Case, cases};
+use crate::context::{Context, is_free, release, take};
 use crate::failure::{Verdict, ensure};
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Operator,
-        a_holder_is_shown,
-        [],
-        "inspect shows the holder's token, identity, mode and remaining time"
-    ),
-    case!(
-        Operator,
-        a_free_name_is_no_error,
-        [],
-        "inspect shows a name that was never locked as free"
-    ),
-    case!(
-        Operator,
-        a_listing_has_each_name_once,
-        [],
-        "a listing of several pages has each held name once, and no other name"
-    ),
-    case!(
-        Operator,
-        a_doctor_has_something_to_say,
-        [],
-        "doctor succeeds, and each finding has a message, a reason and a remedy"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Operator:
+    a_holder_is_shown []
+        "inspect shows the holder's token, identity, mode and remaining time";
+    a_free_name_is_no_error []
+        "inspect shows a name that was never locked as free";
+    a_listing_has_each_name_once []
+        "a listing of several pages has each held name once, and no other name";
+    a_doctor_has_something_to_say []
+        "doctor succeeds, and each finding has a message, a reason and a remedy";
+};
 
 async fn a_holder_is_shown(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
@@ -68,10 +52,8 @@ async fn a_free_name_is_no_error(context: Arc<Context>) -> Verdict {
         inspection.waiters.is_none_or(|waiters| waiters == 0),
         "inspect shows waiters of a name that was never locked"
     );
-    let claim = context.long_claim("once");
-    take(&context, &*backend, &claim).await?;
-    release(&*backend, &claim).await?;
-    let inspection = backend.inspect(&claim.name).await?;
+    is_free(&context, &*backend, "once").await?;
+    let inspection = backend.inspect(&context.name("once")).await?;
     ensure!(
         inspection.holders.is_empty(),
         "after its release, the name is held by {:?}",

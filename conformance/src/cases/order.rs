@@ -5,44 +5,24 @@ use std::time::Duration;
 
 use lockwright_core::{AcquireOutcome, BootInstant, Claim, DistributedLock, Wait};
 
-use crate::case::{Case, case};
+use crate::case::{Case, cases};
 use crate::child::{Child, Said, What, job};
-use crate::context::{Context, refused, release, take};
+use crate::context::{Context, is_free, refused, release, take};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::register::Register;
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Order,
-        a_newcomer_overtakes_nobody,
-        [Fifo],
-        "a new claim waits even if the name is free and the first waiter hasn't taken it yet"
-    ),
-    case!(
-        Order,
-        a_withdrawn_waiter_is_passed_over,
-        [Fifo],
-        "a waiter that is dropped leaves the queue, and the others keep their order"
-    ),
-    case!(
-        Order,
-        silent_waiters_are_passed_over,
-        [Fifo],
-        "several silent waiters don't delay the next one by a TTL each"
-    ),
-    case!(
-        Order,
-        processes_are_served_in_order,
-        [Fifo, Processes],
-        "twenty waiters of four processes are granted in the order of their arrival"
-    ),
-    case!(
-        Order,
-        dead_processes_are_passed_over,
-        [Fifo, Processes],
-        "killed and stopped waiters delay the others for a bounded time"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Order:
+    a_newcomer_overtakes_nobody [Fifo]
+        "a new claim waits even if the name is free and the first waiter hasn't taken it yet";
+    a_withdrawn_waiter_is_passed_over [Fifo]
+        "a waiter that is dropped leaves the queue, and the others keep their order";
+    silent_waiters_are_passed_over [Fifo]
+        "several silent waiters don't delay the next one by a TTL each";
+    processes_are_served_in_order [Fifo, Processes]
+        "twenty waiters of four processes are granted in the order of their arrival";
+    dead_processes_are_passed_over [Fifo, Processes]
+        "killed and stopped waiters delay the others for a bounded time";
+};
 
 /// The longest offer to an unresponsive waiter.
 const OFFER: Duration = Duration::from_secs(2);
@@ -94,9 +74,7 @@ async fn a_newcomer_overtakes_nobody(context: Arc<Context>) -> Verdict {
     }
     take(&context, &*other, &waiter).await?;
     release(&*other, &waiter).await?;
-    let newcomer = context.claim("x");
-    take(&context, &*backend, &newcomer).await?;
-    release(&*backend, &newcomer).await
+    is_free(&context, &*backend, "x").await
 }
 
 async fn a_withdrawn_waiter_is_passed_over(context: Arc<Context>) -> Verdict {

@@ -4,111 +4,55 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Mode, Owner,
-    ReleaseMode, ReleaseOutcome, RenewalOutcome, Wait,
+    AcquireOutcome, BreakMode, Claim, DistributedLock, ErrorKind, Mode, Owner, ReleaseMode, Wait,
 };
 use tokio::task::JoinSet;
 
-use crate::case::{Case, case};
-use crate::context::{Context, refused, release, renew, soon, take};
+use crate::case::{Case, cases};
+use crate::context::{
+    Context, break_hold, fails, not_released, not_renewed, refused, release, renewed, soon, take,
+    woken,
+};
 use crate::failure::{Failure, Verdict, ensure};
 
 const OF: u32 = 3;
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Permits,
-        as_many_are_granted_as_there_are,
-        [Permits],
-        "permits are granted up to the semaphore's size, on any connection"
-    ),
-    case!(
-        Permits,
-        many_at_once_get_no_more_than_there_are,
-        [Permits],
-        "of concurrent claims, one more than there are permits, one is refused"
-    ),
-    case!(Permits, weights_are_counted, [Permits], "a claim for two permits takes two"),
-    case!(
-        Permits,
-        each_permit_expires_alone,
-        [Permits],
-        "a permit that isn't renewed is free, and the others stay held"
-    ),
-    case!(
-        Permits,
-        a_permits_release_ends_its_own_hold_only,
-        [Permits],
-        "a second release, or a release with a foreign token, frees no permit"
-    ),
-    case!(
-        Permits,
-        a_repeat_takes_no_second_permit,
-        [Permits],
-        "a repeated claim is the same hold, and one release ends it"
-    ),
-    case!(
-        Permits,
-        sizes_do_not_mix,
-        [Permits],
-        "a claim with another size is refused while the semaphore is in use"
-    ),
-    case!(
-        Permits,
-        a_semaphore_is_no_lock,
-        [Permits],
-        "a name in use as a semaphore can't be a lock, or the reverse, and the error names the use"
-    ),
-    case!(Permits, ids_are_unique, [Permits], "no two holds of a name have the same id"),
-    case!(
-        Permits,
-        each_permit_is_shown,
-        [Permits],
-        "inspect shows each holder and its count, without a fence"
-    ),
-    case!(
-        Permits,
-        a_broken_permit_leaves_the_others,
-        [Permits, Breakable],
-        "a break frees the inspected hold, and no other"
-    ),
-    case!(
-        Permits,
-        a_large_claim_is_not_overtaken,
-        [Permits, Fifo],
-        "small claims wait behind a large one, even if they fit"
-    ),
-    case!(
-        Permits,
-        a_freed_permit_wakes_the_waiter,
-        [Permits, Push],
-        "a waiter is woken long before its next poll"
-    ),
-    case!(
-        Permits,
-        all_who_fit_are_woken,
-        [Permits, Push],
-        "all waiters that fit are woken when several permits are freed at once"
-    ),
-    case!(
-        Permits,
-        permits_of_one_client_dont_take_turns,
-        [Permits],
-        "tasks of one client hold permits at the same time, up to the semaphore's size"
-    ),
-    case!(
-        Permits,
-        impossible_counts_are_refused,
-        [Permits],
-        "zero permits, or more than the size, are refused with the possible range"
-    ),
-    case!(
-        Permits,
-        an_owner_has_its_permit_again,
-        [Permits],
-        "an owner's second request gets the same permit; another count is an error"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Permits:
+    as_many_are_granted_as_there_are [Permits]
+        "permits are granted up to the semaphore's size, on any connection";
+    many_at_once_get_no_more_than_there_are [Permits]
+        "of concurrent claims, one more than there are permits, one is refused";
+    weights_are_counted [Permits]
+        "a claim for two permits takes two";
+    each_permit_expires_alone [Permits]
+        "a permit that isn't renewed is free, and the others stay held";
+    a_permits_release_ends_its_own_hold_only [Permits]
+        "a second release, or a release with a foreign token, frees no permit";
+    a_repeat_takes_no_second_permit [Permits]
+        "a repeated claim is the same hold, and one release ends it";
+    sizes_do_not_mix [Permits]
+        "a claim with another size is refused while the semaphore is in use";
+    a_semaphore_is_no_lock [Permits]
+        "a name in use as a semaphore can't be a lock, or the reverse, and the error names the use";
+    ids_are_unique [Permits]
+        "no two holds of a name have the same id";
+    each_permit_is_shown [Permits]
+        "inspect shows each holder and its count, without a fence";
+    a_broken_permit_leaves_the_others [Permits, Breakable]
+        "a break frees the inspected hold, and no other";
+    a_large_claim_is_not_overtaken [Permits, Fifo]
+        "small claims wait behind a large one, even if they fit";
+    a_freed_permit_wakes_the_waiter [Permits, Push]
+        "a waiter is woken long before its next poll";
+    all_who_fit_are_woken [Permits, Push]
+        "all waiters that fit are woken when several permits are freed at once";
+    permits_of_one_client_dont_take_turns [Permits]
+        "tasks of one client hold permits at the same time, up to the semaphore's size";
+    impossible_counts_are_refused [Permits]
+        "zero permits, or more than the size, are refused with the possible range";
+    an_owner_has_its_permit_again [Permits]
+        "an owner's second request gets the same permit; another count is an error";
+};
 
 fn some(context: &Context, count: u32) -> Claim {
     context.claim_as("x", Mode::Permits { count, of: OF })
@@ -189,13 +133,9 @@ async fn each_permit_expires_alone(context: Arc<Context>) -> Verdict {
     }
     context.clock.sleep(context.ttl + context.moment() / 20).await;
     for gone in [&goes, &goes_too] {
-        let outcome = renew(&*backend, gone).await?;
-        let is_over = matches!(outcome, RenewalOutcome::NotHeld(_));
-        ensure!(is_over, "an expired permit was renewed: {outcome:?}");
+        not_renewed(&*backend, gone).await?;
     }
-    let outcome = renew(&*backend, &stays).await?;
-    let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
-    ensure!(is_held, "the other permit had not expired, but its renewal was answered {outcome:?}");
+    renewed(&*backend, &stays).await?;
     refused(&*backend, &some(&context, 3)).await?;
     let two = some(&context, 2);
     take(&context, &*backend, &two).await?;
@@ -212,9 +152,9 @@ async fn a_permits_release_ends_its_own_hold_only(context: Arc<Context>) -> Verd
     release(&*backend, &one).await?;
     let next = some(&context, 1);
     take(&context, &*backend, &next).await?;
-    for (claim, whose) in [(&one, "a released token"), (&some(&context, 1), "a foreign token")] {
-        let ended = backend.release(claim, ReleaseMode::Plain).await?;
-        ensure!(ended == ReleaseOutcome::NotHeld, "a release by {whose} was answered {ended:?}");
+    let foreign = some(&context, 1);
+    for claim in [&one, &foreign] {
+        not_released(&*backend, claim, ReleaseMode::Plain).await?;
         refused(&*backend, &some(&context, 1)).await?;
     }
     for claim in [&two, &three, &next] {
@@ -322,12 +262,9 @@ async fn a_broken_permit_leaves_the_others(context: Arc<Context>) -> Verdict {
     for claim in [&one, &two, &three] {
         take(&context, &*backend, claim).await?;
     }
-    let seen = BreakTarget::Token(two.token);
-    backend.break_lock(&one.name, seen, BreakMode::Now, "me", "to see").await?;
+    break_hold(&*backend, &two, BreakMode::Now).await?;
     for claim in [&one, &three] {
-        let outcome = renew(&*backend, claim).await?;
-        let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
-        ensure!(is_held, "another permit's renewal was answered {outcome:?}");
+        renewed(&*backend, claim).await?;
     }
     let next = some(&context, 1);
     take(&context, &*backend, &next).await?;
@@ -364,19 +301,10 @@ async fn freed_permit_wakes(context: Arc<Context>, name: String) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
     let all = one.semaphore(&*name, OF).permits(OF - 1).acquire().await?;
     let last = one.semaphore(&*name, OF).acquire().await?;
-    let waiting = tokio::spawn({
-        let name = name.clone();
-        async move { two.semaphore(&*name, OF).acquire().await }
-    });
+    let waiting = tokio::spawn(two.semaphore(&*name, OF).acquire());
     context.clock.sleep(context.profile.slow_poll / 10).await;
     last.release().await?;
-    let Ok(permit) = tokio::time::timeout(context.profile.slow_poll / 2, waiting).await else {
-        let poll = context.profile.slow_poll;
-        return Err(Failure::late(format!(
-            "the waiter was not woken within its poll interval of {poll:?}"
-        )));
-    };
-    permit??.release().await?;
+    woken(&context, waiting).await?.release().await?;
     Ok(all.release().await?)
 }
 
@@ -391,23 +319,13 @@ async fn all_who_fit_wakes(context: Arc<Context>, name: String) -> Verdict {
     let mut waiting = Vec::new();
     for locks in [&two, &three, &two] {
         let locks = locks.clone();
-        waiting.push(tokio::spawn({
-            let name = name.clone();
-            async move { locks.semaphore(&*name, OF).acquire().await }
-        }));
+        waiting.push(tokio::spawn(locks.semaphore(&*name, OF).acquire()));
     }
     context.clock.sleep(context.profile.slow_poll / 10).await;
     all.release().await?;
     let mut permits = Vec::new();
     for waiting in waiting {
-        let Ok(permit) = tokio::time::timeout(context.profile.slow_poll / 2, waiting).await else {
-            let poll = context.profile.slow_poll;
-            let woken = permits.len();
-            return Err(Failure::late(format!(
-                "{woken} of three waiters that fit were woken within the poll interval of {poll:?}"
-            )));
-        };
-        permits.push(permit??);
+        permits.push(woken(&context, waiting).await?);
     }
     for permit in permits {
         permit.release().await?;
@@ -456,8 +374,7 @@ async fn an_owner_has_its_permit_again(context: Arc<Context>) -> Verdict {
     let ids: HashSet<u64> = permits.iter().map(lockwright_core::Permit::id).collect();
     ensure!(ids.len() == 1, "one owner has the permits {ids:?}");
     let request = locks.semaphore("x", OF).permits(2).reentrant(&owner);
-    let kind = request.wait_for(context.ttl).acquire().await.err().map(|error| error.kind());
-    ensure!(kind == Some(ErrorKind::Conflict), "another count was answered {kind:?}");
+    fails(request.wait_for(context.ttl).acquire().await, ErrorKind::Conflict)?;
     let rest = locks.semaphore("x", OF).permits(OF - 1).acquire().await?;
     rest.release().await?;
     for permit in permits {

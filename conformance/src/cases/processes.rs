@@ -5,33 +5,27 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Fencing, Mode};
 
-use crate::case::{Case, case};
+use crate::case::{Case, cases};
 use crate::child::{Child, Said, What, contend, holds_of, job, writes};
 use crate::context::Context;
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::history::{History, Hold};
 use crate::register::{Counter, Register};
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Exclusion,
-        processes_never_overlap,
-        [Processes],
-        "processes never hold at once, and lose no update in a file"
-    ),
-    case!(
-        Expiry,
-        a_killed_process_frees_within_its_ttl,
-        [Processes],
-        "after SIGKILL, the other processes wait for at most one TTL"
-    ),
-    case!(
-        Loss,
-        a_stopped_process_knows_when_it_goes_on,
-        [Processes],
-        "a process that was stopped beyond its TTL has lost its hold, and its fence is refused"
-    ),
-];
+pub(super) const EXCLUSION: &[Case] = cases! { Exclusion:
+    processes_never_overlap [Processes]
+        "processes never hold at once, and lose no update in a file";
+};
+
+pub(super) const EXPIRY: &[Case] = cases! { Expiry:
+    a_killed_process_frees_within_its_ttl [Processes]
+        "after SIGKILL, the other processes wait for at most one TTL";
+};
+
+pub(super) const LOSS: &[Case] = cases! { Loss:
+    a_stopped_process_knows_when_it_goes_on [Processes]
+        "a process that was stopped beyond its TTL has lost its hold, and its fence is refused";
+};
 
 /// Includes a child's start.
 const SILENCE: Duration = Duration::from_secs(30);

@@ -2,58 +2,31 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{ErrorKind, Fencing, Owner};
+use lockwright_core::{Fencing, Owner};
 
-use crate::case::{Case, case};
-use crate::context::{Context, refused, release, take};
+use crate::case::{Case, cases};
+use crate::context::{Context, is_free, is_lost, refused, release, take};
 use crate::failure::{Verdict, ensure};
 use crate::faults::{Fate, Op};
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Reentrancy,
-        an_owner_enters_its_hold_again,
-        [],
-        "the same owner gets another guard of the same hold, without a request to the server"
-    ),
-    case!(
-        Reentrancy,
-        the_last_guard_ends_the_hold,
-        [],
-        "the hold ends with its last guard, in any order"
-    ),
-    case!(Reentrancy, a_dropped_guard_counts_too, [], "a dropped guard counts as released"),
-    case!(
-        Reentrancy,
-        others_stay_out,
-        [],
-        "another owner, or a request without an owner, waits, also in the same client"
-    ),
-    case!(
-        Reentrancy,
-        an_owner_is_nobody_elsewhere,
-        [],
-        "an owner's key doesn't grant the hold to another client"
-    ),
-    case!(
-        Reentrancy,
-        an_owner_that_waits_is_joined,
-        [],
-        "a second request of a waiting owner shares its hold"
-    ),
-    case!(
-        Reentrancy,
-        a_lost_hold_is_not_entered,
-        [],
-        "after a loss, the owner gets a new hold, with a larger fence"
-    ),
-    case!(
-        Reentrancy,
-        a_repeat_is_not_a_second_hold,
-        [],
-        "a claim that was sent twice is one hold, and one release ends it"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Reentrancy:
+    an_owner_enters_its_hold_again []
+        "the same owner gets another guard of the same hold, without a request to the server";
+    the_last_guard_ends_the_hold []
+        "the hold ends with its last guard, in any order";
+    a_dropped_guard_counts_too []
+        "a dropped guard counts as released";
+    others_stay_out []
+        "another owner, or a request without an owner, waits, also in the same client";
+    an_owner_is_nobody_elsewhere []
+        "an owner's key doesn't grant the hold to another client";
+    an_owner_that_waits_is_joined []
+        "a second request of a waiting owner shares its hold";
+    a_lost_hold_is_not_entered []
+        "after a loss, the owner gets a new hold, with a larger fence";
+    a_repeat_is_not_a_second_hold []
+        "a claim that was sent twice is one hold, and one release ends it";
+};
 
 async fn an_owner_enters_its_hold_again(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
@@ -85,9 +58,7 @@ async fn the_last_guard_ends_the_hold(context: Arc<Context>) -> Verdict {
         guards[0].check()?;
     }
     guards.remove(0).release().await?;
-    let next = context.long_claim("x");
-    take(&context, &*other, &next).await?;
-    release(&*other, &next).await
+    is_free(&context, &*other, "x").await
 }
 
 async fn a_dropped_guard_counts_too(context: Arc<Context>) -> Verdict {
@@ -100,9 +71,7 @@ async fn a_dropped_guard_counts_too(context: Arc<Context>) -> Verdict {
     second.check()?;
     drop(second);
     locks.close().await;
-    let next = context.long_claim("x");
-    take(&context, &*other, &next).await?;
-    release(&*other, &next).await
+    is_free(&context, &*other, "x").await
 }
 
 async fn others_stay_out(context: Arc<Context>) -> Verdict {
@@ -168,10 +137,7 @@ async fn a_lost_hold_is_not_entered(context: Arc<Context>) -> Verdict {
     if context.profile.fencing != Fencing::None {
         ensure!(second.fence() > first.fence(), "the new hold's fence isn't larger");
     }
-    match first.release().await {
-        Err(error) if matches!(error.kind(), ErrorKind::Lost(_)) => {}
-        other => ensure!(false, "the release of the lost hold was answered {other:?}"),
-    }
+    is_lost(first.release().await)?;
     second.check()?;
     second.release().await?;
     Ok(())
@@ -184,7 +150,5 @@ async fn a_repeat_is_not_a_second_hold(context: Arc<Context>) -> Verdict {
         take(&context, &*backend, &claim).await?;
     }
     release(&*backend, &claim).await?;
-    let next = context.long_claim("x");
-    take(&context, &*backend, &next).await?;
-    release(&*backend, &next).await
+    is_free(&context, &*backend, "x").await
 }

@@ -4,54 +4,35 @@ use std::sync::Arc;
 
 use lockwright_core::{Claim, Renew, RenewalOutcome};
 
-use crate::case::{Case, case};
-use crate::context::{Context, refused, release, renew, take};
+use crate::case::{Case, cases};
+use crate::context::{Context, is_free, not_renewed, refused, release, renew, renewed, take};
 use crate::failure::{Verdict, ensure, in_time};
 use crate::faults::{Fate, Op};
 
-pub(super) const CASES: &[Case] = &[
-    case!(Renewal, a_renewed_hold_lives_on, [], "a renewed hold outlives its first TTL"),
-    case!(
-        Renewal,
-        a_renewal_is_for_a_full_ttl,
-        [],
-        "a renewal's TTL starts at the renewal, not at the previous expiry"
-    ),
-    case!(
-        Renewal,
-        an_expired_hold_is_not_revived,
-        [],
-        "a late renewal doesn't restore an expired hold, even if the name is free"
-    ),
-    case!(
-        Renewal,
-        a_renewal_after_the_next_grant_finds_nothing,
-        [],
-        "a late renewal doesn't end the next hold"
-    ),
-    case!(Renewal, a_foreign_renewal_finds_nothing, [], "another token can't renew a hold"),
-    case!(Renewal, a_released_hold_is_not_renewed, [], "a released hold can't be renewed"),
-    case!(
-        Renewal,
-        a_batch_is_answered_in_order,
-        [],
-        "a batch has one answer for each hold, in order"
-    ),
-    case!(Renewal, a_full_batch_is_renewed, [], "a batch of the profile's maximum size is renewed"),
-    case!(Renewal, the_client_keeps_a_hold, [], "a guard stays held over several TTLs"),
-    case!(
-        Renewal,
-        one_failed_renewal_is_no_loss,
-        [],
-        "lost requests and answers don't end a hold if one renewal succeeds in time"
-    ),
-    case!(
-        Renewal,
-        a_guard_can_be_renewed_by_hand,
-        [],
-        "a fixed hold that is renewed explicitly lasts another TTL"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Renewal:
+    a_renewed_hold_lives_on []
+        "a renewed hold outlives its first TTL";
+    a_renewal_is_for_a_full_ttl []
+        "a renewal's TTL starts at the renewal, not at the previous expiry";
+    an_expired_hold_is_not_revived []
+        "a late renewal doesn't restore an expired hold, even if the name is free";
+    a_renewal_after_the_next_grant_finds_nothing []
+        "a late renewal doesn't end the next hold";
+    a_foreign_renewal_finds_nothing []
+        "another token can't renew a hold";
+    a_released_hold_is_not_renewed []
+        "a released hold can't be renewed";
+    a_batch_is_answered_in_order []
+        "a batch has one answer for each hold, in order";
+    a_full_batch_is_renewed []
+        "a batch of the profile's maximum size is renewed";
+    the_client_keeps_a_hold []
+        "a guard stays held over several TTLs";
+    one_failed_renewal_is_no_loss []
+        "lost requests and answers don't end a hold if one renewal succeeds in time";
+    a_guard_can_be_renewed_by_hand []
+        "a fixed hold that is renewed explicitly lasts another TTL";
+};
 
 fn is_renewed(outcome: &RenewalOutcome) -> bool {
     matches!(outcome, RenewalOutcome::Renewed { .. })
@@ -67,8 +48,7 @@ async fn a_renewed_hold_lives_on(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &claim).await?;
     for _ in 0..6 {
         context.clock.sleep(context.ttl / 3).await;
-        let outcome = renew(&*backend, &claim).await?;
-        ensure!(is_renewed(&outcome), "a renewal in time was answered {outcome:?}");
+        renewed(&*backend, &claim).await?;
         refused(&*other, &context.claim("x")).await?;
     }
     release(&*backend, &claim).await
@@ -108,13 +88,11 @@ async fn run_out(context: &Context, claim: &Claim) -> Verdict {
 
 async fn an_expired_hold_is_not_revived(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    let (claim, next) = (context.claim("x"), context.claim("x"));
+    let claim = context.claim("x");
     take(&context, &*backend, &claim).await?;
     run_out(&context, &claim).await?;
-    let outcome = renew(&*backend, &claim).await?;
-    ensure!(is_not_held(&outcome), "an expired hold was renewed: {outcome:?}");
-    take(&context, &*backend, &next).await?;
-    release(&*backend, &next).await
+    not_renewed(&*backend, &claim).await?;
+    is_free(&context, &*backend, "x").await
 }
 
 async fn a_renewal_after_the_next_grant_finds_nothing(context: Arc<Context>) -> Verdict {
@@ -122,10 +100,8 @@ async fn a_renewal_after_the_next_grant_finds_nothing(context: Arc<Context>) -> 
     let (claim, next) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &claim).await?;
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 20).await?;
-    let outcome = renew(&*backend, &claim).await?;
-    ensure!(is_not_held(&outcome), "another client's hold was renewed: {outcome:?}");
-    let outcome = renew(&*backend, &next).await?;
-    ensure!(is_renewed(&outcome), "the next holder lost its hold: {outcome:?}");
+    not_renewed(&*backend, &claim).await?;
+    renewed(&*backend, &next).await?;
     release(&*backend, &next).await
 }
 
@@ -134,8 +110,7 @@ async fn a_foreign_renewal_finds_nothing(context: Arc<Context>) -> Verdict {
     let (claim, foreign) = (context.claim("x"), context.claim("x"));
     let entry = take(&context, &*backend, &claim).await?;
     context.clock.sleep(context.ttl / 2).await;
-    let outcome = renew(&*backend, &foreign).await?;
-    ensure!(is_not_held(&outcome), "a foreign token was renewed: {outcome:?}");
+    not_renewed(&*backend, &foreign).await?;
     let within = context.ttl + std::time::Duration::from_secs(1) + context.moment();
     let next = context.claim("x");
     let end = context.granted_within(&*backend, &next, within, context.ttl / 100).await?;
@@ -147,13 +122,11 @@ async fn a_foreign_renewal_finds_nothing(context: Arc<Context>) -> Verdict {
 
 async fn a_released_hold_is_not_renewed(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    let (claim, next) = (context.long_claim("x"), context.long_claim("x"));
+    let claim = context.long_claim("x");
     take(&context, &*backend, &claim).await?;
     release(&*backend, &claim).await?;
-    let outcome = renew(&*backend, &claim).await?;
-    ensure!(is_not_held(&outcome), "a released hold was renewed: {outcome:?}");
-    take(&context, &*backend, &next).await?;
-    release(&*backend, &next).await
+    not_renewed(&*backend, &claim).await?;
+    is_free(&context, &*backend, "x").await
 }
 
 async fn a_batch_is_answered_in_order(context: Arc<Context>) -> Verdict {

@@ -4,49 +4,25 @@ use std::sync::Arc;
 
 use lockwright_core::{HoldState, Locks};
 
-use crate::case::{Case, case};
+use crate::case::{Case, cases};
 use crate::context::{Context, refused, release, take};
 use crate::factory::{Connect, Fragile, Harm, Step};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Servers,
-        one_that_is_cut_off_stops_first,
-        [Cut],
-        "a client that is cut off loses its hold before the next grant, and later reconnects"
-    ),
-    case!(
-        Servers,
-        a_frozen_server_is_a_loss_on_time,
-        [Freeze],
-        "if the server is frozen, the holder is notified of the loss in time"
-    ),
-    case!(
-        Servers,
-        late_work_of_a_frozen_server_is_reconciled,
-        [Freeze],
-        "requests that a frozen server executes late leave no hold"
-    ),
-    case!(
-        Servers,
-        a_restart_ends_no_hold,
-        [Restart],
-        "a server that restarts with its data keeps its holds, and their client continues"
-    ),
-    case!(
-        Servers,
-        a_waiter_outlives_a_restart,
-        [Restart],
-        "a client that waits during a restart is granted"
-    ),
-    case!(
-        Servers,
-        fences_grow_through_lost_data,
-        [Forget],
-        "a server that lost its data still grants larger fences"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Servers:
+    one_that_is_cut_off_stops_first [Cut]
+        "a client that is cut off loses its hold before the next grant, and later reconnects";
+    a_frozen_server_is_a_loss_on_time [Freeze]
+        "if the server is frozen, the holder is notified of the loss in time";
+    late_work_of_a_frozen_server_is_reconciled [Freeze]
+        "requests that a frozen server executes late leave no hold";
+    a_restart_ends_no_hold [Restart]
+        "a server that restarts with its data keeps its holds, and their client continues";
+    a_waiter_outlives_a_restart [Restart]
+        "a client that waits during a restart is granted";
+    fences_grow_through_lost_data [Forget]
+        "a server that lost its data still grants larger fences";
+};
 
 async fn client(context: &Context, connect: &Connect) -> Verdict<Locks> {
     Ok(context.client_on(connect.connect().await?)?)

@@ -4,111 +4,49 @@ use std::sync::Arc;
 
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Mode, Owner, Reason,
-    ReleaseMode, ReleaseOutcome, RenewalOutcome, Wait,
+    ReleaseMode, RenewalOutcome, Wait,
 };
 
-use crate::case::{Case, case};
-use crate::context::{Context, refused, release, renew, soon, take};
+use crate::case::{Case, cases};
+use crate::context::{
+    Context, fails, not_released, not_renewed, refused, release, renew, renewed, soon, take, woken,
+};
 use crate::failure::{Failure, Verdict, ensure};
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Shared,
-        readers_hold_beside_each_other,
-        [Shared],
-        "several readers hold at once, on any connection, and no writer with them"
-    ),
-    case!(
-        Shared,
-        a_writer_waits_for_the_last_reader,
-        [Shared],
-        "a writer is granted after the last reader's release, in any order"
-    ),
-    case!(
-        Shared,
-        a_reader_waits_for_the_writer,
-        [Shared],
-        "a reader is granted after the writer's release"
-    ),
-    case!(
-        Shared,
-        each_reader_expires_alone,
-        [Shared],
-        "a reader that isn't renewed expires, and the others stay held"
-    ),
-    case!(
-        Shared,
-        a_reader_ends_its_own_hold_only,
-        [Shared],
-        "a second release, or a release with a foreign token, admits no writer"
-    ),
-    case!(
-        Shared,
-        a_repeated_reader_is_one_hold,
-        [Shared],
-        "a repeated claim is the same hold, and one release ends it"
-    ),
-    case!(
-        Shared,
-        a_waiting_writer_stops_new_readers,
-        [Shared],
-        "a waiting writer is granted however many readers arrive"
-    ),
-    case!(
-        Shared,
-        a_vanished_writer_stops_readers_for_a_bounded_time,
-        [Shared],
-        "a waiting writer that vanished blocks readers for a bounded time"
-    ),
-    case!(
-        Shared,
-        readers_share_a_fence,
-        [Shared, Fences],
-        "concurrent readers share a fence, and each writer's fence is larger than all before it"
-    ),
-    case!(
-        Shared,
-        each_reader_is_shown,
-        [Shared],
-        "inspect shows each of several holders, with its mode"
-    ),
-    case!(
-        Shared,
-        a_broken_reader_leaves_the_others,
-        [Shared, Breakable],
-        "a break ends the inspected reader's hold, and no other"
-    ),
-    case!(
-        Shared,
-        the_last_readers_release_wakes_the_writer,
-        [Shared, Push],
-        "a waiter is woken long before its next poll"
-    ),
-    case!(
-        Shared,
-        a_writers_release_wakes_all_readers,
-        [Shared, Push],
-        "a writer's release wakes all waiting readers"
-    ),
-    case!(
-        Shared,
-        readers_of_one_client_dont_take_turns,
-        [Shared],
-        "reading tasks of one client hold at the same time"
-    ),
-    case!(
-        Shared,
-        an_owner_reads_again_at_once,
-        [Shared],
-        "an owner reads again without a second hold, also while a writer waits"
-    ),
-    case!(
-        Shared,
-        an_upgrade_is_an_error,
-        [Shared],
-        "an owner that reads can't write: it would wait for itself"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Shared:
+    readers_hold_beside_each_other [Shared]
+        "several readers hold at once, on any connection, and no writer with them";
+    a_writer_waits_for_the_last_reader [Shared]
+        "a writer is granted after the last reader's release, in any order";
+    a_reader_waits_for_the_writer [Shared]
+        "a reader is granted after the writer's release";
+    each_reader_expires_alone [Shared]
+        "a reader that isn't renewed expires, and the others stay held";
+    a_reader_ends_its_own_hold_only [Shared]
+        "a second release, or a release with a foreign token, admits no writer";
+    a_repeated_reader_is_one_hold [Shared]
+        "a repeated claim is the same hold, and one release ends it";
+    a_waiting_writer_stops_new_readers [Shared]
+        "a waiting writer is granted however many readers arrive";
+    a_vanished_writer_stops_readers_for_a_bounded_time [Shared]
+        "a waiting writer that vanished blocks readers for a bounded time";
+    readers_share_a_fence [Shared, Fences]
+        "concurrent readers share a fence, and each writer's fence is larger than all before it";
+    each_reader_is_shown [Shared]
+        "inspect shows each of several holders, with its mode";
+    a_broken_reader_leaves_the_others [Shared, Breakable]
+        "a break ends the inspected reader's hold, and no other";
+    the_last_readers_release_wakes_the_writer [Shared, Push]
+        "a waiter is woken long before its next poll";
+    a_writers_release_wakes_all_readers [Shared, Push]
+        "a writer's release wakes all waiting readers";
+    readers_of_one_client_dont_take_turns [Shared]
+        "reading tasks of one client hold at the same time";
+    an_owner_reads_again_at_once [Shared]
+        "an owner reads again without a second hold, also while a writer waits";
+    an_upgrade_is_an_error [Shared]
+        "an owner that reads can't write: it would wait for itself";
+};
 
 fn reader(context: &Context) -> Claim {
     context.claim_as("x", Mode::Shared)
@@ -175,13 +113,9 @@ async fn each_reader_expires_alone(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &goes_too).await?;
     context.clock.sleep(context.ttl + context.moment() / 20).await;
     for gone in [&goes, &goes_too] {
-        let outcome = renew(&*backend, gone).await?;
-        let is_over = matches!(outcome, RenewalOutcome::NotHeld(_));
-        ensure!(is_over, "an expired reader was renewed: {outcome:?}");
+        not_renewed(&*backend, gone).await?;
     }
-    let outcome = renew(&*backend, &stays).await?;
-    let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
-    ensure!(is_held, "the other reader had not expired, but its renewal was answered {outcome:?}");
+    renewed(&*backend, &stays).await?;
     refused(&*backend, &writer).await?;
     release(&*backend, &stays).await?;
     take(&context, &*backend, &writer).await?;
@@ -194,9 +128,9 @@ async fn a_reader_ends_its_own_hold_only(context: Arc<Context>) -> Verdict {
     take(&context, &*backend, &one).await?;
     take(&context, &*backend, &two).await?;
     release(&*backend, &one).await?;
-    for (claim, whose) in [(&one, "a released token"), (&reader(&context), "a foreign token")] {
-        let ended = backend.release(claim, ReleaseMode::Plain).await?;
-        ensure!(ended == ReleaseOutcome::NotHeld, "a release by {whose} was answered {ended:?}");
+    let foreign = reader(&context);
+    for claim in [&one, &foreign] {
+        not_released(&*backend, claim, ReleaseMode::Plain).await?;
         refused(&*backend, &writer(&context)).await?;
     }
     release(&*backend, &two).await
@@ -321,9 +255,7 @@ async fn a_broken_reader_leaves_the_others(context: Arc<Context>) -> Verdict {
             "the broken reader's renewal was answered {outcome:?}"
         );
         for reader in [&one, &two] {
-            let outcome = renew(&*backend, reader).await?;
-            let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
-            ensure!(is_held, "another reader's renewal was answered {outcome:?}");
+            renewed(&*backend, reader).await?;
         }
         refused(&*backend, &writer(&context)).await?;
         release(&*backend, &one).await?;
@@ -333,10 +265,6 @@ async fn a_broken_reader_leaves_the_others(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-fn at_once(context: &Context) -> std::time::Duration {
-    context.profile.slow_poll / 2
-}
-
 async fn the_last_readers_release_wakes_the_writer(context: Arc<Context>) -> Verdict {
     soon(|name| last_reader_wakes(Arc::clone(&context), name)).await
 }
@@ -344,21 +272,12 @@ async fn the_last_readers_release_wakes_the_writer(context: Arc<Context>) -> Ver
 async fn last_reader_wakes(context: Arc<Context>, name: String) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
     let readers = [one.read(&*name).acquire().await?, one.read(&*name).acquire().await?];
-    let waiting = tokio::spawn({
-        let name = name.clone();
-        async move { two.write(&*name).acquire().await }
-    });
+    let waiting = tokio::spawn(two.write(&*name).acquire());
     context.clock.sleep(context.profile.slow_poll / 10).await;
     for reader in readers {
         reader.release().await?;
     }
-    let Ok(guard) = tokio::time::timeout(at_once(&context), waiting).await else {
-        let poll = context.profile.slow_poll;
-        return Err(Failure::late(format!(
-            "the writer was not woken within its poll interval of {poll:?}"
-        )));
-    };
-    Ok(guard??.release().await?)
+    Ok(woken(&context, waiting).await?.release().await?)
 }
 
 async fn a_writers_release_wakes_all_readers(context: Arc<Context>) -> Verdict {
@@ -372,22 +291,13 @@ async fn writers_release_wakes(context: Arc<Context>, name: String) -> Verdict {
     let mut waiting = Vec::new();
     for locks in [&two, &two, &three] {
         let locks = locks.clone();
-        waiting.push(tokio::spawn({
-            let name = name.clone();
-            async move { locks.read(&*name).acquire().await }
-        }));
+        waiting.push(tokio::spawn(locks.read(&*name).acquire()));
     }
     context.clock.sleep(context.profile.slow_poll / 10).await;
     writer.release().await?;
     let mut guards = Vec::new();
     for waiting in waiting {
-        let Ok(guard) = tokio::time::timeout(at_once(&context), waiting).await else {
-            let poll = context.profile.slow_poll;
-            return Err(Failure::late(format!(
-                "a reader was not woken within its poll interval of {poll:?}"
-            )));
-        };
-        guards.push(guard??);
+        guards.push(woken(&context, waiting).await?);
     }
     for guard in guards {
         guard.release().await?;
@@ -455,20 +365,12 @@ async fn an_upgrade_is_an_error(context: Arc<Context>) -> Verdict {
     let owner = Owner::new();
     let reading = locks.read("x").reentrant(&owner).acquire().await?;
     let upgraded = locks.write("x").reentrant(&owner).wait_for(context.ttl).acquire().await;
-    let kind = upgraded.as_ref().err().map(lockwright_core::Error::kind);
-    ensure!(
-        kind == Some(ErrorKind::Conflict),
-        "a write request of a reading owner was answered {kind:?}"
-    );
+    fails(upgraded, ErrorKind::Conflict)?;
     reading.check()?;
     reading.release().await?;
     let writing = locks.write("x").reentrant(&owner).acquire().await?;
     let lowered = locks.read("x").reentrant(&owner).wait_for(context.ttl).acquire().await;
-    let kind = lowered.as_ref().err().map(lockwright_core::Error::kind);
-    ensure!(
-        kind == Some(ErrorKind::Conflict),
-        "a read request of a writing owner was answered {kind:?}"
-    );
+    fails(lowered, ErrorKind::Conflict)?;
     writing.release().await?;
     context.nothing_left().await
 }

@@ -5,71 +5,38 @@ use std::time::Duration;
 
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Claim, ErrorKind, HoldState, Locks, Mode, Owner,
-    Reason, ReleaseMode, ReleaseOutcome, RenewalOutcome, Token,
+    Reason, ReleaseMode, RenewalOutcome, Token,
 };
 
-use crate::case::{Case, case};
-use crate::context::{Context, refused, release, renew, take};
+use crate::case::{Case, cases};
+use crate::context::{
+    Context, break_hold, is_lost, not_released, not_renewed, refused, release, renew, renewed, take,
+};
 use crate::failure::{Failure, Verdict, ensure};
 use crate::faults::{Fate, Op};
 
-pub(super) const CASES: &[Case] = &[
-    case!(
-        Tickets,
-        a_hold_moves_to_another_client,
-        [Tickets],
-        "a transferred hold is never free, and has a larger fence afterwards"
-    ),
-    case!(Tickets, a_ticket_is_good_once, [Tickets], "a ticket's second resumption is refused"),
-    case!(
-        Tickets,
-        the_belief_ends_with_the_ticket,
-        [Tickets],
-        "a guard that made a ticket no longer holds"
-    ),
-    case!(
-        Tickets,
-        an_old_token_is_worth_nothing,
-        [Tickets],
-        "the old token can't renew or release a transferred hold, and is never granted again"
-    ),
-    case!(
-        Tickets,
-        a_repeated_swap_is_the_same_hold,
-        [Tickets],
-        "a repeated transfer is one hold with one fence, and one release ends it"
-    ),
-    case!(
-        Tickets,
-        a_repeated_swap_does_not_rearm_a_broken_hold,
-        [Tickets, Breakable],
-        "a repeated transfer doesn't extend a broken hold"
-    ),
-    case!(
-        Tickets,
-        a_ticket_that_nobody_resumes_runs_out,
-        [Tickets],
-        "an unused ticket expires, and its resumption doesn't end the next hold"
-    ),
-    case!(
-        Tickets,
-        a_broken_hold_does_not_move,
-        [Tickets, Breakable],
-        "a ticket of a broken or freed hold can't be resumed"
-    ),
-    case!(
-        Tickets,
-        a_shared_guard_makes_no_ticket,
-        [Tickets],
-        "a guard makes no ticket while its owner has another guard of the same hold"
-    ),
-    case!(
-        Tickets,
-        without_tickets_it_is_said,
-        [NoTickets],
-        "a backend without tickets returns Unsupported, and the hold is released"
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Tickets:
+    a_hold_moves_to_another_client [Tickets]
+        "a transferred hold is never free, and has a larger fence afterwards";
+    a_ticket_is_good_once [Tickets]
+        "a ticket's second resumption is refused";
+    the_belief_ends_with_the_ticket [Tickets]
+        "a guard that made a ticket no longer holds";
+    an_old_token_is_worth_nothing [Tickets]
+        "the old token can't renew or release a transferred hold, and is never granted again";
+    a_repeated_swap_is_the_same_hold [Tickets]
+        "a repeated transfer is one hold with one fence, and one release ends it";
+    a_repeated_swap_does_not_rearm_a_broken_hold [Tickets, Breakable]
+        "a repeated transfer doesn't extend a broken hold";
+    a_ticket_that_nobody_resumes_runs_out [Tickets]
+        "an unused ticket expires, and its resumption doesn't end the next hold";
+    a_broken_hold_does_not_move [Tickets, Breakable]
+        "a ticket of a broken or freed hold can't be resumed";
+    a_shared_guard_makes_no_ticket [Tickets]
+        "a guard makes no ticket while its owner has another guard of the same hold";
+    without_tickets_it_is_said [NoTickets]
+        "a backend without tickets returns Unsupported, and the hold is released";
+};
 
 async fn a_hold_moves_to_another_client(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
@@ -122,16 +89,12 @@ async fn a_ticket_is_good_once(context: Arc<Context>) -> Verdict {
     let ticket = one.mutex("x").acquire().await?.into_ticket()?;
     let resumed = two.resume(&ticket).await?;
     for locks in [&one, &two] {
-        let kind = locks.resume(&ticket).await.err().map(|error| error.kind());
-        let is_refused = matches!(kind, Some(ErrorKind::Lost(_)));
-        ensure!(is_refused, "a second resumption was answered {kind:?}");
+        is_lost(locks.resume(&ticket).await)?;
     }
     resumed.check()?;
     ensure!(resumed.verify().await?, "the second resumption ended the first one's hold");
     resumed.release().await?;
-    let kind = one.resume(&ticket).await.err().map(|error| error.kind());
-    let is_refused = matches!(kind, Some(ErrorKind::Lost(_)));
-    ensure!(is_refused, "the resumption of a released hold was answered {kind:?}");
+    is_lost(one.resume(&ticket).await)?;
     context.nothing_left().await
 }
 
@@ -162,15 +125,10 @@ async fn an_old_token_is_worth_nothing(context: Arc<Context>) -> Verdict {
     let AcquireOutcome::Granted(_) = backend.swap(first.token, &second).await? else {
         return Err(Failure::new("the transfer didn't find the hold of its own token"));
     };
-    let outcome = renew(&*backend, &first).await?;
-    let is_over = matches!(outcome, RenewalOutcome::NotHeld(_));
-    ensure!(is_over, "a renewal by the old token was answered {outcome:?}");
-    let ended = backend.release(&first, ReleaseMode::Plain).await?;
-    ensure!(ended == ReleaseOutcome::NotHeld, "a release by the old token was answered {ended:?}");
+    not_renewed(&*backend, &first).await?;
+    not_released(&*backend, &first, ReleaseMode::Plain).await?;
     refused(&*backend, &next(&context)).await?;
-    let outcome = renew(&*backend, &second).await?;
-    let is_held = matches!(outcome, RenewalOutcome::Renewed { .. });
-    ensure!(is_held, "a renewal by the new token was answered {outcome:?}");
+    renewed(&*backend, &second).await?;
     let answer = backend.swap(Token::random(), &next(&context)).await;
     ensure!(
         !matches!(answer, Ok(AcquireOutcome::Granted(_))),
@@ -216,8 +174,7 @@ async fn a_repeated_swap_does_not_rearm_a_broken_hold(context: Arc<Context>) -> 
     let AcquireOutcome::Granted(_) = backend.swap(first.token, &second).await? else {
         return Err(Failure::new("the transfer didn't find the hold of its own token"));
     };
-    let seen = BreakTarget::Token(second.token);
-    backend.break_lock(&second.name, seen, BreakMode::RunOut, "the suite", "to see").await?;
+    break_hold(&*backend, &second, BreakMode::RunOut).await?;
     context.clock.sleep(context.ttl / 2).await;
     let _ = backend.swap(first.token, &second).await;
     let outcome = renew(&*backend, &second).await?;
@@ -236,9 +193,7 @@ async fn a_ticket_that_nobody_resumes_runs_out(context: Arc<Context>) -> Verdict
     let ticket = one.mutex("x").acquire().await?.into_ticket()?;
     let within = context.ttl + context.patience();
     let next = two.mutex("x").wait_for(within).acquire().await?;
-    let kind = one.resume(&ticket).await.err().map(|error| error.kind());
-    let is_refused = matches!(kind, Some(ErrorKind::Lost(_)));
-    ensure!(is_refused, "the resumption of an expired ticket was answered {kind:?}");
+    is_lost(one.resume(&ticket).await)?;
     next.check()?;
     ensure!(next.verify().await?, "the refused resumption ended the next hold");
     next.release().await?;
@@ -252,9 +207,7 @@ async fn a_broken_hold_does_not_move(context: Arc<Context>) -> Verdict {
         let seen = BreakTarget::Token(guard.token());
         let ticket = guard.into_ticket()?;
         two.break_lock(name, seen, how, "to see").await?;
-        let kind = two.resume(&ticket).await.err().map(|error| error.kind());
-        let is_refused = matches!(kind, Some(ErrorKind::Lost(_)));
-        ensure!(is_refused, "the resumption of a broken hold ({how:?}) was answered {kind:?}");
+        is_lost(two.resume(&ticket).await)?;
     }
     context.nothing_left().await
 }

@@ -8,6 +8,8 @@ mod fenced_store;
 mod fixtures;
 mod flaws;
 
+use std::fmt::Debug;
+use std::future::ready;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,89 +18,58 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use lockwright_conformance::client::Believer;
 use lockwright_conformance::report::run_case;
 use lockwright_conformance::{
-    Connect, Factory, Group, Outcome, Protect, Runtime, cases, connector,
+    Case, Connect, Factory, Group, Outcome, Protect, Runtime, cases, connector,
 };
-use lockwright_core::{Clock, DistributedLock, Result, async_trait};
+use lockwright_core::{Clock, DistributedLock, Locks, Result, async_trait};
 
 use client::SmallClient;
 use fenced_store::fenced_store;
 use fixtures::{Flaw, MajorityFlaw, MutexBackend, QueueBackend, QueueFlaw, majority_of};
 use flaws::{BACKENDS, CLIENTS, ClientFlaw, FENCED_STORES, FencedStoreFlaw, QUEUE_BACKENDS};
 
-/// A backend with one flaw, and the real client or a small one with one flaw.
-struct Broken {
-    flaw: Flaw,
+/// A store on the suite's clock, with the real client or a small one with one flaw.
+struct Simulated {
+    open: Box<dyn Fn(&Clock) -> Connect + Send + Sync>,
     client: Option<ClientFlaw>,
+    store: Option<Protect>,
+}
+
+impl Simulated {
+    fn new(open: impl Fn(&Clock) -> Connect + Send + Sync + 'static) -> Self {
+        Self { open: Box::new(open), client: None, store: None }
+    }
+}
+
+fn mutexes(flaw: Flaw) -> Simulated {
+    Simulated::new(move |clock| {
+        let backend = MutexBackend::new(flaw, clock.clone());
+        connector(move || ready(Ok(backend.clone())))
+    })
+}
+
+fn queues(flaw: QueueFlaw) -> Simulated {
+    Simulated::new(move |clock| {
+        let backend = QueueBackend::new(flaw, clock.clone());
+        connector(move || ready(Ok(backend.clone())))
+    })
+}
+
+fn nodes(count: usize) -> Simulated {
+    Simulated::new(move |clock| majority_of(count, MajorityFlaw::None, clock))
+}
+
+fn stores(flaw: FencedStoreFlaw) -> Simulated {
+    Simulated { store: Some(fenced_store(flaw)), ..mutexes(Flaw::None) }
+}
+
+fn clients(flaw: ClientFlaw) -> Simulated {
+    Simulated { client: Some(flaw), ..mutexes(Flaw::None) }
 }
 
 #[async_trait]
-impl Factory for Broken {
+impl Factory for Simulated {
     async fn open(&self, clock: &Clock) -> Result<Connect> {
-        let backend = MutexBackend::new(self.flaw, clock.clone());
-        Ok(connector(move || {
-            let backend = backend.clone();
-            async move { Ok(backend) }
-        }))
-    }
-
-    fn runtime(&self) -> Runtime {
-        Runtime::Paused
-    }
-
-    fn ttl(&self) -> Duration {
-        Duration::from_secs(10)
-    }
-
-    fn believer(
-        &self,
-        backend: Arc<dyn DistributedLock>,
-        clock: &Clock,
-        ttl: Duration,
-    ) -> Result<Box<dyn Believer>> {
-        match self.client {
-            Some(flaw) => Ok(Box::new(SmallClient { flaw, backend, clock: clock.clone(), ttl })),
-            None => Sound.believer(backend, clock, ttl),
-        }
-    }
-}
-
-/// The groups that `QueueBackend` supports.
-const HALLS_GROUPS: [Group; 6] =
-    [Group::Order, Group::Shared, Group::Permits, Group::Multi, Group::Election, Group::Tickets];
-
-struct BrokenQueueBackend(QueueFlaw);
-
-#[async_trait]
-impl Factory for BrokenQueueBackend {
-    async fn open(&self, clock: &Clock) -> Result<Connect> {
-        let backend = QueueBackend::new(self.0, clock.clone());
-        Ok(connector(move || {
-            let backend = backend.clone();
-            async move { Ok(backend) }
-        }))
-    }
-
-    fn runtime(&self) -> Runtime {
-        Runtime::Paused
-    }
-
-    fn ttl(&self) -> Duration {
-        Duration::from_secs(10)
-    }
-}
-
-struct FaultyFencedStore(Protect);
-
-impl FaultyFencedStore {
-    fn new(flaw: FencedStoreFlaw) -> Self {
-        Self(fenced_store(flaw))
-    }
-}
-
-#[async_trait]
-impl Factory for FaultyFencedStore {
-    async fn open(&self, clock: &Clock) -> Result<Connect> {
-        Sound.open(clock).await
+        Ok((self.open)(clock))
     }
 
     fn runtime(&self) -> Runtime {
@@ -110,35 +81,28 @@ impl Factory for FaultyFencedStore {
     }
 
     fn protected(&self) -> Option<Protect> {
-        Some(self.0.clone())
+        self.store.clone()
+    }
+
+    fn believer(
+        &self,
+        backend: Arc<dyn DistributedLock>,
+        clock: &Clock,
+        ttl: Duration,
+    ) -> Result<Box<dyn Believer>> {
+        match self.client {
+            Some(flaw) => Ok(Box::new(SmallClient { flaw, backend, clock: clock.clone(), ttl })),
+            None => {
+                let locks = Locks::builder(backend).clock(clock.clone()).ttl(ttl).build()?;
+                Ok(Box::new(locks))
+            }
+        }
     }
 }
 
-struct Nodes(usize);
-
-#[async_trait]
-impl Factory for Nodes {
-    async fn open(&self, clock: &Clock) -> Result<Connect> {
-        Ok(majority_of(self.0, MajorityFlaw::None, clock))
-    }
-
-    fn runtime(&self) -> Runtime {
-        Runtime::Paused
-    }
-
-    fn ttl(&self) -> Duration {
-        Duration::from_secs(10)
-    }
-}
-
-struct Sound;
-
-#[async_trait]
-impl Factory for Sound {
-    async fn open(&self, clock: &Clock) -> Result<Connect> {
-        Broken { flaw: Flaw::None, client: None }.open(clock).await
-    }
-}
+/// The groups that `QueueBackend` supports.
+const HALLS_GROUPS: [Group; 6] =
+    [Group::Order, Group::Shared, Group::Permits, Group::Multi, Group::Election, Group::Tickets];
 
 fn outcome(case: &str, broken: impl Factory) -> Result<Outcome, Failed> {
     let case = cases::named(case).ok_or_else(|| format!("there is no case {case}"))?;
@@ -162,65 +126,53 @@ fn is_caught(
     }
 }
 
+/// A case that a sound factory passes, or doesn't promise.
+fn sound(prefix: &str, case: &'static Case, factory: fn() -> Simulated) -> Trial {
+    Trial::test(format!("{prefix}::{}", case.name), move || {
+        match run_case(case, Arc::new(factory())) {
+            Outcome::Failed(why) => Err(why.into()),
+            Outcome::Passed | Outcome::NotPromised(_) => Ok(()),
+        }
+    })
+}
+
+/// A trial for each flaw.
+fn caught<F: Copy + Debug + Send>(
+    prefix: &'static str,
+    flaws: &'static [(F, &str, &str)],
+    none: F,
+    factory: fn(F) -> Simulated,
+) -> impl Iterator<Item = Trial> {
+    flaws.iter().map(move |&(flaw, case, says)| {
+        Trial::test(format!("{prefix}::{flaw:?}::caught_by::{case}"), move || {
+            is_caught(case, says, factory(flaw), factory(none))
+        })
+    })
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let mut trials = Vec::new();
-    for case in cases::all() {
-        trials.push(Trial::test(format!("sound::{}", case.name), || {
-            match run_case(case, Arc::new(Broken { flaw: Flaw::None, client: None })) {
-                Outcome::Failed(why) => Err(why.into()),
-                Outcome::Passed | Outcome::NotPromised(_) => Ok(()),
-            }
-        }));
-    }
-    for &(flaw, case, says) in BACKENDS {
-        trials.push(Trial::test(format!("backend::{flaw:?}::caught_by::{case}"), move || {
-            let sound = Broken { flaw: Flaw::None, client: None };
-            is_caught(case, says, Broken { flaw, client: None }, sound)
-        }));
-    }
-    for case in cases::all().filter(|case| HALLS_GROUPS.contains(&case.group)) {
-        trials.push(Trial::test(format!("sound_queue::{}", case.name), || {
-            match run_case(case, Arc::new(BrokenQueueBackend(QueueFlaw::None))) {
-                Outcome::Failed(why) => Err(why.into()),
-                Outcome::Passed | Outcome::NotPromised(_) => Ok(()),
-            }
-        }));
-    }
-    for &(flaw, case, says) in QUEUE_BACKENDS {
-        trials.push(Trial::test(format!("queue::{flaw:?}::caught_by::{case}"), move || {
-            is_caught(case, says, BrokenQueueBackend(flaw), BrokenQueueBackend(QueueFlaw::None))
-        }));
-    }
+    let of_queues = cases::all().filter(|case| HALLS_GROUPS.contains(&case.group));
+    let mut trials: Vec<Trial> = cases::all()
+        .map(|case| sound("sound", case, || mutexes(Flaw::None)))
+        .chain(of_queues.map(|case| sound("sound_queue", case, || queues(QueueFlaw::None))))
+        .collect();
     for case in cases::all().filter(|case| case.group == Group::Enforcement) {
         trials.push(Trial::test(format!("sound_fenced_store::{}", case.name), || {
-            match run_case(case, Arc::new(FaultyFencedStore::new(FencedStoreFlaw::None))) {
+            match run_case(case, Arc::new(stores(FencedStoreFlaw::None))) {
                 Outcome::Passed => Ok(()),
                 other => Err(format!("{other:?}").into()),
             }
         }));
     }
-    for &(flaw, case, says) in FENCED_STORES {
-        trials.push(Trial::test(format!("fenced_store::{flaw:?}::caught_by::{case}"), move || {
-            is_caught(
-                case,
-                says,
-                FaultyFencedStore::new(flaw),
-                FaultyFencedStore::new(FencedStoreFlaw::None),
-            )
-        }));
-    }
+    trials.extend(caught("backend", BACKENDS, Flaw::None, mutexes));
+    trials.extend(caught("queue", QUEUE_BACKENDS, QueueFlaw::None, queues));
+    trials.extend(caught("fenced_store", FENCED_STORES, FencedStoreFlaw::None, stores));
+    trials.extend(caught("client", CLIENTS, ClientFlaw::None, clients));
     let case = "many_at_once_get_no_more_than_there_are";
-    for nodes in [3, 5, 7] {
-        trials.push(Trial::test(format!("majority_of_{nodes}::caught_by::{case}"), move || {
-            is_caught(case, "of 3 were granted at once", Nodes(nodes), Nodes(1))
-        }));
-    }
-    for &(flaw, case, says) in CLIENTS {
-        trials.push(Trial::test(format!("client::{flaw:?}::caught_by::{case}"), move || {
-            let broken = Broken { flaw: Flaw::None, client: Some(flaw) };
-            let sound = Broken { flaw: Flaw::None, client: Some(ClientFlaw::None) };
-            is_caught(case, says, broken, sound)
+    for count in [3, 5, 7] {
+        trials.push(Trial::test(format!("majority_of_{count}::caught_by::{case}"), move || {
+            is_caught(case, "of 3 were granted at once", nodes(count), nodes(1))
         }));
     }
     libtest_mimic::run(&arguments, trials).exit_code()

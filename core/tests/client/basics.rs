@@ -1,10 +1,8 @@
 //! Acquire, try, release.
 
-use std::time::Duration;
-
 use lockwright_core::{ErrorKind, HoldState, Reason, Step};
 
-use crate::support::{TTL, another_client, client};
+use crate::support::{TTL, another_client, client, fails, millis, secs};
 
 #[tokio::test(start_paused = true)]
 async fn one_holds_and_the_other_waits_until_it_is_released() {
@@ -41,7 +39,7 @@ async fn a_fixed_hold_ends_by_itself_and_says_so() {
     let signal = guard.signal();
     let lost_at = guard.lost_at();
     assert_eq!(signal.ended().await, HoldState::Lost(Reason::Expired));
-    assert!(clock.now() >= lost_at && clock.now() < lost_at + Duration::from_millis(5));
+    assert!(clock.now() >= lost_at && clock.now() < lost_at + millis(5));
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));
 }
@@ -51,10 +49,8 @@ async fn a_limit_passes_and_nothing_is_held() {
     let (a, memory, clock) = client();
     let b = another_client(&memory, &clock);
     let guard = a.mutex("x").acquire().await.unwrap();
-    let error = b.mutex("x").wait_for(Duration::from_secs(3)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Holder));
-    let error = a.mutex("x").wait_for(Duration::from_secs(3)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::LocalTurn));
+    fails(b.mutex("x").wait_for(secs(3)).acquire(), ErrorKind::TimedOut(Step::Holder)).await;
+    fails(a.mutex("x").wait_for(secs(3)).acquire(), ErrorKind::TimedOut(Step::LocalTurn)).await;
     guard.release().await.unwrap();
     b.close().await;
     a.close().await;

@@ -4,17 +4,15 @@ use std::time::Duration;
 
 use lockwright_core::{Guard, Locks, Result};
 
-use crate::queue::futures_poll;
-use crate::support::{Act, TTL, client, millis, secs, settle_down, troubled};
+use crate::support::{Act, TTL, client, millis, poll_once, polled, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_leaves_nothing_whatever_the_server_did() {
     for act in [Act::Vanish, Act::DoneAndSilent, Act::AnswerLate(secs(1)), Act::ArriveLate(secs(1))]
     {
         let (locks, stage, other, memory, clock) = troubled();
-        stage.on_acquire([act]);
-        let mut acquire = Box::pin(locks.mutex("x").acquire());
-        assert!(futures_poll(&mut acquire).is_none(), "{act:?}");
+        stage.on("acquire", [act]);
+        let acquire = polled(locks.mutex("x").acquire());
         drop(acquire);
         clock.sleep(secs(2)).await;
         other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
@@ -26,14 +24,11 @@ async fn a_dropped_acquire_leaves_nothing_whatever_the_server_did() {
 async fn the_next_local_waiter_inherits_the_claim_and_its_place() {
     let (locks, stage, other, memory, clock) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
-    let mut first = Box::pin(locks.mutex("x").acquire());
-    assert!(futures_poll(&mut first).is_none());
-    let mut second = Box::pin(locks.mutex("x").acquire());
-    assert!(futures_poll(&mut second).is_none());
+    let first = polled(locks.mutex("x").acquire());
+    let second = polled(locks.mutex("x").acquire());
     // A third client queues behind the first claim.
     let third = crate::support::another_client(&memory, &clock);
-    let mut behind = Box::pin(third.mutex("x").acquire());
-    assert!(futures_poll(&mut behind).is_none());
+    let behind = polled(third.mutex("x").acquire());
     drop(first);
     held.release().await.unwrap();
     let guard = second.await.unwrap();
@@ -48,13 +43,11 @@ async fn a_claim_outlives_an_heir_that_has_gone() {
     for third_waits in [true, false] {
         let (locks, stage, other, memory, _) = troubled();
         let held = other.mutex("x").acquire().await.unwrap();
-        let mut first = Box::pin(locks.mutex("x").acquire());
-        let mut second = Box::pin(locks.mutex("x").acquire());
+        let first = polled(locks.mutex("x").acquire());
+        let second = polled(locks.mutex("x").acquire());
         let mut third = Box::pin(locks.mutex("x").acquire());
-        assert!(futures_poll(&mut first).is_none());
-        assert!(futures_poll(&mut second).is_none());
         if third_waits {
-            assert!(futures_poll(&mut third).is_none());
+            assert!(poll_once(&mut third).is_none());
         }
         drop(second);
         drop(first);
@@ -72,10 +65,8 @@ async fn a_claim_outlives_an_heir_that_has_gone() {
 async fn a_waiter_that_wants_something_else_does_not_inherit() {
     let (locks, stage, other, _, _) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
-    let mut first = Box::pin(locks.mutex("x").acquire());
-    assert!(futures_poll(&mut first).is_none());
-    let mut second = Box::pin(locks.mutex("x").ttl(secs(60)).acquire());
-    assert!(futures_poll(&mut second).is_none());
+    let first = polled(locks.mutex("x").acquire());
+    let second = polled(locks.mutex("x").ttl(secs(60)).acquire());
     drop(first);
     settle_down().await;
     assert_eq!(stage.calls("release").len(), 1, "the first claim leaves the queue");
@@ -112,9 +103,8 @@ async fn a_dropped_release_goes_on() {
     for act in [Act::Vanish, Act::DoneAndSilent, Act::AnswerLate(secs(1))] {
         let (locks, stage, other, memory, clock) = troubled();
         let guard = locks.mutex("x").acquire().await.unwrap();
-        stage.on_release([act]);
-        let mut release = Box::pin(guard.release());
-        assert!(futures_poll(&mut release).is_none());
+        stage.on("release", [act]);
+        let release = polled(guard.release());
         drop(release);
         clock.sleep(millis(100)).await;
         other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
@@ -144,7 +134,7 @@ async fn a_waiting_acquire_may_be_dropped_at_any_time() {
     for polls in 0..30 {
         let (locks, stage, other, memory, clock) = troubled();
         let held = other.mutex("x").acquire().await.unwrap();
-        stage.on_acquire([Act::Pass, Act::AnswerLate(secs(2)), Act::AnswerLost, Act::Pass]);
+        stage.on("acquire", [Act::Pass, Act::AnswerLate(secs(2)), Act::AnswerLost, Act::Pass]);
         let (acquired, ()) = tokio::join!(acquire_for(&locks, polls, &clock), async {
             clock.sleep(secs(9)).await;
             held.release().await.unwrap();
@@ -162,9 +152,8 @@ async fn a_queued_claim_is_taken_back_also_after_an_error() {
     let (locks, stage, other, _, _) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
     let refuse = Act::Refuse(lockwright_core::ErrorKind::Unavailable);
-    stage.on_acquire([Act::Pass, Act::Pass].into_iter().chain([refuse; 100]));
-    let mut acquire = Box::pin(locks.mutex("x").acquire());
-    assert!(futures_poll(&mut acquire).is_none());
+    stage.on("acquire", [Act::Pass, Act::Pass].into_iter().chain([refuse; 100]));
+    let mut acquire = polled(locks.mutex("x").acquire());
     let _ = tokio::time::timeout(secs(2), &mut acquire).await;
     assert!(stage.calls("acquire").len() >= 3);
     assert_eq!(other.inspect("x").await.unwrap().waiters, Some(1));

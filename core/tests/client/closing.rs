@@ -5,9 +5,8 @@ use std::sync::Arc;
 use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
-use crate::queue::futures_poll;
 use crate::support::{
-    Act, Stage, TTL, another_client, client, millis, secs, settle_down, troubled,
+    Act, Stage, TTL, another_client, client, millis, polled, secs, settle_down, troubled,
 };
 
 #[tokio::test(start_paused = true)]
@@ -16,9 +15,8 @@ async fn close_refuses_new_requests_turns_waiting_ones_away_and_leaves_guards_go
     let other = another_client(&memory, &clock);
     let held = locks.mutex("x").acquire().await.unwrap();
     let elsewhere = other.mutex("y").acquire().await.unwrap();
-    let mut local = Box::pin(locks.mutex("x").acquire());
-    let mut remote = Box::pin(locks.mutex("y").acquire());
-    assert!(futures_poll(&mut local).is_none() && futures_poll(&mut remote).is_none());
+    let local = polled(locks.mutex("x").acquire());
+    let remote = polled(locks.mutex("y").acquire());
     let before = clock.now();
     tokio::join!(locks.close(), async {
         assert_eq!(local.await.unwrap_err().kind(), ErrorKind::Closed);
@@ -63,7 +61,7 @@ async fn close_turns_away_first_round_trips() {
         for mode in 0..4 {
             let scene = troubled();
             let locks = scene.0.clone();
-            scene.1.on_acquire([act]);
+            scene.1.on("acquire", [act]);
             match mode {
                 0 => expect_turned_away(scene, locks.mutex("x").acquire()).await,
                 1 => expect_turned_away(scene, locks.read("x").acquire()).await,
@@ -80,7 +78,7 @@ async fn close_turns_away_requests_that_block_in_the_backend() {
     scene.1.promise(|profile| profile.blocks = true);
     let held = scene.2.mutex("x").fixed().acquire().await.unwrap();
     // The first acquire is busy. The second blocks until after the close.
-    scene.1.on_acquire([Act::Pass, Act::Slow(TTL * 2)]);
+    scene.1.on("acquire", [Act::Pass, Act::Slow(TTL * 2)]);
     let request = scene.0.mutex("x").acquire();
     expect_turned_away(scene, request).await;
     drop(held);
@@ -122,7 +120,7 @@ async fn close_turns_away_the_local_queue() {
 async fn close_turns_away_multi_locks() {
     for acts in [vec![Act::Vanish], vec![Act::Pass, Act::Vanish]] {
         let scene = troubled();
-        scene.1.on_acquire(acts);
+        scene.1.on("acquire", acts);
         let request = scene.0.multi(["a", "b"]).acquire();
         expect_turned_away(scene, request).await;
     }
@@ -141,7 +139,7 @@ async fn close_turns_away_resumptions() {
     for act in [Act::Vanish, Act::DoneAndSilent, Act::AnswerLate(secs(3))] {
         let scene = troubled();
         let ticket = scene.2.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
-        scene.1.on_swap([act]);
+        scene.1.on("swap", [act]);
         let locks = scene.0.clone();
         expect_turned_away(scene, async move { locks.resume(&ticket).await }).await;
     }
@@ -150,7 +148,7 @@ async fn close_turns_away_resumptions() {
 #[tokio::test(start_paused = true)]
 async fn close_turns_away_campaigns() {
     let scene = troubled();
-    scene.1.on_acquire([Act::AnswerLate(secs(3))]);
+    scene.1.on("acquire", [Act::AnswerLate(secs(3))]);
     let request = scene.0.election("x").campaign("me").acquire();
     expect_turned_away(scene, request).await;
 }
@@ -158,8 +156,8 @@ async fn close_turns_away_campaigns() {
 #[tokio::test(start_paused = true)]
 async fn close_waits_for_releases_of_turned_away_requests() {
     let (locks, stage, _, memory, clock) = troubled();
-    stage.on_acquire([Act::DoneAndSilent]);
-    stage.on_release([Act::Slow(millis(300))]);
+    stage.on("acquire", [Act::DoneAndSilent]);
+    stage.on("release", [Act::Slow(millis(300))]);
     let request = tokio::spawn(locks.mutex("x").acquire());
     settle_down().await;
     let closed = clock.now();
@@ -171,9 +169,8 @@ async fn close_waits_for_releases_of_turned_away_requests() {
 #[tokio::test(start_paused = true)]
 async fn close_does_not_wait_for_an_unpolled_request() {
     let (locks, stage, _, memory, clock) = troubled();
-    stage.on_acquire([Act::DoneAndSilent]);
-    let mut request = Box::pin(locks.mutex("x").acquire());
-    assert!(futures_poll(&mut request).is_none());
+    stage.on("acquire", [Act::DoneAndSilent]);
+    let request = polled(locks.mutex("x").acquire());
     let closed = clock.now();
     tokio::time::timeout(TTL * 20, locks.close()).await.expect("it ends");
     assert!(clock.now() <= closed + secs(1) + millis(10));
@@ -215,7 +212,7 @@ async fn no_request_is_granted_once_close_has_returned() {
 async fn close_waits_for_releases_under_way() {
     let (locks, stage, _, memory, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_release([Act::Refuse(ErrorKind::Unavailable), Act::AnswerLate(millis(300))]);
+    stage.on("release", [Act::Refuse(ErrorKind::Unavailable), Act::AnswerLate(millis(300))]);
     drop(guard);
     let start = clock.now();
     locks.close().await;
@@ -228,7 +225,7 @@ async fn close_waits_for_releases_under_way() {
 async fn close_does_not_wait_for_ever_for_a_server_that_is_away() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_release(vec![Act::Refuse(ErrorKind::Unavailable); 100_000]);
+    stage.on("release", vec![Act::Refuse(ErrorKind::Unavailable); 100_000]);
     drop(guard);
     let start = clock.now();
     locks.close().await;
@@ -297,8 +294,7 @@ async fn guards_and_requests_outlive_the_last_handle() {
     let other = another_client(&memory, &clock);
     let held = other.mutex("y").acquire().await.unwrap();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    let mut waiting = Box::pin(locks.mutex("y").acquire());
-    assert!(futures_poll(&mut waiting).is_none());
+    let waiting = polled(locks.mutex("y").acquire());
     drop(locks);
     clock.sleep(TTL * 3).await;
     guard.check().unwrap();

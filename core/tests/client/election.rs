@@ -33,7 +33,7 @@ async fn an_answer_that_takes_longer_than_a_round_is_told_too() {
     let (locks, stage, other, ..) = troubled();
     let mut observer = locks.election("x").observe().each(secs(1));
     let leadership = other.election("x").campaign("me").acquire().await.unwrap();
-    stage.on_inspect([Act::AnswerLate(millis(700))]);
+    stage.on("inspect", [Act::AnswerLate(millis(700))]);
     let told = told_beside_others(&mut observer, 4).await.expect("it is told");
     assert_eq!(told.and_then(|leader| leader.token), Some(leadership.token()));
     assert_eq!(stage.calls("inspect").len(), 1, "the server was asked once");
@@ -44,7 +44,7 @@ async fn a_look_that_fails_is_told_and_the_next_goes_on() {
     let (locks, stage, other, _, clock) = troubled();
     let mut observer = locks.election("x").observe().each(secs(1));
     let _leadership = other.election("x").campaign("me").acquire().await.unwrap();
-    stage.on_inspect([Act::Refuse(ErrorKind::Unavailable), Act::Panic]);
+    stage.on("inspect", [Act::Refuse(ErrorKind::Unavailable), Act::Panic]);
     let begun = clock.now();
     for _ in 0..2 {
         assert_eq!(observer.next().await.unwrap_err().kind(), ErrorKind::Unavailable);

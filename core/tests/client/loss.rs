@@ -5,15 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, Event, HoldState, Reason};
 
-use crate::queue::futures_poll;
-use crate::support::{Act, TTL, client, millis, secs, settle_down, troubled};
+use crate::support::{Act, TTL, client, millis, polled, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn a_risk_is_told_before_the_loss_and_both_before_the_deadline() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
     let start = clock.now();
-    stage.on_every_renew(Some(Act::Refuse(ErrorKind::Unavailable)));
+    stage.on_every("renew", Some(Act::Refuse(ErrorKind::Unavailable)));
     let mut signal = guard.signal();
     assert_eq!(signal.changed().await, HoldState::AtRisk);
     let half = (guard.deadline().saturating_since(start)) / 2;
@@ -29,10 +28,10 @@ async fn a_risk_is_told_before_the_loss_and_both_before_the_deadline() {
 async fn a_risk_passes_when_a_renewal_goes_through() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_every_renew(Some(Act::Refuse(ErrorKind::Unavailable)));
+    stage.on_every("renew", Some(Act::Refuse(ErrorKind::Unavailable)));
     let mut signal = guard.signal();
     assert_eq!(signal.changed().await, HoldState::AtRisk);
-    stage.on_every_renew(None);
+    stage.on_every("renew", None);
     assert_eq!(signal.changed().await, HoldState::Held);
     clock.sleep(TTL * 2).await;
     assert_eq!(signal.state(), HoldState::Held);
@@ -86,7 +85,7 @@ async fn run_drops_the_future_before_the_deadline() {
     }
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_every_renew(Some(Act::Vanish));
+    stage.on_every("renew", Some(Act::Vanish));
     let dropped = Arc::new(AtomicBool::new(false));
     let witness = Dropped(Arc::clone(&dropped));
     let error = guard
@@ -133,7 +132,7 @@ async fn run_does_not_call_done_what_ended_after_the_loss() {
 async fn what_the_backend_tells_is_acted_on_at_once() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_every_renew(Some(Act::Refuse(ErrorKind::Unavailable)));
+    stage.on_every("renew", Some(Act::Refuse(ErrorKind::Unavailable)));
     stage.events().send(Event::AtRisk(guard.token()));
     settle_down().await;
     assert_eq!(guard.signal().state(), HoldState::AtRisk);
@@ -183,7 +182,7 @@ async fn a_renewal_overtaken_by_the_release_is_not_a_loss() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
     let signal = guard.signal();
-    stage.on_renew([Act::Slow(secs(1))]);
+    stage.on("renew", [Act::Slow(secs(1))]);
     while stage.calls("renew").is_empty() {
         clock.sleep(millis(10)).await;
     }
@@ -220,9 +219,8 @@ async fn a_lost_hold_that_is_being_released_counts_for_no_other() {
     let lost = locks.mutex("lost").fixed().acquire().await.unwrap();
     clock.sleep(TTL * 2).await;
     settle_down().await;
-    stage.on_release([Act::AnswerLate(millis(500))]);
-    let mut releasing = Box::pin(lost.release());
-    assert!(futures_poll(&mut releasing).is_none());
+    stage.on("release", [Act::AnswerLate(millis(500))]);
+    let releasing = polled(lost.release());
     assert_eq!((locks.metrics().held, locks.metrics().releasing), (1, 1));
     let _lost = releasing.await;
     assert_eq!((locks.metrics().held, locks.metrics().releasing), (1, 0));

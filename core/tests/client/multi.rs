@@ -10,10 +10,7 @@ async fn fixed_ones_end_together_however_long_the_last_was_waited_for() {
     let (locks, memory, clock) = client();
     let other = another_client(&memory, &clock);
     let holder = other.mutex("b").acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.multi(["a", "b"]).fixed().acquire().await }
-    });
+    let waiting = tokio::spawn(locks.multi(["a", "b"]).fixed().acquire());
     clock.sleep(TTL / 2).await;
     holder.release().await.unwrap();
     let all = waiting.await.unwrap().unwrap();
@@ -28,16 +25,13 @@ async fn fixed_ones_end_together_however_long_the_last_was_waited_for() {
 async fn fixed_ones_are_kept_while_the_next_is_waited_for() {
     let (locks, stage, other, _, clock) = troubled();
     let holder = other.mutex("c").acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let locks = locks.clone();
-        async move { locks.multi(["a", "b", "c"]).fixed().acquire().await }
-    });
+    let waiting = tokio::spawn(locks.multi(["a", "b", "c"]).fixed().acquire());
     for _ in 0..5 {
         clock.sleep(TTL).await;
         assert!(other.mutex("a").try_acquire().await.unwrap().is_none());
     }
     // A failed renewal is retried.
-    stage.on_renew([Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost]);
+    stage.on("renew", [Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost]);
     clock.sleep(TTL).await;
     holder.release().await.unwrap();
     let all = waiting.await.unwrap().unwrap();
@@ -75,13 +69,13 @@ fn two_of_one_store() -> (Locks, Stage, Locks, Memory, Clock) {
 async fn two_names_that_are_one_lock_are_noticed_though_a_look_fails() {
     for trouble in [Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost] {
         let (one, stage, two, memory, clock) = two_of_one_store();
-        stage.on_inspect([trouble; 3]);
+        stage.on("inspect", [trouble; 3]);
         let begun = clock.now();
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
         assert!(clock.now() < begun + TTL, "as soon as a look shows it");
         // The same if the server can't be reached at first.
-        stage.on_acquire([Act::Refuse(ErrorKind::Unavailable)]);
+        stage.on("acquire", [Act::Refuse(ErrorKind::Unavailable)]);
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
         one.close().await;
@@ -95,10 +89,10 @@ async fn a_look_that_fails_does_not_fail_the_request() {
     let (one, stage, two, memory, clock) = two_of_one_store();
     let other = another_client(&memory, &clock);
     let holder = other.mutex("y").acquire().await.unwrap();
-    stage.on_inspect([Act::Refuse(ErrorKind::Unavailable)]);
+    stage.on("inspect", [Act::Refuse(ErrorKind::Unavailable)]);
     let tried = one.multi(["x"]).and(&two, ["y"]).try_acquire().await;
     assert!(tried.unwrap().is_none());
-    stage.on_inspect([Act::Refuse(ErrorKind::Unavailable); 2]);
+    stage.on("inspect", [Act::Refuse(ErrorKind::Unavailable); 2]);
     let waiting = tokio::spawn(one.multi(["x"]).and(&two, ["y"]).acquire());
     clock.sleep(TTL * 3).await;
     let looks = stage.calls("inspect").len();

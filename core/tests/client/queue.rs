@@ -1,6 +1,8 @@
 //! Tasks of one client take turns and share one remote claim.
 
-use crate::support::{Act, TTL, another_client, client, secs, settle_down, troubled};
+use crate::support::{
+    Act, TTL, another_client, client, fails, polled, secs, settle_down, troubled,
+};
 use lockwright_core::{ErrorKind, Step};
 
 #[tokio::test(start_paused = true)]
@@ -74,12 +76,10 @@ async fn ten_thousand_waiters_may_leave() {
     let held = locks.mutex("x").acquire().await.unwrap();
     let mut waiting = Vec::new();
     for _ in 0..10_000 {
-        let mut acquire = Box::pin(locks.mutex("x").acquire());
-        assert!(futures_poll(&mut acquire).is_none());
+        let acquire = polled(locks.mutex("x").acquire());
         waiting.push(acquire);
     }
-    let mut last = Box::pin(locks.mutex("x").acquire());
-    assert!(futures_poll(&mut last).is_none());
+    let last = polled(locks.mutex("x").acquire());
     drop(waiting);
     held.release().await.unwrap();
     last.await.unwrap().release().await.unwrap();
@@ -98,7 +98,7 @@ async fn other_names_and_other_clients_are_not_held_up() {
 #[tokio::test(start_paused = true)]
 async fn a_try_does_not_wait_for_the_turn() {
     let (locks, stage, _, _, clock) = troubled();
-    stage.on_acquire([Act::AnswerLate(secs(2))]);
+    stage.on("acquire", [Act::AnswerLate(secs(2))]);
     let slow = tokio::spawn({
         let locks = locks.clone();
         async move { locks.mutex("x").acquire().await.unwrap() }
@@ -115,24 +115,14 @@ async fn the_limit_counts_from_the_request_and_names_the_step() {
     let (locks, _, other, _, clock) = troubled();
     let held = locks.mutex("x").acquire().await.unwrap();
     let start = clock.now();
-    let mut waiting = Box::pin(locks.mutex("x").wait_for(secs(5)).acquire());
-    assert!(futures_poll(&mut waiting).is_none());
+    let waiting = polled(locks.mutex("x").wait_for(secs(5)).acquire());
     clock.sleep(secs(3)).await;
     held.release().await.unwrap();
     // Another client acquires first.
     let _taken = other.mutex("x").acquire().await.unwrap();
-    let error = waiting.await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Holder));
+    fails(waiting, ErrorKind::TimedOut(Step::Holder)).await;
     let waited = clock.now().saturating_since(start);
     assert!(waited >= secs(5) && waited < secs(5) + std::time::Duration::from_millis(5));
-}
-
-pub(crate) fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    match std::pin::Pin::new(future).poll(&mut cx) {
-        std::task::Poll::Ready(output) => Some(output),
-        std::task::Poll::Pending => None,
-    }
 }
 
 #[tokio::test(start_paused = true)]

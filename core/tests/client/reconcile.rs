@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use lockwright_core::{Clock, Error, ErrorKind, Guard, ReleaseMode, Request, Step};
 
-use crate::support::{Act, TTL, millis, secs, settle_down, troubled};
+use crate::support::{Act, TTL, fails, millis, polled, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn a_try_with_a_lost_answer_says_so_and_leaves_nothing() {
     let (locks, stage, other, memory, _) = troubled();
-    stage.on_acquire([Act::AnswerLost]);
-    let error = locks.mutex("x").try_acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+    stage.on("acquire", [Act::AnswerLost]);
+    let error = fails(locks.mutex("x").try_acquire(), ErrorKind::Indeterminate).await;
     assert_eq!(error.name().unwrap().as_str(), "x");
     settle_down().await;
     let release = stage.calls("release")[0];
@@ -24,7 +23,7 @@ async fn a_try_with_a_lost_answer_says_so_and_leaves_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_late_duplicate_does_not_bring_it_back() {
     let (locks, stage, other, memory, clock) = troubled();
-    stage.on_acquire([Act::ArriveLate(secs(30))]);
+    stage.on("acquire", [Act::ArriveLate(secs(30))]);
     locks.mutex("x").try_acquire().await.unwrap_err();
     clock.sleep(secs(31)).await;
     assert!(memory.is_empty(), "the tombstone kept it out");
@@ -34,7 +33,7 @@ async fn a_late_duplicate_does_not_bring_it_back() {
 #[tokio::test(start_paused = true)]
 async fn an_acquire_goes_on_with_the_same_token_through_lost_answers() {
     let (locks, stage, _, _, _) = troubled();
-    stage.on_acquire([Act::AnswerLost, Act::AnswerLost, Act::Refuse(ErrorKind::Unavailable)]);
+    stage.on("acquire", [Act::AnswerLost, Act::AnswerLost, Act::Refuse(ErrorKind::Unavailable)]);
     let guard = locks.mutex("x").acquire().await.unwrap();
     let calls = stage.calls("acquire");
     assert_eq!(calls.len(), 4);
@@ -54,8 +53,8 @@ async fn answered_holds_are_released_without_a_tombstone() {
 #[tokio::test(start_paused = true)]
 async fn reconciliation_continues_until_it_is_answered() {
     let (locks, stage, other, memory, clock) = troubled();
-    stage.on_acquire([Act::AnswerLost]);
-    stage.on_release(vec![Act::Refuse(ErrorKind::Unavailable); 8]);
+    stage.on("acquire", [Act::AnswerLost]);
+    stage.on("release", vec![Act::Refuse(ErrorKind::Unavailable); 8]);
     locks.mutex("x").try_acquire().await.unwrap_err();
     settle_down().await;
     // The old claim holds the lock on the server until its release succeeds.
@@ -72,7 +71,7 @@ async fn reconciliation_continues_until_it_is_answered() {
 async fn without_tombstones_it_is_released_until_it_can_no_longer_be_held() {
     let (locks, stage, _, _, clock) = troubled();
     stage.promise(|profile| profile.tombstones = false);
-    stage.on_acquire([Act::Vanish]);
+    stage.on("acquire", [Act::Vanish]);
     let start = clock.now();
     assert!(locks.mutex("x").try_acquire().await.is_err());
     locks.mutex("x").wait_for(TTL * 4).acquire().await.unwrap().release().await.unwrap();
@@ -85,9 +84,8 @@ async fn without_tombstones_it_is_released_until_it_can_no_longer_be_held() {
 async fn an_unanswered_release_goes_on_in_the_background() {
     let (locks, stage, other, memory, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_release([Act::Refuse(ErrorKind::Unavailable)]);
-    let error = guard.release().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    stage.on("release", [Act::Refuse(ErrorKind::Unavailable)]);
+    fails(guard.release(), ErrorKind::Unavailable).await;
     clock.sleep(secs(1)).await;
     other.mutex("x").try_acquire().await.unwrap().unwrap().release().await.unwrap();
     assert!(memory.is_empty());
@@ -97,10 +95,9 @@ async fn an_unanswered_release_goes_on_in_the_background() {
 async fn a_silent_release_does_not_last_for_ever() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_release([Act::Vanish]);
+    stage.on("release", [Act::Vanish]);
     let start = clock.now();
-    let error = guard.release().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+    fails(guard.release(), ErrorKind::Indeterminate).await;
     assert!(clock.now().saturating_since(start) <= secs(5) + millis(5));
     locks.close().await;
 }
@@ -109,7 +106,7 @@ async fn a_silent_release_does_not_last_for_ever() {
 async fn a_panicking_release_does_not_keep_the_name() {
     let (locks, stage, _, memory, _) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_release([Act::Panic, Act::Panic]);
+    stage.on("release", [Act::Panic, Act::Panic]);
     drop(guard);
     locks.mutex("x").wait_for(TTL).acquire().await.unwrap().release().await.unwrap();
     assert!(memory.is_empty());
@@ -119,10 +116,9 @@ async fn a_panicking_release_does_not_keep_the_name() {
 async fn errors_that_time_does_not_heal_come_at_once() {
     for kind in [ErrorKind::Denied, ErrorKind::Conflict, ErrorKind::InvalidInput] {
         let (locks, stage, _, _, clock) = troubled();
-        stage.on_acquire([Act::Refuse(kind)]);
+        stage.on("acquire", [Act::Refuse(kind)]);
         let start = clock.now();
-        let error = locks.mutex("x").acquire().await.unwrap_err();
-        assert_eq!(error.kind(), kind);
+        fails(locks.mutex("x").acquire(), kind).await;
         assert_eq!(clock.now(), start);
         settle_down().await;
         assert!(stage.calls("release").is_empty(), "nothing can stand on the server");
@@ -132,16 +128,16 @@ async fn errors_that_time_does_not_heal_come_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_is_waited_for_as_long_as_said() {
     let (locks, stage, _, _, clock) = troubled();
-    stage.on_acquire(vec![Act::Refuse(ErrorKind::Unavailable); 1_000]);
+    stage.on("acquire", vec![Act::Refuse(ErrorKind::Unavailable); 1_000]);
     let start = clock.now();
-    let error = locks.mutex("x").wait_for(secs(30)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Answer));
+    let error =
+        fails(locks.mutex("x").wait_for(secs(30)).acquire(), ErrorKind::TimedOut(Step::Answer))
+            .await;
     let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<Error>());
     assert_eq!(cause.map(Error::kind), Some(ErrorKind::Unavailable), "what it said is told");
     assert_eq!(clock.now().saturating_since(start).as_secs(), 30);
     let start = clock.now();
-    let error = locks.mutex("x").acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    fails(locks.mutex("x").acquire(), ErrorKind::Unavailable).await;
     let waited = clock.now().saturating_since(start);
     assert!(waited >= TTL && waited <= TTL + secs(2), "{waited:?}");
 }
@@ -152,11 +148,9 @@ async fn a_claim_that_was_ended_meanwhile_is_given_up_and_inherited_by_nobody() 
 
     let (locks, stage, other, memory, clock) = troubled();
     // It is granted, its answer is lost, and an operator breaks it before the retry.
-    stage.on_acquire([Act::AnswerLost]);
-    let mut first = Box::pin(locks.mutex("x").acquire());
-    let mut second = Box::pin(locks.mutex("x").acquire());
-    assert!(crate::queue::futures_poll(&mut first).is_none());
-    assert!(crate::queue::futures_poll(&mut second).is_none());
+    stage.on("acquire", [Act::AnswerLost]);
+    let first = polled(locks.mutex("x").acquire());
+    let second = polled(locks.mutex("x").acquire());
     other.break_lock("x", BreakTarget::Any, BreakMode::Now, "it hangs").await.unwrap();
     let start = clock.now();
     let guard = first.await.unwrap();
@@ -245,8 +239,7 @@ async fn try_behind_an_unanswered_request_is_an_error() {
     stage.is_silent(true);
     locks.mutex("x").wait_for(secs(1)).acquire().await.unwrap_err();
     settle_down().await;
-    let error = locks.mutex("x").try_acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let error = fails(locks.mutex("x").try_acquire(), ErrorKind::Unavailable).await;
     assert!(error.to_string().contains("has not answered"), "{error}");
 }
 

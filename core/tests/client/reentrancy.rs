@@ -6,8 +6,7 @@ use std::task::{Context, Wake, Waker};
 
 use lockwright_core::{ErrorKind, Event, HoldState, Locks, Owner, Reason};
 
-use crate::queue::futures_poll;
-use crate::support::{Act, TTL, client, secs, settle_down, troubled};
+use crate::support::{Act, TTL, client, fails, polled, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn the_same_owner_enters_again_at_once_and_shares_the_hold() {
@@ -67,10 +66,8 @@ async fn who_joins_goes_on_when_the_first_gives_up() {
     let (locks, stage, other, _, _) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
     let owner = Owner::new();
-    let mut first = Box::pin(locks.mutex("x").reentrant(&owner).acquire());
-    let mut second = Box::pin(locks.mutex("x").reentrant(&owner).acquire());
-    assert!(futures_poll(&mut first).is_none());
-    assert!(futures_poll(&mut second).is_none());
+    let first = polled(locks.mutex("x").reentrant(&owner).acquire());
+    let second = polled(locks.mutex("x").reentrant(&owner).acquire());
     drop(first);
     held.release().await.unwrap();
     let guard = second.await.unwrap();
@@ -83,10 +80,8 @@ async fn a_joiner_that_has_gone_is_not_counted() {
     let (locks, _, other, memory, _) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
     let owner = Owner::new();
-    let mut first = Box::pin(locks.mutex("x").reentrant(&owner).acquire());
-    let mut second = Box::pin(locks.mutex("x").reentrant(&owner).acquire());
-    assert!(futures_poll(&mut first).is_none());
-    assert!(futures_poll(&mut second).is_none());
+    let first = polled(locks.mutex("x").reentrant(&owner).acquire());
+    let second = polled(locks.mutex("x").reentrant(&owner).acquire());
     held.release().await.unwrap();
     let guard = first.await.unwrap();
     // It was given its share and never took it.
@@ -119,8 +114,7 @@ async fn a_lost_hold_is_not_entered_again() {
     let inner = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
     assert!(clock.now().saturating_since(start) <= TTL, "by then the lost one is over");
     assert!(inner.fence() > outer.fence());
-    let error = outer.release().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
+    fails(outer.release(), ErrorKind::Lost(Reason::Gone)).await;
     inner.check().unwrap();
     inner.release().await.unwrap();
 }
@@ -131,7 +125,7 @@ async fn a_hold_being_released_is_not_entered_again() {
     let owner = Owner::new();
     let guard = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
     let fence = guard.fence();
-    stage.on_release([Act::AnswerLate(secs(1))]);
+    stage.on("release", [Act::AnswerLate(secs(1))]);
     let releasing = tokio::spawn(guard.release());
     settle_down().await;
     let next = locks.mutex("x").reentrant(&owner).acquire().await.unwrap();
@@ -167,8 +161,7 @@ fn a_loss_is_not_told_under_a_lock() {
             assert!(ended.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             // The term is over, but the loss hasn't been detected.
             clock.jump(TTL * 2);
-            let mut again = Box::pin(locks.mutex("x").reentrant(&owner).acquire());
-            assert!(futures_poll(&mut again).is_none());
+            let _again = polled(locks.mutex("x").reentrant(&owner).acquire());
             assert!(guard.check().is_err());
             done.send(inline.1.load(Ordering::SeqCst)).unwrap();
         });
@@ -188,11 +181,9 @@ async fn re_entry_with_a_tighter_limit_is_a_conflict() {
         };
         let owner = Owner::new();
         let first = request(&owner).acquire().await.unwrap();
-        let error = request(&owner).fixed().acquire().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Conflict);
+        let error = fails(request(&owner).fixed().acquire(), ErrorKind::Conflict).await;
         assert!(error.to_string().contains("fixed"), "{error}");
-        let error = request(&owner).max_hold(TTL * 2).acquire().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Conflict);
+        let error = fails(request(&owner).max_hold(TTL * 2).acquire(), ErrorKind::Conflict).await;
         assert!(error.to_string().contains("max_hold"), "{error}");
         first.release().await.unwrap();
 

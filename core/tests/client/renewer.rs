@@ -4,7 +4,7 @@ use lockwright_core::{Clock, ErrorKind, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
 use crate::support::{
-    Act, Stage, TTL, another_client, client, millis, secs, settle_down, troubled,
+    Act, Stage, TTL, another_client, client, hold, millis, secs, settle_down, troubled,
 };
 
 #[tokio::test(start_paused = true)]
@@ -24,10 +24,7 @@ async fn renews_at_a_third_of_the_ttl() {
 #[tokio::test(start_paused = true)]
 async fn holds_are_renewed_together() {
     let (locks, stage, _, _, clock) = troubled();
-    let mut guards = Vec::new();
-    for i in 0..500 {
-        guards.push(locks.mutex(format!("x/{i}")).acquire().await.unwrap());
-    }
+    let guards = hold(&locks, 500).await;
     clock.sleep(TTL / 2).await;
     let renewals = stage.calls("renew");
     assert!(renewals.iter().map(|call| call.count).sum::<usize>() >= 500);
@@ -39,10 +36,7 @@ async fn holds_are_renewed_together() {
 async fn a_batch_is_no_larger_than_the_backend_takes() {
     let (locks, stage, _, _, clock) = troubled();
     stage.promise(|profile| profile.renew_batch = 7);
-    let mut guards = Vec::new();
-    for i in 0..50 {
-        guards.push(locks.mutex(format!("x/{i}")).acquire().await.unwrap());
-    }
+    let guards = hold(&locks, 50).await;
     clock.sleep(TTL / 2).await;
     assert!(stage.calls("renew").iter().all(|call| call.count <= 7));
     clock.sleep(TTL * 2).await;
@@ -53,12 +47,15 @@ async fn a_batch_is_no_larger_than_the_backend_takes() {
 async fn one_failed_renewal_is_not_a_loss() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_renew([
-        Act::Refuse(ErrorKind::Unavailable),
-        Act::AnswerLost,
-        Act::Panic,
-        Act::Refuse(ErrorKind::Denied),
-    ]);
+    stage.on(
+        "renew",
+        [
+            Act::Refuse(ErrorKind::Unavailable),
+            Act::AnswerLost,
+            Act::Panic,
+            Act::Refuse(ErrorKind::Denied),
+        ],
+    );
     clock.sleep(TTL * 2).await;
     guard.check().unwrap();
     assert!(stage.calls("renew").len() > 5);
@@ -71,7 +68,7 @@ async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     for ttl in [millis(500), secs(10), secs(30), secs(60), secs(3_600)] {
         let (locks, stage, _, _, _) = troubled();
         let guard = locks.mutex("x").ttl(ttl).acquire().await.unwrap();
-        stage.on_every_renew(Some(Act::Refuse(ErrorKind::Unavailable)));
+        stage.on_every("renew", Some(Act::Refuse(ErrorKind::Unavailable)));
         assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Unreachable));
         let tries = stage.calls("renew");
         let least = tries.windows(2).map(|pair| pair[1].at.saturating_since(pair[0].at)).min();
@@ -88,7 +85,7 @@ async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     // This hold's check is due soon after the other's term would be over.
     let _other = locks.mutex("other").ttl(millis(7_500)).acquire().await.unwrap();
     for ttl in [secs(30), secs(60), secs(3_600)] {
-        stage.on_acquire([Act::Valid(secs(2))]);
+        stage.on("acquire", [Act::Valid(secs(2))]);
         let guard = locks.mutex("x").ttl(ttl).acquire().await.unwrap();
         assert!(guard.remaining() < secs(2));
         clock.sleep(secs(5)).await;
@@ -101,14 +98,11 @@ async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
 #[tokio::test(start_paused = true)]
 async fn one_with_little_time_left_does_not_make_others_impatient() {
     let (locks, stage, _, _, clock) = troubled();
-    let mut guards = Vec::new();
-    for i in 0..500 {
-        guards.push(locks.mutex(format!("x/{i}")).acquire().await.unwrap());
-    }
+    let guards = hold(&locks, 500).await;
     clock.sleep(millis(2_450)).await;
-    stage.on_acquire([Act::Valid(secs(2))]);
+    stage.on("acquire", [Act::Valid(secs(2))]);
     let short = locks.mutex("short").acquire().await.unwrap();
-    stage.on_every_renew(Some(Act::AnswerLate(millis(800))));
+    stage.on_every("renew", Some(Act::AnswerLate(millis(800))));
     assert_eq!(short.signal().ended().await, HoldState::Lost(Reason::Unreachable));
     clock.sleep(TTL).await;
     guards.iter().for_each(|guard| guard.check().unwrap());
@@ -145,7 +139,7 @@ async fn one_not_held_is_a_loss() {
 async fn a_silent_server_does_not_keep_the_loss_from_being_told() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_every_renew(Some(Act::Vanish));
+    stage.on_every("renew", Some(Act::Vanish));
     let lost_at = guard.lost_at();
     assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Unreachable));
     assert!(clock.now() <= lost_at + millis(2));
@@ -156,14 +150,14 @@ async fn a_silent_server_does_not_keep_the_loss_from_being_told() {
 async fn a_panicking_backend_does_not_keep_the_loss_from_being_told() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_every_renew(Some(Act::Panic));
+    stage.on_every("renew", Some(Act::Panic));
     let lost_at = guard.lost_at();
     // The renewal task must report the loss: no caller checks the clock here.
     let mut signal = guard.signal();
     while signal.changed().await != HoldState::Lost(Reason::Unreachable) {}
     assert!(clock.now() <= lost_at + millis(2));
     // The renewal task still runs.
-    stage.on_every_renew(None);
+    stage.on_every("renew", None);
     let guard = locks.mutex("y").acquire().await.unwrap();
     clock.sleep(TTL * 3).await;
     guard.check().unwrap();
@@ -172,11 +166,8 @@ async fn a_panicking_backend_does_not_keep_the_loss_from_being_told() {
 #[tokio::test(start_paused = true)]
 async fn a_short_answer_is_indeterminate_for_the_rest() {
     let (locks, stage, _, _, clock) = troubled();
-    let mut guards = Vec::new();
-    for i in 0..3 {
-        guards.push(locks.mutex(format!("x/{i}")).acquire().await.unwrap());
-    }
-    stage.on_renew([Act::Short(1), Act::Short(0)]);
+    let guards = hold(&locks, 3).await;
+    stage.on("renew", [Act::Short(1), Act::Short(0)]);
     clock.sleep(TTL * 3).await;
     guards.iter().for_each(|guard| guard.check().unwrap());
     assert!(locks.metrics().renewals_failed >= 3);
@@ -186,12 +177,9 @@ async fn a_short_answer_is_indeterminate_for_the_rest() {
 async fn one_stuck_hold_does_not_delay_the_others() {
     let (locks, stage, _, _, clock) = troubled();
     stage.promise(|profile| profile.renew_batch = 1);
-    let mut guards = Vec::new();
-    for i in 0..3 {
-        guards.push(locks.mutex(format!("x/{i}")).acquire().await.unwrap());
-    }
+    let guards = hold(&locks, 3).await;
     // The first renewal of the round hangs; the two others succeed.
-    stage.on_renew([Act::Vanish]);
+    stage.on("renew", [Act::Vanish]);
     clock.sleep(TTL * 3).await;
     guards.iter().for_each(|guard| guard.check().unwrap());
 }
@@ -270,7 +258,7 @@ async fn renewals_continue_when_the_log_panics() {
     assert!(lost.check().is_err());
     // A failed renewal and the risk are logged too.
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_renew(vec![Act::Refuse(ErrorKind::Unavailable); 4]);
+    stage.on("renew", vec![Act::Refuse(ErrorKind::Unavailable); 4]);
     clock.sleep(TTL * 5).await;
     guard.check().expect("it is renewed");
     guard.release().await.unwrap();
@@ -357,7 +345,7 @@ fn renewal_that_ended_with_its_runtime_is_sent_again() {
     let stage = Stage::new(&Memory::new(), &Clock::boot());
     let builder = Locks::builder(stage.clone()).ttl(secs(3)).runtime(gone.handle().clone());
     let locks = builder.build().unwrap();
-    stage.on_every_renew(Some(Act::Vanish));
+    stage.on_every("renew", Some(Act::Vanish));
     let guard = gone.block_on(async {
         let guard = locks.mutex("before").acquire().await.unwrap();
         while stage.calls("renew").is_empty() {
@@ -366,7 +354,7 @@ fn renewal_that_ended_with_its_runtime_is_sent_again() {
         guard
     });
     drop(gone);
-    stage.on_every_renew(None);
+    stage.on_every("renew", None);
     here.block_on(async {
         let other = locks.mutex("x").acquire().await.unwrap();
         let first = guard.deadline();

@@ -2,7 +2,7 @@
 
 use lockwright_core::{Error, ErrorKind, Locks, Modes, Profile, Reason, Step};
 
-use crate::support::{Act, Stage, TTL, another_client, client, millis, secs, troubled};
+use crate::support::{Act, Stage, TTL, another_client, client, fails, millis, secs, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn bad_names_are_told_when_the_request_is_sent() {
@@ -51,8 +51,7 @@ async fn permits_that_cannot_be_had_are_refused() {
     let (locks, stage, _, _, _) = troubled();
     stage.promise(|profile| profile.modes.permits = true);
     for (permits, of) in [(0, 3), (4, 3), (1, 0)] {
-        let error = locks.semaphore("x", of).permits(permits).acquire().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        fails(locks.semaphore("x", of).permits(permits).acquire(), ErrorKind::InvalidInput).await;
     }
 }
 
@@ -61,50 +60,43 @@ async fn retries_are_as_many_as_asked_for() {
     let (locks, stage, other, _, clock) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
     let start = clock.now();
-    let error = locks.mutex("x").retry(4, secs(1)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Holder));
+    fails(locks.mutex("x").retry(4, secs(1)).acquire(), ErrorKind::TimedOut(Step::Holder)).await;
     assert_eq!(stage.calls("acquire").len(), 4);
     let took = clock.now().saturating_since(start);
     assert!(took >= millis(3 * 750) && took <= millis(3 * 1_260), "{took:?}");
     held.release().await.unwrap();
-    stage.on_acquire([Act::Refuse(ErrorKind::Unavailable)]);
+    stage.on("acquire", [Act::Refuse(ErrorKind::Unavailable)]);
     locks.mutex("x").retry(2, secs(1)).acquire().await.unwrap().release().await.unwrap();
-    let error = locks.mutex("x").retry(0, secs(1)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    fails(locks.mutex("x").retry(0, secs(1)).acquire(), ErrorKind::InvalidInput).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn limit_of_zero_is_one_try() {
     let (locks, stage, other, _, clock) = troubled();
     let begun = clock.now();
-    stage.on_acquire([
-        Act::Slow(secs(3)),
-        Act::Pass,
-        Act::Pass,
-        Act::Refuse(ErrorKind::Unavailable),
-    ]);
+    stage.on(
+        "acquire",
+        [Act::Slow(secs(3)), Act::Pass, Act::Pass, Act::Refuse(ErrorKind::Unavailable)],
+    );
     let guard = locks.mutex("x").wait_for(millis(0)).acquire().await.unwrap();
     assert_eq!(clock.now(), begun + secs(3), "its answer is waited for");
     guard.release().await.unwrap();
     let both = locks.multi(["x", "y"]).wait_for(millis(0)).acquire().await.unwrap();
     both.release().await.unwrap();
     let tries = stage.calls("acquire").len();
-    let error = locks.mutex("x").wait_for(millis(0)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    fails(locks.mutex("x").wait_for(millis(0)).acquire(), ErrorKind::Unavailable).await;
     let held = other.mutex("x").acquire().await.unwrap();
     let begun = clock.now();
-    let error = locks.mutex("x").wait_for(millis(0)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Holder));
+    fails(locks.mutex("x").wait_for(millis(0)).acquire(), ErrorKind::TimedOut(Step::Holder)).await;
     assert_eq!(stage.calls("acquire").len(), tries + 2);
-    let error = locks.multi(["w", "x"]).wait_for(millis(0)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Holder));
+    fails(locks.multi(["w", "x"]).wait_for(millis(0)).acquire(), ErrorKind::TimedOut(Step::Holder))
+        .await;
     assert_eq!(clock.now(), begun);
     assert_eq!(locks.metrics().timed_out, 2);
     held.release().await.unwrap();
-    stage.on_acquire([Act::Slow(secs(3))]);
+    stage.on("acquire", [Act::Slow(secs(3))]);
     let begun = clock.now();
-    let error = locks.mutex("x").wait_for(millis(1)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut(Step::Answer));
+    fails(locks.mutex("x").wait_for(millis(1)).acquire(), ErrorKind::TimedOut(Step::Answer)).await;
     assert!(clock.now() <= begun + millis(3));
 }
 
@@ -115,7 +107,7 @@ async fn what_kept_a_request_from_its_lock_is_told_and_not_what_it_lost_meanwhil
         let (locks, stage, ..) = troubled();
         let lost = ErrorKind::Lost(Reason::Expired);
         let acts = [Act::Refuse(ErrorKind::Unavailable), Act::Refuse(ErrorKind::Unavailable)];
-        stage.on_acquire(acts.into_iter().chain(std::iter::repeat_n(Act::Refuse(lost), 10_000)));
+        stage.on("acquire", acts.into_iter().chain(std::iter::repeat_n(Act::Refuse(lost), 10_000)));
         let request = locks.mutex("x");
         let error = match limit {
             None => request.acquire().await.unwrap_err(),
@@ -185,8 +177,7 @@ async fn a_namespace_is_on_the_server_and_nowhere_else() {
     assert_eq!(error.name().unwrap().as_str(), "orders");
     assert!(guard.verify().await.unwrap());
     guard.release().await.unwrap();
-    let error = shop.mutex("x".repeat(510)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    fails(shop.mutex("x".repeat(510)).acquire(), ErrorKind::InvalidInput).await;
     assert!(Locks::builder(memory).namespace("a\nb").build().is_err());
 }
 
@@ -209,7 +200,7 @@ async fn metrics_add_up() {
 #[tokio::test(start_paused = true)]
 async fn a_last_try_that_comes_too_late_counts_as_timed_out() {
     let (locks, stage, ..) = troubled();
-    stage.on_acquire([Act::StartBefore(TTL * 2)]);
+    stage.on("acquire", [Act::StartBefore(TTL * 2)]);
     let error = locks.mutex("x").retry(1, millis(10)).acquire().await.unwrap_err();
     assert!(error.is_timed_out(), "{error}");
     assert_eq!(locks.metrics().timed_out, 1);

@@ -3,13 +3,15 @@
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::future::pending;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright_core::{
     AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, Cursor,
-    DistributedLock, Error, ErrorKind, Events, Finding, Inspection, LockName, Locks, Page, Profile,
-    ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, SweepReport, Token, Wait, async_trait,
+    DistributedLock, Error, ErrorKind, Events, Finding, Guard, Inspection, LockName, Locks, Page,
+    Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, SweepReport, Token, Wait,
+    async_trait,
 };
 use lockwright_memory::Memory;
 
@@ -42,6 +44,37 @@ pub(crate) fn troubled() -> (Locks, Stage, Locks, Memory, Clock) {
     let locks = Locks::builder(stage.clone()).ttl(TTL).clock(clock.clone()).build().unwrap();
     let other = another_client(&memory, &clock);
     (locks, stage, other, memory, clock)
+}
+
+/// The first of `many` names are held.
+pub(crate) async fn hold(locks: &Locks, many: u32) -> Vec<Guard> {
+    let mut guards = Vec::new();
+    for i in 0..many {
+        guards.push(locks.mutex(format!("x/{i}")).acquire().await.unwrap());
+    }
+    guards
+}
+
+/// Expects an error of this kind.
+pub(crate) async fn fails<T>(answer: impl Future<Output = Result<T>>, kind: ErrorKind) -> Error {
+    let error = answer.await.err().expect("it fails");
+    assert_eq!(error.kind(), kind, "{error:?}");
+    error
+}
+
+pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match Pin::new(future).poll(&mut cx) {
+        std::task::Poll::Ready(output) => Some(output),
+        std::task::Poll::Pending => None,
+    }
+}
+
+/// A future that isn't ready at its first poll.
+pub(crate) fn polled<F: Future>(future: F) -> Pin<Box<F>> {
+    let mut future = Box::pin(future);
+    assert!(poll_once(&mut future).is_none());
+    future
 }
 
 /// Runs all ready tasks without moving the clock.
@@ -104,11 +137,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Script {
-    acquire: VecDeque<Act>,
-    renew: VecDeque<Act>,
-    release: VecDeque<Act>,
-    swap: VecDeque<Act>,
-    inspect: VecDeque<Act>,
+    acts: HashMap<&'static str, VecDeque<Act>>,
     always: HashMap<&'static str, Act>,
     calls: Vec<Call>,
     sweep: VecDeque<Result<SweepReport>>,
@@ -133,8 +162,8 @@ impl Stage {
         *self.0.profile.lock().unwrap() = Box::leak(Box::new(profile));
     }
 
-    pub(crate) fn on_acquire(&self, acts: impl IntoIterator<Item = Act>) {
-        self.0.script.lock().unwrap().acquire.extend(acts);
+    pub(crate) fn on(&self, what: &'static str, acts: impl IntoIterator<Item = Act>) {
+        self.0.script.lock().unwrap().acts.entry(what).or_default().extend(acts);
     }
 
     /// Keeps a value as long as the backend.
@@ -148,26 +177,6 @@ impl Stage {
 
     pub(crate) fn swept(&self) -> Vec<(BootInstant, Duration)> {
         self.0.script.lock().unwrap().swept.clone()
-    }
-
-    pub(crate) fn on_renew(&self, acts: impl IntoIterator<Item = Act>) {
-        self.0.script.lock().unwrap().renew.extend(acts);
-    }
-
-    pub(crate) fn on_release(&self, acts: impl IntoIterator<Item = Act>) {
-        self.0.script.lock().unwrap().release.extend(acts);
-    }
-
-    pub(crate) fn on_swap(&self, acts: impl IntoIterator<Item = Act>) {
-        self.0.script.lock().unwrap().swap.extend(acts);
-    }
-
-    pub(crate) fn on_inspect(&self, acts: impl IntoIterator<Item = Act>) {
-        self.0.script.lock().unwrap().inspect.extend(acts);
-    }
-
-    pub(crate) fn on_every_renew(&self, act: Option<Act>) {
-        self.on_every("renew", act);
     }
 
     pub(crate) fn on_every(&self, what: &'static str, act: Option<Act>) {
@@ -203,14 +212,8 @@ impl Stage {
         let mut script = self.0.script.lock().unwrap();
         script.calls.push(Call { what, at: self.0.clock.now(), token, count, release_mode });
         let always = script.always.get(what).copied();
-        let acts = match what {
-            "acquire" => &mut script.acquire,
-            "renew" => &mut script.renew,
-            "swap" => &mut script.swap,
-            "inspect" => &mut script.inspect,
-            _ => &mut script.release,
-        };
-        acts.pop_front().or(always).unwrap_or(Act::Pass)
+        let next = script.acts.get_mut(what).and_then(VecDeque::pop_front);
+        next.or(always).unwrap_or(Act::Pass)
     }
 
     fn stated(&self, act: Act, mut answer: Result<AcquireOutcome>) -> Result<AcquireOutcome> {

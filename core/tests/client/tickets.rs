@@ -3,7 +3,7 @@
 use lockwright_core::validity::Rules;
 use lockwright_core::{ErrorKind, Locks, Owner, Reason};
 
-use crate::support::{Act, TTL, client, millis, secs, settle_down, troubled};
+use crate::support::{Act, TTL, client, fails, millis, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_can_not_keep_to_the_ttl_leaves_the_ticket_as_it_is() {
@@ -12,8 +12,7 @@ async fn a_client_that_can_not_keep_to_the_ttl_leaves_the_ticket_as_it_is() {
     let careful = Locks::builder(memory).clock(clock).rules(rules).build().unwrap();
     let guard = locks.mutex("x").ttl(millis(900)).acquire().await.unwrap();
     let ticket = guard.into_ticket().unwrap();
-    let error = careful.resume(&ticket).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    let error = fails(careful.resume(&ticket), ErrorKind::InvalidInput).await;
     assert!(error.to_string().contains("drift"), "{error}");
     let resumed = locks.resume(&ticket).await.unwrap();
     assert!(resumed.fence() > ticket.fence());
@@ -24,9 +23,8 @@ async fn a_client_that_can_not_keep_to_the_ttl_leaves_the_ticket_as_it_is() {
 async fn an_answer_that_comes_when_the_time_is_up_is_told_as_that() {
     let (locks, stage, _, memory, _) = troubled();
     let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
-    stage.on_swap([Act::StartBefore(secs(9))]);
-    let error = locks.resume(&ticket).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Lost(Reason::Expired));
+    stage.on("swap", [Act::StartBefore(secs(9))]);
+    let error = fails(locks.resume(&ticket), ErrorKind::Lost(Reason::Expired)).await;
     assert!(error.to_string().contains("it expired before"), "{error}");
     settle_down().await;
     assert!(memory.is_empty(), "it was given back");
@@ -59,7 +57,7 @@ async fn failed_ticket_returns_the_guard() {
 #[tokio::test(start_paused = true)]
 async fn a_late_duplicate_of_the_acquire_does_not_revive_a_ticket() {
     let (locks, stage, other, _, clock) = troubled();
-    stage.on_acquire([Act::ArriveLate(TTL * 3)]);
+    stage.on("acquire", [Act::ArriveLate(TTL * 3)]);
     let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
     clock.sleep(TTL * 2).await;
     let next = other.mutex("x").try_acquire().await.unwrap().expect("it has run out");
@@ -68,8 +66,7 @@ async fn a_late_duplicate_of_the_acquire_does_not_revive_a_ticket() {
     let seen = other.inspect("x").await.unwrap();
     assert_eq!(seen.holders[0].token, Some(stage.calls("acquire")[0].token), "it has arrived");
     for locks in [&locks, &other] {
-        let error = locks.resume(&ticket).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
+        fails(locks.resume(&ticket), ErrorKind::Lost(Reason::Gone)).await;
     }
     clock.sleep(TTL).await;
     assert!(other.inspect("x").await.unwrap().holders.is_empty(), "it runs out by itself");
@@ -78,12 +75,12 @@ async fn a_late_duplicate_of_the_acquire_does_not_revive_a_ticket() {
 #[tokio::test(start_paused = true)]
 async fn a_ticket_is_good_though_an_acquire_was_left_unanswered() {
     let (locks, stage, other, _, clock) = troubled();
-    stage.on_acquire([Act::AnswerLost]);
+    stage.on("acquire", [Act::AnswerLost]);
     let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
     clock.sleep(TTL / 2).await;
     // The inspection is retried like the swap, and isn't needed after it has succeeded.
-    stage.on_inspect([Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost]);
-    stage.on_swap([Act::AnswerLost]);
+    stage.on("inspect", [Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost]);
+    stage.on("swap", [Act::AnswerLost]);
     let resumed = locks.resume(&ticket).await.unwrap();
     assert!(resumed.fence() > ticket.fence());
     assert!(other.mutex("x").try_acquire().await.unwrap().is_none());

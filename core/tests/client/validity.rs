@@ -6,12 +6,12 @@ use std::time::Duration;
 use lockwright_core::validity::Rules;
 use lockwright_core::{ErrorKind, Locks, Reason};
 
-use crate::support::{Act, TTL, client, millis, secs, settle_down, troubled};
+use crate::support::{Act, TTL, client, fails, millis, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_is_anchored_at_the_send_and_not_at_the_reply() {
     let (locks, stage, _, _, clock) = troubled();
-    stage.on_acquire([Act::AnswerLate(secs(4))]);
+    stage.on("acquire", [Act::AnswerLate(secs(4))]);
     let sent = clock.now();
     let guard = locks.mutex("x").acquire().await.unwrap();
     assert_eq!(guard.deadline(), sent + Rules::default().validity(TTL));
@@ -22,14 +22,14 @@ async fn a_deadline_is_anchored_at_the_send_and_not_at_the_reply() {
 async fn a_renewal_is_anchored_at_its_send_too() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_renew([Act::AnswerLate(secs(1))]);
+    stage.on("renew", [Act::AnswerLate(secs(1))]);
     let mut signal = guard.signal();
     signal.changed().await;
     let sent = stage.calls("renew")[0].at;
     assert!(clock.now() >= sent + secs(1));
     assert_eq!(guard.deadline(), sent + Rules::default().validity(TTL));
     let sent = clock.now();
-    stage.on_renew([Act::AnswerLate(secs(1))]);
+    stage.on("renew", [Act::AnswerLate(secs(1))]);
     guard.renew().await.unwrap();
     assert_eq!(guard.deadline(), sent + Rules::default().validity(TTL));
 }
@@ -37,7 +37,7 @@ async fn a_renewal_is_anchored_at_its_send_too() {
 #[tokio::test(start_paused = true)]
 async fn the_smaller_ttl_counts() {
     let (locks, stage, _, _, clock) = troubled();
-    stage.on_acquire([Act::Valid(secs(4)), Act::Valid(secs(400))]);
+    stage.on("acquire", [Act::Valid(secs(4)), Act::Valid(secs(400))]);
     let sent = clock.now();
     let guard = locks.mutex("x").acquire().await.unwrap();
     assert_eq!(guard.deadline(), sent + Rules::default().validity(secs(4)));
@@ -48,7 +48,7 @@ async fn the_smaller_ttl_counts() {
 #[tokio::test(start_paused = true)]
 async fn a_stated_start_counts_and_one_in_the_future_does_not() {
     let (locks, stage, _, _, clock) = troubled();
-    stage.on_acquire([Act::StartBefore(secs(3)), Act::StartAfter(secs(3))]);
+    stage.on("acquire", [Act::StartBefore(secs(3)), Act::StartAfter(secs(3))]);
     let now = clock.now();
     let guard = locks.mutex("x").acquire().await.unwrap();
     assert_eq!(guard.deadline(), now - secs(3) + Rules::default().validity(TTL));
@@ -76,7 +76,7 @@ async fn drift_and_margin_are_as_set() {
 async fn a_grant_that_comes_after_its_own_deadline_is_released_and_tried_again() {
     let (locks, stage, other, _, _) = troubled();
     // The client would stop waiting before that, so the server reports an early start instead.
-    stage.on_acquire([Act::StartBefore(secs(9))]);
+    stage.on("acquire", [Act::StartBefore(secs(9))]);
     let guard = locks.mutex("x").acquire().await.unwrap();
     let calls = stage.calls("acquire");
     assert_eq!(calls.len(), 2);
@@ -91,9 +91,8 @@ async fn a_grant_that_comes_after_its_own_deadline_is_released_and_tried_again()
 #[tokio::test(start_paused = true)]
 async fn a_try_ends_with_a_grant_that_comes_too_late() {
     let (locks, stage, _, memory, _) = troubled();
-    stage.on_acquire([Act::StartBefore(secs(9))]);
-    let error = locks.mutex("x").try_acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut(lockwright_core::Step::Answer));
+    stage.on("acquire", [Act::StartBefore(secs(9))]);
+    fails(locks.mutex("x").try_acquire(), ErrorKind::TimedOut(lockwright_core::Step::Answer)).await;
     assert_eq!(stage.calls("acquire").len(), 1);
     assert!(memory.is_empty());
 }
@@ -115,7 +114,7 @@ async fn a_ttl_of_which_nothing_is_left_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_could_be_of_no_use_is_not_waited_for() {
     let (locks, stage, _, _, clock) = troubled();
-    stage.on_acquire([Act::DoneAndSilent]);
+    stage.on("acquire", [Act::DoneAndSilent]);
     let start = clock.now();
     let guard = locks.mutex("x").acquire().await.unwrap();
     let waited = clock.now().saturating_since(start);
@@ -156,7 +155,7 @@ async fn once_lost_it_stays_lost_whatever_answers_come() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
     // The machine sleeps past the deadline during a successful renewal.
-    stage.on_renew([Act::AnswerLate(millis(500))]);
+    stage.on("renew", [Act::AnswerLate(millis(500))]);
     while stage.calls("renew").is_empty() {
         clock.sleep(millis(10)).await;
     }
@@ -171,7 +170,7 @@ async fn once_lost_it_stays_lost_whatever_answers_come() {
 async fn a_renewal_answered_after_the_term_does_not_revive_the_hold() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
-    stage.on_renew([Act::AnswerLate(millis(100))]);
+    stage.on("renew", [Act::AnswerLate(millis(100))]);
     while stage.calls("renew").is_empty() {
         clock.sleep(millis(10)).await;
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use etcd_client::{Client, PutOptions};
 use lockwright_core::{
-    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, DistributedLock, Event,
-    Reason, Renew, RenewalOutcome, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, Event, Reason, Renew,
+    RenewalOutcome,
 };
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
@@ -15,11 +15,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::kit::{
-    busy, claim, claim_for, connect, events, eventually, grant, member_and_client,
-    next as next_event,
+    FOR_EVER, busy, claim, claim_for, connect, events, eventually, grant, granted_soon,
+    member_and_client, next as next_event,
 };
-
-const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
 /// Returns the lease of the queue's only key, and its remaining time. `None` without a key.
 async fn lease_of(client: &Client, key: &str) -> Option<(i64, Duration)> {
@@ -163,11 +161,7 @@ async fn holder_of_a_lock_broken_at_once_gets_broken() {
     let seen = BreakTarget::Token(held.token);
     let broken = operator.break_lock(&held.name, seen, BreakMode::Now, "me", "why").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
-    eventually(|| async {
-        let attempt = operator.acquire(&next, FOR_EVER).await.unwrap();
-        matches!(attempt, AcquireOutcome::Granted(_)).then_some(())
-    })
-    .await;
+    granted_soon(&operator, &next, FOR_EVER).await;
     assert_eq!(next_event(&mut told).await, Event::Lost(held.token, Reason::Broken));
     let renewed = etcd.renew(&[Renew::of(&held)]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::NotHeld(Reason::Broken));

@@ -1,14 +1,10 @@
-use std::sync::Arc;
-use std::time::Duration;
-
 use etcd_client::{Client, Compare, CompareOp, GetOptions, Txn, TxnOp};
 use lockwright_core::fencing::Fenced;
-use lockwright_core::{ErrorKind, Fence, Locks, Reason, Result};
+use lockwright_core::{ErrorKind, Fence, Reason, Result};
 use lockwright_etcd::fencing::transact;
-use lockwright_testbed::proxy::Traffic;
-use lockwright_testbed::{self as testbed, Proxy};
+use lockwright_testbed as testbed;
 
-use crate::kit::{connect, eventually, name};
+use crate::kit::name;
 
 const FENCE: &str = "order/42/fence";
 
@@ -33,26 +29,6 @@ async fn server() -> (testbed::Etcd, Client) {
 
 fn refused<T>(answer: Result<T>, kind: ErrorKind) {
     assert_eq!(answer.err().map(|error| error.kind()), Some(kind));
-}
-
-/// A stopped holder, simulated by holding up its connection, which doesn't check its deadline.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_late_write_of_a_stopped_holder_is_refused() {
-    let (cluster, client) = server().await;
-    let proxy = Proxy::start(cluster.members[0].address()).unwrap();
-    let locks = |etcd| Locks::builder(Arc::new(etcd)).ttl(Duration::from_secs(2)).build().unwrap();
-    let stopped = locks(connect(&cluster.url_through([proxy.port()])).await);
-    let other = locks(connect(&cluster.url()).await);
-    let first = stopped.mutex("orders/42").acquire().await.unwrap();
-    transact(&client, FENCE, &first.fenced(), put("begun")).await.unwrap();
-    proxy.set(Traffic::Hold);
-    let second = other.mutex("orders/42").acquire().await.unwrap();
-    transact(&client, FENCE, &second.fenced(), put("paid")).await.unwrap();
-    let late = transact(&client, FENCE, &first.fenced(), put("cancelled")).await;
-    refused(late, ErrorKind::Lost(Reason::Superseded));
-    assert_eq!(get(&client, "order/42").await.as_deref(), Some("paid"));
-    proxy.set(Traffic::Forward);
-    second.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,21 +101,4 @@ async fn invalid_fenced_write_is_rejected_and_changes_nothing() {
     refused(transact(&client, FENCE, &fenced(5), no_lease).await, ErrorKind::InvalidInput);
     let all = client.kv_client().get("order", Some(GetOptions::new().with_prefix())).await.unwrap();
     assert!(all.kvs().is_empty(), "{all:?}");
-}
-
-/// The last write has the highest fence, in any order of arrival.
-#[tokio::test(flavor = "multi_thread")]
-async fn concurrent_writes_end_with_the_highest_fence() {
-    let (_cluster, client) = server().await;
-    let mut writing = tokio::task::JoinSet::new();
-    for fence in (1..=40).rev() {
-        let client = client.clone();
-        writing.spawn(async move {
-            transact(&client, FENCE, &fenced(fence), put(&fence.to_string())).await.is_ok()
-        });
-    }
-    let written = writing.join_all().await.into_iter().filter(|is_ok| *is_ok).count();
-    assert!((1..=40).contains(&written));
-    let highest = eventually(|| async { get(&client, "order/42").await }).await;
-    assert_eq!(highest, "40");
 }

@@ -1,6 +1,4 @@
-pub(crate) use lockwright_conformance::test_helpers::{
-    LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
-};
+pub(crate) use lockwright_conformance::test_helpers::*;
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed as testbed;
 

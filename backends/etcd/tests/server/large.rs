@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use etcd_client::{Client, DeleteOptions, Txn, TxnOp};
 use lockwright_core::{
-    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind,
-    ReleaseMode, ReleaseOutcome, Wait,
+    BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, ReleaseMode, Wait,
 };
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{sleep, timeout};
 
-use crate::kit::{LIMIT, busy, claim, connect, grant, name};
-
-const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+use crate::kit::{FOR_EVER, LIMIT, busy, claim, connect, grant, grant_next, name, released};
 
 /// 45 large values exceed 4 MiB.
 const MANY: usize = 45;
@@ -51,7 +48,7 @@ async fn a_queue_of_large_values_is_taken_refused_inspected_and_broken() {
     let page = etcd.list("", None).await.unwrap();
     assert_eq!((page.names.len(), page.names[0].waiters), (1, waiting));
     assert_eq!(page.names[0].holders[0].token, Some(held.token));
-    assert_eq!(other.release(&waits, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    released(&other, &waits, ReleaseMode::Plain).await;
     let seen = BreakTarget::Token(held.token);
     let broken = other.break_lock(&name("orders"), seen, BreakMode::Now, "me", "why").await;
     assert!(matches!(broken, Ok(Broken::Freed(_))), "{broken:?}");
@@ -75,8 +72,7 @@ async fn large_values_of_nested_names_block_no_lock() {
     busy(&etcd, &claim("a"), Wait::No).await;
     busy(&etcd, &waits, FOR_EVER).await;
     etcd.release(&held, ReleaseMode::Plain).await.unwrap();
-    let attempt = etcd.acquire(&waits, FOR_EVER).await.unwrap();
-    assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{attempt:?}");
+    grant_next(&etcd, &waits).await;
 }
 
 /// A server may accept values that fit into no response.

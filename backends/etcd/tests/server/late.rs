@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use etcd_client::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use lockwright_core::{
-    AcquireOutcome, BootInstant, DistributedLock, ErrorKind, Reason, ReleaseMode, ReleaseOutcome,
-    Renew, RenewalOutcome, Wait,
+    AcquireOutcome, DistributedLock, ErrorKind, Reason, ReleaseMode, ReleaseOutcome, Wait,
 };
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::sleep;
 
-use crate::kit::{busy, claim, claim_for, connect, eventually, grant, member_and_client, name};
-
-const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+use crate::kit::{
+    FOR_EVER, busy, claim, claim_for, connect, eventually, fails, grant, granted_soon,
+    member_and_client, name, released, renewed,
+};
 
 /// A member, behind a proxy and directly.
 struct Late {
@@ -58,21 +58,16 @@ async fn a_request_that_was_overtaken_by_its_end_is_kept_out() {
         grant(&etcd, &other).await;
         // The proxy holds the request until its client has given up and released the claim through another connection.
         late.proxy.set(Traffic::Hold);
-        let error = etcd.acquire(&lost, wait).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
+        fails(etcd.acquire(&lost, wait).await, ErrorKind::Indeterminate);
         late.proxy.set(Traffic::Forward);
         let ended =
             eventually(|| async { etcd.release(&lost, ReleaseMode::Reconcile).await.ok() }).await;
         assert!(matches!(ended, ReleaseOutcome::Released | ReleaseOutcome::NotHeld));
         assert!(late.tombstones() > 0);
-        let error = etcd.acquire(&lost, wait).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
+        fails(etcd.acquire(&lost, wait).await, ErrorKind::Lost(Reason::Gone));
         sleep(Duration::from_millis(300)).await;
         assert!(etcd.inspect(&name("orders")).await.unwrap().holders.is_empty());
-        assert_eq!(
-            etcd.release(&other, ReleaseMode::Plain).await.unwrap(),
-            ReleaseOutcome::Released
-        );
+        released(&etcd, &other, ReleaseMode::Plain).await;
     }
     // Tombstones end with their leases, once nothing else is on them.
     drop(etcd);
@@ -89,22 +84,15 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another
     let before = leases().lines().count();
     for _ in 0..3 {
         late.proxy.set(Traffic::SwallowAnswers);
-        let error = etcd.acquire(&claim("orders"), Wait::No).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        fails(etcd.acquire(&claim("orders"), Wait::No).await, ErrorKind::Unavailable);
         late.proxy.set(Traffic::Forward);
     }
     eventually(|| async { (leases().lines().count() > before).then_some(()) }).await;
     let claim = claim("orders");
-    let granted = eventually(|| async {
-        match etcd.acquire(&claim, Wait::No).await {
-            Ok(AcquireOutcome::Granted(granted)) => Some(granted),
-            _ => None,
-        }
-    });
+    let granted = granted_soon(&etcd, &claim, Wait::No);
     granted.await;
     assert_eq!(leases().lines().count(), before + 1, "{}", leases());
-    let renewed = etcd.renew(&[Renew::of(&claim)]).await.unwrap();
-    assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
+    renewed(&etcd, &claim).await;
 }
 
 /// It may have been granted as early as the first request.
@@ -160,8 +148,7 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     // Another backend gets the error too.
     let other = connect(&late.cluster.url()).await;
     for wait in [Wait::No, FOR_EVER] {
-        let error = other.acquire(&gone, wait).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone), "{error:?}");
+        fails(other.acquire(&gone, wait).await, ErrorKind::Lost(Reason::Gone));
     }
 }
 
@@ -199,15 +186,9 @@ async fn a_lost_answer_leaves_a_hold_that_is_found_again() {
     late.proxy.set(Traffic::SwallowAnswers);
     etcd.try_acquire(&claim).await.unwrap_err();
     late.proxy.set(Traffic::Forward);
-    let granted = eventually(|| async {
-        match etcd.try_acquire(&claim).await {
-            Ok(AcquireOutcome::Granted(granted)) => Some(granted),
-            _ => None,
-        }
-    })
-    .await;
+    let granted = granted_soon(&etcd, &claim, Wait::No).await;
     assert_eq!(grant(&etcd, &claim).await.fence, granted.fence);
-    assert_eq!(etcd.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    released(&etcd, &claim, ReleaseMode::Plain).await;
     // Its first request might still have arrived.
     assert_eq!(late.tombstones(), 1);
 }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, DistributedLock, Fence, Reason, ReleaseMode, Renew,
-    RenewalOutcome, Wait,
+    AcquireOutcome, DistributedLock, Fence, Reason, ReleaseMode, Renew, RenewalOutcome,
 };
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::proxy::Traffic;
@@ -12,10 +11,10 @@ use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{Instant, sleep};
 
 use crate::kit::{
-    LIMIT, busy, claim, claim_for, connect, eventually, grant, member_and_client, name,
+    FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, grant, grant_next,
+    member_and_client, name, renewed,
 };
 
-const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 const SHORT: Duration = Duration::from_secs(2);
 
 /// The fence of the present holder.
@@ -147,8 +146,7 @@ async fn a_claim_that_waits_is_not_renewed() {
     assert_eq!(renewals[1].outcome, RenewalOutcome::NotHeld(Reason::Gone));
     // It still waits.
     etcd.release(&holds, ReleaseMode::Plain).await.unwrap();
-    let attempt = etcd.acquire(&waits, FOR_EVER).await.unwrap();
-    assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{attempt:?}");
+    grant_next(&etcd, &waits).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,10 +163,8 @@ async fn a_waiter_keeps_its_place_for_as_long_as_it_asks() {
         sleep(Duration::from_millis(500)).await;
     }
     etcd.release(&holds, ReleaseMode::Plain).await.unwrap();
-    let attempt = waiter.acquire(&waits, FOR_EVER).await.unwrap();
-    assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{attempt:?}");
-    let renewals = waiter.renew(&[Renew::of(&waits)]).await.unwrap();
-    assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
+    grant_next(&waiter, &waits).await;
+    renewed(&waiter, &waits).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
-use lockwright_core::{DistributedLock, ReleaseMode, ReleaseOutcome};
+use lockwright_core::ReleaseMode;
 
-use crate::kit::{claim, grant, member_and_client};
+use crate::kit::{claim, grant, member_and_client, released};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_is_one_key_that_ends_with_the_lease() {
@@ -13,6 +13,6 @@ async fn a_hold_is_one_key_that_ends_with_the_lease() {
     let fields = cluster.ctl(&["get", key, "-w", "fields"]).unwrap();
     assert!(fields.contains(&format!("\"CreateRevision\" : {}", granted.fence)), "{fields}");
     assert!(fields.contains(&claim.token.to_string()), "{fields}");
-    assert_eq!(etcd.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    released(&etcd, &claim, ReleaseMode::Plain).await;
     assert_eq!(cluster.ctl(&["get", "", "--prefix", "--keys-only"]).unwrap().trim(), "");
 }

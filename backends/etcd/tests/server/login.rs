@@ -10,7 +10,9 @@ use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed as testbed;
 use lockwright_testbed::etcd::Version;
 
-use crate::kit::{claim, claim_for, connect, eventually, grant, name, patient};
+use crate::kit::{
+    claim, claim_for, connect, eventually, fails_with, grant, granted_soon, name, patient, renewed,
+};
 
 /// A secret password with characters that are special in URLs.
 pub(crate) const SECRET: &str = "hush/hush@9";
@@ -78,9 +80,7 @@ async fn a_role_that_may_read_and_write_the_prefix_is_enough_and_needed() {
         let port = cluster.members[0].port();
         let reader = connect(&format!("etcd:http://reader:hush@127.0.0.1:{port}")).await;
         reader.inspect(&name("a")).await.unwrap();
-        let refused = reader.try_acquire(&claim("a")).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
-        assert!(refused.to_string().contains("prefix"), "{refused}");
+        fails_with(reader.try_acquire(&claim("a")).await, ErrorKind::Denied, "prefix");
         denied(&format!("etcd:http://nobody:hush@127.0.0.1:{port}"), "permission").await;
     }
 }
@@ -116,16 +116,11 @@ async fn a_login_that_expires_is_renewed() {
         for _ in 0..3 {
             // Longer than a login lasts.
             tokio::time::sleep(Duration::from_millis(2_500)).await;
-            let renewed = etcd.renew(&[Renew::of(&ours)]).await.unwrap();
-            assert_eq!(renewed, [Renewal::RENEWED], "{version:?}");
+            renewed(&etcd, &ours).await;
         }
         etcd.release(&ours, ReleaseMode::Plain).await.unwrap();
         let wait = Wait::Until(Clock::boot().now() + Duration::from_secs(10));
-        eventually(async || {
-            let attempt = etcd.acquire(&theirs, wait).await.ok()?;
-            matches!(attempt, lockwright_core::AcquireOutcome::Granted(_)).then_some(())
-        })
-        .await;
+        granted_soon(&etcd, &theirs, wait).await;
     }
 }
 

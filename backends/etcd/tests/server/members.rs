@@ -3,10 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{
-    AcquireOutcome, BootInstant, DistributedLock, ErrorKind, Locks, ReleaseMode, ReleaseOutcome,
-    Renew, RenewalOutcome, Wait,
-};
+use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, Locks, ReleaseMode};
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
@@ -14,7 +11,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::kit::{LIMIT, busy, claim, claim_for, eventually, grant, name};
+use crate::kit::{
+    FOR_EVER, LIMIT, busy, claim, claim_for, eventually, fails, grant, name, released, renewed,
+};
 
 /// A cluster with proxies to two of its members.
 struct TwoWays {
@@ -61,7 +60,7 @@ async fn idle(etcd: &Etcd) {
         claim_for("orders", Duration::from_secs(600)),
     );
     grant(etcd, &held).await;
-    busy(etcd, &waits, Wait::Until(BootInstant::FAR_FUTURE)).await;
+    busy(etcd, &waits, FOR_EVER).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,8 +104,7 @@ async fn the_next_member_is_asked_when_one_fails() {
     }
     // A first request may have got through before its connection broke; later ones certainly don't.
     let _ = etcd.try_acquire(&claim("orders")).await;
-    let error = etcd.try_acquire(&claim("orders")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    fails(etcd.try_acquire(&claim("orders")).await, ErrorKind::Unavailable);
 }
 
 /// The number of connection attempts doesn't grow with the number of requests.
@@ -175,7 +173,7 @@ async fn request_during_an_outage_succeeds_once_a_majority_is_back() {
     for asked in all {
         assert!(matches!(asked, Ok(AcquireOutcome::Granted(_))), "{asked:?}");
     }
-    assert_eq!(etcd.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    released(&etcd, &held, ReleaseMode::Plain).await;
 }
 
 /// They all need a lease first, which one of them requests.
@@ -192,7 +190,7 @@ async fn however_many_ask_while_the_cluster_is_down_each_is_answered_in_time() {
         asking.spawn(async move { etcd.try_acquire(&claim(&format!("name-{at}"))).await });
     }
     for asked in asking.join_all().await {
-        assert_eq!(asked.unwrap_err().kind(), ErrorKind::Unavailable);
+        fails(asked, ErrorKind::Unavailable);
     }
     // One after the other would take 40 s.
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
@@ -206,8 +204,7 @@ async fn times_without_end_are_no_end() {
     let etcd = config.keep_alive(Duration::MAX, Duration::MAX).connect().await.unwrap();
     let claim = claim("orders");
     grant(&etcd, &claim).await;
-    let renewals = etcd.renew(&[Renew::of(&claim)]).await.unwrap();
-    assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
+    renewed(&etcd, &claim).await;
 }
 
 /// During a wait, for longer than an unrepeated claim keeps its place.

@@ -1,15 +1,12 @@
 //! Names in keys, including those of other programs.
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, BreakMode, BreakTarget, DistributedLock, ErrorKind, ReleaseMode,
-    ReleaseOutcome, Token, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, DistributedLock, ErrorKind, ReleaseMode, Token, Wait,
 };
 use lockwright_etcd::Config;
 use lockwright_testbed as testbed;
 
-use crate::kit::{busy, claim, connect, grant, name};
-
-const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+use crate::kit::{FOR_EVER, busy, claim, connect, fails, grant, grant_next, name, released};
 
 fn start() -> testbed::Etcd {
     testbed::Etcd::options().members(1).start().unwrap()
@@ -28,12 +25,8 @@ async fn nested_names_are_independent_also_raw() {
             let waits = claim(held.name.as_str());
             busy(&other, &waits, FOR_EVER).await;
             assert_eq!(one.inspect(&held.name).await.unwrap().waiters, Some(1), "{}", held.name);
-            assert_eq!(
-                one.release(held, ReleaseMode::Plain).await.unwrap(),
-                ReleaseOutcome::Released
-            );
-            let attempt = other.acquire(&waits, FOR_EVER).await.unwrap();
-            assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{url}: {attempt:?}");
+            released(&one, &held, ReleaseMode::Plain).await;
+            grant_next(&other, &waits).await;
             other.release(&waits, ReleaseMode::Plain).await.unwrap();
         }
     }
@@ -54,8 +47,7 @@ async fn foreign_keys_below_a_name_are_ignored() {
     assert_eq!((inspection.holders.len(), inspection.waiters), (1, Some(1)));
     assert_eq!(inspection.holders[0].token, Some(held.token));
     etcd.release(&held, ReleaseMode::Plain).await.unwrap();
-    let attempt = etcd.acquire(&waits, FOR_EVER).await.unwrap();
-    assert!(matches!(attempt, AcquireOutcome::Granted(_)), "{attempt:?}");
+    grant_next(&etcd, &waits).await;
     let listed = etcd.list("", None).await.unwrap();
     assert_eq!(listed.names.len(), 1, "{listed:?}");
 }
@@ -101,10 +93,7 @@ async fn tombstone_is_in_no_queue_of_any_prefix_on_etcd() {
         let etcd = config.connect().await.unwrap();
         let ended = claim("x");
         grant(&etcd, &ended).await;
-        assert_eq!(
-            etcd.release(&ended, ReleaseMode::Reconcile).await.unwrap(),
-            ReleaseOutcome::Released
-        );
+        released(&etcd, &ended, ReleaseMode::Reconcile).await;
         let left = cluster.ctl(&["get", prefix, "--prefix", "--keys-only"]).unwrap();
         assert!(left.contains(&ended.token.to_string()), "there is no tombstone: {left}");
         for raw in [false, true] {
@@ -134,7 +123,7 @@ async fn a_key_without_a_lease_does_not_run_out() {
     cluster.ctl(&["put", "lockwright/a/77", &value]).unwrap();
     let broken =
         etcd.break_lock(&name("a"), BreakTarget::Any, BreakMode::RunOut, "me", "why").await;
-    assert_eq!(broken.unwrap_err().kind(), ErrorKind::Conflict);
+    fails(broken, ErrorKind::Conflict);
     etcd.break_lock(&name("a"), BreakTarget::Any, BreakMode::Now, "me", "why").await.unwrap();
     grant(&etcd, &claim("a")).await;
 }

@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-use lockwright_core::{
-    AcquireOutcome, BootInstant, DistributedLock, ErrorKind, ReleaseMode, Renew, RenewalOutcome,
-    Wait,
-};
+use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode, Renew};
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{Instant, sleep};
 
-use crate::kit::{LIMIT, busy, claim_for, connect, eventually, grant, name};
+use crate::kit::{
+    FOR_EVER, LIMIT, busy, claim_for, connect, eventually, fails, grant, name, renewed,
+};
 use crate::queue::queue;
-
-const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
 /// A client that checks its leases once per TTL of 3 s or more.
 async fn watchful(url: &str) -> Etcd {
@@ -52,8 +49,7 @@ async fn restored_claims_are_removed_and_holds_stay() {
     assert_eq!(queue(&cluster, "held").await, [(key, created)], "its lease has ended");
     assert_eq!(queue(&cluster, "others").await.len(), 2);
     // And the lease accepts the name again.
-    let renewals = etcd.renew(&[Renew::of(&held)]).await.unwrap();
-    assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
+    renewed(&etcd, &held).await;
     eventually(|| async {
         let again = claim_for("ended", ttl);
         grant(&etcd, &again).await;
@@ -79,8 +75,7 @@ async fn unanswered_and_waiting_claims_are_not_removed() {
     grant(&etcd, &first).await;
     busy(&etcd, &waits, FOR_EVER).await;
     proxy.set(Traffic::SwallowAnswers);
-    let error = etcd.acquire(&unsure, FOR_EVER).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
+    fails(etcd.acquire(&unsure, FOR_EVER).await, ErrorKind::Indeterminate);
     proxy.drop_connections();
     proxy.set(Traffic::Forward);
     let places = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];

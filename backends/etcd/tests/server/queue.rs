@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, SortOrder, SortTarget};
-use lockwright_core::{
-    BootInstant, Claim, DistributedLock, ErrorKind, ReleaseMode, RenewalMode, Wait,
-};
+use lockwright_core::{Claim, DistributedLock, ErrorKind, ReleaseMode, RenewalMode};
 use lockwright_etcd::{Config, Etcd};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::kit::{LIMIT, busy, claim, claim_for, connect, eventually, grant, member_and_client};
-
-const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+use crate::kit::{
+    FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, fails, grant, member_and_client,
+};
 
 /// The keys of a queue in order of creation, with their creation revisions.
 pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i64)> {
@@ -73,7 +71,7 @@ async fn a_failure_after_the_key_was_put_is_no_certain_one() {
         sleep(delay * 3 / 2).await;
         proxy.set(Traffic::SwallowAll);
     });
-    assert_eq!(asked.unwrap_err().kind(), ErrorKind::Indeterminate);
+    fails(asked, ErrorKind::Indeterminate);
     let _ = ended(&etcd, &lost, &proxy).await;
     assert_eq!(queue(&cluster, "orders").await.len(), 2);
 }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, DistributedLock, ErrorKind, Event, ReleaseMode, Wait};
+use lockwright_core::{DistributedLock, ErrorKind, Event, ReleaseMode, Wait};
 use lockwright_testbed as testbed;
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::kit::{LIMIT, busy, claim_for, connect, events, grant};
+use crate::kit::{FOR_EVER, LIMIT, busy, claim_for, connect, events, fails_with, grant};
 
-const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 const SHORT: Duration = Duration::from_secs(2);
 
 fn runtime() -> Runtime {
@@ -64,9 +63,7 @@ fn a_client_whose_runtime_has_ended_says_so_and_does_nothing() {
     runtime().block_on(async {
         for wait in [Wait::No, FOR_EVER] {
             let claim = claim_for("orders", SHORT);
-            let error = etcd.acquire(&claim, wait).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-            assert!(error.to_string().contains("runtime"), "{error}");
+            fails_with(etcd.acquire(&claim, wait).await, ErrorKind::Unavailable, "runtime");
         }
         assert!(crate::queue::queue(&cluster, "orders").await.is_empty(), "it left a ghost");
         drop(etcd);

@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_conformance::queue_tests::{self, claim_as};
-use lockwright_core::{BootInstant, DistributedLock, ErrorKind, Locks, Mode, ReleaseMode, Wait};
+use lockwright_core::{DistributedLock, ErrorKind, Locks, Mode, ReleaseMode, Wait};
 
-use crate::kit::{busy, connect, grant, member_and_client};
+use crate::kit::{FOR_EVER, busy, connect, fails, grant, member_and_client};
 use crate::queue::queue;
-
-const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
 const PERMIT: Mode = Mode::Permits { count: 1, of: 3 };
 
@@ -58,7 +56,7 @@ async fn another_programs_key_is_a_writers() {
     assert!(matches!(&shown.holders[..], [one] if one.mode == Mode::Exclusive), "{shown:?}");
     busy(&etcd, &claim_as(Mode::Shared), Wait::No).await;
     let permit = etcd.try_acquire(&claim_as(PERMIT)).await;
-    assert_eq!(permit.err().map(|error| error.kind()), Some(ErrorKind::Conflict));
+    fails(permit, ErrorKind::Conflict);
     cluster.ctl(&["del", "lockwright/x/1f"]).unwrap();
     grant(&etcd, &claim_as(Mode::Shared)).await;
 }
@@ -73,7 +71,7 @@ async fn a_name_that_becomes_another_programs_lock_is_left() {
     busy(&etcd, &waits, FOR_EVER).await;
     etcd.release(&held, ReleaseMode::Plain).await.unwrap();
     let answer = etcd.acquire(&waits, FOR_EVER).await;
-    assert_eq!(answer.err().map(|error| error.kind()), Some(ErrorKind::Conflict));
+    fails(answer, ErrorKind::Conflict);
     assert_eq!(queue(&cluster, "x").await.len(), 1);
 }
 

@@ -1,20 +1,19 @@
 //! Several claims on one backend, whose keys contain their lease.
 
-use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, DistributedLock, Locks, ReleaseMode, ReleaseOutcome, Renew,
-    RenewalMode, RenewalOutcome, Wait,
+    AcquireOutcome, DistributedLock, ReleaseMode, ReleaseOutcome, Renew, RenewalMode,
+    RenewalOutcome, Wait,
 };
 
 use lockwright_testbed::Proxy;
 use lockwright_testbed::proxy::Traffic;
 
-use crate::kit::{busy, claim, claim_for, connect, eventually, grant, member_and_client, name};
-
-const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+use crate::kit::{
+    FOR_EVER, busy, claim, claim_for, connect, eventually, grant, member_and_client, name,
+    released, renewed,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_claim_of_a_name_is_another_one() {
@@ -38,32 +37,6 @@ async fn a_second_claim_of_a_name_is_another_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_clients_of_one_backend_exclude_each_other() {
-    let (_cluster, etcd) = member_and_client().await;
-    let etcd = Arc::new(etcd);
-    let client = || Locks::builder(Arc::clone(&etcd)).ttl(Duration::from_secs(5)).build().unwrap();
-    let inside = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let mut working = tokio::task::JoinSet::new();
-    for locks in [client(), client(), client()] {
-        let inside = Arc::clone(&inside);
-        working.spawn(async move {
-            let mut fences = Vec::new();
-            for _ in 0..10 {
-                let guard = locks.mutex("a").acquire().await.unwrap();
-                assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
-                tokio::time::sleep(Duration::from_millis(2)).await;
-                fences.push(guard.fence());
-                inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-                guard.release().await.unwrap();
-            }
-            fences
-        });
-    }
-    let fences: Vec<_> = working.join_all().await.into_iter().flatten().collect();
-    assert_eq!(fences.iter().collect::<HashSet<_>>().len(), 30, "{fences:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn claims_of_one_ttl_share_a_lease_and_fixed_ones_have_their_own() {
     let (cluster, etcd) = member_and_client().await;
     let leases = || {
@@ -83,30 +56,27 @@ async fn claims_of_one_ttl_share_a_lease_and_fixed_ones_have_their_own() {
     // 29.5 s are rounded up to 30 s.
     grant(&etcd, &claim_for("rounded", Duration::from_millis(29_500))).await;
     assert_eq!(leases(), 3);
-    assert_eq!(etcd.release(&fixed, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    released(&etcd, &fixed, ReleaseMode::Plain).await;
     eventually(|| async { (leases() == 2).then_some(()) }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_that_is_not_renewed_ends_while_its_lease_goes_on() {
     let (_cluster, etcd) = member_and_client().await;
-    let (renewed, forgotten) = (
-        claim_for("renewed", Duration::from_secs(3)),
-        claim_for("forgotten", Duration::from_secs(3)),
-    );
+    let (kept, forgotten) =
+        (claim_for("kept", Duration::from_secs(3)), claim_for("forgotten", Duration::from_secs(3)));
     let mut fences = Vec::new();
-    for claim in [&renewed, &forgotten] {
+    for claim in [&kept, &forgotten] {
         fences.push(grant(&etcd, claim).await.fence);
     }
     let begun = tokio::time::Instant::now();
     while !etcd.inspect(&forgotten.name).await.unwrap().holders.is_empty() {
-        let renewals = etcd.renew(&[Renew::of(&renewed)]).await.unwrap();
-        assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
+        renewed(&etcd, &kept).await;
         assert!(begun.elapsed() < Duration::from_secs(10), "the hold keeps its lease");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(begun.elapsed() >= Duration::from_millis(2_900), "{:?}", begun.elapsed());
-    let again = grant(&etcd, &renewed).await;
+    let again = grant(&etcd, &kept).await;
     assert_eq!(again.fence, fences[0]);
 }
 
@@ -120,8 +90,7 @@ async fn hold_moves_to_the_backend_that_repeats_its_claim() {
     // The first backend, which doesn't renew it, leaves it alone, and so does the end of its lease.
     for _ in 0..8 {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let renewals = other.renew(&[Renew::of(&claim)]).await.unwrap();
-        assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
+        renewed(&other, &claim).await;
     }
     drop(one);
     tokio::time::sleep(Duration::from_secs(3)).await;

@@ -3,15 +3,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use lockwright_core::{
-    BootInstant, BreakMode, BreakTarget, DistributedLock, Event, Reason, ReleaseMode, Wait,
-};
+use lockwright_core::{BreakMode, BreakTarget, DistributedLock, Event, Reason, ReleaseMode};
 use lockwright_testbed::{self as testbed, Proxy};
 use tokio::time::{sleep, timeout};
 
-use crate::kit::{busy, claim_for, connect, events, grant, next};
+use crate::kit::{FOR_EVER, busy, claim_for, connect, events, grant, next};
 
-const FOR_EVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 const LONG: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]

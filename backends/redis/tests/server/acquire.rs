@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, BreakMode, BreakTarget, DistributedLock, ErrorKind, Fence, Reason,
-    ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, DistributedLock, ErrorKind, Fence, Reason, ReleaseMode,
+    ReleaseOutcome, Renew, Renewal, Wait,
 };
 use lockwright_redis::Config;
 
-use crate::common::{busy, claim, claim_for, grant, name, server_and_client};
+use crate::common::{
+    FOR_EVER, busy, claim, claim_for, fails, fails_with, grant, name, released, renewed,
+    server_and_client,
+};
 
 fn renew_of(claim: &lockwright_core::Claim) -> Renew<'_> {
     Renew::of(claim)
@@ -30,7 +33,7 @@ async fn the_lock_is_what_set_nx_px_makes_and_leaves() {
     assert_eq!(hold["identity"], claim.identity.to_string());
     assert_eq!(hold["fence"], granted.fence.to_string());
 
-    assert_eq!(redis.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    released(&redis, &claim, ReleaseMode::Plain).await;
     let keys: Vec<String> = server.command(&["KEYS", "*"]).unwrap();
     assert_eq!(keys, ["lockwright:{orders/42}:fence"], "only the fence stays");
     let life: i64 = server.command(&["TTL", "lockwright:{orders/42}:fence"]).unwrap();
@@ -65,19 +68,6 @@ async fn who_holds_is_told_to_who_does_not() {
     assert_eq!(seen.identity.as_ref(), Some(&*holder.identity));
     assert_eq!(seen.fence, Some(granted.fence));
     assert!(busy.retry_after.unwrap() > Duration::from_secs(25));
-}
-
-#[tokio::test]
-async fn another_token_releases_and_renews_nothing() {
-    let (server, redis) = server_and_client().await;
-    let (ours, theirs) = (claim("a"), claim("a"));
-    grant(&redis, &ours).await;
-    assert_eq!(
-        redis.release(&theirs, ReleaseMode::Reconcile).await.unwrap(),
-        ReleaseOutcome::NotHeld
-    );
-    assert_eq!(redis.renew(&[renew_of(&theirs)]).await.unwrap(), [Renewal::not_held(Reason::Gone)]);
-    assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), ours.token.to_string());
 }
 
 #[tokio::test]
@@ -188,18 +178,14 @@ async fn fences_are_exact_up_to_the_largest() {
     // max - 2 was the last; two more are left.
     let mut block = claim("a");
     block.fences = 3;
-    let refused = redis.try_acquire(&block).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    fails(redis.try_acquire(&block).await, ErrorKind::Conflict);
     block.fences = 2;
     assert_eq!(grant(&redis, &block).await.fence.get(), max - 1);
     redis.release(&block, ReleaseMode::Plain).await.unwrap();
-    let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Conflict, "never past the largest");
-    assert!(refused.to_string().contains("lockwright:{a}:fence"), "{refused}");
+    fails_with(redis.try_acquire(&claim("a")).await, ErrorKind::Conflict, "lockwright:{a}:fence");
     for damaged in ["nan", "-5", "x", "1e300", "inf"] {
         server.command::<()>(&["SET", "lockwright:{a}:fence", damaged]).unwrap();
-        let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Conflict, "{damaged}");
+        fails(redis.try_acquire(&claim("a")).await, ErrorKind::Conflict);
     }
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "nothing was granted");
 }
@@ -235,8 +221,7 @@ async fn a_released_token_with_a_tombstone_does_not_come_back() {
         redis.release(&claim, ReleaseMode::Reconcile).await.unwrap(),
         ReleaseOutcome::NotHeld
     );
-    let late = redis.try_acquire(&claim).await.unwrap_err();
-    assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone));
+    fails(redis.try_acquire(&claim).await, ErrorKind::Lost(Reason::Gone));
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
     let tombstone = format!("lockwright:{{a}}:ended:{}", claim.token);
     let life: i64 = server.command(&["PTTL", &tombstone]).unwrap();
@@ -294,7 +279,7 @@ async fn what_is_left_of_a_hold_does_not_describe_the_next_holder() {
     // A foreign client acquires a deleted lock.
     server.command::<()>(&["DEL", "a"]).unwrap();
     server.command::<()>(&["SET", "a", "theirs", "NX", "PX", "20000"]).unwrap();
-    let busy = busy(&redis, &claim("a"), Wait::Until(BootInstant::FAR_FUTURE)).await;
+    let busy = busy(&redis, &claim("a"), FOR_EVER).await;
     assert_eq!(busy.holder.unwrap().token, None);
     let found = redis.inspect(&ours.name).await.unwrap();
     assert_eq!(found.holders[0].token, None);
@@ -321,12 +306,9 @@ async fn scripts_are_sent_again_after_the_server_forgot_them() {
         server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
         grant(&redis, &claim).await;
         server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
-        assert_eq!(redis.renew(&[renew_of(&claim)]).await.unwrap(), [Renewal::RENEWED]);
+        renewed(&redis, &claim).await;
         server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
-        assert_eq!(
-            redis.release(&claim, ReleaseMode::Plain).await.unwrap(),
-            ReleaseOutcome::Released
-        );
+        released(&redis, &claim, ReleaseMode::Plain).await;
     }
     grant(&redis, &claim).await;
     server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
@@ -358,7 +340,7 @@ async fn names_with_braces_and_prefixes_work_on_a_cluster_too() {
         for awkward in ["a", "{a}b", "a}b{c", "{}", "}{", "{", "a{b}c{d}", "Zürich {x} 🔒"] {
             let claim = claim(awkward);
             grant(&redis, &claim).await;
-            assert_eq!(redis.renew(&[renew_of(&claim)]).await.unwrap(), [Renewal::RENEWED]);
+            renewed(&redis, &claim).await;
             let key = format!("{prefix}{awkward}");
             let value: String = server.command(&["GET", &key]).unwrap();
             assert_eq!(value, claim.token.to_string());

@@ -11,7 +11,9 @@ use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Cluster};
 use tokio::task::block_in_place;
 
-use crate::common::{busy, claim, claim_for, connect, eventually, grant, name};
+use crate::common::{
+    busy, claim, claim_for, connect, eventually, fails, fails_with, grant, name, released, renewed,
+};
 
 /// Short for a test, long for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
@@ -89,8 +91,7 @@ async fn names_that_try_to_escape_their_slot_stay_in_it() {
             let ended = redis.release(claim, ReleaseMode::Reconcile).await.unwrap();
             assert_eq!(ended, ReleaseOutcome::NotHeld, "{}", claim.name);
         } else {
-            let ended = redis.release(claim, ReleaseMode::Reconcile).await.unwrap();
-            assert_eq!(ended, ReleaseOutcome::Released, "{}", claim.name);
+            released(&redis, claim, ReleaseMode::Reconcile).await;
         }
         let late = redis.try_acquire(claim).await.unwrap_err();
         assert!(late.lost_reason().is_some(), "{late}");
@@ -102,25 +103,22 @@ async fn names_that_try_to_escape_their_slot_stay_in_it() {
 async fn what_is_no_cluster_is_refused_and_so_is_a_node_without_the_others() {
     let single = testbed::Redis::start().unwrap();
     let url = single.url().replace("redis://", "redis+cluster://");
-    let error = Redis::connect(&url).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
-    assert!(error.to_string().contains("connect to it by redis:"), "{error}");
+    let error =
+        fails_with(Redis::connect(&url).await, ErrorKind::InvalidConfig, "connect to it by redis:");
     assert_eq!(error.backend(), Some("redis-cluster"));
 
     // A node in Cluster mode without a Cluster.
     let lonely = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
     let url = lonely.url().replace("redis://", "redis+cluster://");
-    let error = Redis::connect(&url).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("no slots"), "{error}");
-    let error = Redis::connect(&lonely.url()).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
-    assert!(error.to_string().contains("redis+cluster:"), "{error}");
+    fails_with(Redis::connect(&url).await, ErrorKind::Unavailable, "no slots");
+    fails_with(Redis::connect(&lonely.url()).await, ErrorKind::InvalidConfig, "redis+cluster:");
 
     let port = testbed::port::free();
-    let error = Redis::connect(&format!("redis+cluster://127.0.0.1:{port}")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("refuses connections"), "{error}");
+    fails_with(
+        Redis::connect(&format!("redis+cluster://127.0.0.1:{port}")).await,
+        ErrorKind::Unavailable,
+        "refuses connections",
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,8 +181,8 @@ async fn all_nodes_are_reached_as_the_first_ones_are() {
         grant(&redis, &claim(&name)).await;
     }
     block_in_place(|| cluster.move_slot("s")).unwrap();
-    assert_eq!(redis.renew(&[renew_of(&held)]).await.unwrap(), [Renewal::RENEWED]);
-    assert_eq!(redis.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    renewed(&redis, &held).await;
+    released(&redis, &held, ReleaseMode::Plain).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -204,8 +202,7 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
     let renewals = redis.renew(&batch).await.unwrap();
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate);
     assert_eq!(renewals[1..], [Renewal::RENEWED, Renewal::RENEWED]);
-    let error = redis.try_acquire(&claim(&names[0])).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    fails(redis.try_acquire(&claim(&names[0])).await, ErrorKind::Unavailable);
     redis.release(&claims[1], ReleaseMode::Plain).await.unwrap();
     assert!(grant(&redis, &claim(&names[1])).await.fence > fences[1]);
 
@@ -214,10 +211,7 @@ async fn a_master_that_dies_takes_no_others_with_it_and_its_replica_goes_on() {
     let renewals = eventually(|| async { redis.renew(&batch[..1]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     busy(&redis, &claim(&names[0]), Wait::No).await;
-    assert_eq!(
-        redis.release(&claims[0], ReleaseMode::Plain).await.unwrap(),
-        ReleaseOutcome::Released
-    );
+    released(&redis, &claims[0], ReleaseMode::Plain).await;
     assert!(grant(&redis, &claim(&names[0])).await.fence > fences[0]);
 }
 
@@ -329,10 +323,9 @@ async fn a_frozen_master_is_noticed_and_not_believed_when_it_thaws() {
 
     cluster.nodes[0].freeze();
     let begun = Instant::now();
-    let error = redis.renew(&[renew_of(&held)]).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    fails(redis.renew(&[renew_of(&held)]).await, ErrorKind::Indeterminate);
     assert!(begun.elapsed() < 3 * QUICK, "{:?}", begun.elapsed());
-    assert_eq!(redis.renew(&[renew_of(&other)]).await.unwrap(), [Renewal::RENEWED]);
+    renewed(&redis, &other).await;
     block_in_place(|| cluster.wait_for_failover(&name, 0)).unwrap();
     let renewals = eventually(|| async { redis.renew(&[renew_of(&held)]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
@@ -363,7 +356,7 @@ async fn a_frozen_master_is_noticed_and_not_believed_when_it_thaws() {
         busy(&sleeper, &claim(&name), Wait::No).await;
         asked += 1;
     }
-    assert_eq!(redis.renew(&[renew_of(&next)]).await.unwrap(), [Renewal::RENEWED]);
+    renewed(&redis, &next).await;
     let role: String = cluster.nodes[0].command(&["INFO", "replication"]).unwrap();
     assert!(role.contains("role:slave"), "{role}");
 }
@@ -492,29 +485,23 @@ async fn slots_that_nobody_serves_are_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_documentation_permits_is_enough() {
-    let rules = "~orders/* ~lockwright:* &lockwright:* -@all +hello +subscribe +publish +eval \
-                 +evalsha +info +config|get +time +scan +get +mget +set +del +exists +type +pttl \
-                 +pexpire +hget +hset +hmget +hdel +hexists +zadd +zrem +zrange \
-                 +zrangebyscore +zrank +zscore +client|tracking +client|caching +asking \
-                 +cluster|slots +cluster|info +cluster|nodes";
-    let servers = testbed::Redis::options().user("locks", "secret", rules);
+    let rules =
+        format!("{} +asking +cluster|slots +cluster|info +cluster|nodes", crate::acl::rules());
+    let servers = testbed::Redis::options().user("locks", "secret", &rules);
     let cluster = block_in_place(|| Cluster::options().servers(servers).start()).unwrap();
     let redis = impatient(&cluster.url()).await;
     let held = claim("orders/{s}");
     grant(&redis, &held).await;
-    assert_eq!(redis.renew(&[renew_of(&held)]).await.unwrap(), [Renewal::RENEWED]);
+    renewed(&redis, &held).await;
     assert_eq!(redis.list("", None).await.unwrap().names.len(), 1);
     let codes: Vec<_> = redis.doctor().await.unwrap().iter().map(|f| f.code).collect();
     assert!(codes.iter().all(|code| !code.contains("denied")), "{codes:?}");
     let from = cluster.master_of("s").unwrap();
     let moving = cluster.begin_move("s", (from + 1) % 3).unwrap();
     cluster.move_keys(&moving).unwrap();
-    assert_eq!(redis.renew(&[renew_of(&held)]).await.unwrap(), [Renewal::RENEWED]);
+    renewed(&redis, &held).await;
     assert_eq!(redis.inspect(&held.name).await.unwrap().holders.len(), 1);
-    assert_eq!(
-        redis.release(&held, ReleaseMode::Reconcile).await.unwrap(),
-        ReleaseOutcome::Released
-    );
+    released(&redis, &held, ReleaseMode::Reconcile).await;
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     assert_eq!(redis.inspect(&name("orders/{s}")).await.unwrap().holders, []);
 }

@@ -1,8 +1,6 @@
 //! Shared fixtures.
 
-pub(crate) use lockwright_conformance::test_helpers::{
-    LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
-};
+pub(crate) use lockwright_conformance::test_helpers::*;
 use lockwright_core::{Event, Granted, Token};
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;

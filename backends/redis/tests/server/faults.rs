@@ -11,7 +11,9 @@ use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
 
-use crate::common::{busy, claim, eventually, grant, server_and_client};
+use crate::common::{
+    busy, claim, eventually, fails, fails_with, grant, released, renewed, server_and_client,
+};
 
 /// Short for a test, long for a busy machine.
 const QUICK: Duration = Duration::from_secs(1);
@@ -37,8 +39,7 @@ async fn a_lost_answer_is_indeterminate_and_the_same_token_finds_its_hold() {
     grant(&redis, &before).await;
     redis.release(&before, ReleaseMode::Plain).await.unwrap();
     proxy.set(Traffic::SwallowAnswers);
-    let lost = redis.try_acquire(&claim).await.unwrap_err();
-    assert_eq!(lost.kind(), ErrorKind::Indeterminate, "{lost}");
+    fails(redis.try_acquire(&claim).await, ErrorKind::Indeterminate);
     assert_eq!(server.command::<String>(&["GET", "a"]).unwrap(), claim.token.to_string());
     let fence: u64 = server.command(&["GET", "lockwright:{a}:fence"]).unwrap();
     proxy.set(Traffic::Forward);
@@ -49,8 +50,7 @@ async fn a_lost_answer_is_indeterminate_and_the_same_token_finds_its_hold() {
     assert_eq!(stored, fence, "and no second one");
 
     proxy.set(Traffic::SwallowAnswers);
-    let lost = redis.release(&claim, ReleaseMode::Plain).await.unwrap_err();
-    assert_eq!(lost.kind(), ErrorKind::Indeterminate, "{lost}");
+    fails(redis.release(&claim, ReleaseMode::Plain).await, ErrorKind::Indeterminate);
     proxy.set(Traffic::Forward);
     let again =
         eventually(|| async { redis.release(&claim, ReleaseMode::Reconcile).await.ok() }).await;
@@ -62,11 +62,9 @@ async fn a_lost_question_is_indeterminate_and_a_lost_look_is_not() {
     let (server, proxy, redis) = behind_proxy().await;
     proxy.set(Traffic::SwallowAll);
     let claim = claim("a");
-    let lost = redis.try_acquire(&claim).await.unwrap_err();
-    assert_eq!(lost.kind(), ErrorKind::Indeterminate, "{lost}");
+    fails(redis.try_acquire(&claim).await, ErrorKind::Indeterminate);
     let started = Instant::now();
-    let lost = redis.inspect(&claim.name).await.unwrap_err();
-    assert_eq!(lost.kind(), ErrorKind::Unavailable, "looking changes nothing: {lost}");
+    fails(redis.inspect(&claim.name).await, ErrorKind::Unavailable);
     assert!(started.elapsed() < 4 * QUICK, "{:?}", started.elapsed());
     assert_eq!(server.command::<i64>(&["DBSIZE"]).unwrap(), 0);
 }
@@ -142,8 +140,7 @@ async fn an_acquire_that_arrives_after_its_release_is_defeated_by_the_tombstone(
 
     let late = claim("a");
     proxy.set(Traffic::Hold);
-    let lost = redis.try_acquire(&late).await.unwrap_err();
-    assert_eq!(lost.kind(), ErrorKind::Indeterminate);
+    fails(redis.try_acquire(&late).await, ErrorKind::Indeterminate);
     assert_eq!(
         settling.release(&late, ReleaseMode::Reconcile).await.unwrap(),
         ReleaseOutcome::NotHeld
@@ -163,33 +160,13 @@ async fn a_frozen_server_that_thaws_leaves_nothing_that_its_release_did_not_end(
     let claim = claim("a");
     let run = scripts_run(&server);
     server.freeze();
-    let lost = redis.try_acquire(&claim).await.unwrap_err();
-    assert_eq!(lost.kind(), ErrorKind::Indeterminate);
+    fails(redis.try_acquire(&claim).await, ErrorKind::Indeterminate);
     server.thaw();
     // The earlier acquire runs before or after this release.
     eventually(|| async { redis.release(&claim, ReleaseMode::Reconcile).await.ok() }).await;
     eventually(|| async { (scripts_run(&server) >= run + 2).then_some(()) }).await;
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "it did not come back");
-    let late = redis.try_acquire(&claim).await.unwrap_err();
-    assert_eq!(late.kind(), ErrorKind::Lost(lockwright_core::Reason::Gone));
-}
-
-#[tokio::test]
-async fn a_restart_keeps_what_a_server_that_logs_every_write_granted() {
-    let mut server = testbed::Redis::options().append_only("always").start().unwrap();
-    let redis = crate::common::connect(&server.url()).await;
-    assert!(redis.profile().survives.contains(Fault::ServerRestart));
-    let claim = claim("a");
-    let granted = grant(&redis, &claim).await;
-    server.kill();
-    server.restart(true).unwrap();
-    let rival = self::claim("a");
-    let busy = eventually(|| async { redis.try_acquire(&rival).await.ok() }).await;
-    assert!(matches!(busy, AcquireOutcome::Busy(_)), "{busy:?}");
-    let renewals = redis.renew(&[Renew::of(&claim)]).await.unwrap();
-    assert_eq!(renewals, [Renewal::RENEWED]);
-    redis.release(&claim, ReleaseMode::Plain).await.unwrap();
-    assert!(grant(&redis, &rival).await.fence > granted.fence);
+    fails(redis.try_acquire(&claim).await, ErrorKind::Lost(lockwright_core::Reason::Gone));
 }
 
 #[tokio::test]
@@ -227,16 +204,10 @@ async fn a_full_server_refuses_and_grants_nothing() {
     let held = claim("held");
     grant(&redis, &held).await;
     server.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
-    let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
-    assert!(refused.to_string().contains("memory"), "{refused}");
+    fails_with(redis.try_acquire(&claim("a")).await, ErrorKind::Unavailable, "memory");
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
-    assert_eq!(
-        redis.renew(&[Renew::of(&held)]).await.unwrap(),
-        [Renewal::RENEWED],
-        "what is held can still be renewed"
-    );
-    assert_eq!(redis.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    renewed(&redis, &held).await;
+    released(&redis, &held, ReleaseMode::Plain).await;
 }
 
 /// A full server rejects a write to a set, if it is the script's first.
@@ -257,8 +228,7 @@ async fn readers_and_permits_go_on_on_a_full_server() {
         holder
     });
     for holder in &longer {
-        let renewals = redis.renew(&[Renew::of(holder)]).await.unwrap();
-        assert_eq!(renewals, [Renewal::RENEWED], "{}", holder.mode);
+        renewed(&redis, holder).await;
         let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
         assert!(seen.remaining > Some(holders[0].ttl), "{}: {seen:?}", holder.mode);
     }
@@ -269,37 +239,7 @@ async fn readers_and_permits_go_on_on_a_full_server() {
         assert_eq!(grant(&redis, holder).await.valid, None);
         let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
         assert!(seen.remaining > Some(holders[0].ttl), "{}: {seen:?}", holder.mode);
-        assert_eq!(
-            redis.release(holder, ReleaseMode::Plain).await.unwrap(),
-            ReleaseOutcome::Released
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_dropped_acquire_leaves_at_most_a_hold_that_its_token_releases() {
-    let (server, redis) = server_and_client().await;
-    for i in 0..50 {
-        let claim = claim("a");
-        {
-            let mut acquire = std::pin::pin!(redis.acquire(&claim, Wait::No));
-            // Perhaps it was sent, and its reply isn't read.
-            for _ in 0..i % 5 {
-                let once = std::future::poll_fn(|cx| {
-                    std::task::Poll::Ready(acquire.as_mut().poll(cx).is_ready())
-                });
-                if once.await {
-                    break;
-                }
-                tokio::task::yield_now().await;
-            }
-        }
-        redis.release(&claim, ReleaseMode::Reconcile).await.unwrap();
-        assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "round {i}");
-        // One connection keeps the order.
-        let next = self::claim("a");
-        grant(&redis, &next).await;
-        redis.release(&next, ReleaseMode::Plain).await.unwrap();
+        released(&redis, &holder, ReleaseMode::Plain).await;
     }
 }
 
@@ -310,8 +250,7 @@ async fn a_frozen_server_answers_within_the_time_out() {
     let claim = claim("a");
     server.freeze();
     let started = Instant::now();
-    let lost = redis.renew(&[Renew::of(&claim)]).await.unwrap_err();
-    assert_eq!(lost.kind(), ErrorKind::Indeterminate);
+    fails(redis.renew(&[Renew::of(&claim)]).await, ErrorKind::Indeterminate);
     assert!(started.elapsed() < 4 * QUICK, "{:?}", started.elapsed());
     server.thaw();
     eventually(|| async { redis.try_acquire(&claim).await.ok() }).await;

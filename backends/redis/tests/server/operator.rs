@@ -9,7 +9,7 @@ use lockwright_core::{
 };
 use lockwright_redis::{Config, Redis};
 
-use crate::common::{claim, claim_for, events, grant, name, next, server_and_client};
+use crate::common::{claim, claim_for, events, fails, grant, name, next, server_and_client};
 
 const NOT_HELD_BROKEN: [Renewal; 1] = [Renewal::not_held(Reason::Broken)];
 
@@ -107,20 +107,6 @@ async fn a_share_that_moved_and_was_broken_is_not_armed_again_by_a_repeat() {
 }
 
 #[tokio::test]
-async fn a_broken_hold_can_still_be_released_by_its_holder() {
-    let (_server, redis) = server_and_client().await;
-    let holder = claim("a");
-    grant(&redis, &holder).await;
-    let seen = BreakTarget::Token(holder.token);
-    redis.break_lock(&holder.name, seen, BreakMode::RunOut, "anna", "stuck").await.unwrap();
-    assert_eq!(redis.release(&holder, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
-    let next = claim("a");
-    grant(&redis, &next).await;
-    let seen = redis.inspect(&next.name).await.unwrap().holders.remove(0);
-    assert_eq!(seen.broken, None, "the next holder is not broken");
-}
-
-#[tokio::test]
 async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
     let (_server, redis) = server_and_client().await;
     let mut events = events(&redis);
@@ -141,8 +127,7 @@ async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
     let renewal = Renew::of(&holder);
     assert_eq!(redis.renew(&[renewal]).await.unwrap(), NOT_HELD_BROKEN);
     assert_eq!(redis.release(&holder, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
-    let late = redis.try_acquire(&holder).await.unwrap_err();
-    assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone));
+    fails(redis.try_acquire(&holder).await, ErrorKind::Lost(Reason::Gone));
     let broken = redis.break_lock(&holder.name, seen, BreakMode::Now, "anna", "stuck").await;
     assert_eq!(broken.unwrap(), Broken::NotHeld);
     let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
@@ -189,7 +174,7 @@ async fn whoever_holds_can_be_broken_without_naming_a_token() {
     assert_eq!(broken.unwrap(), Broken::NotHeld);
     let refused =
         redis.break_lock(&name, BreakTarget::Any, BreakMode::RunOut, "anna", "stuck").await;
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
+    fails(refused, ErrorKind::Conflict);
     let broken =
         redis.break_lock(&name, BreakTarget::Any, BreakMode::Now, "anna", "stuck").await.unwrap();
     assert!(matches!(broken, Broken::Freed(left) if left > Duration::from_secs(15)), "{broken:?}");
@@ -197,7 +182,7 @@ async fn whoever_holds_can_be_broken_without_naming_a_token() {
 
     server.command::<()>(&["HSET", "a", "no", "lock"]).unwrap();
     let refused = redis.break_lock(&name, BreakTarget::Any, BreakMode::Now, "anna", "stuck").await;
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
+    fails(refused, ErrorKind::Conflict);
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 1);
 }
 

@@ -3,40 +3,21 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Claim, DistributedLock, Error, ErrorKind,
-    Event, Fence, Mode, ReleaseMode, Renew, Token, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, Error, ErrorKind, Event, Fence,
+    Mode, ReleaseMode, Renew, Token,
 };
 use lockwright_redis::node::Node;
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed as testbed;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::common::{busy, claim, connect, events, eventually, grant, name, patient};
+use crate::acl::SCRIPTED;
+use crate::common::{FOR_EVER, busy, claim, connect, events, eventually, grant, name, patient};
 
-const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
-
-const COMMANDS: [&str; 20] = [
-    "time",
-    "get",
-    "mget",
-    "set",
-    "del",
-    "exists",
-    "type",
-    "pttl",
-    "pexpire",
-    "hget",
-    "hset",
-    "hmget",
-    "hdel",
-    "hexists",
-    "zadd",
-    "zrem",
-    "zrange",
-    "zrangebyscore",
-    "zrank",
-    "zscore",
-];
+/// The commands of the scripts.
+fn commands() -> impl Iterator<Item = &'static str> {
+    SCRIPTED.split_whitespace().chain(["publish"])
+}
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Request {
@@ -135,7 +116,7 @@ impl Setting {
         }
         let waiting: Vec<Claim> = case.waiting.iter().map(|mode| of(*mode)).collect();
         for claim in &waiting {
-            busy(&self.waiter, claim, WAIT).await;
+            busy(&self.waiter, claim, FOR_EVER).await;
         }
         let wanted = of(case.wanted);
         match case.request {
@@ -143,7 +124,7 @@ impl Setting {
                 // As if it had expired: no waiter gets an offer.
                 self.server.command::<()>(&["DEL", "a", "lockwright:{a}:hold"]).unwrap();
             }
-            Request::ReleaseWaiting => drop(busy(&self.strong, &wanted, WAIT).await),
+            Request::ReleaseWaiting => drop(busy(&self.strong, &wanted, FOR_EVER).await),
             _ => {}
         }
         let waited = self.strong.inspect(&name("a")).await.unwrap().waiters;
@@ -153,7 +134,7 @@ impl Setting {
         let weak = &self.weak;
         let done: Result<Option<Token>, Error> = match case.request {
             Request::Acquire | Request::Queue | Request::AcquireBehindTheDead => {
-                weak.acquire(&wanted, WAIT).await.map(|attempt| match attempt {
+                weak.acquire(&wanted, FOR_EVER).await.map(|attempt| match attempt {
                     AcquireOutcome::Granted(_) => Some(wanted.token),
                     _ => None,
                 })
@@ -235,7 +216,7 @@ impl Setting {
 async fn script_that_fails_halfway_makes_no_second_holder() {
     let mut setting = Setting::new().await;
     for case in cases() {
-        for missing in COMMANDS.into_iter().chain(["publish"]) {
+        for missing in commands() {
             setting.play(case, missing).await;
         }
     }
@@ -260,7 +241,7 @@ async fn node_reports_a_script_that_fails_halfway() {
     let weak = Node::new(patient(config), Duration::from_secs(60)).unwrap();
     let new = eventually(async || weak.look().await.ok()).await;
     let incarnation = weak.admit(&new).await.unwrap();
-    for missing in COMMANDS.into_iter().chain(["publish"]) {
+    for missing in commands() {
         for request in 0..5 {
             let (held, wanted) = (claim("a"), claim("a"));
             server.command::<i64>(&["DEL", "a", "lockwright:{a}:hold"]).unwrap();

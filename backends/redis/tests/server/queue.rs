@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, Claim, Clock, DistributedLock, ErrorKind, Locks, Mode,
-    ReleaseMode, ReleaseOutcome, Renew, RenewalMode, RenewalOutcome, Wait,
+    AcquireOutcome, Claim, Clock, DistributedLock, ErrorKind, Locks, Mode, ReleaseMode,
+    ReleaseOutcome, Renew, RenewalMode, RenewalOutcome, Wait,
 };
 use lockwright_testbed as testbed;
 
 use crate::common::{
-    busy, claim, claim_for, connect, events, eventually, grant, handed, name, server_and_client,
+    FOR_EVER, busy, claim, claim_for, connect, events, eventually, fails, grant, handed, name,
+    renewed, server_and_client,
 };
 
-const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 const OFFER: Duration = Duration::from_secs(2);
 
 /// Returns the number of subscribed clients.
@@ -30,7 +30,7 @@ async fn a_hold_that_is_handed_over_ends_no_later_than_the_server_says() {
     let before = grant(&holder, &held).await;
     let mut told = events(&waiter);
     let queued = Clock::boot().now();
-    assert!(busy(&waiter, &waits, WAIT).await.queued);
+    assert!(busy(&waiter, &waits, FOR_EVER).await.queued);
     tokio::time::sleep(Duration::from_millis(300)).await;
     let released = Clock::boot().now();
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
@@ -56,8 +56,8 @@ async fn an_offer_is_confirmed_by_a_renewal_or_by_asking_again() {
     let mut told = events(&redis);
     let (held, renews, asks) = (claim("a"), claim("a"), claim("a"));
     grant(&redis, &held).await;
-    busy(&redis, &renews, WAIT).await;
-    busy(&redis, &asks, WAIT).await;
+    busy(&redis, &renews, FOR_EVER).await;
+    busy(&redis, &asks, FOR_EVER).await;
     redis.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(handed(&mut told).await.0, renews.token);
     let left = || server.command::<i64>(&["PTTL", "a"]).unwrap();
@@ -85,7 +85,7 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     grant(&holder, &held).await;
     let waiting = [claim("a"), claim("a"), claim("a")];
     for claim in &waiting {
-        busy(&waiter, claim, WAIT).await;
+        busy(&waiter, claim, FOR_EVER).await;
     }
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
     let begun = Instant::now();
@@ -99,7 +99,7 @@ async fn an_offer_that_nobody_takes_goes_on_to_the_next() {
     }
     let took = begun.elapsed();
     assert!(took >= OFFER * 2 - Duration::from_millis(50), "the third was told after {took:?}");
-    assert!(busy(&waiter, &waiting[0], WAIT).await.queued);
+    assert!(busy(&waiter, &waiting[0], FOR_EVER).await.queued);
     assert_eq!(waiter.inspect(&name("a")).await.unwrap().waiters, Some(1));
 }
 
@@ -116,7 +116,7 @@ async fn an_offer_is_looked_after_beyond_the_runtime_of_the_release() {
         grant(&holder, &held).await;
         let waiting = [claim("a"), claim("a")];
         for claim in &waiting {
-            busy(&waiter, claim, WAIT).await;
+            busy(&waiter, claim, FOR_EVER).await;
         }
         let (releasing, released) = (Arc::clone(&holder), held.clone());
         let release = move || {
@@ -140,9 +140,9 @@ async fn a_waiter_that_has_gone_is_passed_over_at_once() {
     let (held, waits) = (claim("a"), claim("a"));
     grant(&holder, &held).await;
     for _ in 0..3 {
-        busy(&gone, &claim("a"), WAIT).await;
+        busy(&gone, &claim("a"), FOR_EVER).await;
     }
-    busy(&waiter, &waits, WAIT).await;
+    busy(&waiter, &waits, FOR_EVER).await;
     drop(gone);
     eventually(|| async { (subscribed(&server) == 2).then_some(()) }).await;
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_writer_that_has_gone_keeps_no_readers_out() {
         let of = |mode: Mode| Claim { mode, ..claim(&format!("{mode}")) };
         grant(&redis, &of(mode)).await;
         let waits = Claim { mode: waits_as, ..of(mode) };
-        assert!(busy(&writer, &waits, WAIT).await.queued);
+        assert!(busy(&writer, &waits, FOR_EVER).await.queued);
         // While it is connected, it isn't overtaken.
         for _ in 0..3 {
             busy(&redis, &of(mode), Wait::No).await;
@@ -187,8 +187,8 @@ async fn nobody_overtakes_who_waits() {
     let (held, first, second) =
         (claim_for("a", Duration::from_millis(300)), claim("a"), claim("a"));
     grant(&redis, &held).await;
-    busy(&redis, &first, WAIT).await;
-    busy(&redis, &second, WAIT).await;
+    busy(&redis, &first, FOR_EVER).await;
+    busy(&redis, &second, FOR_EVER).await;
     eventually(|| async { (server.command::<i64>(&["EXISTS", "a"]).unwrap() == 0).then_some(()) })
         .await;
     // It is offered to the first waiter.
@@ -198,7 +198,7 @@ async fn nobody_overtakes_who_waits() {
     busy(&newcomer, &claim("a"), Wait::No).await;
     assert_eq!(handed(&mut told).await.0, second.token);
     let (third, held) = (claim("a"), second);
-    busy(&redis, &third, WAIT).await;
+    busy(&redis, &third, FOR_EVER).await;
     server.command::<()>(&["DEL", "a"]).unwrap();
     assert!(grant(&redis, &third).await.valid.is_none());
     assert!(told.try_recv().is_err());
@@ -228,7 +228,7 @@ async fn a_place_outlives_the_limit_a_little() {
     let (server, redis) = server_and_client().await;
     grant(&redis, &claim("a")).await;
     let (waits, limit) = (claim("a"), Duration::from_millis(200));
-    busy(&redis, &waits, WAIT).await;
+    busy(&redis, &waits, FOR_EVER).await;
     let (seconds, micros) = server.command::<(u64, u64)>(&["TIME"]).unwrap();
     let short = Wait::Until(Clock::boot().now() + limit);
     assert!(busy(&redis, &waits, short).await.queued);
@@ -248,7 +248,7 @@ async fn what_nobody_renews_is_asked_for_again() {
     let (held, mut fixed) = (claim("a"), claim("a"));
     fixed.renewal_mode = RenewalMode::Off;
     grant(&redis, &held).await;
-    busy(&redis, &fixed, WAIT).await;
+    busy(&redis, &fixed, FOR_EVER).await;
     redis.release(&held, ReleaseMode::Plain).await.unwrap();
     let (token, granted) = handed(&mut told).await;
     assert_eq!((token, granted.valid), (fixed.token, Some(Duration::ZERO)), "its client asks");
@@ -288,7 +288,7 @@ async fn strangers_stay_out_while_readers_hold() {
         if mode == Mode::Shared {
             assert!(matches!(refused, Ok(AcquireOutcome::Busy(_))), "{refused:?}");
         } else {
-            assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
+            fails(refused, ErrorKind::Conflict);
         }
         server.command::<()>(&["DEL", "a"]).unwrap();
     }
@@ -310,8 +310,7 @@ async fn readers_keep_their_time_where_the_clock_is_another() {
             server.command::<f64>(&shift).unwrap();
         }
         busy(&redis, &claim("a"), Wait::No).await;
-        let renewed = redis.renew(&[Renew::of(&one)]).await.unwrap();
-        assert!(matches!(renewed[0].outcome, RenewalOutcome::Renewed { .. }), "{renewed:?}");
+        renewed(&redis, &one).await;
         grant(&redis, &reader(Duration::from_secs(1))).await;
         for holder in redis.inspect(&name("a")).await.unwrap().holders {
             assert!(holder.remaining.unwrap() <= Duration::from_secs(31), "{holder:?}");
@@ -356,20 +355,20 @@ async fn nothing_is_left_of_readers_that_died() {
     let dies = Claim { mode: Mode::Shared, ..claim_for("a", Duration::from_secs(3)) };
     grant(&redis, &dies).await;
     let waits = claim("a");
-    busy(&redis, &waits, WAIT).await;
+    busy(&redis, &waits, FOR_EVER).await;
     let exists = |key: &str| server.command::<i64>(&["EXISTS", key]).unwrap() == 1;
     eventually(|| async { (!exists("lockwright:{a}:holders")).then_some(()) }).await;
     redis.release(&waits, ReleaseMode::Plain).await.unwrap();
     let (held, waits) = (claim("a"), claim("a"));
     grant(&redis, &held).await;
-    busy(&redis, &waits, WAIT).await;
+    busy(&redis, &waits, FOR_EVER).await;
     let left: Vec<String> = server.command(&["HKEYS", meta]).unwrap();
     assert_eq!(left, [waits.token.to_string()]);
     redis.release(&waits, ReleaseMode::Plain).await.unwrap();
     redis.release(&held, ReleaseMode::Plain).await.unwrap();
     let lives = Claim { mode: Mode::Shared, ..claim("a") };
     grant(&redis, &lives).await;
-    busy(&redis, &waits, WAIT).await;
+    busy(&redis, &waits, FOR_EVER).await;
     let left: i64 = server.command(&["HLEN", meta]).unwrap();
     assert_eq!(left, 2);
     assert_eq!(redis.inspect(&name("a")).await.unwrap().holders.len(), 1);
@@ -385,11 +384,11 @@ async fn whoever_may_not_be_told_keeps_its_place() {
     let redis = connect(&format!("redis://quiet:x@127.0.0.1:{}/", server.port())).await;
     let (held, first, second) = (claim("a"), claim("a"), claim("a"));
     grant(&redis, &held).await;
-    busy(&redis, &first, WAIT).await;
-    busy(&redis, &second, WAIT).await;
+    busy(&redis, &first, FOR_EVER).await;
+    busy(&redis, &second, FOR_EVER).await;
     redis.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered, and nobody was told");
-    busy(&redis, &second, WAIT).await;
+    busy(&redis, &second, FOR_EVER).await;
     grant(&redis, &first).await;
     redis.release(&first, ReleaseMode::Plain).await.unwrap();
     grant(&redis, &second).await;

@@ -10,8 +10,10 @@ use lockwright_core::{
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Proxy};
 
-use crate::common::{LIMIT, busy, claim, eventually, grant, name, patient};
-use crate::connect::{SECRET, refused};
+use crate::common::{
+    LIMIT, busy, claim, eventually, fails, grant, name, patient, released, renewed,
+};
+use crate::connect::{SECRET, wrong};
 
 /// Longer than a busy machine takes to replicate.
 const LONG: Duration = Duration::from_secs(5);
@@ -96,14 +98,10 @@ async fn what_was_granted_and_renewed_is_on_the_replica_already() {
         assert_eq!(there, Some(claim.token.to_string()), "nobody waited for it since");
         let mut longer = claim.clone();
         longer.ttl *= 10;
-        let renewals = redis.renew(&[Renew::of(&longer)]).await.unwrap();
-        assert_eq!(renewals, [Renewal::RENEWED]);
+        renewed(&redis, &longer).await;
         let left: u64 = replica.command(&["PTTL", claim.name.as_str()]).unwrap();
         assert!(u128::from(left) > claim.ttl.as_millis(), "{left}");
-        assert_eq!(
-            redis.release(&claim, ReleaseMode::Plain).await.unwrap(),
-            ReleaseOutcome::Released
-        );
+        released(&redis, &claim, ReleaseMode::Plain).await;
     }
 }
 
@@ -119,8 +117,7 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
     .await;
 
     replica.freeze();
-    let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    let refused = fails(redis.try_acquire(&claim("a")).await, ErrorKind::Unavailable);
     for says in ["0 of 1 replicas", "200ms", "given back"] {
         assert!(refused.to_string().contains(says), "{refused}");
     }
@@ -135,7 +132,7 @@ async fn without_its_replica_a_grant_is_given_back_and_a_renewal_is_uncertain() 
     let gone = redis.renew(&both[..1]).await.unwrap();
     assert_eq!(gone, [Renewal::not_held(Reason::Gone)]);
     assert_eq!(calls_of_wait(&master), waits, "nothing was written that could be waited for");
-    assert_eq!(redis.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    released(&redis, &held, ReleaseMode::Plain).await;
     let gone = redis.renew(&[Renew::of(&held)]).await.unwrap();
     assert!(matches!(gone[0].outcome, RenewalOutcome::NotHeld(_)), "{gone:?}");
 
@@ -244,12 +241,10 @@ async fn a_token_whose_release_may_still_come_is_never_granted_again() {
     let (late, _held) = Late::start().await;
     let redis = &late.redis;
     let ours = claim("a");
-    let refused = redis.try_acquire(&ours).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Indeterminate, "{refused}");
+    fails(redis.try_acquire(&ours).await, ErrorKind::Indeterminate);
     late.a_release_is_on_its_way().await;
     late.replica.thaw();
-    let refused = redis.try_acquire(&ours).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Lost(Reason::Gone), "{refused}");
+    fails(redis.try_acquire(&ours).await, ErrorKind::Lost(Reason::Gone));
     let settled =
         eventually(|| async { redis.release(&ours, ReleaseMode::Plain).await.ok() }).await;
     assert_eq!(settled, ReleaseOutcome::Released);
@@ -260,12 +255,10 @@ async fn a_token_whose_release_may_still_come_is_never_granted_again() {
 async fn nor_does_a_hold_move_to_it_again() {
     let (late, held) = Late::start().await;
     let next = claim("held");
-    let refused = late.redis.swap(held.token, &next).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Indeterminate, "{refused}");
+    fails(late.redis.swap(held.token, &next).await, ErrorKind::Indeterminate);
     late.a_release_is_on_its_way().await;
     late.replica.thaw();
-    let refused = late.redis.swap(held.token, &next).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Lost(Reason::Gone), "{refused}");
+    fails(late.redis.swap(held.token, &next).await, ErrorKind::Lost(Reason::Gone));
 }
 
 #[tokio::test]
@@ -277,8 +270,7 @@ async fn nor_is_one_whose_asker_has_gone_meanwhile() {
         () = late.a_release_is_on_its_way() => {}
     }
     late.replica.thaw();
-    let refused = late.redis.try_acquire(&ours).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Lost(Reason::Gone), "{refused}");
+    fails(late.redis.try_acquire(&ours).await, ErrorKind::Lost(Reason::Gone));
 }
 
 #[tokio::test]
@@ -316,7 +308,7 @@ async fn who_waits_for_replicas_holds_up_nobody_else() {
         started.elapsed()
     };
     let (refused, looked) = tokio::join!(asking, looking);
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Unavailable);
+    fails(refused, ErrorKind::Unavailable);
     assert!(started.elapsed() >= LONG, "{:?}", started.elapsed());
     assert!(looked < LONG / 2, "{looked:?}");
 }
@@ -331,18 +323,19 @@ async fn what_can_not_be_waited_for_is_refused_when_connecting() {
         ("replicas=1&replica_timeout=soon", "replica_timeout=soon"),
         ("replica_timeout=1s", "without replicas"),
     ] {
-        let error = refused(&format!("redis://u:{SECRET}@127.0.0.1/?{parameters}")).await;
-        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{parameters}: {error}");
-        assert!(error.to_string().contains(says), "{parameters}: {error}");
+        wrong(
+            &format!("redis://u:{SECRET}@127.0.0.1/?{parameters}"),
+            ErrorKind::InvalidConfig,
+            says,
+        )
+        .await;
     }
     let server = testbed::Redis::start().unwrap();
     let password = format!(">{SECRET}");
     let rules = ["ACL", "SETUSER", "hasty", "on", &password, "~*", "&*", "+@all", "-wait"];
     server.command::<()>(&rules).unwrap();
     let url = format!("redis://hasty:{SECRET}@127.0.0.1:{}/", server.port());
-    let error = refused(&format!("{url}?replicas=1")).await;
-    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-    assert!(error.to_string().contains("'wait'"), "{error}");
+    wrong(&format!("{url}?replicas=1"), ErrorKind::Denied, "'wait'").await;
     Redis::connect(&url).await.expect("who doesn't wait needs no permission");
 }
 

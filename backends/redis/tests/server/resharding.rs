@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    BootInstant, BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Event, Locks, Mode,
-    Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait,
+    BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Event, Locks, Mode, Reason,
+    ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
@@ -14,9 +14,10 @@ use lockwright_testbed::{self as testbed, Cluster, Proxy};
 use tokio::task::block_in_place;
 
 use crate::cluster::{impatient, names_of_all_masters};
-use crate::common::{busy, claim, claim_for, connect, events, eventually, grant, handed, next};
-
-const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+use crate::common::{
+    FOR_EVER, busy, claim, claim_for, connect, events, eventually, fails, fails_with, grant,
+    handed, next, released, renewed,
+};
 
 /// Begins to move the slot of `key`, without its keys.
 fn begin(cluster: &Cluster, key: &str) -> SlotMove {
@@ -79,8 +80,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
                     let _ = redis::cmd("PEXPIRE").arg(&key).arg(9_000).exec(&mut connection);
                 }
             }
-            let renewals = redis.renew(&[Renew::of(claim)]).await.unwrap();
-            assert_eq!(renewals, [Renewal::RENEWED], "step {step}: {}", claim.name);
+            renewed(&redis, claim).await;
             let seen = redis.inspect(&claim.name).await.unwrap();
             assert_eq!(seen.holders[0].token, Some(claim.token), "step {step}: {}", claim.name);
             let left = seen.holders[0].remaining.unwrap();
@@ -156,8 +156,7 @@ async fn a_hold_does_not_wait_for_a_silent_node_that_has_its_description() {
     move_some(&cluster, &moving, &["lockwright:{s}:hold:{s}1"]);
     cluster.nodes[moving.to].freeze();
     let started = Instant::now();
-    let renewals = redis.renew(&[Renew::of(&held)]).await.unwrap();
-    assert_eq!(renewals, [Renewal::RENEWED]);
+    renewed(&redis, &held).await;
     assert!(started.elapsed() < PATIENCE / 2, "{:?}", started.elapsed());
 }
 
@@ -175,7 +174,7 @@ async fn a_renewal_leaves_the_description_of_another_hold_alone() {
     let others: u32 = from.command(&["HSET", "lockwright:{s}:hold", "token", "another"]).unwrap();
     assert_eq!(others, 0, "it had one");
     let _: u32 = from.command(&["PEXPIRE", "lockwright:{s}:hold", "60000"]).unwrap();
-    assert_eq!(redis.renew(&[Renew::of(&held)]).await.unwrap(), [Renewal::RENEWED]);
+    renewed(&redis, &held).await;
     // Sent at the same time.
     eventually(|| async {
         let mut connection = to.connection().ok()?;
@@ -199,13 +198,12 @@ async fn a_waiter_that_withdraws_meanwhile_tells_of_the_room() {
     let reader = || Claim { mode: Mode::Shared, ..claim("s") };
     let (held, writer, behind) = (reader(), claim("s"), reader());
     grant(&redis, &held).await;
-    busy(&redis, &writer, WAIT).await;
-    busy(&other, &behind, WAIT).await;
+    busy(&redis, &writer, FOR_EVER).await;
+    busy(&other, &behind, FOR_EVER).await;
     let mut woken = events(&other);
     let moving = begin(&cluster, "s");
     move_some(&cluster, &moving, &["lockwright:{s}:fence"]);
-    let ended = redis.release(&writer, ReleaseMode::Plain).await.unwrap();
-    assert_eq!(ended, ReleaseOutcome::Released);
+    released(&redis, &writer, ReleaseMode::Plain).await;
     assert_eq!(next(&mut woken).await, Event::Wake(behind.name.clone()));
     cluster.move_keys(&moving).unwrap();
     block_in_place(|| cluster.finish_move(moving)).unwrap();
@@ -224,13 +222,11 @@ async fn nothing_is_granted_or_broken_by_halves() {
             move_some(&cluster, &moving, half);
         }
         for asked in ["s", "{s}new"] {
-            let refused = redis.try_acquire(&claim(asked)).await.unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
-            assert!(refused.to_string().contains("moving"), "{refused}");
+            fails_with(redis.try_acquire(&claim(asked)).await, ErrorKind::Unavailable, "moving");
         }
         let broken =
             redis.break_lock(&held.name, BreakTarget::Any, BreakMode::Now, "anna", "x").await;
-        assert_eq!(broken.unwrap_err().kind(), ErrorKind::Unavailable);
+        fails(broken, ErrorKind::Unavailable);
     }
     // A late duplicate finds the tombstone.
     let settled = claim("s");
@@ -242,8 +238,7 @@ async fn nothing_is_granted_or_broken_by_halves() {
     assert_eq!(refused.backend(), Some("redis-cluster"));
     block_in_place(|| cluster.finish_move(moving)).unwrap();
     busy(&redis, &claim("s"), Wait::No).await;
-    let late = redis.try_acquire(&settled).await.unwrap_err();
-    assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone), "{late}");
+    fails(redis.try_acquire(&settled).await, ErrorKind::Lost(Reason::Gone));
     redis.release(&held, ReleaseMode::Plain).await.unwrap();
     assert!(grant(&redis, &claim("s")).await.fence > granted.fence);
 }
@@ -283,11 +278,10 @@ async fn a_slot_that_was_moved_is_found_once_and_remembered() {
     let before = redirections(&cluster, old);
     block_in_place(|| cluster.move_slot("s")).unwrap();
     for _ in 0..20 {
-        let renewals = redis.renew(&[Renew::of(&held)]).await.unwrap();
-        assert_eq!(renewals, [Renewal::RENEWED]);
+        renewed(&redis, &held).await;
     }
     assert_eq!(redirections(&cluster, old), before + 1);
-    assert_eq!(redis.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    released(&redis, &held, ReleaseMode::Plain).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -301,8 +295,8 @@ async fn a_release_wakes_once_also_on_another_node() {
         grant(&waiter, &claim(&name)).await;
     }
     let (first, second) = (claim("s"), claim("s"));
-    busy(&waiter, &first, WAIT).await;
-    busy(&waiter, &second, WAIT).await;
+    busy(&waiter, &first, FOR_EVER).await;
+    busy(&waiter, &second, FOR_EVER).await;
     let mut woken = events(&waiter);
     block_in_place(|| cluster.move_slot("s")).unwrap();
     holder.release(&held, ReleaseMode::Plain).await.unwrap();

@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, DistributedLock, ErrorKind, Fault, HoldState, Locks, Reason,
-    ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait,
+    AcquireOutcome, DistributedLock, ErrorKind, Fault, HoldState, Locks, Reason, ReleaseMode,
+    ReleaseOutcome, Renew, Renewal, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 
-use crate::common::{busy, claim, claim_for, connect, events, eventually, grant, handed, name};
-use crate::connect::{SECRET, refused};
+use crate::common::{
+    FOR_EVER, busy, claim, claim_for, connect, events, eventually, fails, grant, handed, name,
+    released,
+};
+use crate::connect::{SECRET, wrong};
 use crate::replicas::kill_what_waits;
 
 /// Short for a test, long for a busy machine.
@@ -85,7 +88,7 @@ async fn the_master_is_found_and_the_next_one_too() {
     let renewals = eventually(|| async { redis.renew(&[Renew::of(&ours)]).await.ok() }).await;
     assert_eq!(renewals, [Renewal::RENEWED]);
     busy(&redis, &claim("a"), Wait::No).await;
-    assert_eq!(redis.release(&ours, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    released(&redis, &ours, ReleaseMode::Plain).await;
     let next = grant(&redis, &claim("a")).await;
     assert!(next.fence > granted.fence, "{next:?} after {granted:?}");
     assert_eq!(set.servers[1].command::<i64>(&["EXISTS", "a"]).unwrap(), 1);
@@ -99,7 +102,7 @@ async fn what_is_handed_over_is_asked_for_again() {
     let mut told = events(&redis);
     let (held, waits) = (claim("a"), claim("a"));
     grant(&redis, &held).await;
-    assert!(busy(&redis, &waits, Wait::Until(BootInstant::FAR_FUTURE)).await.queued);
+    assert!(busy(&redis, &waits, FOR_EVER).await.queued);
     redis.release(&held, ReleaseMode::Plain).await.unwrap();
     let (token, granted) = handed(&mut told).await;
     assert_eq!((token, granted.valid), (waits.token, Some(Duration::ZERO)), "its client asks");
@@ -124,31 +127,23 @@ async fn sentinels_that_are_frozen_or_dead_cost_little() {
 async fn wrong_settings_of_sentinels_are_told() {
     let set = Sentinels::options().sentinel_password(SECRET).start().unwrap();
     let url = set.url();
-    let error = refused(&url).await;
-    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-    assert!(error.to_string().contains("sentinel_password"), "{error}");
+    let error = wrong(&url, ErrorKind::Denied, "sentinel_password").await;
     assert!(error.to_string().starts_with("redis-sentinel: "), "{error}");
-    let error = refused(&format!("{url}?sentinel_password=not-{SECRET}")).await;
-    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-    assert!(error.to_string().contains("refuses"), "{error}");
-    let error = refused(&format!("{url}?sentinel_password={SECRET}&sentinel_user=nobody")).await;
-    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    wrong(&format!("{url}?sentinel_password=not-{SECRET}"), ErrorKind::Denied, "refuses").await;
+    wrong(&format!("{url}?sentinel_password={SECRET}&sentinel_user=nobody"), ErrorKind::Denied, "")
+        .await;
     let url = format!("{url}?sentinel_password={SECRET}");
     grant(&connect(&url).await, &claim("a")).await;
 
-    let error = refused(&url.replace("/lockwright", "/mymaster")).await;
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
-    assert!(error.to_string().contains("\"mymaster\""), "{error}");
+    wrong(&url.replace("/lockwright", "/mymaster"), ErrorKind::InvalidConfig, "\"mymaster\"").await;
 
     let ports = [testbed::port::free(), testbed::port::free()];
-    let error = refused(&set.url_through(ports)).await;
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let error = wrong(&set.url_through(ports), ErrorKind::Unavailable, "").await;
     for port in ports {
         assert!(error.to_string().contains(&format!(":{port} refuses connections")), "{error}");
     }
-    let error = refused(&set.url_through([set.servers[0].port()])).await;
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
-    assert!(error.to_string().contains("not a Sentinel"), "{error}");
+    wrong(&set.url_through([set.servers[0].port()]), ErrorKind::InvalidConfig, "not a Sentinel")
+        .await;
 }
 
 #[tokio::test]
@@ -159,10 +154,12 @@ async fn logins_of_the_servers_and_of_the_sentinels_are_told_apart() {
     let redis = connect(&format!("{}?sentinel_password=another", set.url())).await;
     assert!(!format!("{redis:?}").contains(SECRET), "{redis:?}");
     grant(&redis, &claim("a")).await;
-    let error =
-        refused(&format!("{}?sentinel_password=another", set.url()).replace(SECRET, "x")).await;
-    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-    assert!(error.to_string().contains("the master of"), "{error}");
+    wrong(
+        &format!("{}?sentinel_password=another", set.url()).replace(SECRET, "x"),
+        ErrorKind::Denied,
+        "the master of",
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -283,10 +280,9 @@ async fn nothing_is_granted_while_two_connections_lead_to_two_masters() {
     };
     kill_what_waits(&set.servers[0], "cmd=role");
     eventually(|| async { (clients(&other) == 1).then_some(()) }).await;
-    let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    fails(redis.try_acquire(&claim("a")).await, ErrorKind::Unavailable);
     for server in [&set.servers[0], &other] {
-        assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "{refused}");
+        assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0);
     }
     eventually(|| async {
         let refused = redis.try_acquire(&claim("a")).await.unwrap_err();
@@ -361,8 +357,7 @@ async fn a_grant_that_a_replica_acknowledged_survives_its_taking_over() {
     let (redis, rival) = (config.connect().await.unwrap(), impatient(&set).await);
     let ours = claim("a");
     cut_replication(&set);
-    let refused = redis.try_acquire(&ours).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Unavailable, "it would be lost: {refused}");
+    fails(redis.try_acquire(&ours).await, ErrorKind::Unavailable);
     set.servers[1].thaw();
     let granted = eventually(|| async { redis.try_acquire(&ours).await.ok() }).await;
     assert!(matches!(granted, AcquireOutcome::Granted(_)), "{granted:?}");

@@ -4,25 +4,17 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use lockwright_core::{DistributedLock, Error, ErrorKind, ReleaseMode};
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_redis::Config;
 use lockwright_testbed::{self as testbed, Certificates};
 
 use crate::common::{claim, connect, eventually, grant};
-use crate::connect::{SECRET, refused};
+use crate::connect::{SECRET, refused, wrong};
 
 fn with(url: &str, parameters: &[(&str, &Path)]) -> String {
     let parameters: Vec<_> =
         parameters.iter().map(|(name, file)| format!("{name}={}", file.display())).collect();
     format!("{url}?{}", parameters.join("&"))
-}
-
-async fn wrong(url: &str, kind: ErrorKind, says: &str) -> Error {
-    let error = refused(url).await;
-    assert_eq!(error.kind(), kind, "{url}: {error}");
-    assert!(error.to_string().contains(says), "{url}: {error}");
-    assert_eq!(error.to_string().lines().count(), 1, "{error}");
-    error
 }
 
 #[tokio::test]

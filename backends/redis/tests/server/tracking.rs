@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    BootInstant, DistributedLock, Event, HoldState, Locks, Reason, ReleaseMode, Renew, Renewal,
-    Wait,
+    DistributedLock, Event, HoldState, Locks, Reason, ReleaseMode, Renew, Renewal, Wait,
 };
 use lockwright_redis::{Config, Redis};
 use lockwright_testbed::{self as testbed, Cluster, Proxy};
@@ -12,11 +11,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::block_in_place;
 
 use crate::common::{
-    LIMIT, busy, claim, claim_for, connect, events, eventually, grant, name, next,
-    server_and_client,
+    FOR_EVER, LIMIT, busy, claim, claim_for, connect, events, eventually, grant, name, next,
+    renewed, server_and_client,
 };
-
-const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
 /// Each event must come from the server, not from a timer.
 const LONG: Duration = Duration::from_secs(60 * 60);
@@ -39,8 +36,7 @@ async fn held(server: &testbed::Redis, redis: &Redis, locked: &str) -> lockwrigh
     let before = tracked(server);
     let claim = claim_for(locked, LONG);
     grant(redis, &claim).await;
-    let renewals = redis.renew(&[Renew::of(&claim)]).await.unwrap();
-    assert_eq!(renewals, [Renewal::RENEWED]);
+    renewed(redis, &claim).await;
     until_tracked(server, before + 1).await;
     claim
 }
@@ -63,7 +59,7 @@ async fn whoever_waits_for_a_foreign_holder_is_woken_when_it_goes() {
     ] {
         let left = left.as_millis().to_string();
         server.command::<()>(&["SET", "a", THEIRS, "PX", &left]).unwrap();
-        let busy = busy(&redis, &claim("a"), WAIT).await;
+        let busy = busy(&redis, &claim("a"), FOR_EVER).await;
         assert_eq!(busy.holder.unwrap().token, None);
         if going != ["PING"] {
             assert!(busy.retry_after.unwrap() > LONG / 2, "no need to ask: {:?}", busy.retry_after);
@@ -74,7 +70,7 @@ async fn whoever_waits_for_a_foreign_holder_is_woken_when_it_goes() {
     }
     // Without an expiry, it is polled slowly.
     server.command::<()>(&["SET", "b", THEIRS]).unwrap();
-    let busy = busy(&redis, &claim("b"), WAIT).await;
+    let busy = busy(&redis, &claim("b"), FOR_EVER).await;
     assert_eq!(busy.retry_after, None);
 }
 
@@ -115,18 +111,15 @@ async fn a_waiter_asks_seldom_and_is_let_in_all_the_same() {
 
 #[tokio::test]
 async fn a_user_with_the_documented_permissions_has_it() {
-    let rules = "~orders/* ~lockwright:* &lockwright:* -@all +hello +subscribe +publish +eval \
-                 +evalsha +info +config|get +time +scan +get +mget +set +del +exists +type +pttl \
-                 +pexpire +hget +hset +hmget +hdel +hexists +zadd +zrem +zrange \
-                 +zrangebyscore +zrank +zscore +client|tracking +client|caching";
-    let server = testbed::Redis::options().user("locks", "secret", rules).start().unwrap();
+    let server =
+        testbed::Redis::options().user("locks", "secret", &crate::acl::rules()).start().unwrap();
     let redis = connect(&server.url()).await;
     let mut told = events(&redis);
     let ours = held(&server, &redis, "orders/1").await;
     server.command::<()>(&["DEL", "orders/1"]).unwrap();
     assert_eq!(next(&mut told).await, Event::AtRisk(ours.token));
     server.command::<()>(&["SET", "orders/2", THEIRS]).unwrap();
-    busy(&redis, &claim("orders/2"), WAIT).await;
+    busy(&redis, &claim("orders/2"), FOR_EVER).await;
     server.command::<()>(&["DEL", "orders/2"]).unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("orders/2")));
     assert_eq!(redis.doctor().await.unwrap().iter().find(|f| f.code == "tracking-denied"), None);
@@ -159,8 +152,7 @@ async fn what_takes_nothing_away_is_no_risk() {
     let mut told = events(&redis);
     let claim = held(&server, &redis, "a").await;
     let renew = async || {
-        let renewals = redis.renew(&[Renew::of(&claim)]).await.unwrap();
-        assert_eq!(renewals, [Renewal::RENEWED]);
+        renewed(&redis, &claim).await;
         until_tracked(&server, 1).await;
     };
     // Own renewals, another TTL, the same value, and a full table.
@@ -207,7 +199,7 @@ async fn it_goes_on_after_the_connection_broke() {
     let mut told = events(&redis);
     let (here, gone) = (held(&server, &redis, "a").await, held(&server, &redis, "b").await);
     server.command::<()>(&["SET", "c", THEIRS]).unwrap();
-    busy(&redis, &claim("c"), WAIT).await;
+    busy(&redis, &claim("c"), FOR_EVER).await;
 
     proxy.cut();
     server.command::<()>(&["DEL", "b", "c"]).unwrap();
@@ -249,7 +241,7 @@ async fn it_works_in_a_cluster_and_when_slots_are_moved() {
 
     let to = cluster.master_of("foreign").unwrap();
     cluster.nodes[to].command::<()>(&["SET", "foreign", THEIRS]).unwrap();
-    busy(&redis, &claim("foreign"), WAIT).await;
+    busy(&redis, &claim("foreign"), FOR_EVER).await;
     cluster.nodes[to].command::<()>(&["DEL", "foreign"]).unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("foreign")));
 }
@@ -263,13 +255,12 @@ async fn who_may_not_track_asks_more_often() {
     server.command::<()>(&["SET", "a", THEIRS]).unwrap();
     let url = server.url().replace("redis://", "redis://deaf:secret@");
     let redis = Config::new(&url).unwrap().connect().await.unwrap();
-    let busy = busy(&redis, &claim("a"), WAIT).await;
+    let busy = busy(&redis, &claim("a"), FOR_EVER).await;
     let poll = busy.retry_after.unwrap();
     assert!((50..=500).contains(&poll.as_millis()), "{poll:?}");
     let ours = claim_for("b", LONG);
     grant(&redis, &ours).await;
-    let renewals = redis.renew(&[Renew::of(&ours)]).await.unwrap();
-    assert_eq!(renewals, [Renewal::RENEWED]);
+    renewed(&redis, &ours).await;
     let findings = redis.doctor().await.unwrap();
     assert!(findings.iter().any(|finding| finding.code == "tracking-denied"), "{findings:?}");
     let log: Vec<redis::Value> = server.command(&["ACL", "LOG"]).unwrap();

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, DistributedLock, Event, ReleaseMode, Wait};
+use lockwright_core::{DistributedLock, Event, ReleaseMode, Wait};
 use lockwright_redis::Config;
 
 use crate::common::{
-    busy, claim, events, eventually, grant, handed, name, next, server_and_client,
+    FOR_EVER, busy, claim, events, eventually, grant, handed, name, next, server_and_client,
 };
-
-const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
 #[tokio::test]
 async fn a_release_wakes_those_who_wait_and_nobody_else() {
@@ -26,7 +24,7 @@ async fn a_release_wakes_those_who_wait_and_nobody_else() {
     busy(&waiter, &claim("nobody waits"), Wait::No).await;
     let (wanted, waits) = (claim("orders/42"), claim("orders/42"));
     grant(&holder, &wanted).await;
-    busy(&waiter, &waits, WAIT).await;
+    busy(&waiter, &waits, FOR_EVER).await;
 
     holder.release(&quiet, ReleaseMode::Plain).await.unwrap();
     holder.release(&wanted, ReleaseMode::Plain).await.unwrap();
@@ -46,7 +44,7 @@ async fn a_release_of_what_was_not_held_wakes_nobody() {
     let holder = claim("a");
     grant(&redis, &holder).await;
     let waits = claim("a");
-    busy(&redis, &waits, WAIT).await;
+    busy(&redis, &waits, FOR_EVER).await;
     for release_mode in [ReleaseMode::Plain, ReleaseMode::Reconcile] {
         redis.release(&claim("a"), release_mode).await.unwrap();
     }
@@ -66,7 +64,7 @@ async fn there_is_one_connection_for_everything() {
     };
     for i in 0..50 {
         grant(&redis, &claim(&format!("lock {i}"))).await;
-        busy(&redis, &claim(&format!("lock {i}")), WAIT).await;
+        busy(&redis, &claim(&format!("lock {i}")), FOR_EVER).await;
     }
     eventually(|| async { (count() == (1, 1)).then_some(()) }).await;
     drop(redis);
@@ -81,7 +79,7 @@ async fn the_subscription_comes_back_and_everybody_who_waited_is_woken() {
     let mut woken = events(&waiter);
     for waited_for in ["a", "b"] {
         grant(&holder, &claim(waited_for)).await;
-        busy(&waiter, &claim(waited_for), WAIT).await;
+        busy(&waiter, &claim(waited_for), FOR_EVER).await;
     }
     let held = claim("c");
     grant(&holder, &held).await;
@@ -92,7 +90,7 @@ async fn the_subscription_comes_back_and_everybody_who_waited_is_woken() {
     assert_eq!(names, [Event::Wake(name("a")), Event::Wake(name("b"))]);
 
     let waits = claim("c");
-    busy(&waiter, &waits, WAIT).await;
+    busy(&waiter, &waits, FOR_EVER).await;
     eventually(|| async { holder.release(&held, ReleaseMode::Plain).await.ok() }).await;
     assert_eq!(handed(&mut woken).await.0, waits.token);
 }

@@ -2,37 +2,39 @@
 
 mod fenced_value;
 
-use std::process::{Command, ExitCode};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use lockwright_conformance::{
-    Connect, Factory, Fragile, Harm, Protect, Step, child, connector, harness,
-};
-use lockwright_core::{Clock, Error, Result, async_trait};
+use lockwright_conformance::{Fragile, Harm, LiveServer, Step, connector_to, harness, problem};
+use lockwright_core::Result;
 use lockwright_redis::Redis;
 use lockwright_testbed::redis::Options;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// All cases in parallel on one server; a separate one for each that damages it.
-struct Server {
-    server: testbed::Redis,
-    options: Options,
-    label: Option<&'static str>,
+/// Runs all cases in parallel on one server; a separate one for each that damages it. The label is for tables.
+pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
+    harness::serve(connect, || {
+        let running = options.clone().start()?;
+        let is_plain = running.url().starts_with("redis:");
+        let mut server = LiveServer::at(url(&running, None), connect)
+            // TLS handshakes are slow in debug builds.
+            .ttl(Duration::from_secs(if is_plain { 1 } else { 2 }))
+            .fragile(&[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut], move || {
+                fragile(options.clone())
+            });
+        if let Some(label) = label {
+            server = server.label(label);
+        }
+        // The application's connection has no TLS settings.
+        if is_plain {
+            server = server.protected(fenced_value::fenced_value(vec![running.url()]));
+        }
+        Ok((running, server))
+    })
 }
 
-/// Runs a suite, with a label for tables.
-pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
-    if let Some(code) = child::main(|url| async move { Redis::connect(&url).await }) {
-        return code;
-    }
-    match options.clone().start() {
-        Ok(server) => harness::main(Server { server, options, label }),
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+async fn connect(url: String) -> Result<Redis> {
+    Redis::connect(&url).await
 }
 
 fn url(server: &testbed::Redis, proxy: Option<&Proxy>) -> String {
@@ -44,65 +46,22 @@ fn url(server: &testbed::Redis, proxy: Option<&Proxy>) -> String {
     }
 }
 
-fn to(url: String) -> Connect {
-    connector(move || {
-        let url = url.clone();
-        async move { Redis::connect(&url).await }
-    })
-}
-
-fn problem(error: testbed::Error) -> Error {
-    Error::unavailable(error.to_string())
-}
-
-#[async_trait]
-impl Factory for Server {
-    async fn open(&self, _clock: &Clock) -> Result<Connect> {
-        Ok(to(url(&self.server, None)))
-    }
-
-    fn label(&self) -> Option<String> {
-        self.label.map(str::to_owned)
-    }
-
-    fn ttl(&self) -> Duration {
-        // TLS handshakes are slow in debug builds.
-        Duration::from_secs(if self.server.url().starts_with("rediss:") { 2 } else { 1 })
-    }
-
-    fn child(&self) -> Option<Command> {
-        child::this_program(&url(&self.server, None))
-    }
-
-    fn protected(&self) -> Option<Protect> {
-        // The application's connection has no TLS settings.
-        let is_plain = self.server.url().starts_with("redis:");
-        is_plain.then(|| fenced_value::fenced_value(vec![self.server.url()]))
-    }
-
-    fn harms(&self) -> &[Harm] {
-        &[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut]
-    }
-
-    async fn fragile(&self) -> Result<Fragile> {
-        // A restart must then end no hold.
-        let server = self.options.clone().append_only("always").start().map_err(problem)?;
-        let proxy = Proxy::start(server.address()).map_err(problem)?;
-        let (connect, cut_off) = (to(url(&server, None)), to(url(&server, Some(&proxy))));
-        let server = Mutex::new(server);
-        let harm = move |step| {
-            let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
-            match step {
-                Step::Begin(Harm::Freeze) => server.freeze(),
-                Step::End(Harm::Freeze) => server.thaw(),
-                Step::Begin(Harm::Restart) => server.restart(true).map_err(problem)?,
-                Step::Begin(Harm::Forget) => server.restart(false).map_err(problem)?,
-                Step::Begin(Harm::Cut) => proxy.cut(),
-                Step::End(Harm::Cut) => proxy.mend(),
-                Step::Begin(_) | Step::End(_) => {}
-            }
-            Ok(())
-        };
-        Ok(Fragile { connect, cut_off, harm: Arc::new(harm) })
-    }
+async fn fragile(options: Options) -> Result<Fragile> {
+    // A restart must then end no hold.
+    let mut server = options.append_only("always").start().map_err(problem)?;
+    let proxy = Proxy::start(server.address()).map_err(problem)?;
+    let direct = connector_to(url(&server, None), connect);
+    let cut_off = connector_to(url(&server, Some(&proxy)), connect);
+    Ok(Fragile::new(direct, cut_off, move |step| {
+        match step {
+            Step::Begin(Harm::Freeze) => server.freeze(),
+            Step::End(Harm::Freeze) => server.thaw(),
+            Step::Begin(Harm::Restart) => server.restart(true)?,
+            Step::Begin(Harm::Forget) => server.restart(false)?,
+            Step::Begin(Harm::Cut) => proxy.cut(),
+            Step::End(Harm::Cut) => proxy.mend(),
+            Step::Begin(_) | Step::End(_) => {}
+        }
+        Ok(())
+    }))
 }

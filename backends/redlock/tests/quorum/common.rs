@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{
-    AcquireOutcome, Busy, Claim, Clock, DistributedLock, Error, Granted, Identity, LockName, Mode,
-    RenewalMode, Token, Wait,
-};
+pub(crate) use lockwright_conformance::test_helpers::{busy, claim_for, fails, fails_with, grant};
+use lockwright_core::{Claim, Clock, Error};
 use lockwright_redlock::node::Node;
 use lockwright_redlock::{Options, Redlock};
 use tokio::time::{Instant, sleep};
@@ -71,34 +69,5 @@ pub(crate) async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 pub(crate) fn claim(name: &str) -> Claim {
-    Claim {
-        name: LockName::new(name).unwrap(),
-        mode: Mode::Exclusive,
-        token: Token::random(),
-        identity: Arc::new(Identity::of_this_process(None)),
-        ttl: TTL,
-        fences: 1,
-        renewal_mode: RenewalMode::Auto,
-    }
-}
-
-pub(crate) async fn take(redlock: &Redlock, claim: &Claim) -> Granted {
-    match redlock.acquire(claim, Wait::No).await {
-        Ok(AcquireOutcome::Granted(granted)) => granted,
-        other => panic!("it was not granted: {other:?}"),
-    }
-}
-
-pub(crate) async fn refused(redlock: &Redlock, claim: &Claim) -> Busy {
-    match redlock.acquire(claim, Wait::No).await {
-        Ok(AcquireOutcome::Busy(busy)) => busy,
-        other => panic!("it was not refused: {other:?}"),
-    }
-}
-
-pub(crate) async fn fails(redlock: &Redlock, claim: &Claim) -> Error {
-    match redlock.acquire(claim, Wait::No).await {
-        Err(error) => error,
-        other => panic!("it did not fail: {other:?}"),
-    }
+    claim_for(name, TTL)
 }

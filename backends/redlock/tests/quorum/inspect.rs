@@ -10,7 +10,7 @@ use lockwright_redlock::Redlock;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::sleep;
 
-use crate::common::{NODE_TIMEOUT, claim, five, nodes, options, redlock, take, wait_until};
+use crate::common::{NODE_TIMEOUT, claim, five, grant, nodes, options, redlock, wait_until};
 use crate::node::Fate;
 
 fn events(redlock: &Redlock) -> UnboundedReceiver<Event> {
@@ -23,7 +23,7 @@ fn events(redlock: &Redlock) -> UnboundedReceiver<Event> {
 async fn a_release_wakes_once() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     let waiter = five.another();
     let mut heard = events(&waiter);
@@ -90,7 +90,7 @@ async fn those_that_have_gone_are_forgotten() {
 async fn only_what_a_quorum_has_is_shown() {
     let five = five();
     let held = claim("x");
-    let fence = take(&five.redlock, &held).await.fence;
+    let fence = grant(&five.redlock, &held).await.fence;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     five.nodes[0].hold(&claim("x"));
     five.nodes[1].hold(&claim("x"));
@@ -111,7 +111,7 @@ async fn what_a_quorum_may_have_is_shown_while_nodes_are_away() {
     five.nodes[3].fate(Fate::Down);
     five.nodes[4].fate(Fate::Down);
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     five.nodes[0].fate(Fate::Down);
     five.nodes[3].fate(Fate::Answered);
     assert_eq!(five.redlock.inspect(&held.name).await.unwrap().holders.len(), 1);
@@ -129,7 +129,7 @@ async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
         let (left, held) = (claim("x"), claim("x"));
         five.nodes[3].hold(&left);
         five.nodes[4].hold(&left);
-        take(&five.redlock, &held).await;
+        grant(&five.redlock, &held).await;
         five.nodes[2].fate(Fate::Down);
         assert_eq!((five.holders(&left), five.holders(&held)), (2, 3));
         shows(&five.redlock, &held).await;
@@ -144,7 +144,7 @@ async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
     for node in &seven[..3] {
         node.hold(&left);
     }
-    take(&redlock, &held).await;
+    grant(&redlock, &held).await;
     for node in &seven[5..] {
         node.fate(Fate::Down);
     }
@@ -156,7 +156,7 @@ async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
     // Votes that can't be a quorum don't count, whatever their fence.
     let five = five();
     let (held, late) = (claim("x"), claim("x"));
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     five.nodes[0].hold(&late);
     five.nodes[0].state().holds.get_mut(&late.name).unwrap().fence = 1 << 50;
@@ -180,7 +180,7 @@ async fn a_listing_is_merged_page_by_page() {
     let mut expected = Vec::new();
     for number in 0..25 {
         let held = claim(&format!("x{number:02}"));
-        take(&five.redlock, &held).await;
+        grant(&five.redlock, &held).await;
         wait_until("all hold it", || five.holders(&held) == 5).await;
         // Pages of different nodes end at different names.
         five.nodes[number % 5].state().holds.remove(&held.name);
@@ -207,7 +207,7 @@ async fn a_listing_is_merged_page_by_page() {
 async fn whoever_holds_is_broken_everywhere() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     // A vote on one node isn't a hold.
     five.nodes[0].hold(&claim("x"));

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use lockwright_core::{Clock, DistributedLock, ErrorKind};
+use lockwright_core::{Clock, DistributedLock, ErrorKind, Wait};
 use lockwright_redlock::NodeStatus;
 use tokio::time::sleep;
 
 use crate::common::{
-    LARGEST_TTL, NODE_TIMEOUT, claim, fails, five, nodes, options, redlock, refused, take,
-    wait_until,
+    LARGEST_TTL, NODE_TIMEOUT, busy, claim, five, grant, nodes, options, redlock, wait_until,
 };
 use crate::node::{Fate, TestNode};
 
@@ -20,20 +19,20 @@ async fn a_node_that_forgot_lets_no_second_holder_in() {
     // One node of a bare quorum loses its data.
     five.nodes[3].fate(Fate::Down);
     five.nodes[4].fate(Fate::Down);
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     five.nodes[2].forget();
     five.nodes[3].fate(Fate::Answered);
     five.nodes[4].fate(Fate::Answered);
     let (other, next) = (five.another(), claim("x"));
     let mut waited = Duration::ZERO;
     while waited + Duration::from_secs(1) < LARGEST_TTL {
-        let _ = refused(&other, &next).await;
+        let _ = busy(&other, &next, Wait::No).await;
         assert!(five.holders(&next) == 0);
         sleep(Duration::from_millis(500)).await;
         waited += Duration::from_millis(500);
     }
     sleep(Duration::from_secs(2)).await;
-    take(&other, &next).await;
+    grant(&other, &next).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,16 +41,16 @@ async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
     for node in &five.nodes {
         node.forget();
     }
-    let error = fails(&five.redlock, &claim("x")).await;
+    let error = five.redlock.try_acquire(&claim("x")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let text = error.to_string();
     assert!(text.contains("node:0: it is new: it votes in 61 s"), "{text}");
     assert!(text.contains("lockwright admit"), "{text}");
     sleep(LARGEST_TTL / 2).await;
-    let text = fails(&five.redlock, &claim("x")).await.to_string();
+    let text = five.redlock.try_acquire(&claim("x")).await.unwrap_err().to_string();
     assert!(text.contains("it votes in 31 s"), "{text}");
     sleep(LARGEST_TTL / 2 + LARGEST_TTL / 50).await;
-    take(&five.redlock, &claim("x")).await;
+    grant(&five.redlock, &claim("x")).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,27 +64,27 @@ async fn a_fresh_fleet_can_be_admitted() {
     assert!(matches!(before[0].1, NodeStatus::New(_)), "{before:?}");
     assert!(matches!(before[4].1, NodeStatus::Down(_)), "{before:?}");
     let other = five.another();
-    fails(&other, &claim("x")).await;
+    other.try_acquire(&claim("x")).await.unwrap_err();
     let after = five.redlock.admit().await;
     assert!(after[..4].iter().all(|(_, seat)| matches!(seat, NodeStatus::Votes)), "{after:?}");
-    take(&five.redlock, &claim("x")).await;
+    grant(&five.redlock, &claim("x")).await;
     // They check again soon, but not before each round.
     let looks = five.nodes[0].asked("look");
-    fails(&other, &claim("y")).await;
-    fails(&other, &claim("y")).await;
+    other.try_acquire(&claim("y")).await.unwrap_err();
+    other.try_acquire(&claim("y")).await.unwrap_err();
     assert_eq!(five.nodes[0].asked("look"), looks);
     sleep(Duration::from_secs(1)).await;
-    take(&other, &claim("y")).await;
+    grant(&other, &claim("y")).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restart_with_everything_kept_costs_nothing() {
     let five = five();
-    take(&five.redlock, &claim("x")).await;
+    grant(&five.redlock, &claim("x")).await;
     for node in &five.nodes {
         node.carry_over();
     }
-    take(&five.redlock, &claim("y")).await;
+    grant(&five.redlock, &claim("y")).await;
     wait_until("all were asked again", || {
         five.nodes.iter().all(|node| node.state().holds.len() == 2)
     })
@@ -100,7 +99,7 @@ async fn one_server_has_one_vote() {
     five.nodes[2].be_run(run);
     // Three servers under five addresses; one is down.
     five.nodes[4].fate(Fate::Down);
-    let error = fails(&five.redlock, &claim("x")).await;
+    let error = five.redlock.try_acquire(&claim("x")).await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains("node:2: redlock: it is the same server as node:"), "{text}");
 }
@@ -112,7 +111,8 @@ async fn another_largest_ttl_is_another_fleet() {
     let other = LARGEST_TTL * 2;
     nodes[1] = TestNode::new(1, other);
     nodes[2] = TestNode::new(2, other);
-    let error = fails(&redlock(&nodes, options(&clock)).unwrap(), &claim("x")).await;
+    let redlock = redlock(&nodes, options(&clock)).unwrap();
+    let error = redlock.try_acquire(&claim("x")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "waiting is of no use: {error}");
     let text = error.to_string();
     assert!(text.contains("node:1") && text.contains("120s") && text.contains("60s"), "{text}");
@@ -150,10 +150,10 @@ fn a_runtime_is_needed() {
 async fn a_look_that_hangs_holds_nobody_up() {
     let five = five();
     five.nodes[0].fate(Fate::Unanswered);
-    take(&five.redlock, &claim("x")).await;
+    grant(&five.redlock, &claim("x")).await;
     for round in 0..20 {
         let begun = tokio::time::Instant::now();
-        take(&five.redlock, &claim(&format!("x{round}"))).await;
+        grant(&five.redlock, &claim(&format!("x{round}"))).await;
         assert!(begun.elapsed() < NODE_TIMEOUT, "{:?}", begun.elapsed());
     }
 }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome};
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome, Wait};
 use tokio::time::{Instant, sleep};
 
-use crate::common::{LARGEST_TTL, NODE_TIMEOUT, TTL, claim, five, take, wait_until};
+use crate::common::{LARGEST_TTL, NODE_TIMEOUT, TTL, claim, fails, five, grant, wait_until};
 use crate::node::Fate;
 
 #[tokio::test(start_paused = true)]
 async fn a_quorum_of_answers_is_an_answer() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     five.nodes[0].fate(Fate::Unanswered);
     five.nodes[1].fate(Fate::Down);
     let begun = Instant::now();
@@ -31,12 +31,12 @@ async fn a_quorum_of_answers_is_an_answer() {
 async fn too_few_answers_are_none() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     for node in &five.nodes[..3] {
         node.fate(Fate::Down);
     }
-    let error = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+    let error =
+        fails(five.redlock.release(&held, ReleaseMode::Plain).await, ErrorKind::Indeterminate);
     for node in ["node:0", "node:1", "node:2"] {
         assert!(error.to_string().contains(node), "{error}");
     }
@@ -46,7 +46,7 @@ async fn too_few_answers_are_none() {
 async fn a_node_that_was_away_is_owed_its_release() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     five.nodes[0].fate(Fate::Down);
     five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
@@ -62,7 +62,7 @@ async fn a_node_that_was_away_is_owed_its_release() {
 async fn nobody_is_owed_anything_for_ever() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     five.nodes[0].fate(Fate::Down);
     five.redlock.release(&held, ReleaseMode::Reconcile).await.unwrap();
     sleep(LARGEST_TTL / 2).await;
@@ -78,9 +78,9 @@ async fn nobody_is_owed_anything_for_ever() {
 async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &claim("seen before")).await;
+    grant(&five.redlock, &claim("seen before")).await;
     five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     five.nodes[0].fate(Fate::Answered);
     // Only the quorum's own state shows that a reply is missing.
     five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
@@ -94,19 +94,19 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
 async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
     // Its unanswered release may arrive after the vote.
     let five = five();
-    take(&five.redlock, &claim("seen before")).await;
+    grant(&five.redlock, &claim("seen before")).await;
     let waiting = claim("x");
     five.nodes[0].state().releases = Fate::Down;
     for node in &five.nodes[2..] {
         node.hold(&claim("x"));
     }
-    crate::common::refused(&five.redlock, &waiting).await;
+    crate::common::busy(&five.redlock, &waiting, Wait::No).await;
     assert_eq!(five.holders(&waiting), 1, "the release was not answered");
     for node in &five.nodes[2..] {
         node.state().holds.clear();
     }
     let asked = five.nodes[0].asked("attempt");
-    take(&five.redlock, &waiting).await;
+    grant(&five.redlock, &waiting).await;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.nodes[0].asked("attempt"), asked, "it was asked for a vote");
     five.nodes[0].state().releases = Fate::Answered;
@@ -121,7 +121,7 @@ async fn what_only_a_minority_still_had_was_lost_before() {
     for lost in [[0, 1, 2], [2, 3, 4], [0, 2, 4]] {
         let five = five();
         let held = claim("x");
-        take(&five.redlock, &held).await;
+        grant(&five.redlock, &held).await;
         wait_until("all hold it", || five.holders(&held) == 5).await;
         for at in lost {
             five.nodes[at].state().holds.clear();
@@ -132,7 +132,7 @@ async fn what_only_a_minority_still_had_was_lost_before() {
     // Even if the first replies come from the other nodes.
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     for node in &five.nodes[..2] {
         node.state().holds.clear();

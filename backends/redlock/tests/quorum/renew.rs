@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use lockwright_core::{
     BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Reason, ReleaseMode, Renew,
-    RenewalOutcome, Result,
+    RenewalOutcome, Result, Wait,
 };
 use lockwright_redlock::Redlock;
 use tokio::time::{Instant, sleep};
 
-use crate::common::{NODE_TIMEOUT, TTL, claim, five, refused, take, wait_until};
+use crate::common::{NODE_TIMEOUT, TTL, busy, claim, fails, five, grant, wait_until};
 use crate::node::Fate;
 
 async fn renew(redlock: &Redlock, claims: &[&Claim]) -> Result<Vec<RenewalOutcome>> {
@@ -24,7 +24,7 @@ const RENEWED: RenewalOutcome = RenewalOutcome::Renewed { valid: None };
 async fn a_quorum_renews() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     five.nodes[0].fate(Fate::Unanswered);
     five.nodes[1].fate(Fate::Down);
     for _ in 0..5 {
@@ -42,7 +42,7 @@ async fn each_hold_of_a_batch_has_its_own_answer() {
     let five = five();
     let (held, lost, unsure) = (claim("x"), claim("y"), claim("z"));
     for claim in [&held, &lost, &unsure] {
-        take(&five.redlock, claim).await;
+        grant(&five.redlock, claim).await;
         wait_until("all hold it", || five.holders(claim) == 5).await;
     }
     five.nodes[0].fate(Fate::Down);
@@ -61,7 +61,7 @@ async fn each_hold_of_a_batch_has_its_own_answer() {
 async fn what_a_quorum_has_is_topped_up_with_its_own_fence() {
     let five = five();
     let held = claim("x");
-    let fence = take(&five.redlock, &held).await.fence;
+    let fence = grant(&five.redlock, &held).await.fence;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     for node in &five.nodes[..2] {
         node.state().holds.clear();
@@ -78,7 +78,7 @@ async fn what_a_quorum_has_is_topped_up_with_its_own_fence() {
 async fn less_than_a_quorum_is_not_topped_up() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     for node in &five.nodes[..3] {
         node.state().holds.clear();
@@ -99,7 +99,7 @@ async fn less_than_a_quorum_is_not_topped_up() {
 async fn nothing_is_topped_up_after_its_release() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     five.nodes[0].state().holds.clear();
     // That reply arrives after the release.
@@ -115,7 +115,7 @@ async fn nothing_is_topped_up_after_its_release() {
 async fn a_top_up_without_an_answer_leaves_nothing() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     five.nodes[0].state().holds.clear();
     five.nodes[0].state().attempts = Fate::Late(Duration::from_secs(2));
@@ -130,13 +130,12 @@ async fn a_top_up_without_an_answer_leaves_nothing() {
 async fn silence_is_no_loss() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     for node in &five.nodes[..3] {
         node.fate(Fate::Unanswered);
     }
     let begun = Instant::now();
-    let error = renew(&five.redlock, &[&held]).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate);
+    fails(renew(&five.redlock, &[&held]).await, ErrorKind::Indeterminate);
     assert!(begun.elapsed() <= NODE_TIMEOUT + Duration::from_millis(2), "{:?}", begun.elapsed());
 }
 
@@ -144,7 +143,7 @@ async fn silence_is_no_loss() {
 async fn a_broken_hold_is_told_as_such() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     let seen = BreakTarget::Token(held.token);
     five.nodes[0].fate(Fate::Down);
     let another = five.another();
@@ -163,13 +162,12 @@ async fn a_broken_hold_is_told_as_such() {
 async fn a_repeat_that_fails_takes_nothing_away() {
     let five = five();
     let held = claim("x");
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     for node in &five.nodes[..3] {
         node.fate(Fate::Down);
     }
-    let error = crate::common::fails(&five.redlock, &held).await;
-    assert_eq!(error.kind(), ErrorKind::Indeterminate, "it still holds: {error}");
+    fails(five.redlock.try_acquire(&held).await, ErrorKind::Indeterminate);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(five.holders(&held), 5);
 }
@@ -182,9 +180,9 @@ async fn a_late_vote_for_a_round_that_failed_does_not_count() {
     five.nodes[0].state().attempts = Fate::Late(Duration::from_millis(500));
     five.nodes[0].state().releases = Fate::Late(Duration::from_secs(2));
     five.nodes[1..].iter().for_each(|node| node.hold(&other));
-    refused(&five.redlock, &held).await;
+    busy(&five.redlock, &held, Wait::No).await;
     five.nodes.iter().for_each(|node| node.state().holds.clear());
-    take(&five.redlock, &held).await;
+    grant(&five.redlock, &held).await;
     wait_until("it votes late", || five.holders(&held) == 5).await;
     five.nodes[1..3].iter().for_each(|node| node.forget());
     let outcomes = renew(&five.redlock, &[&held]).await;

@@ -1,16 +1,13 @@
 //! Shared fixtures.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{
-    AcquireOutcome, Busy, Claim, DistributedLock, Error, Granted, Identity, LockName, Mode, Renew,
-    RenewalMode, Token, Wait,
+pub(crate) use lockwright_conformance::test_helpers::{
+    LIMIT, busy, claim, claim_for, eventually, fails, grant,
 };
+use lockwright_core::{Claim, DistributedLock, Renew};
 use lockwright_redlock::{Config, NodeStatus, Options, Redlock};
 use lockwright_testbed::{self as testbed, Fleet};
-
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// More than a busy machine needs for a reply.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -94,53 +91,4 @@ impl Five {
         })
         .await;
     }
-}
-
-pub(crate) fn claim(name: &str) -> Claim {
-    claim_for(name, Duration::from_secs(30))
-}
-
-pub(crate) fn claim_for(name: &str, ttl: Duration) -> Claim {
-    Claim {
-        name: LockName::new(name).unwrap(),
-        mode: Mode::Exclusive,
-        token: Token::random(),
-        identity: Arc::new(Identity::of_this_process(Some("test"))),
-        ttl,
-        fences: 1,
-        renewal_mode: RenewalMode::Auto,
-    }
-}
-
-pub(crate) async fn take(redlock: &Redlock, claim: &Claim) -> Granted {
-    match redlock.acquire(claim, Wait::No).await {
-        Ok(AcquireOutcome::Granted(granted)) => granted,
-        other => panic!("it was not granted: {other:?}"),
-    }
-}
-
-pub(crate) async fn busy(redlock: &Redlock, claim: &Claim) -> Busy {
-    match redlock.acquire(claim, Wait::No).await {
-        Ok(AcquireOutcome::Busy(busy)) => busy,
-        other => panic!("it was not refused: {other:?}"),
-    }
-}
-
-pub(crate) async fn fails(redlock: &Redlock, claim: &Claim) -> Error {
-    match redlock.acquire(claim, Wait::No).await {
-        Err(error) => error,
-        other => panic!("it did not fail: {other:?}"),
-    }
-}
-
-pub(crate) async fn eventually<T>(mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(LIMIT, asking).await.expect("it happens")
 }

@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use lockwright_core::{AcquireOutcome, Claim, DistributedLock, ReleaseMode, Renew, RenewalOutcome};
+use lockwright_core::{
+    AcquireOutcome, Claim, DistributedLock, ReleaseMode, Renew, RenewalOutcome, Wait,
+};
 use lockwright_redlock::{NodeStatus, Redlock};
 use lockwright_testbed as testbed;
 
-use crate::common::{Five, busy, claim_for, eventually, options, take};
+use crate::common::{Five, busy, claim_for, eventually, grant, options};
 
 /// Short for a test.
 const LARGEST_TTL: Duration = Duration::from_secs(4);
@@ -21,7 +23,7 @@ async fn bare_quorum() -> (Five, Redlock, Claim, Instant) {
     }
     let held = claim_for("x", LARGEST_TTL);
     let since = Instant::now();
-    take(&redlock, &held).await;
+    grant(&redlock, &held).await;
     (five, redlock, held, since)
 }
 
@@ -60,7 +62,7 @@ async fn a_flushed_node_lets_no_second_holder_in() {
     }
     // Nor is another claim granted to a client with the old incarnation.
     let other = five.connect().await;
-    busy(&other, &claim_for("x", LARGEST_TTL)).await;
+    busy(&other, &claim_for("x", LARGEST_TTL), Wait::No).await;
     five.server(1).command::<()>(&["FLUSHALL"]).unwrap();
     let next = claim_for("x", LARGEST_TTL);
     let answer = other.try_acquire(&next).await;
@@ -82,7 +84,7 @@ async fn a_node_that_kept_every_write_votes_at_once() {
     })
     .await;
     redlock.release(&held, ReleaseMode::Plain).await.unwrap();
-    take(&redlock, &claim_for("x", LARGEST_TTL)).await;
+    grant(&redlock, &claim_for("x", LARGEST_TTL)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,7 +93,7 @@ async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
     let since = Instant::now();
     let url = format!("redlock:{}?largest_ttl=4s&node_timeout=500ms", fleet.urls().join(","));
     let redlock = Redlock::connect(&url).await.unwrap();
-    let error = crate::common::fails(&redlock, &claim_for("x", LARGEST_TTL)).await;
+    let error = redlock.try_acquire(&claim_for("x", LARGEST_TTL)).await.unwrap_err();
     let text = error.to_string();
     for server in &fleet.servers {
         let wanted = format!("{}: it is new: it votes in ", server.address());
@@ -102,7 +104,7 @@ async fn a_fresh_fleet_says_what_it_waits_for_and_then_votes() {
     eventually(async || redlock.try_acquire(&claim_for("x", LARGEST_TTL)).await.ok()).await;
     assert!(since.elapsed() >= LARGEST_TTL, "{:?}", since.elapsed());
     let other = Redlock::connect(&url).await.unwrap();
-    take(&other, &claim_for("y", LARGEST_TTL)).await;
+    grant(&other, &claim_for("y", LARGEST_TTL)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,7 +118,7 @@ async fn fences_never_go_back_though_every_node_forgets_in_its_turn() {
             // A client without state.
             let redlock = five.connect().await;
             let held = claim_for("x", LARGEST_TTL);
-            let fence = take(&redlock, &held).await.fence.get();
+            let fence = grant(&redlock, &held).await.fence.get();
             assert!(fence > highest, "{fence} after {highest}, round {at}");
             highest = fence;
             redlock.release(&held, ReleaseMode::Plain).await.unwrap();

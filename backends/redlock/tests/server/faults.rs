@@ -7,14 +7,14 @@ use lockwright_core::{
 };
 use lockwright_redlock::NodeErrors;
 
-use crate::common::{Five, NODE_TIMEOUT, claim, eventually, fails, take};
+use crate::common::{Five, NODE_TIMEOUT, claim, eventually, grant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_two_of_five_killed_it_goes_on() {
     let mut five = Five::start().await;
     let redlock = five.connect().await;
     let before = claim("x");
-    take(&redlock, &before).await;
+    grant(&redlock, &before).await;
     for at in [1, 3] {
         five.server(at).kill();
     }
@@ -25,7 +25,7 @@ async fn with_two_of_five_killed_it_goes_on() {
     // Also for a new client.
     for redlock in [redlock, five.connect().await] {
         let held = claim("x");
-        take(&redlock, &held).await;
+        grant(&redlock, &held).await;
         assert_eq!(five.holders(&held, [0, 2, 4]), 3);
         redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     }
@@ -43,7 +43,7 @@ async fn with_three_of_five_killed_it_refuses_in_time_with_every_nodes_error() {
     // The first requests may use broken connections.
     let begun = Instant::now();
     let error = eventually(async || {
-        let error = fails(&redlock, &claim("x")).await;
+        let error = redlock.try_acquire(&claim("x")).await.unwrap_err();
         (error.kind() == ErrorKind::Unavailable).then_some(error)
     })
     .await;
@@ -92,7 +92,7 @@ async fn a_node_that_hangs_costs_no_more_than_its_time_out() {
     assert!(soon > 5, "{took:?}");
     five.fleet.servers[2].freeze();
     let begun = Instant::now();
-    let error = fails(&redlock, &claim("y")).await;
+    let error = redlock.try_acquire(&claim("y")).await.unwrap_err();
     let took = begun.elapsed();
     assert_eq!(error.kind(), ErrorKind::Indeterminate, "three may vote when they go on: {error}");
     // One time-out for the votes, and one for the releases.
@@ -139,6 +139,6 @@ async fn who_connects_does_not_wait_for_a_node_that_hangs() {
     let begun = Instant::now();
     let redlock = five.connect().await;
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    take(&redlock, &claim("x")).await;
+    grant(&redlock, &claim("x")).await;
     five.fleet.servers[2].thaw();
 }

@@ -6,7 +6,7 @@ use lockwright_core::{AcquireOutcome, DistributedLock};
 use lockwright_redlock::{Config, NodeStatus, Redlock};
 use lockwright_testbed as testbed;
 
-use crate::common::{Five, claim_for, eventually, options, take};
+use crate::common::{Five, claim_for, eventually, grant, options};
 
 const LARGEST_TTL: Duration = Duration::from_secs(20);
 
@@ -33,7 +33,7 @@ async fn hold_by_a_bare_quorum(mut five: Five, redlock: &Redlock) -> (Five, Inst
         five.server(at).kill();
     }
     let since = Instant::now();
-    take(redlock, &claim_for("x", LARGEST_TTL)).await;
+    grant(redlock, &claim_for("x", LARGEST_TTL)).await;
     for at in [3, 4] {
         five.server(at).restart(true).unwrap();
     }
@@ -138,7 +138,7 @@ async fn a_log_that_is_not_synced_while_it_is_rewritten() {
 async fn a_client_of_another_largest_ttl_does_no_lasting_harm() {
     let mut five = five().await;
     let right = five.connect().await;
-    take(&right, &claim_for("x", LARGEST_TTL)).await;
+    grant(&right, &claim_for("x", LARGEST_TTL)).await;
     five.server(2).command::<()>(&["FLUSHALL"]).unwrap();
     let node = |url: String| lockwright_redis::Config::new(&url).unwrap();
     let nodes = five.fleet.urls().into_iter().map(node).collect();

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use lockwright_core::{DistributedLock, Locks, ReleaseMode, Wait};
 
-use crate::common::{Five, LIMIT, busy, claim, claim_for, eventually, fails, take};
+use crate::common::{Five, LIMIT, busy, claim, claim_for, eventually, grant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_round_leaves_nothing() {
     let mut five = Five::start().await;
     let (redlock, other) = (five.connect().await, five.connect().await);
     let held = claim("x");
-    take(&redlock, &held).await;
+    grant(&redlock, &held).await;
     five.all_hold(&redlock, &held).await;
     // Two nodes lose the hold, and would grant the next claim.
     for at in [0, 3] {
         five.server(at).command::<()>(&["DEL", "x"]).unwrap();
     }
     let next = claim("x");
-    busy(&other, &next).await;
+    busy(&other, &next, Wait::No).await;
     assert_eq!(five.holders(&next, 0..5), 0, "before it is answered");
     redlock.release(&held, ReleaseMode::Plain).await.unwrap();
     five.nothing_is_left(0..5).await;
@@ -32,7 +32,7 @@ async fn a_round_that_too_few_answered_leaves_nothing() {
     for at in [0, 1, 2] {
         five.server(at).kill();
     }
-    fails(&redlock, &claim("x")).await;
+    redlock.try_acquire(&claim("x")).await.unwrap_err();
     five.nothing_is_left(3..5).await;
 }
 
@@ -40,12 +40,12 @@ async fn a_round_that_too_few_answered_leaves_nothing() {
 async fn what_frozen_nodes_do_late_leaves_nothing() {
     let five = Five::start().await;
     let redlock = five.connect().await;
-    take(&redlock, &claim("before")).await;
+    grant(&redlock, &claim("before")).await;
     for at in 0..3 {
         five.fleet.servers[at].freeze();
     }
     let lost = claim("x");
-    fails(&redlock, &lost).await;
+    redlock.try_acquire(&lost).await.unwrap_err();
     for at in 0..3 {
         five.fleet.servers[at].thaw();
     }
@@ -68,7 +68,7 @@ async fn a_node_that_comes_back_with_a_hold_is_owed_its_release() {
     let redlock = five.connect().await;
     // The hold must not expire during the wait.
     let held = claim_for("x", LIMIT * 2);
-    take(&redlock, &held).await;
+    grant(&redlock, &held).await;
     five.all_hold(&redlock, &held).await;
     five.server(2).kill();
     redlock.release(&held, ReleaseMode::Plain).await.unwrap();

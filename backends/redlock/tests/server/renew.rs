@@ -4,14 +4,14 @@ use lockwright_core::{
     BreakMode, BreakTarget, DistributedLock, Reason, ReleaseMode, Renew, RenewalOutcome,
 };
 
-use crate::common::{Five, claim, eventually, take};
+use crate::common::{Five, claim, eventually, grant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quorum_that_shrank_is_topped_up() {
     let mut five = Five::start().await;
     let redlock = five.connect().await;
     let held = claim("x");
-    let fence = take(&redlock, &held).await.fence;
+    let fence = grant(&redlock, &held).await.fence;
     five.all_hold(&redlock, &held).await;
     for at in [1, 2] {
         five.server(at).command::<()>(&["DEL", "x", "lockwright:{x}:hold"]).unwrap();
@@ -36,7 +36,7 @@ async fn less_than_a_quorum_is_lost_and_not_topped_up() {
     let mut five = Five::start().await;
     let redlock = five.connect().await;
     let held = claim("x");
-    take(&redlock, &held).await;
+    grant(&redlock, &held).await;
     five.all_hold(&redlock, &held).await;
     for at in [0, 1, 2] {
         five.server(at).command::<()>(&["DEL", "x"]).unwrap();
@@ -46,7 +46,7 @@ async fn less_than_a_quorum_is_lost_and_not_topped_up() {
     assert_eq!(renewed[0].outcome, RenewalOutcome::NotHeld(Reason::Gone));
     // A later request shows that the earlier one is done.
     redlock.renew(&[hold]).await.unwrap();
-    take(&redlock, &claim("y")).await;
+    grant(&redlock, &claim("y")).await;
     assert_eq!(five.holders(&held, 0..3), 0);
 }
 
@@ -57,7 +57,7 @@ async fn a_node_that_was_away_is_topped_up_when_it_votes_again() {
     let redlock = five.connect().await;
     five.server(3).kill();
     let held = claim("x");
-    take(&redlock, &held).await;
+    grant(&redlock, &held).await;
     five.server(3).restart(true).unwrap();
     let hold = Renew::of(&held);
     eventually(async || {
@@ -81,5 +81,5 @@ async fn a_broken_hold_is_told_at_once() {
     let signal = guard.signal();
     let ended = tokio::time::timeout(std::time::Duration::from_secs(8), signal.ended());
     assert_eq!(ended.await.unwrap(), lockwright_core::HoldState::Lost(Reason::Broken));
-    take(&other, &claim("x")).await;
+    grant(&other, &claim("x")).await;
 }

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use zookeeper_client as zk;
 
 use crate::kit::{
-    LIMIT, claim, connect, eventually, grant, name, node_of, patient, raw, server_and_client,
+    LIMIT, claim, connect, eventually, fails, fails_with, grant, name, node_of, patient, raw,
+    server_and_client,
 };
 
 const SECRET: &str = "hush";
@@ -58,8 +59,10 @@ fn url_errors_name_the_problem_without_secrets() {
 #[tokio::test]
 async fn unreachable_server_is_unavailable() {
     let config = Config::new("zookeeper:127.0.0.1:1").unwrap();
-    let error = config.connect_timeout(Duration::from_millis(300)).connect().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    fails(
+        config.connect_timeout(Duration::from_millis(300)).connect().await,
+        ErrorKind::Unavailable,
+    );
 }
 
 #[tokio::test]
@@ -67,9 +70,7 @@ async fn too_long_times_are_rejected_or_capped() {
     let server = testbed::ZooKeeper::options().members(1).start().unwrap();
     let config = Config::new(&server.url()).unwrap();
     for tick in [Duration::MAX, Duration::from_secs(60 * 60 * 24 * 25), Duration::from_micros(1)] {
-        let error = config.clone().tick(tick).connect().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
-        assert!(error.to_string().contains("tick"), "{error}");
+        fails_with(config.clone().tick(tick).connect().await, ErrorKind::InvalidConfig, "tick");
     }
     // Longer than any session, and nothing overflows.
     let tick = Duration::from_millis(i32::MAX.unsigned_abs().into());
@@ -89,8 +90,7 @@ async fn too_long_times_are_rejected_or_capped() {
 async fn not_connected(url: &str) -> String {
     let begun = Instant::now();
     let config = Config::new(url).unwrap().connect_timeout(LIMIT);
-    let error = config.connect().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let error = fails(config.connect().await, ErrorKind::Unavailable);
     assert!(begun.elapsed() < LIMIT, "{error}");
     error.to_string()
 }
@@ -188,8 +188,7 @@ async fn unreadable_locks_are_skipped_in_lists_and_denied_by_name() {
     let listed = zookeeper.list("", None).await.unwrap().names;
     let names: Vec<&str> = listed.iter().map(|found| found.name.as_str()).collect();
     assert_eq!(names, ["a", "x"]);
-    let error = zookeeper.inspect(&name("brokers")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    fails(zookeeper.inspect(&name("brokers")).await, ErrorKind::Denied);
 }
 
 /// Local sessions create no ephemeral nodes.
@@ -202,9 +201,7 @@ async fn local_sessions_are_refused_unless_they_become_global() {
     drop(ensemble);
     let ensemble = options.set(upgrading, "false").start().unwrap();
     let zookeeper = connect(&ensemble.url()).await;
-    let error = zookeeper.try_acquire(&claim("x")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.to_string().contains(upgrading), "{error}");
+    fails_with(zookeeper.try_acquire(&claim("x")).await, ErrorKind::Unsupported, upgrading);
     let findings = zookeeper.doctor().await.unwrap();
     let finding = &findings[0];
     let expected = ("zookeeper-local-sessions", lockwright_core::Severity::Error);
@@ -240,8 +237,7 @@ async fn with_a_login_the_nodes_are_its_own() {
     let (first, second) = (claim("x"), claim("x"));
     let fence = grant(&ours, &first).await.fence;
     for other in [&stranger, &connect(&url("me:wrong")).await] {
-        let error = other.try_acquire(&claim("x")).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        fails(other.try_acquire(&claim("x")).await, ErrorKind::Denied);
     }
     ours.release(&first, lockwright_core::ReleaseMode::Plain).await.unwrap();
     let again: ZooKeeper = connect(&url("me:p%40ss")).await;

@@ -7,7 +7,7 @@ use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{Proxy, ZooKeeper};
 use lockwright_zookeeper::Config;
 
-use crate::kit::{claim, connect, eventually, grant, patient};
+use crate::kit::{claim, connect, eventually, fails, grant, patient};
 
 const WARNING: Severity = Severity::Warning;
 
@@ -197,8 +197,7 @@ async fn a_lost_quorum_and_servers_that_only_read_are_errors() {
     assert_eq!(codes(&impatient(&ensemble.url()).await), [read_only, quorum, down, down, OPEN]);
 
     ensemble.members[2].kill();
-    let gone = zookeeper.doctor().await.unwrap_err();
-    assert_eq!(gone.kind(), ErrorKind::Unavailable, "{gone}");
+    fails(zookeeper.doctor().await, ErrorKind::Unavailable);
 }
 
 #[tokio::test(flavor = "multi_thread")]

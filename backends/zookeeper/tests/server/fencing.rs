@@ -1,15 +1,12 @@
 use std::error::Error as _;
-use std::sync::Arc;
 
 use lockwright_core::fencing::Fenced;
-use lockwright_core::{ErrorKind, Fence, Locks, Reason, Result};
-use lockwright_testbed::proxy::Traffic;
-use lockwright_testbed::{self as testbed, Proxy};
-use lockwright_zookeeper::ZooKeeper;
+use lockwright_core::{ErrorKind, Fence, Reason, Result};
+use lockwright_testbed as testbed;
 use lockwright_zookeeper::fencing::commit;
 use zookeeper_client::{self as zk, Client};
 
-use crate::kit::{TTL, connect, name, raw};
+use crate::kit::{name, raw};
 
 const FENCE: &str = "/order/fence";
 const ORDER: &str = "/order";
@@ -36,27 +33,6 @@ async fn get(client: &Client) -> String {
 
 fn refused<T>(answer: Result<T>, kind: ErrorKind) {
     assert_eq!(answer.err().map(|error| error.kind()), Some(kind));
-}
-
-/// A stopped holder, simulated by holding up its connection, which doesn't check its deadline.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_late_write_of_a_stopped_holder_is_refused() {
-    let (server, client) = server().await;
-    let proxy = Proxy::start(server.members[0].address()).unwrap();
-    let locks =
-        |zookeeper: ZooKeeper| Locks::builder(Arc::new(zookeeper)).ttl(TTL).build().unwrap();
-    let stopped = locks(connect(&server.url_through([proxy.port()])).await);
-    let other = locks(connect(&server.url()).await);
-    let first = stopped.mutex("orders/42").acquire().await.unwrap();
-    put(&client, &first.fenced(), "begun").await.unwrap();
-    proxy.set(Traffic::Hold);
-    let second = other.mutex("orders/42").acquire().await.unwrap();
-    put(&client, &second.fenced(), "paid").await.unwrap();
-    let late = put(&client, &first.fenced(), "cancelled").await;
-    refused(late, ErrorKind::Lost(Reason::Superseded));
-    assert_eq!(get(&client).await, "paid");
-    proxy.set(Traffic::Forward);
-    second.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,25 +87,6 @@ async fn invalid_fenced_write_is_rejected_and_changes_nothing() {
         refused(commit(&client, path, &fenced(5), write).await, ErrorKind::InvalidInput);
     }
     assert_eq!(get(&client).await, "");
-}
-
-/// The last write has the highest fence, in any order of arrival.
-#[tokio::test(flavor = "multi_thread")]
-async fn concurrent_writes_end_with_the_highest_fence() {
-    let (server, client) = server().await;
-    let mut writing = tokio::task::JoinSet::new();
-    for fence in (1..=12).rev() {
-        let url = server.url();
-        writing.spawn(async move {
-            let client = raw(&url).await;
-            put(&client, &fenced(fence), &fence.to_string()).await.map(drop)
-        });
-    }
-    for answer in writing.join_all().await {
-        let late = answer.err().map(|error| error.kind());
-        assert!(late.is_none_or(|kind| kind == ErrorKind::Lost(Reason::Superseded)), "{late:?}");
-    }
-    assert_eq!(get(&client).await, "12");
 }
 
 /// A later holder writes after the fence was read, and before the operations are sent.

@@ -1,8 +1,6 @@
 use std::time::Duration;
 
-pub(crate) use lockwright_conformance::test_helpers::{
-    LIMIT, busy, claim_for, events, eventually, grant, name, next,
-};
+pub(crate) use lockwright_conformance::test_helpers::*;
 use lockwright_core::{Claim, DistributedLock, Renew, RenewalOutcome};
 use lockwright_testbed as testbed;
 use lockwright_zookeeper::{Config, ZooKeeper};

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, DistributedLock, ErrorKind, ReleaseMode, RenewalOutcome, Wait,
+    AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode, RenewalOutcome, Wait,
 };
 use lockwright_testbed as testbed;
 use zookeeper_client as zk;
 
-use crate::kit::{busy, claim_for, connect, eventually, grant, node_of, raw, renew};
-
-const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+use crate::kit::{
+    FOR_EVER, busy, claim_for, connect, eventually, fails, grant, granted_soon, node_of, raw, renew,
+};
 
 /// Long enough that nothing expires here.
 const LONG: Duration = Duration::from_secs(30);
@@ -98,8 +98,8 @@ async fn spent_numbers_block_grants_until_the_queue_is_empty() {
     let others = [connect(&server.url()).await, connect(&server.url()).await];
     let [first, second, third] = [(); 3].map(|()| claim_for("x", LONG));
     let mut fence = grant(&ours, &first).await.fence;
-    busy(&others[0], &second, FOREVER).await;
-    busy(&others[1], &third, FOREVER).await;
+    busy(&others[0], &second, FOR_EVER).await;
+    busy(&others[1], &third, FOR_EVER).await;
     let nodes = raw.list_children("/lockwright/x").await.unwrap();
     assert!(nodes.contains(&format!("{}2147483646", node_of(&third))), "{nodes:?}");
 
@@ -108,15 +108,16 @@ async fn spent_numbers_block_grants_until_the_queue_is_empty() {
     for (holder, held, next, waiting) in
         [(&ours, &first, &others[0], &second), (&others[0], &second, &others[1], &third)]
     {
-        for (zookeeper, wait) in [(&ours, FOREVER), (&others[0], Wait::No), (&others[1], FOREVER)] {
+        for (zookeeper, wait) in [(&ours, FOR_EVER), (&others[0], Wait::No), (&others[1], FOR_EVER)]
+        {
             let told = busy(zookeeper, &claim_for("x", LONG), wait).await;
             assert!(!told.queued, "{told:?}");
         }
-        assert!(!busy(&ours, &late, FOREVER).await.queued);
+        assert!(!busy(&ours, &late, FOR_EVER).await.queued);
         assert!(matches!(renew(holder, held).await, RenewalOutcome::Renewed { .. }));
         holder.release(held, ReleaseMode::Plain).await.unwrap();
         let granted = eventually(|| async {
-            match next.acquire(waiting, FOREVER).await.unwrap() {
+            match next.acquire(waiting, FOR_EVER).await.unwrap() {
                 AcquireOutcome::Granted(granted) => Some(granted),
                 AcquireOutcome::Busy(_) => None,
             }
@@ -130,16 +131,11 @@ async fn spent_numbers_block_grants_until_the_queue_is_empty() {
 
     // Then the numbers start from zero.
     others[1].release(&third, ReleaseMode::Plain).await.unwrap();
-    let granted = eventually(|| async {
-        match ours.acquire(&late, FOREVER).await.unwrap() {
-            AcquireOutcome::Granted(granted) => Some(granted),
-            AcquireOutcome::Busy(_) => None,
-        }
-    });
+    let granted = granted_soon(&ours, &late, FOR_EVER);
     assert!(granted.await.fence > fence);
     let nodes = raw.list_children("/lockwright/x").await.unwrap();
     assert_eq!(nodes, [format!("{}0000000000", node_of(&late))]);
-    assert!(busy(&others[0], &claim_for("x", LONG), FOREVER).await.queued);
+    assert!(busy(&others[0], &claim_for("x", LONG), FOR_EVER).await.queued);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,8 +144,7 @@ async fn nodes_that_prevent_a_restart_of_numbers_are_reported() {
     let (raw, zookeeper) = (raw(&server.url()).await, connect(&server.url()).await);
     let persistent = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
     raw.create("/lockwright/x/other", b"", &persistent).await.unwrap();
-    let error = zookeeper.try_acquire(&claim_for("x", LONG)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    fails(zookeeper.try_acquire(&claim_for("x", LONG)).await, ErrorKind::Conflict);
     assert_eq!(raw.list_children("/lockwright/x").await.unwrap(), ["other"]);
     raw.delete("/lockwright/x/other", None).await.unwrap();
     eventually(|| async {

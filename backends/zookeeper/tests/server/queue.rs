@@ -1,21 +1,15 @@
 //! The queue of a name: nodes, watches, and foreign nodes.
 
-use lockwright_core::{
-    AcquireOutcome, Busy, DistributedLock, Event, Locks, ReleaseMode, ReleaseOutcome, Wait,
-};
-use lockwright_core::{
-    BootInstant, BreakMode, BreakTarget, Broken, ErrorKind, Reason, RenewalOutcome,
-};
+use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, Reason, RenewalOutcome};
+use lockwright_core::{Busy, DistributedLock, Event, Locks, ReleaseMode, Wait};
 use lockwright_testbed as testbed;
 use lockwright_zookeeper::ZooKeeper;
 use zookeeper_client as zk;
 
 use crate::kit::{
-    TTL, busy, claim, claim_for, connect, events, eventually, grant, name, next, node_of, raw,
-    renew, server_and_client,
+    FOR_EVER, TTL, busy, claim, claim_for, connect, events, eventually, fails, grant, granted_soon,
+    name, next, node_of, raw, released, renew, server_and_client,
 };
-
-const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
 /// The prefix of a node of Curator's `InterProcessMutex`.
 const CURATOR: &str = "/lockwright/x/_c_7b0a1f2e-1111-4222-8333-444455556666-lock-";
@@ -59,10 +53,7 @@ async fn node_outside_the_queue_blocks_no_claim() {
     let held = claim("a");
     grant(&zookeeper, &held).await;
     assert_eq!(zookeeper.inspect(&held.name).await.unwrap().waiters, Some(0));
-    assert_eq!(
-        zookeeper.release(&held, ReleaseMode::Plain).await.unwrap(),
-        ReleaseOutcome::Released
-    );
+    released(&zookeeper, &held, ReleaseMode::Plain).await;
 }
 
 #[tokio::test]
@@ -74,9 +65,9 @@ async fn waiter_watches_its_predecessor_and_only_the_next_is_woken() {
     for _ in 0..3 {
         let zookeeper = connect(&server.url()).await;
         let (told, claim) = (events(&zookeeper), claim("x"));
-        assert!(busy(&zookeeper, &claim, FOREVER).await.queued);
+        assert!(busy(&zookeeper, &claim, FOR_EVER).await.queued);
         // A repeat changes nothing.
-        assert!(busy(&zookeeper, &claim, FOREVER).await.queued);
+        assert!(busy(&zookeeper, &claim, FOR_EVER).await.queued);
         waiting.push((zookeeper, told, claim));
     }
     let watched = server.four_letter(0, "wchp").unwrap();
@@ -92,7 +83,7 @@ async fn waiter_watches_its_predecessor_and_only_the_next_is_woken() {
     // The middle waiter gives up: the last one watches its new predecessor, and isn't granted.
     waiting[1].0.release(&waiting[1].2, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut waiting[2].1).await, Event::Wake(name("x")));
-    assert!(busy(&waiting[2].0, &waiting[2].2, FOREVER).await.queued);
+    assert!(busy(&waiting[2].0, &waiting[2].2, FOR_EVER).await.queued);
     assert!(waiting[1].1.try_recv().is_err(), "the next waiter was not woken");
     waiting[0].0.release(&waiting[0].2, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut waiting[2].1).await, Event::Wake(name("x")));
@@ -110,12 +101,12 @@ async fn another_programs_node_is_a_holder_and_its_end_wakes() {
         let mut told = events(&zookeeper);
         let claim = claim("x");
         assert_eq!(busy(&zookeeper, &claim, Wait::No).await, Busy::default());
-        assert!(busy(&zookeeper, &claim, FOREVER).await.queued);
+        assert!(busy(&zookeeper, &claim, FOR_EVER).await.queued);
         let shown = zookeeper.inspect(&claim.name).await.unwrap();
         assert_eq!((shown.holders[0].token, shown.waiters), (None, Some(1)));
         let seen = BreakTarget::Any;
         let broken = zookeeper.break_lock(&claim.name, seen, BreakMode::RunOut, "me", "why").await;
-        assert_eq!(broken.unwrap_err().kind(), ErrorKind::Conflict);
+        fails(broken, ErrorKind::Conflict);
         raw.delete(&format!("{path}{sequence}"), None).await.unwrap();
         assert_eq!(next(&mut told).await, Event::Wake(name("x")));
         grant(&zookeeper, &claim).await;
@@ -145,19 +136,13 @@ async fn removed_hold_is_lost_and_removed_waiter_queues_again() {
     let raw = raw(&server.url()).await;
     let (held, waiting) = (claim("x"), claim("x"));
     let fence = grant(&zookeeper, &held).await.fence;
-    assert!(busy(&zookeeper, &waiting, FOREVER).await.queued);
+    assert!(busy(&zookeeper, &waiting, FOR_EVER).await.queued);
     for node in raw.list_children("/lockwright/x").await.unwrap() {
         raw.delete(&format!("/lockwright/x/{node}"), None).await.unwrap();
     }
     assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::NotHeld(Reason::Gone));
     // Its place is gone: it queues at the end.
-    let granted = eventually(|| async {
-        match zookeeper.acquire(&waiting, FOREVER).await.unwrap() {
-            AcquireOutcome::Granted(granted) => Some(granted),
-            AcquireOutcome::Busy(_) => None,
-        }
-    })
-    .await;
+    let granted = granted_soon(&zookeeper, &waiting, FOR_EVER).await;
     assert!(granted.fence > fence);
 }
 
@@ -218,10 +203,10 @@ async fn acquire_during_a_session_end_reports_why_there_is_no_session() {
     let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
     let [held, waits] = [(); 2].map(|()| claim_for("orders", TTL * 2));
     grant(&zookeeper, &held).await;
-    busy(&zookeeper, &waits, FOREVER).await;
+    busy(&zookeeper, &waits, FOR_EVER).await;
     server.members[0].kill();
     eventually(|| async {
-        let told = zookeeper.acquire(&waits, FOREVER).await.unwrap_err();
+        let told = zookeeper.acquire(&waits, FOR_EVER).await.unwrap_err();
         assert_eq!(told.lost_reason(), None, "{told}");
         let told = told.to_string();
         assert!(!told.contains("session ended"), "{told}");
@@ -235,15 +220,11 @@ async fn holder_of_a_lock_broken_at_once_gets_broken() {
     let (_server, zookeeper) = server_and_client().await;
     let (held, next) = (claim("x"), claim("x"));
     grant(&zookeeper, &held).await;
-    assert!(busy(&zookeeper, &next, FOREVER).await.queued);
+    assert!(busy(&zookeeper, &next, FOR_EVER).await.queued);
     let seen = BreakTarget::Token(held.token);
     let broken = zookeeper.break_lock(&held.name, seen, BreakMode::Now, "me", "why").await.unwrap();
     assert!(matches!(broken, Broken::Freed(_)), "{broken:?}");
-    eventually(|| async {
-        let attempt = zookeeper.acquire(&next, FOREVER).await.unwrap();
-        matches!(attempt, AcquireOutcome::Granted(_)).then_some(())
-    })
-    .await;
+    granted_soon(&zookeeper, &next, FOR_EVER).await;
     assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
     // The next holder gets `Broken` too, and no other client does.
     let broken =

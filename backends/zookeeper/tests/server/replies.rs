@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind,
-    Reason, ReleaseMode, ReleaseOutcome, RenewalMode, Token, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Reason,
+    ReleaseMode, ReleaseOutcome, RenewalMode, Token, Wait,
 };
 use lockwright_testbed as testbed;
 use lockwright_testbed::proxy::{Proxy, Traffic};
 use lockwright_zookeeper::{Config, ZooKeeper};
 use zookeeper_client as zk;
 
-use crate::kit::{LIMIT, busy, claim, claim_for, connect, eventually, grant, node_of, raw};
-
-const FOREVER: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+use crate::kit::{
+    FOR_EVER, LIMIT, busy, claim, claim_for, connect, eventually, fails, grant, node_of, raw,
+    released,
+};
 
 /// Long enough that no session expires here.
 const LONG: Duration = Duration::from_secs(30);
@@ -51,8 +52,7 @@ async fn lose_the_reply(
     // The session and the parent exist: only the node's creation is in flight.
     grant_and_release(zookeeper, claim).await;
     proxy.set(Traffic::SwallowAnswers);
-    let error = zookeeper.acquire(claim, FOREVER).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    fails(zookeeper.acquire(claim, FOR_EVER).await, ErrorKind::Indeterminate);
     eventually(|| async { (nodes(raw, claim).await.len() == 1).then_some(()) }).await;
     proxy.set(Traffic::Forward);
     proxy.drop_connections();
@@ -71,7 +71,7 @@ async fn a_node_whose_reply_was_lost_is_the_hold_when_asked_again() {
     let claim = claim_for("x", LONG);
     lose_the_reply(&proxy, &zookeeper, &raw, &claim).await;
     let granted = eventually(|| async {
-        match zookeeper.acquire(&claim, FOREVER).await {
+        match zookeeper.acquire(&claim, FOR_EVER).await {
             Ok(AcquireOutcome::Granted(granted)) => Some(granted),
             Ok(AcquireOutcome::Busy(busy)) => panic!("it waits for itself: {busy:?}"),
             Err(error) => {
@@ -85,10 +85,7 @@ async fn a_node_whose_reply_was_lost_is_the_hold_when_asked_again() {
     assert_eq!(nodes.len(), 1, "{nodes:?}");
     let stat = raw.check_stat(&format!("/lockwright/x/{}", nodes[0])).await.unwrap().unwrap();
     assert_eq!(granted.fence.get(), stat.czxid.unsigned_abs());
-    assert_eq!(
-        zookeeper.release(&claim, ReleaseMode::Plain).await.unwrap(),
-        ReleaseOutcome::Released
-    );
+    released(&zookeeper, &claim, ReleaseMode::Plain).await;
 }
 
 /// An operator breaks the hold before its client gets the response.
@@ -102,7 +99,7 @@ async fn a_node_whose_reply_was_lost_and_that_was_broken_is_not_granted() {
     let broken = other.break_lock(&claim.name, seen, BreakMode::RunOut, "me", "why").await.unwrap();
     assert!(matches!(broken, Broken::RunsOut(_)), "{broken:?}");
     let told = eventually(|| async {
-        match zookeeper.acquire(&claim, FOREVER).await {
+        match zookeeper.acquire(&claim, FOR_EVER).await {
             Err(error) if error.is_transient() => None,
             answer => Some(answer),
         }
@@ -111,8 +108,7 @@ async fn a_node_whose_reply_was_lost_and_that_was_broken_is_not_granted() {
     assert_eq!(told.kind(), ErrorKind::Lost(Reason::Broken), "{told}");
     // It was never granted, so it is removed at once.
     grant(&other, &claim_for("x", LONG)).await;
-    let again = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
-    assert_eq!(again.kind(), ErrorKind::Lost(Reason::Broken), "{again}");
+    fails(zookeeper.acquire(&claim, FOR_EVER).await, ErrorKind::Lost(Reason::Broken));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,8 +121,7 @@ async fn a_node_whose_reply_was_lost_is_removed_on_reconciliation() {
         eventually(|| async { zookeeper.release(&claim, ReleaseMode::Reconcile).await.ok() });
     assert_eq!(ended.await, ReleaseOutcome::Released);
     assert!(nodes(&raw, &claim).await.is_empty());
-    let late = zookeeper.acquire(&claim, Wait::No).await.unwrap_err();
-    assert_eq!(late.kind(), ErrorKind::Lost(Reason::Gone), "{late}");
+    fails(zookeeper.acquire(&claim, Wait::No).await, ErrorKind::Lost(Reason::Gone));
 }
 
 /// The client library sends the request after the caller has given up.
@@ -137,8 +132,7 @@ async fn late_request_is_reconciled() {
     let claim = claim_for("x", LONG);
     grant_and_release(&zookeeper, &claim).await;
     proxy.set(Traffic::Hold);
-    let error = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    fails(zookeeper.acquire(&claim, FOR_EVER).await, ErrorKind::Indeterminate);
     assert!(nodes(&raw, &claim).await.is_empty(), "it is still on its way");
     let (ended, ()) = tokio::join!(
         eventually(|| async { zookeeper.release(&claim, ReleaseMode::Reconcile).await.ok() }),
@@ -156,7 +150,7 @@ async fn a_dropped_request_ends_by_itself() {
     let claim = claim("x");
     grant_and_release(&zookeeper, &claim).await;
     proxy.set(Traffic::Hold);
-    let asking = zookeeper.acquire(&claim, FOREVER);
+    let asking = zookeeper.acquire(&claim, FOR_EVER);
     assert!(tokio::time::timeout(Duration::from_millis(100), asking).await.is_err());
     proxy.set(Traffic::Forward);
     eventually(|| async { (nodes(&raw, &claim).await.len() == 1).then_some(()) }).await;
@@ -175,12 +169,11 @@ async fn repeated_acquire_of_a_claim_in_removal_is_rejected() {
     claim.renewal_mode = RenewalMode::Off;
     grant_and_release(&zookeeper, &claim).await;
     proxy.set(Traffic::SwallowAll);
-    let error = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
+    fails(zookeeper.acquire(&claim, FOR_EVER).await, ErrorKind::Indeterminate);
     // The claim becomes overdue, and nothing can be removed.
     tokio::time::sleep(claim.ttl + Duration::from_secs(1)).await;
     let expired = ErrorKind::Lost(Reason::Expired);
-    let again = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
+    let again = zookeeper.acquire(&claim, FOR_EVER).await.unwrap_err();
     assert_eq!(again.kind(), expired, "{again}");
     proxy.set(Traffic::Forward);
     proxy.drop_connections();
@@ -189,7 +182,7 @@ async fn repeated_acquire_of_a_claim_in_removal_is_rejected() {
         matches!(granted, AcquireOutcome::Granted(_)).then_some(())
     })
     .await;
-    let again = zookeeper.acquire(&claim, FOREVER).await.unwrap_err();
+    let again = zookeeper.acquire(&claim, FOR_EVER).await.unwrap_err();
     assert_eq!(again.kind(), expired, "{again}");
 }
 
@@ -200,15 +193,11 @@ async fn error_with_an_existing_node_is_indeterminate() {
     let raw = raw(&server.url()).await;
     let (held, waiting) = (claim_for("x", LONG), claim_for("x", LONG));
     grant(&zookeeper, &held).await;
-    busy(&zookeeper, &waiting, FOREVER).await;
+    busy(&zookeeper, &waiting, FOR_EVER).await;
     let path = format!("/lockwright/x/{}", nodes(&raw, &waiting).await[0]);
     // Makes it unreadable.
     let acls = [zk::Acl::new(zk::Permission::WRITE, zk::AuthId::anyone())];
     raw.set_acl(&path, &acls, None).await.unwrap();
-    let error = zookeeper.acquire(&waiting, FOREVER).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error}");
-    assert_eq!(
-        zookeeper.release(&waiting, ReleaseMode::Reconcile).await.unwrap(),
-        ReleaseOutcome::Released
-    );
+    fails(zookeeper.acquire(&waiting, FOR_EVER).await, ErrorKind::Indeterminate);
+    released(&zookeeper, &waiting, ReleaseMode::Reconcile).await;
 }

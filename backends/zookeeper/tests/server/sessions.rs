@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Clock, DistributedLock, ErrorKind, Event,
-    ReleaseMode, ReleaseOutcome, Renew, RenewalMode, RenewalOutcome,
+    ReleaseMode, Renew, RenewalMode, RenewalOutcome, Wait,
 };
 use lockwright_testbed::proxy::Traffic;
 use lockwright_testbed::{self as testbed, Proxy};
@@ -13,8 +13,8 @@ use lockwright_zookeeper::Config;
 use tokio::task::JoinSet;
 
 use crate::kit::{
-    TTL, claim, claim_for, connect, ensemble_and_client, events, eventually, grant, next, patient,
-    raw, renew, server_and_client, sessions,
+    FOR_EVER, TTL, claim, claim_for, connect, ensemble_and_client, events, eventually, grant,
+    granted_soon, next, patient, raw, released, renew, server_and_client, sessions,
 };
 
 #[tokio::test]
@@ -212,20 +212,13 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     assert!(matches!(gone, RenewalOutcome::NotHeld(_)), "{gone:?}");
     // Another session takes its place.
     let again = claim_for("y", long);
-    let granted = eventually(|| async {
-        match zookeeper.try_acquire(&again).await {
-            Ok(AcquireOutcome::Granted(granted)) => Some(granted),
-            _ => None,
-        }
-    });
+    let granted = granted_soon(&zookeeper, &again, Wait::No);
     assert!(granted.await.fence > fence);
 }
 
 /// A hold ends by release or TTL only.
 #[tokio::test]
 async fn holds_outlive_the_backend_and_waiters_do_not() {
-    use lockwright_core::{BootInstant, Wait};
-
     let (server, zookeeper) = server_and_client().await;
     let other = connect(&server.url()).await;
     let (held, waiting) = (claim("x"), claim("y"));
@@ -233,7 +226,7 @@ async fn holds_outlive_the_backend_and_waiters_do_not() {
     grant(&other, &blocking).await;
     let begun = Clock::boot().now();
     grant(&zookeeper, &held).await;
-    crate::kit::busy(&zookeeper, &waiting, Wait::Until(BootInstant::FAR_FUTURE)).await;
+    crate::kit::busy(&zookeeper, &waiting, FOR_EVER).await;
     drop(zookeeper);
     let until_gone = eventually(|| async {
         let waiters = other.inspect(&waiting.name).await.unwrap().waiters;
@@ -247,10 +240,7 @@ async fn holds_outlive_the_backend_and_waiters_do_not() {
     until_free.await;
     assert!(Clock::boot().now() >= begun + TTL);
     eventually(|| async { (sessions(&server, TTL) == 0).then_some(()) }).await;
-    assert_eq!(
-        other.release(&blocking, ReleaseMode::Plain).await.unwrap(),
-        ReleaseOutcome::Released
-    );
+    released(&other, &blocking, ReleaseMode::Plain).await;
 }
 
 /// The session for reads isn't shared.

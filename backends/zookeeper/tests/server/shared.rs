@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_conformance::queue_tests::{self, claim_as};
-use lockwright_core::{BootInstant, DistributedLock, ErrorKind, Locks, Mode, ReleaseMode, Wait};
+use lockwright_core::{DistributedLock, ErrorKind, Locks, Mode, ReleaseMode, Wait};
 use zookeeper_client as zk;
 
-use crate::kit::{busy, connect, ensemble_and_client, grant, raw, server_and_client};
+use crate::kit::{
+    FOR_EVER, busy, connect, ensemble_and_client, fails, grant, raw, server_and_client,
+};
 
 const PERMIT: Mode = Mode::Permits { count: 1, of: 3 };
 
@@ -68,11 +70,11 @@ async fn a_name_that_becomes_another_programs_lock_is_left() {
     grant(&zookeeper, &held).await;
     let options = zk::CreateMode::EphemeralSequential.with_acls(zk::Acls::anyone_all());
     raw.create("/lockwright/x/_c_theirs-lock-", b"", &options).await.unwrap();
-    let for_ever = Wait::Until(BootInstant::FAR_FUTURE);
+    let for_ever = FOR_EVER;
     busy(&zookeeper, &waits, for_ever).await;
     zookeeper.release(&held, ReleaseMode::Plain).await.unwrap();
     let answer = zookeeper.acquire(&waits, for_ever).await;
-    assert_eq!(answer.err().map(|error| error.kind()), Some(ErrorKind::Conflict));
+    fails(answer, ErrorKind::Conflict);
     assert_eq!(queue(&raw).await.len(), 1);
 }
 
@@ -93,7 +95,7 @@ async fn another_programs_node_is_a_writers() {
         assert!(matches!(&shown.holders[..], [one] if one.mode == Mode::Exclusive), "{shown:?}");
         busy(&zookeeper, &claim_as(Mode::Shared), Wait::No).await;
         let permit = zookeeper.try_acquire(&claim_as(PERMIT)).await;
-        assert_eq!(permit.err().map(|error| error.kind()), Some(ErrorKind::Conflict));
+        fails(permit, ErrorKind::Conflict);
         raw.delete(&format!("{theirs}{sequence}"), None).await.unwrap();
         let again = claim_as(Mode::Shared);
         grant(&zookeeper, &again).await;

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BootInstant, Claim, Clock, DistributedLock, Event, Reason, ReleaseMode,
-    RenewalOutcome, Wait,
+    AcquireOutcome, Claim, Clock, DistributedLock, Event, Reason, ReleaseMode, RenewalOutcome, Wait,
 };
 use lockwright_testbed::{self as testbed, Proxy};
 use lockwright_zookeeper::{Config, ZooKeeper};
 
 use crate::kit::{
-    busy, claim_for, connect, crowd, crowdable, events, eventually, grant, next, raw, renew,
-    sessions,
+    FOR_EVER, busy, claim_for, connect, crowd, crowdable, events, eventually, grant, granted_soon,
+    next, raw, renew, sessions,
 };
 
 /// Long enough that nothing expires here.
@@ -116,11 +115,7 @@ async fn session_is_given_up_after_an_unchecked_server() {
     }
     // Another session takes its place.
     let another = claim_for("z", ttl);
-    eventually(|| async {
-        let asked = zookeeper.try_acquire(&another).await;
-        matches!(asked, Ok(AcquireOutcome::Granted(_))).then_some(())
-    })
-    .await;
+    granted_soon(&zookeeper, &another, Wait::No).await;
     assert!(matches!(renew(&zookeeper, &another).await, RenewalOutcome::Renewed { .. }));
 }
 
@@ -131,7 +126,7 @@ async fn suspect_session_is_given_up_and_admits_other_waiters() {
     let Crowded { server, proxy, zookeeper, other, taken } = crowded(ttl).await;
     let raw = raw(&server.url()).await;
     let (held, waiting) = (claim_for("x", ttl), claim_for("taken", ttl));
-    let forever = Wait::Until(BootInstant::FAR_FUTURE);
+    let forever = FOR_EVER;
     grant(&zookeeper, &held).await;
     busy(&zookeeper, &waiting, forever).await;
     let mut told = events(&zookeeper);

@@ -1,0 +1,91 @@
+//! Tables that the backend or an administrator creates.
+
+use lockwright_core::{AcquireOutcome, Busy, DistributedLock, ErrorKind, ReleaseMode};
+
+use super::server::{Config, SCHEME, Server, connect, patient, start};
+use super::{CREATE_GUEST, CREATE_SCHEMA, GRANT_GUEST, NO_SCHEMA, QUOTED_SCHEMA};
+use crate::support::{claim, grant};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_make_them_at_once() {
+    let server = Server::start().unwrap();
+    for round in 0..5 {
+        let url = format!("{}?table=t{round}", server.url());
+        let connecting: Vec<_> = (0..8)
+            .map(|_| {
+                let url = url.clone();
+                tokio::spawn(async move {
+                    let backend = connect(&url).await;
+                    let held = claim("x");
+                    if backend.try_acquire(&held).await.unwrap()
+                        != AcquireOutcome::Busy(Busy::default())
+                    {
+                        backend.release(&held, ReleaseMode::Plain).await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for connected in connecting {
+            connected.await.unwrap();
+        }
+    }
+    let floors = server.sql("SELECT count(*) FROM t0_meta").unwrap();
+    assert_eq!(floors, "1");
+}
+
+#[tokio::test]
+async fn one_who_may_not_make_them_is_told_and_can_use_them() {
+    let server = Server::start().unwrap();
+    server.sql(CREATE_GUEST).unwrap();
+    let url = format!("{SCHEME}://guest:guest-4711@{}/lockwright", server.address());
+    let error = patient(&url).connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
+    assert!(error.to_string().contains("lockwright schema"), "{error}");
+    assert!(!format!("{error:?}").contains("guest-4711"), "{error:?}");
+
+    server.sql(&Config::new(&url).unwrap().schema()).unwrap();
+    if SCHEME == "postgres" {
+        let error = patient(&url).connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
+    }
+    server.sql(GRANT_GUEST).unwrap();
+    let backend = connect(&url).await;
+    let held = claim("x");
+    grant(&backend, &held).await;
+    backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_user_chooses_their_names() {
+    let (server, usual) = start().await;
+    server.sql(CREATE_SCHEMA).unwrap();
+    let url = format!("{}?table=from&schema=select", server.url());
+    let other = connect(&url).await;
+    let held = claim("x");
+    grant(&usual, &held).await;
+    grant(&other, &claim("x")).await;
+    let count = format!("SELECT count(*) FROM {QUOTED_SCHEMA}.from_lease");
+    assert_eq!(server.sql(&count).unwrap(), "1");
+
+    let error = patient(&format!("{}?schema=nowhere", server.url())).connect().await.unwrap_err();
+    assert_eq!(error.kind(), NO_SCHEMA.0, "{error:?}");
+    assert!(error.to_string().contains(NO_SCHEMA.1), "{error}");
+    for bad in ["table=x%22;DROP", "table=a-b", "schema=A", "table="] {
+        let error = Config::new(&format!("{}?{bad}", server.url())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{bad}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn another_version_is_refused() {
+    let (server, _) = start().await;
+    server.sql("UPDATE lockwright_meta SET version = 7").unwrap();
+    let error = patient(&server.url()).connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
+    assert!(error.to_string().contains("version 7"), "{error}");
+    if SCHEME == "postgres" {
+        server.sql("DELETE FROM lockwright_meta").unwrap();
+        let error = patient(&server.url()).connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
+    }
+}

@@ -13,6 +13,7 @@ pub(crate) use sqlx::mysql::{
 };
 
 pub(crate) use self::each::*;
+pub(crate) use sqlx::MySql as Database;
 
 /// The scheme of its URLs.
 pub(crate) const SCHEME: &str = "mysql";

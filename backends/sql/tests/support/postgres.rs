@@ -15,6 +15,7 @@ pub(crate) use sqlx::postgres::{
 };
 
 pub(crate) use self::each::*;
+pub(crate) use sqlx::Postgres as Database;
 
 /// The scheme of its URLs.
 pub(crate) const SCHEME: &str = "postgres";

@@ -1,3 +1,5 @@
+//! Expected outcomes.
+
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind, Reason};
@@ -5,28 +7,6 @@ use lockwright_sql::transaction::{Outcome, Wait};
 
 /// A time limit for expected events.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Polls until `ask` returns a value.
-pub(crate) async fn until<T>(what: &str, ask: impl AsyncFnMut() -> Option<T>) -> T {
-    until_each(Duration::from_millis(5), what, ask).await
-}
-
-/// The same, with this pause.
-pub(crate) async fn until_each<T>(
-    pause: Duration,
-    what: &str,
-    mut ask: impl AsyncFnMut() -> Option<T>,
-) -> T {
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(pause).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{what}"))
-}
 
 pub(crate) const BRIEFLY: Wait = Wait::For(Duration::from_millis(300));
 

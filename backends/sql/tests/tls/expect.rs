@@ -1,3 +1,5 @@
+//! Expected outcomes.
+
 use std::path::Path;
 use std::sync::Arc;
 

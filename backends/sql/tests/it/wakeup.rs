@@ -9,7 +9,7 @@ use lockwright_core::{
 use lockwright_sql::Sqlite;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use crate::support::{LONG, Place, claim, granted, in_one_transaction, ms, sql};
+use crate::support::{LONG, Place, claim_for, grant, in_one_transaction, ms, sql, within};
 
 fn wakes(backend: &Sqlite) -> UnboundedReceiver<String> {
     let (send, receive) = mpsc::unbounded_channel();
@@ -34,9 +34,9 @@ async fn a_release_elsewhere_wakes_who_waits_for_it() {
     let mut woken = wakes(&here);
     let mut raw = place.raw().await;
     for round in 0..20 {
-        let held = claim("x", LONG);
-        granted(&there, &held).await;
-        let mine = claim("x", LONG);
+        let held = claim_for("x", LONG);
+        grant(&there, &held).await;
+        let mine = claim_for("x", LONG);
         assert!(matches!(here.acquire(&mine, far()).await.unwrap(), AcquireOutcome::Busy(_)));
         if round % 5 == 4 {
             // Truncates the log, whose content doesn't matter.
@@ -66,10 +66,10 @@ async fn a_release_is_heard_through_a_symbolic_link() {
     for (holder, waiter, woken) in
         [(&there, &here, &mut woken_here), (&here, &there, &mut woken_there)]
     {
-        let held = claim("x", LONG);
-        granted(holder, &held).await;
+        let held = claim_for("x", LONG);
+        grant(holder, &held).await;
         assert!(matches!(
-            waiter.acquire(&claim("x", LONG), far()).await.unwrap(),
+            waiter.acquire(&claim_for("x", LONG), far()).await.unwrap(),
             AcquireOutcome::Busy(_)
         ));
         holder.release(&held, ReleaseMode::Plain).await.unwrap();
@@ -83,15 +83,15 @@ async fn what_is_still_held_wakes_nobody() {
     let place = Place::new();
     let (here, there) = (place.open().await, place.open().await);
     let mut woken = wakes(&here);
-    let (x, y) = (claim("x", LONG), claim("y", LONG));
+    let (x, y) = (claim_for("x", LONG), claim_for("y", LONG));
     for held in [&x, &y] {
-        granted(&there, held).await;
-        let waiting = claim(held.name.as_str(), LONG);
+        grant(&there, held).await;
+        let waiting = claim_for(held.name.as_str(), LONG);
         assert!(matches!(here.acquire(&waiting, far()).await.unwrap(), AcquireOutcome::Busy(_)));
     }
     for i in 0..50 {
-        let other = claim(&format!("other{i}"), LONG);
-        granted(&there, &other).await;
+        let other = claim_for(&format!("other{i}"), LONG);
+        grant(&there, &other).await;
         there.release(&other, ReleaseMode::Plain).await.unwrap();
     }
     for held in [&y, &x] {
@@ -107,9 +107,9 @@ async fn a_release_in_the_same_transaction_is_not_lost() {
     let place = Place::new();
     let backend = place.open().await;
     let mut woken = wakes(&backend);
-    let held = claim("x", LONG);
-    granted(&backend, &held).await;
-    let mine = claim("x", LONG);
+    let held = claim_for("x", LONG);
+    grant(&backend, &held).await;
+    let mine = claim_for("x", LONG);
     // Wake-ups before the answer don't count.
     let asking = async {
         let attempt = backend.acquire(&mine, far()).await.unwrap();
@@ -128,8 +128,8 @@ async fn a_release_wakes_the_other_clients_of_the_same_backend() {
     let place = Place::new();
     let backend = place.open().await;
     let (mut one, mut two) = (wakes(&backend), wakes(&backend));
-    let held = claim("x", LONG);
-    granted(&backend, &held).await;
+    let held = claim_for("x", LONG);
+    grant(&backend, &held).await;
     backend.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(one.try_recv().unwrap(), "x");
     assert_eq!(two.try_recv().unwrap(), "x");
@@ -141,9 +141,9 @@ async fn a_release_during_the_attempt_is_not_lost() {
     let (here, there) = (place.open().await, place.open().await);
     let mut woken = wakes(&here);
     for _ in 0..100 {
-        let held = claim("x", LONG);
-        granted(&there, &held).await;
-        let mine = claim("x", LONG);
+        let held = claim_for("x", LONG);
+        grant(&there, &held).await;
+        let mine = claim_for("x", LONG);
         let asking = async {
             let attempt = here.acquire(&mine, far()).await;
             while woken.try_recv().is_ok() {}
@@ -152,7 +152,7 @@ async fn a_release_during_the_attempt_is_not_lost() {
         let (attempt, _) = tokio::join!(asking, there.release(&held, ReleaseMode::Plain));
         if matches!(attempt.unwrap(), AcquireOutcome::Busy(_)) {
             tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
-            granted(&here, &mine).await;
+            grant(&here, &mine).await;
         }
         here.release(&mine, ReleaseMode::Plain).await.unwrap();
         while woken.try_recv().is_ok() {}
@@ -172,14 +172,14 @@ async fn the_log_is_watched_only_while_somebody_waits() {
             .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok())
             .any(|info| info.lines().any(|l| l.starts_with("inotify") && l.contains(&needle)))
     };
-    let held = claim("x", LONG);
-    granted(&backend, &held).await;
+    let held = claim_for("x", LONG);
+    grant(&backend, &held).await;
     assert!(!watched());
     let short = Wait::Until(Clock::boot().now() + ms(300));
     assert!(matches!(
-        backend.acquire(&claim("x", LONG), short).await.unwrap(),
+        backend.acquire(&claim_for("x", LONG), short).await.unwrap(),
         AcquireOutcome::Busy(_)
     ));
     assert!(watched());
-    crate::support::within(SOON, "the watch to end", || !watched()).await;
+    within(SOON, "the watch to end", async || !watched()).await;
 }

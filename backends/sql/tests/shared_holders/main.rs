@@ -1,8 +1,10 @@
-//! Shared holders on each database: tests beyond the conformance suite.
+//! Readers and permits on each database: tests beyond the conformance suite.
 #![forbid(unsafe_code)]
+#![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
 
-mod held;
 mod mysql;
 mod postgres;
 mod rules;
 mod sqlite;
+#[path = "../support/mod.rs"]
+mod support;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lockwright_conformance::test_helpers::{LIMIT, busy, claim, claim_for, events, grant, next};
 use lockwright_core::{
-    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock,
-    ErrorKind, Event, Mode, Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome,
-    Token, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Event, Mode,
+    Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome, Token, Wait,
 };
 
-use crate::held::Asks;
+use crate::support::{
+    LIMIT, busy, claim, claim_for, events, eventually, grant, in_time, next, release,
+};
 
 const OF: u32 = 3;
 
@@ -32,11 +32,7 @@ fn permits(count: u32) -> Mode {
 }
 
 fn soon() -> Wait {
-    Wait::Until(limit())
-}
-
-fn limit() -> BootInstant {
-    Clock::boot().now() + LIMIT
+    in_time(LIMIT)
 }
 
 /// Eight tasks of two clients acquire and release `x` in the modes of `mode`. The holders' weights
@@ -116,17 +112,14 @@ pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     assert!(matches!(first_again.outcome, RenewalOutcome::Renewed { .. }), "{first_again:?}");
     grant(&*one, &first).await;
     for reader in [&first, &last] {
-        assert_eq!(
-            one.release(reader, ReleaseMode::Plain).await.unwrap(),
-            ReleaseOutcome::Released
-        );
+        release(&*one, reader).await;
         busy(&*one, &late, Wait::No).await;
     }
     let granted = grant(&*two, &writer).await;
-    assert_eq!(two.release(&writer, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    release(&*two, &writer).await;
     let readers = grant(&*one, &late).await;
     assert!(readers.fence > granted.fence, "{readers:?} after {granted:?}");
-    one.release(&late, ReleaseMode::Plain).await.unwrap();
+    release(&*one, &late).await;
 }
 
 pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
@@ -140,10 +133,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
         loop {
             busy(&*one, &late, soon()).await;
             busy(&*two, &writer, soon()).await;
-            assert_eq!(
-                two.release(&writer, ReleaseMode::Plain).await.unwrap(),
-                ReleaseOutcome::Released
-            );
+            release(&*two, &writer).await;
             if one.profile().wake_up == lockwright_core::WakeUp::Poll {
                 break;
             }
@@ -175,7 +165,7 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
         assert_eq!(*renewed, Renewal::RENEWED);
         tokio::time::sleep(ttl).await;
         busy(&*two, &claim_as("x", other), Wait::No).await;
-        assert_eq!(one.release(&long, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+        release(&*one, &long).await;
 
         let held = [0, 1].map(|_| Claim { mode, ..claim_for("x", ttl) });
         for claim in &held {
@@ -185,10 +175,10 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
         grant(&*one, &long).await;
         tokio::time::sleep(ttl).await;
         busy(&*two, &claim_as("x", other), Wait::No).await;
-        assert_eq!(one.release(&long, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+        release(&*one, &long).await;
         let next = claim_as("x", other);
         grant(&*two, &next).await;
-        two.release(&next, ReleaseMode::Plain).await.unwrap();
+        release(&*two, &next).await;
     }
 }
 
@@ -205,14 +195,11 @@ pub(crate) async fn a_name_runs_out_with_the_last_of_them(Two(one, two): Two) {
 
         let short = Claim { mode, ..claim_for("x", ttl) };
         grant(&*one, &short).await;
-        assert_eq!(one.release(&long, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+        release(&*one, &long).await;
         tokio::time::sleep(ttl).await;
         grant(&*two, &other).await;
         assert_eq!(one.release(&short, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
-        assert_eq!(
-            two.release(&other, ReleaseMode::Plain).await.unwrap(),
-            ReleaseOutcome::Released
-        );
+        release(&*two, &other).await;
     }
 }
 
@@ -237,12 +224,9 @@ pub(crate) async fn their_holds_move(Two(one, two): Two) {
             Mode::Shared => drop(busy(&*one, &claim("x"), Wait::No).await),
             _ => drop(busy(&*one, &other, Wait::No).await),
         }
-        assert_eq!(
-            one.release(&moved, ReleaseMode::Plain).await.unwrap(),
-            ReleaseOutcome::Released
-        );
+        release(&*one, &moved).await;
         grant(&*one, &other).await;
-        one.release(&other, ReleaseMode::Plain).await.unwrap();
+        release(&*one, &other).await;
     }
 }
 
@@ -264,7 +248,7 @@ pub(crate) async fn a_buried_token_is_never_granted(Two(one, two): Two) {
         }
         let next = claim("x");
         grant(&*two, &next).await;
-        two.release(&next, ReleaseMode::Plain).await.unwrap();
+        release(&*two, &next).await;
     }
 }
 
@@ -327,46 +311,6 @@ pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
     }
 }
 
-/// The break waits for the hold's row, which `close` locks and `open` unlocks. `waiting` is SQL
-/// that counts the requests that wait for a lock.
-pub(crate) async fn a_repeat_revives_no_broken_hold<G>(
-    Two(one, two): Two,
-    ask: Asks<'_>,
-    waiting: &str,
-    close: impl AsyncFnOnce() -> G,
-    open: impl AsyncFnOnce(G),
-) {
-    let wait_for = async |count: &str| {
-        let limit = limit();
-        while ask(waiting) != count {
-            assert!(Clock::boot().now() < limit, "{count} requests don't wait");
-        }
-    };
-    let held = claim_as("x", Mode::Shared);
-    grant(&*one, &held).await;
-    ask("UPDATE lockwright_beside SET expires = expires - ttl / 2");
-    let gate = close().await;
-    let breaking = tokio::spawn({
-        let (name, seen) = (held.name.clone(), BreakTarget::Token(held.token));
-        async move { two.break_lock(&name, seen, BreakMode::RunOut, "me", "to see").await }
-    });
-    wait_for("1").await;
-    let repeating = tokio::spawn({
-        let (one, held) = (Arc::clone(&one), held.clone());
-        async move { one.try_acquire(&held).await }
-    });
-    wait_for("2").await;
-    open(gate).await;
-    let Broken::RunsOut(left) = breaking.await.unwrap().unwrap() else { panic!("not broken") };
-    let AcquireOutcome::Granted(again) = repeating.await.unwrap().unwrap() else {
-        panic!("not held")
-    };
-    let valid = again.valid.expect("that it is broken");
-    assert!(valid <= left, "{left:?} were left, and the repeat made {valid:?} of it");
-    let shown = one.inspect(&held.name).await.unwrap();
-    assert!(shown.holders[0].remaining <= Some(left), "{shown:?} after {left:?}");
-}
-
 /// Leaves expired rows: of readers, of permits, and of a writer that waited.
 pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     let ttl = Duration::from_secs(3);
@@ -379,22 +323,23 @@ pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     }
     let writer = claim("read");
     busy(one, &writer, soon()).await;
-    lockwright_conformance::test_helpers::eventually(|| async {
+    eventually(|| async {
         match one.try_acquire(&writer).await.unwrap() {
             AcquireOutcome::Granted(_) => Some(()),
             AcquireOutcome::Busy(_) => None,
         }
     })
     .await;
-    one.release(&writer, ReleaseMode::Plain).await.unwrap();
+    release(one, &writer).await;
     tokio::time::sleep(Duration::from_secs(4)).await;
 }
 
 /// All rules. `$start` returns a server and two of its clients.
 macro_rules! all {
-    ($start:path) => {
-        rules::all!(
-            $start,
+    ($start:ident) => {
+        $crate::rules::tests!(
+            $start;
+            rules:
             nobody_gets_in_beside_a_writer,
             never_more_permits_than_there_are,
             a_writer_that_waits_comes_next,
@@ -407,39 +352,19 @@ macro_rules! all {
             all_are_broken_if_any_will_do
         );
     };
-    ($start:path, $($rule:ident),*) => {
+}
+pub(crate) use all;
+
+/// A test of each rule of a module.
+macro_rules! tests {
+    ($start:ident; $module:ident: $($rule:ident),*) => {
         $(
             #[tokio::test(flavor = "multi_thread")]
             async fn $rule() {
                 let (_server, two) = $start().await;
-                rules::$rule(two).await;
+                $module::$rule(two).await;
             }
         )*
     };
 }
-pub(crate) use all;
-
-/// Rules that need the server's table.
-macro_rules! of_the_table {
-    ($start:path, $two:path) => {
-        #[tokio::test]
-        async fn what_ran_out_is_swept_away() {
-            let (server, Two(one, _)) = $start().await;
-            rules::leave_behind(&*one).await;
-            let count = || server.sql("SELECT count(*) FROM lockwright_beside").unwrap();
-            assert_eq!(count(), "3");
-            server.sql("UPDATE lockwright_beside SET expires = expires - 600000000").unwrap();
-            one.sweep(std::time::Duration::ZERO).await.unwrap();
-            assert_eq!(count(), "0");
-        }
-
-        #[tokio::test]
-        async fn tables_of_the_first_layout_are_completed() {
-            let (server, two) = $start().await;
-            drop(two);
-            server.sql("DROP TABLE lockwright_beside").unwrap();
-            rules::a_writer_that_waits_comes_next($two(&server).await).await;
-        }
-    };
-}
-pub(crate) use of_the_table;
+pub(crate) use tests;

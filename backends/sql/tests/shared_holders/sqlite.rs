@@ -1,36 +1,23 @@
 //! On a SQLite file.
 
-use std::path::{Path, PathBuf};
-
 use lockwright_core::DistributedLock;
-use lockwright_sql::Sqlite;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{Connection, Executor};
+use sqlx::Executor;
 
+use self::place::Place;
 use crate::rules::{self, Two};
 
-struct Place {
-    file: PathBuf,
-    _folder: tempfile::TempDir,
-}
-
-fn place() -> Place {
-    let folder = tempfile::tempdir().unwrap();
-    Place { file: folder.path().join("locks.db"), _folder: folder }
-}
+#[path = "../support/sqlite.rs"]
+#[allow(dead_code, reason = "the tests of SQLite use the rest")]
+mod place;
 
 async fn start() -> (Place, Two) {
-    let place = place();
+    let place = Place::new();
     let two = two(&place).await;
     (place, two)
 }
 
 async fn two(place: &Place) -> Two {
-    Two::new(open(&place.file).await, open(&place.file).await)
-}
-
-async fn open(file: &Path) -> Sqlite {
-    Sqlite::open(file).await.unwrap()
+    Two::new(place.open().await, place.open().await)
 }
 
 rules::all!(start);
@@ -41,7 +28,7 @@ async fn what_ran_out_is_swept_away() {
     rules::leave_behind(&*one).await;
     one.sweep(std::time::Duration::ZERO).await.unwrap();
     let left = sqlx::query("SELECT * FROM lockwright_beside")
-        .fetch_all(&mut raw(&place).await)
+        .fetch_all(&mut place.raw().await)
         .await
         .unwrap();
     assert!(left.is_empty(), "{} rows are left", left.len());
@@ -49,17 +36,11 @@ async fn what_ran_out_is_swept_away() {
 
 #[tokio::test]
 async fn a_file_of_the_first_layout_is_completed() {
-    let place = place();
-    drop(open(&place.file).await);
-    let mut raw = raw(&place).await;
+    let place = Place::new();
+    drop(place.open().await);
+    let mut raw = place.raw().await;
     raw.execute("DROP TABLE lockwright_beside").await.unwrap();
     let two = two(&place).await;
     assert!(two.0.doctor().await.unwrap().is_empty());
     rules::a_writer_that_waits_comes_next(two).await;
-}
-
-async fn raw(place: &Place) -> SqliteConnection {
-    SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(&place.file))
-        .await
-        .unwrap()
 }

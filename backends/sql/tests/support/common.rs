@@ -1,0 +1,90 @@
+//! Helpers of all tests.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) use lockwright_conformance::test_helpers::{
+    LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
+};
+use lockwright_core::{
+    AcquireOutcome, Claim, Clock, DistributedLock, Mode, ReleaseMode, ReleaseOutcome, Result, Wait,
+};
+use tokio::task::JoinHandle;
+
+/// The modes with holds in sessions.
+pub(crate) const MODES: [&str; 2] = ["session", "row"];
+
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) fn in_mode(url: &str, mode: &str) -> String {
+    format!("{url}?mode={mode}")
+}
+
+pub(crate) fn in_time(time: Duration) -> Wait {
+    Wait::Until(Clock::boot().now() + time)
+}
+
+pub(crate) fn reader(of: &str, ttl: Duration) -> Claim {
+    Claim { mode: Mode::Shared, ..claim_for(of, ttl) }
+}
+
+pub(crate) async fn is_busy(backend: &dyn DistributedLock, claim: &Claim) -> bool {
+    matches!(backend.try_acquire(claim).await.unwrap(), AcquireOutcome::Busy(_))
+}
+
+/// Sends a request in a task.
+pub(crate) fn acquiring<B: DistributedLock + ?Sized>(
+    backend: &Arc<B>,
+    claim: &Claim,
+    wait: Wait,
+) -> JoinHandle<Result<AcquireOutcome>> {
+    let (backend, claim) = (Arc::clone(backend), claim.clone());
+    tokio::spawn(async move { backend.acquire(&claim, wait).await })
+}
+
+/// Releases a hold.
+pub(crate) async fn release(backend: &dyn DistributedLock, claim: &Claim) {
+    assert_eq!(backend.release(claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+}
+
+/// Returns whether a claim is granted, and releases the hold.
+pub(crate) async fn is_free(backend: &dyn DistributedLock, of: &str) -> bool {
+    let claim = claim_for(of, LONG);
+    let free = !is_busy(backend, &claim).await;
+    if free {
+        backend.release(&claim, ReleaseMode::Plain).await.unwrap();
+    }
+    free
+}
+
+pub(crate) async fn waiters(backend: &dyn DistributedLock, of: &str) -> u64 {
+    backend.inspect(&name(of)).await.unwrap().waiters.unwrap_or_default()
+}
+
+/// Waits until a request waits for the name `x` in the server.
+pub(crate) async fn until_one_waits(backend: &dyn DistributedLock) {
+    within(ms(5_000), "the waiter to block", async || waiters(backend, "x").await == 1).await;
+}
+
+/// Returns the codes of the doctor's findings.
+pub(crate) async fn findings(backend: &dyn DistributedLock) -> Vec<&'static str> {
+    backend.doctor().await.unwrap().into_iter().map(|finding| finding.code).collect()
+}
+
+/// Waits until `done`, and returns how long it took.
+pub(crate) async fn within(
+    limit: Duration,
+    what: &str,
+    mut done: impl AsyncFnMut() -> bool,
+) -> Duration {
+    let start = Instant::now();
+    while !done().await {
+        assert!(start.elapsed() < limit, "waited {limit:?} for {what}");
+        tokio::time::sleep(ms(5)).await;
+    }
+    start.elapsed()
+}

@@ -117,57 +117,61 @@ async fn burst_of_names_stays_within_the_limit(server: &Server, mode: &str) {
 
 /// Requests wait for a table that another application has locked.
 async fn locked_table_stays_within_the_limit(server: &Server, mode: &str) {
-    let locks = client(server, mode).await;
-    locks.mutex("warm").acquire().await.unwrap().release().await.unwrap();
-    let sampler = Sampler::start(server).await;
-    let unlock = lock_table(server, "lockwright_hold").await;
-    let waiting = busily(&locks, "t");
-    sleep(TTL * 2).await;
-    application_connects(server).await;
-    drop(unlock);
-    recovers(&locks, waiting).await;
-    let most = sampler.most().await;
-    assert!(most <= LIMIT, "{mode}: {most} sessions");
+    let lock = lock_table(server, "lockwright_hold");
+    let unlock = async |locked| {
+        application_connects(server).await;
+        drop(locked);
+    };
+    stays_within_the_limit(server, mode, lock, unlock).await;
 }
 
 async fn frozen_server_stays_within_the_limit(server: &Server, mode: &str) {
-    let locks = client(server, mode).await;
-    locks.mutex("warm").acquire().await.unwrap().release().await.unwrap();
-    let sampler = Sampler::start(server).await;
-    server.freeze();
-    let waiting = busily(&locks, "f");
-    sleep(TTL * 2).await;
-    server.thaw();
-    application_connects(server).await;
-    recovers(&locks, waiting).await;
-    let most = sampler.most().await;
-    assert!(most <= LIMIT, "{mode}: {most} sessions");
+    let freeze = async { server.freeze() };
+    let thaw = async |()| {
+        server.thaw();
+        application_connects(server).await;
+    };
+    stays_within_the_limit(server, mode, freeze, thaw).await;
 }
 
 /// Each commit waits for a replica that doesn't exist.
 async fn missing_replica_stays_within_the_limit(server: &Server, mode: &str) {
+    let miss = async { wait_for_replica(server, true) };
+    let stop = async |()| {
+        application_connects(server).await;
+        wait_for_replica(server, false);
+    };
+    stays_within_the_limit(server, mode, miss, stop).await;
+}
+
+/// Requests are stuck between `begin` and `end`.
+async fn stays_within_the_limit<T>(
+    server: &Server,
+    mode: &str,
+    begin: impl Future<Output = T>,
+    end: impl AsyncFnOnce(T),
+) {
     let locks = client(server, mode).await;
     locks.mutex("warm").acquire().await.unwrap().release().await.unwrap();
     let sampler = Sampler::start(server).await;
-    wait_for_replica(server, true);
-    let waiting = busily(&locks, "r");
+    let begun = begin.await;
+    let waiting = busily(&locks);
     sleep(TTL * 2).await;
-    application_connects(server).await;
-    wait_for_replica(server, false);
+    end(begun).await;
     recovers(&locks, waiting).await;
     let most = sampler.most().await;
     assert!(most <= LIMIT, "{mode}: {most} sessions");
 }
 
 /// Acquires 30 names repeatedly, and ignores errors, until it is stopped.
-fn busily(locks: &Locks, prefix: &'static str) -> (Arc<AtomicBool>, JoinSet<()>) {
+fn busily(locks: &Locks) -> (Arc<AtomicBool>, JoinSet<()>) {
     let over = Arc::new(AtomicBool::new(false));
     let mut waiting = JoinSet::new();
     for number in 0..30 {
         let (locks, over) = (locks.clone(), Arc::clone(&over));
         waiting.spawn(async move {
             while !over.load(Ordering::SeqCst) {
-                let name = format!("{prefix}{number}");
+                let name = format!("stuck-{number}");
                 let answer = locks.mutex(name).wait_for(ms(700)).acquire().await;
                 if let Ok(guard) = answer {
                     let _ = guard.release().await;
@@ -233,7 +237,7 @@ async fn holds_are_kept_and_released_at_the_limit(server: &Server, mode: &str) {
     {
         held.push(guard);
     }
-    let stuck = busily(&locks, "s");
+    let stuck = busily(&locks);
     for _ in 0..4 {
         sleep(TTL / 4).await;
         for guard in &held {

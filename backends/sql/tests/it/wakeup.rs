@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Clock, DistributedLock, Event, Events, ReleaseMode,
-    Wait,
+    AcquireOutcome, BreakMode, BreakTarget, DistributedLock, Event, Events, ReleaseMode, Wait,
 };
 use lockwright_sql::Sqlite;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use crate::support::{LONG, Place, claim_for, grant, in_one_transaction, ms, sql, within};
+use crate::support::{
+    LONG, Place, busy, claim_for, grant, in_one_transaction, in_time, ms, sql, within,
+};
 
 fn wakes(backend: &Sqlite) -> UnboundedReceiver<String> {
     let (send, receive) = mpsc::unbounded_channel();
@@ -21,7 +22,7 @@ fn wakes(backend: &Sqlite) -> UnboundedReceiver<String> {
 }
 
 fn far() -> Wait {
-    Wait::Until(Clock::boot().now() + LONG)
+    in_time(LONG)
 }
 
 /// Long enough for a busy machine. These tests don't poll.
@@ -37,7 +38,7 @@ async fn a_release_elsewhere_wakes_who_waits_for_it() {
         let held = claim_for("x", LONG);
         grant(&there, &held).await;
         let mine = claim_for("x", LONG);
-        assert!(matches!(here.acquire(&mine, far()).await.unwrap(), AcquireOutcome::Busy(_)));
+        busy(&here, &mine, far()).await;
         if round % 5 == 4 {
             // Truncates the log, whose content doesn't matter.
             sql(&mut raw, "PRAGMA wal_checkpoint(TRUNCATE)").await;
@@ -49,7 +50,7 @@ async fn a_release_elsewhere_wakes_who_waits_for_it() {
         }
         let name = tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
         assert_eq!(name.as_deref(), Some("x"));
-        assert!(matches!(here.acquire(&mine, far()).await.unwrap(), AcquireOutcome::Granted(_)));
+        grant(&here, &mine).await;
         here.release(&mine, ReleaseMode::Plain).await.unwrap();
         while woken.try_recv().is_ok() {}
     }
@@ -68,10 +69,7 @@ async fn a_release_is_heard_through_a_symbolic_link() {
     {
         let held = claim_for("x", LONG);
         grant(holder, &held).await;
-        assert!(matches!(
-            waiter.acquire(&claim_for("x", LONG), far()).await.unwrap(),
-            AcquireOutcome::Busy(_)
-        ));
+        busy(waiter, &claim_for("x", LONG), far()).await;
         holder.release(&held, ReleaseMode::Plain).await.unwrap();
         tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
         while woken.try_recv().is_ok() {}
@@ -87,7 +85,7 @@ async fn what_is_still_held_wakes_nobody() {
     for held in [&x, &y] {
         grant(&there, held).await;
         let waiting = claim_for(held.name.as_str(), LONG);
-        assert!(matches!(here.acquire(&waiting, far()).await.unwrap(), AcquireOutcome::Busy(_)));
+        busy(&here, &waiting, far()).await;
     }
     for i in 0..50 {
         let other = claim_for(&format!("other{i}"), LONG);
@@ -175,11 +173,8 @@ async fn the_log_is_watched_only_while_somebody_waits() {
     let held = claim_for("x", LONG);
     grant(&backend, &held).await;
     assert!(!watched());
-    let short = Wait::Until(Clock::boot().now() + ms(300));
-    assert!(matches!(
-        backend.acquire(&claim_for("x", LONG), short).await.unwrap(),
-        AcquireOutcome::Busy(_)
-    ));
+    let short = in_time(ms(300));
+    busy(&backend, &claim_for("x", LONG), short).await;
     assert!(watched());
     within(SOON, "the watch to end", async || !watched()).await;
 }

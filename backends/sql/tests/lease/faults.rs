@@ -8,7 +8,7 @@ use sqlx::Executor;
 
 use super::server::{Backend, Server, connect, lock_lease, patient, start};
 use super::{READ_ONLY, SHORT_LIMIT};
-use crate::support::{LIMIT, claim, eventually, grant, name};
+use crate::support::{LIMIT, claim, eventually, grant, make_row, name, refused};
 
 async fn impatient(url: &str) -> Backend {
     patient(url).response_timeout(Duration::from_secs(1)).connect().await.unwrap()
@@ -47,8 +47,7 @@ async fn a_lost_answer_is_indeterminate() {
     grant(&backend, &claim("warm")).await;
     proxy.set(Traffic::SwallowAnswers);
     let held = claim("x");
-    let error = backend.try_acquire(&held).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
+    refused(backend.try_acquire(&held).await, ErrorKind::Indeterminate, "");
     let direct = connect(&server.url()).await;
     eventually(|| async {
         let shown = direct.inspect(&name("x")).await.unwrap();
@@ -84,16 +83,13 @@ async fn it_comes_back_by_itself() {
 #[tokio::test]
 async fn what_the_server_refuses_has_no_effect() {
     let (server, backend) = start().await;
-    let before = claim("x");
-    grant(&backend, &before).await;
-    backend.release(&before, ReleaseMode::Plain).await.unwrap();
+    make_row(&backend, "x").await;
 
     server.sql(SHORT_LIMIT[0]).unwrap();
     let hurried = connect(&server.url()).await;
     let row = lock_lease(&server, "x").await;
     let late = claim("x");
-    let error = hurried.try_acquire(&late).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    refused(hurried.try_acquire(&late).await, ErrorKind::Unavailable, "");
     drop(row);
     server.sql(SHORT_LIMIT[1]).unwrap();
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
@@ -101,24 +97,19 @@ async fn what_the_server_refuses_has_no_effect() {
     server.sql(READ_ONLY[0]).unwrap();
     server.terminate_sessions().unwrap();
     let _ = backend.inspect(&name("x")).await;
-    let error = backend.try_acquire(&late).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    refused(backend.try_acquire(&late).await, ErrorKind::Unavailable, "");
     server.sql(READ_ONLY[1]).unwrap();
     grant(&backend, &late).await;
 
     server.sql("DROP TABLE lockwright_tombstone").unwrap();
-    let error = backend.try_acquire(&claim("y")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
-    assert!(error.to_string().contains("lockwright schema"), "{error}");
+    refused(backend.try_acquire(&claim("y")).await, ErrorKind::InvalidConfig, "lockwright schema");
 }
 
 /// Nothing of a dropped request reaches the next one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_request_spoils_nothing() {
     let (server, backend) = start().await;
-    let before = claim("x");
-    grant(&backend, &before).await;
-    backend.release(&before, ReleaseMode::Plain).await.unwrap();
+    make_row(&backend, "x").await;
     for _ in 0..6 {
         let mut row = lock_lease(&server, "x").await;
         let dropped = claim("x");

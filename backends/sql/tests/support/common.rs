@@ -7,7 +7,8 @@ pub(crate) use lockwright_conformance::test_helpers::{
     LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
 };
 use lockwright_core::{
-    AcquireOutcome, Claim, Clock, DistributedLock, Mode, ReleaseMode, ReleaseOutcome, Result, Wait,
+    AcquireOutcome, Claim, Clock, DistributedLock, Error, ErrorKind, Mode, ReleaseMode,
+    ReleaseOutcome, Result, Wait,
 };
 use tokio::task::JoinHandle;
 
@@ -34,6 +35,26 @@ pub(crate) fn reader(of: &str, ttl: Duration) -> Claim {
 
 pub(crate) async fn is_busy(backend: &dyn DistributedLock, claim: &Claim) -> bool {
     matches!(backend.try_acquire(claim).await.unwrap(), AcquireOutcome::Busy(_))
+}
+
+/// Asserts the kind and text of an error.
+#[track_caller]
+pub(crate) fn refused<T: std::fmt::Debug>(
+    answer: Result<T, Error>,
+    kind: ErrorKind,
+    says: &str,
+) -> Error {
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), kind, "{error:?}");
+    assert!(error.to_string().contains(says), "{error:?}");
+    error
+}
+
+/// Acquires and releases a name, so that it has a row.
+pub(crate) async fn make_row(backend: &dyn DistributedLock, of: &str) {
+    let claim = claim(of);
+    grant(backend, &claim).await;
+    release(backend, &claim).await;
 }
 
 /// Sends a request in a task.

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support::refused;
 use lockwright_core::{DistributedLock, Error, ErrorKind, Finding, Locks};
 
 pub(crate) fn in_the_open(findings: &[Finding]) -> Option<&Finding> {
@@ -17,9 +18,13 @@ pub(crate) async fn hold(backend: impl DistributedLock) {
 }
 
 /// Asserts that an error has this kind and text, and shows no secret.
-pub(crate) fn assert_says(error: &Error, kind: ErrorKind, says: &str, secrets: &[&str]) {
-    assert_eq!(error.kind(), kind, "{error:?}");
-    assert!(error.to_string().contains(says), "{error:?}");
+pub(crate) fn assert_says<T: std::fmt::Debug>(
+    answer: Result<T, Error>,
+    kind: ErrorKind,
+    says: &str,
+    secrets: &[&str],
+) {
+    let error = refused(answer, kind, says);
     for shown in [error.to_string(), format!("{error:?}")] {
         for secret in secrets {
             assert!(!shown.contains(secret), "{shown}");

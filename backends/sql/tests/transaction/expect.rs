@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub(crate) use crate::support::refused;
 use lockwright_core::{Error, ErrorKind, Reason};
 use lockwright_sql::transaction::{Outcome, Wait};
 
@@ -18,19 +19,6 @@ pub(crate) fn locked(answer: Result<Outcome, Error>) {
 #[track_caller]
 pub(crate) fn busy(answer: Result<Outcome, Error>) {
     assert_eq!(answer.unwrap(), Outcome::Busy);
-}
-
-/// Asserts the kind and text of an error.
-#[track_caller]
-pub(crate) fn refused<T: std::fmt::Debug>(
-    answer: Result<T, Error>,
-    kind: ErrorKind,
-    says: &str,
-) -> Error {
-    let error = answer.unwrap_err();
-    assert_eq!(error.kind(), kind, "{error:?}");
-    assert!(error.to_string().contains(says), "{error:?}");
-    error
 }
 
 #[track_caller]

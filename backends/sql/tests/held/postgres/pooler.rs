@@ -1,57 +1,24 @@
 use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
-use lockwright_testbed::{Account, Process, Program, port};
-use tempfile::TempDir;
+use lockwright_testbed::PgBouncer;
 
 use super::server::{Backend, Server, backend};
-use crate::support::{LONG, MODES, claim_for, grant, in_mode, is_busy, ms, within};
+use crate::support::{LONG, MODES, claim_for, grant, in_mode, is_busy, refused};
 
-struct Pooler {
-    url: String,
-    _process: Process,
-    _folder: TempDir,
-}
-
-impl Pooler {
-    async fn start(server: &Server, pool_mode: &str) -> Self {
-        let account = Account::instead_of_root(&["postgres"]);
-        let folder = tempfile::tempdir().unwrap();
-        let port = port::free();
-        let settings = format!(
-            "[databases]\nlockwright = host=127.0.0.1 port={} user=lockwright password={}\n\
-             [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-             auth_type = any\npool_mode = {pool_mode}\ndefault_pool_size = 20\n",
-            server.port(),
-            server.password(),
-        );
-        std::fs::write(folder.path().join("pgbouncer.ini"), settings).unwrap();
-        if let Some(account) = account {
-            account.own(folder.path()).unwrap();
-            account.own(&folder.path().join("pgbouncer.ini")).unwrap();
-        }
-        let process = Program::new("pgbouncer", "pgbouncer")
-            .arg("pgbouncer.ini")
-            .run_as(account)
-            .start(folder.path())
-            .unwrap();
-        let url = server.url_through(port);
-        within(ms(10_000), "PgBouncer to listen", async || {
-            tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok()
-        })
-        .await;
-        Self { url, _process: process, _folder: folder }
-    }
+/// Starts a pooler.
+fn pooler(server: &Server, pool_mode: &str) -> PgBouncer {
+    let options = PgBouncer::in_front_of(server).set("default_pool_size", "20");
+    options.pool_mode(pool_mode).start().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_shares_sessions_out_is_refused() {
     let server = Server::start().unwrap();
     for pool_mode in ["transaction", "statement"] {
-        let pooler = Pooler::start(&server, pool_mode).await;
+        let pooler = pooler(&server, pool_mode);
         for mode in MODES {
-            let error = Backend::connect(&in_mode(&pooler.url, mode)).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Unsupported, "{pool_mode}: {error:?}");
-            assert!(error.to_string().contains("pooler"), "{error}");
-            assert!(error.to_string().contains("mode lease"), "{error}");
+            let answer = Backend::connect(&in_mode(&pooler.url(), mode)).await;
+            let error = refused(answer, ErrorKind::Unsupported, "pooler");
+            assert!(error.to_string().contains("mode lease"), "{pool_mode}: {error}");
         }
     }
 }
@@ -59,9 +26,9 @@ async fn one_that_shares_sessions_out_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_leaves_sessions_whole_is_as_good_as_none() {
     let server = Server::start().unwrap();
-    let pooler = Pooler::start(&server, "session").await;
+    let pooler = pooler(&server, "session");
     for mode in MODES {
-        let through = Backend::connect(&in_mode(&pooler.url, mode)).await.unwrap();
+        let through = Backend::connect(&in_mode(&pooler.url(), mode)).await.unwrap();
         let direct = backend(&server, mode).await;
         let mine = claim_for("x", LONG);
         grant(&through, &mine).await;

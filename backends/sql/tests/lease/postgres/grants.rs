@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_core::{DistributedLock, Fence, Reason, ReleaseMode, ReleaseOutcome, Renew, Wait};
+use lockwright_core::{
+    DistributedLock, ErrorKind, Fence, Reason, ReleaseMode, ReleaseOutcome, Renew, Wait,
+};
 use sqlx::Executor;
 
 use super::server::{lock_lease, session, start, wait_for_blocked};
 use super::sweeping::{an_hour_passes, one_off_names};
-use crate::support::{acquiring, claim, eventually, grant, name};
+use crate::support::{acquiring, claim, eventually, grant, make_row, name, refused};
 
 /// A claim in progress doesn't see the tombstone of its token.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_in_flight_is_reconciled() {
     let (server, backend) = start().await;
-    let before = claim("x");
-    grant(&backend, &before).await;
-    backend.release(&before, ReleaseMode::Plain).await.unwrap();
+    make_row(&backend, "x").await;
 
     let late = claim("x");
     let mut row = lock_lease(&server, "x").await;
@@ -30,8 +30,7 @@ async fn claim_in_flight_is_reconciled() {
     wait_for_blocked(&server, 2).await;
     row.execute("COMMIT").await.unwrap();
     assert_eq!(settling.await.unwrap(), ReleaseOutcome::NotHeld);
-    let error = asking.await.unwrap().unwrap_err();
-    assert_eq!(error.lost_reason(), Some(Reason::Gone), "{error:?}");
+    refused(asking.await.unwrap(), ErrorKind::Lost(Reason::Gone), "");
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
 }
 

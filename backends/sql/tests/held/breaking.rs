@@ -1,13 +1,14 @@
 //! Broken holds: the errors of their holders, and their tombstones.
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, DistributedLock, HoldState, Reason, ReleaseMode, Renew,
-    Renewal,
+    BreakMode, BreakTarget, DistributedLock, HoldState, Reason, ReleaseMode, Renew, Renewal,
 };
 
 use super::server::{HOUR, Server, client, count, plain, shared};
 use crate::in_each_mode;
-use crate::support::{LONG, acquiring, claim_for, grant, in_time, ms, name, until_one_waits};
+use crate::support::{
+    LONG, acquiring, claim_for, grant, granted, hold, in_time, ms, name, until_one_waits,
+};
 
 in_each_mode!(plain; holder_gets_broken_despite_a_next_holder,
     claim_gets_broken_through_another_connection,
@@ -27,8 +28,7 @@ async fn holder_gets_broken_despite_a_next_holder(server: &Server, mode: &str) {
         operator.break_lock(&name("x"), seen, BreakMode::Now, "ada", "stuck").await.unwrap();
         let ended = guard.signal().ended().await;
         assert_eq!(ended, HoldState::Lost(Reason::Broken), "{mode}");
-        let answer = waiting.await.unwrap().unwrap();
-        assert!(matches!(answer, AcquireOutcome::Granted(_)), "{answer:?}");
+        granted(waiting).await;
         operator.release(&next, ReleaseMode::Plain).await.unwrap();
     }
 }
@@ -51,8 +51,7 @@ async fn claim_gets_broken_through_another_connection(server: &Server, mode: &st
 
 async fn tombstone_of_a_broken_hold_is_swept(server: &Server, mode: &str) {
     let one = shared(server, mode).await;
-    let held = claim_for("x", LONG);
-    grant(&*one, &held).await;
+    let held = hold(&*one, "x").await;
     let seen = BreakTarget::Token(held.token);
     one.break_lock(&name("x"), seen, BreakMode::Now, "ada", "stuck").await.unwrap();
     let rows =

@@ -8,7 +8,7 @@ use lockwright_core::{DistributedLock, ErrorKind, Locks, ReleaseMode};
 
 use super::server::{Server, client, plain, shared};
 use crate::in_each_mode;
-use crate::support::{LONG, claim_for, grant, is_free, ms, until_one_waits, waiters, within};
+use crate::support::{LONG, hold, is_free, ms, until_one_waits, waiters, within};
 
 in_each_mode!(plain; closed_client_is_granted_nothing, closed_waiter_leaves_the_server);
 
@@ -16,8 +16,7 @@ in_each_mode!(plain; closed_client_is_granted_nothing, closed_waiter_leaves_the_
 async fn closed_client_is_granted_nothing(server: &Server, mode: &str) {
     let (one, two) = (shared(server, mode).await, shared(server, mode).await);
     for round in 0..24u64 {
-        let holder = claim_for("x", LONG);
-        grant(&*one, &holder).await;
+        let holder = hold(&*one, "x").await;
         let locks = Locks::builder(Arc::clone(&two)).ttl(LONG).build().unwrap();
         let closed = Arc::new(AtomicBool::new(false));
         let waiting = tokio::spawn({
@@ -54,8 +53,7 @@ async fn closed_client_is_granted_nothing(server: &Server, mode: &str) {
 async fn closed_waiter_leaves_the_server(server: &Server, mode: &str) {
     let one = shared(server, mode).await;
     let locks = client(server, mode, LONG).await;
-    let holder = claim_for("x", LONG);
-    grant(&*one, &holder).await;
+    let holder = hold(&*one, "x").await;
     let waiting = tokio::spawn({
         let locks = locks.clone();
         async move { locks.mutex("x").no_limit().acquire().await }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lockwright_core::{DistributedLock, ErrorKind, HoldState, Reason, ReleaseMode, Wait};
+use lockwright_core::{DistributedLock, ErrorKind, HoldState, Reason, Wait};
 use lockwright_testbed::{Proxy, proxy::Traffic};
 
 use super::server::{
@@ -11,7 +11,7 @@ use super::server::{
 };
 use super::{DEAD_SESSION, GATES, SHORT_TTL};
 use crate::in_each_mode;
-use crate::support::{LONG, MODES, claim_for, grant, ms, within};
+use crate::support::{LONG, MODES, acquire_and_release, claim_for, ms, within};
 
 in_each_mode!(
     plain;
@@ -137,9 +137,7 @@ async fn a_session_that_has_ended_is_not_written_down() {
     let server = Server::start().unwrap();
     for (mode, lock) in MODES.into_iter().flat_map(|mode| GATES.map(|lock| (mode, lock))) {
         let backend = backend(&server, mode).await;
-        let first = claim_for("x", LONG);
-        grant(&backend, &first).await;
-        backend.release(&first, ReleaseMode::Plain).await.unwrap();
+        acquire_and_release(&backend, "x").await;
         let mut gate = session(&server).await;
         run(&mut gate, lock).await;
         let late = claim_for("x", LONG);
@@ -157,9 +155,7 @@ async fn a_session_that_has_ended_is_not_written_down() {
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable, "{mode}, {lock}");
         let written = server.sql("SELECT token FROM lockwright_hold WHERE name = 'x'").unwrap();
         assert!(!written.contains(&late.token.to_string()), "{mode}, {lock}: a row was written");
-        let next = claim_for("x", LONG);
-        grant(&backend, &next).await;
-        backend.release(&next, ReleaseMode::Plain).await.unwrap();
+        acquire_and_release(&backend, "x").await;
         server.sql("DELETE FROM lockwright_hold").unwrap();
     }
 }

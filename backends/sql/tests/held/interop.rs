@@ -5,7 +5,7 @@ use sqlx::{AssertSqlSafe, Connection as _};
 
 use super::FOR_SHARE;
 use super::server::{Connection, Server, backend, lock, run, unlock};
-use crate::support::{LONG, claim_for, grant, is_busy, name, reader};
+use crate::support::{LONG, claim_for, grant, hold, is_busy, name, reader};
 
 pub(super) async fn sql(connection: &mut Connection, sql: String) -> bool {
     sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(connection).await.unwrap()
@@ -44,8 +44,7 @@ async fn locked_rows_of_others_exclude_both_ways() {
     let mut other = Connection::connect(&server.url()).await.unwrap();
     let lock = "SELECT count(*) > 0 FROM (SELECT name FROM lockwright_row \
                 WHERE name = 'orders/42' FOR UPDATE SKIP LOCKED) AS free";
-    let mine = claim_for("orders/42", LONG);
-    grant(&backend, &mine).await;
+    let mine = hold(&backend, "orders/42").await;
     assert!(!sql(&mut other, lock.to_owned()).await, "the other got it beside us");
     backend.release(&mine, ReleaseMode::Plain).await.unwrap();
 
@@ -53,8 +52,7 @@ async fn locked_rows_of_others_exclude_both_ways() {
     assert!(sql(&mut other, lock.to_owned()).await, "the other didn't get what is free");
     assert!(is_busy(&backend, &claim_for("orders/42", LONG)).await, "we got it beside the other");
     run(&mut other, "COMMIT").await;
-    let mine = claim_for("orders/42", LONG);
-    grant(&backend, &mine).await;
+    let mine = hold(&backend, "orders/42").await;
     backend.release(&mine, ReleaseMode::Plain).await.unwrap();
 }
 

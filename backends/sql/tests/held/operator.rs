@@ -10,7 +10,7 @@ use super::server::{
     plain, run, sessions, sessions_of,
 };
 use crate::in_each_mode;
-use crate::support::{LONG, claim_for, grant, in_mode, ms, name, refused, within};
+use crate::support::{LONG, claim_for, grant, hold, in_mode, ms, name, refused, within};
 
 in_each_mode!(
     plain;
@@ -34,8 +34,7 @@ async fn a_break_ends_the_session_at_once_and_says_so(server: &Server, mode: &st
 
 async fn who_may_not_end_a_session_is_told_what_it_takes(server: &Server, mode: &str) {
     let one = backend(server, mode).await;
-    let held = claim_for("x", LONG);
-    grant(&one, &held).await;
+    let held = hold(&one, "x").await;
     add_user(server, "auditor", "secret");
     let url = format!("{SCHEME}://auditor:secret@{}/lockwright", server.address());
     let other = Backend::connect(&in_mode(&url, mode)).await.unwrap();
@@ -53,8 +52,7 @@ async fn who_may_not_end_a_session_is_told_what_it_takes(server: &Server, mode: 
 async fn a_foreign_lock_is_only_broken_when_any_is_meant() {
     let server = Server::start().unwrap();
     let backend = backend(&server, "session").await;
-    let mine = claim_for("x", LONG);
-    grant(&backend, &mine).await;
+    let mine = hold(&backend, "x").await;
     backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     let mut other = Connection::connect(&server.url()).await.unwrap();
     run(&mut other, &lock("x")).await;
@@ -74,13 +72,11 @@ async fn a_foreign_lock_is_only_broken_when_any_is_meant() {
 
 async fn a_release_through_another_connection_ends_the_session(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
-    let held = claim_for("x", LONG);
-    grant(&one, &held).await;
+    let held = hold(&one, "x").await;
     two.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(holding(server), 0);
     assert_eq!(sessions_of(server, held.token), 0);
-    let next = claim_for("x", LONG);
-    grant(&two, &next).await;
+    let next = hold(&two, "x").await;
     // A late release doesn't affect the next hold.
     one.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(holding(server), 1);

@@ -9,7 +9,10 @@ use super::server::{Backend, Server, backend, holding, plain, queued};
 use super::{SHARED_MODES, SHORT_TTL, dead_waiter_limit};
 use crate::in_each_mode;
 use crate::support::process::{Process, ROLE, say, this_binary};
-use crate::support::{LONG, claim_for, grant, in_mode, in_time, is_busy, ms, reader, within};
+use crate::support::{
+    LONG, acquire_and_release, claim_for, grant, hold, in_mode, in_time, is_busy, ms, reader,
+    within,
+};
 
 const URL: &str = "LOCKWRIGHT_TEST_URL";
 const TTL: &str = "LOCKWRIGHT_TEST_TTL_MS";
@@ -112,9 +115,7 @@ async fn a_killed_holder_frees_at_once(server: &Server, mode: &str) {
 async fn a_crashed_holder_shares_its_fence_with_nobody(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     // Ahead of the clock, which would hide a fence that was rolled back.
-    let first = claim_for("x", LONG);
-    grant(&backend, &first).await;
-    backend.release(&first, ReleaseMode::Plain).await.unwrap();
+    acquire_and_release(&backend, "x").await;
     server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
     let last = format!("SELECT fence FROM lockwright_hold WHERE kind = '{mode}'");
     let mut fences = vec![server.sql(&last).unwrap().parse::<u64>().unwrap()];
@@ -137,8 +138,7 @@ async fn a_crashed_holder_shares_its_fence_with_nobody(server: &Server, mode: &s
 
 async fn a_killed_waiter_leaves_the_queue(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
-    let holder = claim_for("x", LONG);
-    grant(&backend, &holder).await;
+    let holder = hold(&backend, "x").await;
     let mut waiter = start("waiter", server, mode, LONG);
     waiter.hear();
     within(ms(5_000), "the waiter to stand in the queue", async || queued(server) == 1).await;

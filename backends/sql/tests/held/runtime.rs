@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use lockwright_core::{DistributedLock, HoldState, Locks, Reason, ReleaseMode};
+use lockwright_core::{HoldState, Locks, Reason};
 
 use super::server::{Backend, Server, plain, shared};
 use crate::in_each_mode;
-use crate::support::{LONG, claim_for, grant, in_mode, is_free, ms, within};
+use crate::support::{LONG, acquire_and_release, in_mode, is_free, ms, within};
 
 in_each_mode!(plain; hold_ends_with_its_runtime);
 
@@ -38,9 +38,7 @@ async fn hold_ends_with_its_runtime(server: &Server, mode: &str) {
         assert!(state.is_err(), "{mode}: still valid {:?} after", begun.elapsed());
         assert_eq!(signal.ended().await, HoldState::Lost(Reason::SessionEnded), "{mode}");
         within(ms(5_000), "the server to free it", async || is_free(&*other, "x").await).await;
-        let next = claim_for("x", LONG);
-        grant(&*other, &next).await;
-        other.release(&next, ReleaseMode::Plain).await.unwrap();
+        acquire_and_release(&*other, "x").await;
         drop((guard, locks));
     }
 }

@@ -5,7 +5,7 @@ use lockwright_testbed::Proxy;
 
 use super::server::{Server, client_through, plain, shared};
 use crate::in_each_mode;
-use crate::support::{LONG, claim_for, grant, ms, until_one_waits, within};
+use crate::support::{hold, ms, until_one_waits, within};
 
 in_each_mode!(plain; waiter_on_a_silent_connection_ends);
 
@@ -14,8 +14,7 @@ async fn waiter_on_a_silent_connection_ends(server: &Server, mode: &str) {
     let one = shared(server, mode).await;
     let proxy = Proxy::start(server.address()).unwrap();
     let locks = client_through(server, proxy.port(), mode, ms(3_000)).await;
-    let holder = claim_for("x", LONG);
-    grant(&*one, &holder).await;
+    let holder = hold(&*one, "x").await;
     let waiting = tokio::spawn({
         let locks = locks.clone();
         async move { locks.mutex("x").no_limit().acquire().await }

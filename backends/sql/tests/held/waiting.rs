@@ -8,7 +8,9 @@ use lockwright_core::{AcquireOutcome, Clock, DistributedLock, ReleaseMode, Relea
 
 use super::server::{Server, backend, client, holding, plain, queued, sessions_of, shared};
 use crate::in_each_mode;
-use crate::support::{LONG, acquiring, claim_for, grant, in_time, is_busy, ms, within};
+use crate::support::{
+    LONG, acquire_and_release, acquiring, claim_for, grant, hold, in_time, is_busy, ms, within,
+};
 
 in_each_mode!(
     plain;
@@ -60,9 +62,7 @@ async fn a_dropped_wait_leaves_no_ghost(server: &Server, mode: &str) {
             two.release(&waiter, ReleaseMode::Reconcile).await.unwrap(),
             ReleaseOutcome::NotHeld
         );
-        let next = claim_for("x", LONG);
-        grant(&two, &next).await;
-        two.release(&next, ReleaseMode::Plain).await.unwrap();
+        acquire_and_release(&two, "x").await;
     }
 }
 
@@ -139,8 +139,7 @@ async fn a_wait_states_when_it_was_over(server: &Server, mode: &str) {
 
 async fn many_waiters_of_a_process_block_one_connection(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, shared(server, mode).await);
-    let holder = claim_for("x", LONG);
-    grant(&one, &holder).await;
+    let holder = hold(&one, "x").await;
     let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
     for number in 0..4 {
         let (two, sender) = (Arc::clone(&two), sender.clone());
@@ -170,8 +169,7 @@ async fn many_waiters_of_a_process_block_one_connection(server: &Server, mode: &
 
 async fn a_limit_of_any_length_is_kept(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
-    let holder = claim_for("x", LONG);
-    grant(&backend, &holder).await;
+    let holder = hold(&backend, "x").await;
     // Shorter than the early end, than a slice, and longer than a slice.
     for limit in [ms(5), ms(300), ms(2_300)] {
         // The fastest attempt: a busy machine is sometimes late, a missed limit always.

@@ -5,7 +5,9 @@ use lockwright_core::{
     ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome, Wait,
 };
 
-use crate::support::{LONG, Place, claim_for, grant, in_one_transaction, is_busy, ms, name, sql};
+use crate::support::{
+    LONG, Place, claim_for, grant, hold, in_one_transaction, is_busy, ms, name, sql,
+};
 
 #[tokio::test]
 async fn acquire_renew_release() {
@@ -83,8 +85,7 @@ async fn a_hold_that_ran_out_is_not_revived() {
 async fn a_late_duplicate_is_refused() {
     let place = Place::new();
     let backend = place.open().await;
-    let a = claim_for("x", LONG);
-    grant(&backend, &a).await;
+    let a = hold(&backend, "x").await;
     assert_eq!(
         backend.release(&a, ReleaseMode::Reconcile).await.unwrap(),
         ReleaseOutcome::Released

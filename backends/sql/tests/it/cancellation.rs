@@ -8,7 +8,7 @@ use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, DistributedLock, ReleaseMode, Renew, Wait,
 };
 
-use crate::support::{LONG, Place, claim_for, grant, ms, sql};
+use crate::support::{LONG, Place, claim_for, grant, hold, ms, sql};
 
 /// Polls `future` up to `polls` times, and drops it.
 async fn drop_after<T>(polls: u32, future: impl Future<Output = T>) {
@@ -28,8 +28,7 @@ async fn drop_after<T>(polls: u32, future: impl Future<Output = T>) {
 async fn nothing_is_left_behind(threads: &str) {
     let place = Place::new();
     let backend = place.open().await;
-    let held = claim_for("held", LONG);
-    grant(&backend, &held).await;
+    let held = hold(&backend, "held").await;
     let mut dropped = Vec::new();
     for i in 0..300 {
         let polls = i % 9;

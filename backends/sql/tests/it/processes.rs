@@ -14,7 +14,7 @@ use lockwright_sql::Sqlite;
 use tokio::sync::Notify;
 
 use crate::support::{
-    FOLDER, LONG, Place, ROLE, claim_for, grant, is_busy, listen, ms, name, say, sql, start,
+    FOLDER, LONG, Place, ROLE, claim_for, grant, hold, is_busy, listen, ms, name, say, sql, start,
 };
 
 /// The role of a child process.
@@ -243,8 +243,7 @@ async fn a_writer_killed_in_the_middle_leaves_a_sound_file() {
 async fn a_process_stopped_while_it_writes_makes_requests_fail_without_effect() {
     let place = Place::new();
     let backend = place.open().await;
-    let held = claim_for("held", LONG);
-    grant(&backend, &held).await;
+    let held = hold(&backend, "held").await;
     let mut raw = place.raw().await;
     sql(&mut raw, "BEGIN IMMEDIATE").await;
 
@@ -303,8 +302,7 @@ async fn rows_of_the_dead_do_not_stay_for_ever() {
 async fn a_file_that_was_replaced_is_noticed() {
     let place = Place::new();
     let backend = place.open().await;
-    let mine = claim_for("x", LONG);
-    grant(&backend, &mine).await;
+    let mine = hold(&backend, "x").await;
     for file in ["locks.db", "locks.db-wal", "locks.db-shm"] {
         fs::rename(place.folder().join(file), place.folder().join(format!("old-{file}"))).unwrap();
     }

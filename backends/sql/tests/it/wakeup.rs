@@ -9,7 +9,8 @@ use lockwright_sql::Sqlite;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::support::{
-    LONG, Place, busy, claim_for, grant, in_one_transaction, in_time, ms, sql, within,
+    LONG, Place, acquire_and_release, busy, claim_for, grant, hold, in_one_transaction, in_time,
+    ms, sql, within,
 };
 
 fn wakes(backend: &Sqlite) -> UnboundedReceiver<String> {
@@ -35,8 +36,7 @@ async fn a_release_elsewhere_wakes_who_waits_for_it() {
     let mut woken = wakes(&here);
     let mut raw = place.raw().await;
     for round in 0..20 {
-        let held = claim_for("x", LONG);
-        grant(&there, &held).await;
+        let held = hold(&there, "x").await;
         let mine = claim_for("x", LONG);
         busy(&here, &mine, far()).await;
         if round % 5 == 4 {
@@ -67,8 +67,7 @@ async fn a_release_is_heard_through_a_symbolic_link() {
     for (holder, waiter, woken) in
         [(&there, &here, &mut woken_here), (&here, &there, &mut woken_there)]
     {
-        let held = claim_for("x", LONG);
-        grant(holder, &held).await;
+        let held = hold(holder, "x").await;
         busy(waiter, &claim_for("x", LONG), far()).await;
         holder.release(&held, ReleaseMode::Plain).await.unwrap();
         tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
@@ -105,8 +104,7 @@ async fn a_release_in_the_same_transaction_is_not_lost() {
     let place = Place::new();
     let backend = place.open().await;
     let mut woken = wakes(&backend);
-    let held = claim_for("x", LONG);
-    grant(&backend, &held).await;
+    let held = hold(&backend, "x").await;
     let mine = claim_for("x", LONG);
     // Wake-ups before the answer don't count.
     let asking = async {
@@ -126,9 +124,7 @@ async fn a_release_wakes_the_other_clients_of_the_same_backend() {
     let place = Place::new();
     let backend = place.open().await;
     let (mut one, mut two) = (wakes(&backend), wakes(&backend));
-    let held = claim_for("x", LONG);
-    grant(&backend, &held).await;
-    backend.release(&held, ReleaseMode::Plain).await.unwrap();
+    acquire_and_release(&backend, "x").await;
     assert_eq!(one.try_recv().unwrap(), "x");
     assert_eq!(two.try_recv().unwrap(), "x");
 }
@@ -139,8 +135,7 @@ async fn a_release_during_the_attempt_is_not_lost() {
     let (here, there) = (place.open().await, place.open().await);
     let mut woken = wakes(&here);
     for _ in 0..100 {
-        let held = claim_for("x", LONG);
-        grant(&there, &held).await;
+        let held = hold(&there, "x").await;
         let mine = claim_for("x", LONG);
         let asking = async {
             let attempt = here.acquire(&mine, far()).await;
@@ -170,8 +165,7 @@ async fn the_log_is_watched_only_while_somebody_waits() {
             .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok())
             .any(|info| info.lines().any(|l| l.starts_with("inotify") && l.contains(&needle)))
     };
-    let held = claim_for("x", LONG);
-    grant(&backend, &held).await;
+    hold(&backend, "x").await;
     assert!(!watched());
     let short = in_time(ms(300));
     busy(&backend, &claim_for("x", LONG), short).await;

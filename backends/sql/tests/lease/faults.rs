@@ -8,7 +8,7 @@ use sqlx::Executor;
 
 use super::server::{Backend, Server, connect, lock_lease, patient, start};
 use super::{READ_ONLY, SHORT_LIMIT};
-use crate::support::{LIMIT, claim, eventually, grant, make_row, name, refused};
+use crate::support::{LIMIT, acquire_and_release, claim, eventually, grant, hold, name, refused};
 
 async fn impatient(url: &str) -> Backend {
     patient(url).response_timeout(Duration::from_secs(1)).connect().await.unwrap()
@@ -18,8 +18,7 @@ async fn impatient(url: &str) -> Backend {
 async fn a_frozen_server_hangs_nothing() {
     let server = Server::start().unwrap();
     let backend = impatient(&server.url()).await;
-    let held = claim("x");
-    grant(&backend, &held).await;
+    let held = hold(&backend, "x").await;
     server.freeze();
     let begun = Instant::now();
     let reading = backend.inspect(&name("x")).await.unwrap_err();
@@ -83,7 +82,7 @@ async fn it_comes_back_by_itself() {
 #[tokio::test]
 async fn what_the_server_refuses_has_no_effect() {
     let (server, backend) = start().await;
-    make_row(&backend, "x").await;
+    acquire_and_release(&backend, "x").await;
 
     server.sql(SHORT_LIMIT[0]).unwrap();
     let hurried = connect(&server.url()).await;
@@ -109,7 +108,7 @@ async fn what_the_server_refuses_has_no_effect() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_request_spoils_nothing() {
     let (server, backend) = start().await;
-    make_row(&backend, "x").await;
+    acquire_and_release(&backend, "x").await;
     for _ in 0..6 {
         let mut row = lock_lease(&server, "x").await;
         let dropped = claim("x");
@@ -117,9 +116,7 @@ async fn a_dropped_request_spoils_nothing() {
             tokio::time::timeout(Duration::from_millis(100), backend.try_acquire(&dropped));
         assert!(asking.await.is_err(), "the row is locked");
         // More requests are dropped than there are connections.
-        let other = claim("y");
-        grant(&backend, &other).await;
-        backend.release(&other, ReleaseMode::Plain).await.unwrap();
+        acquire_and_release(&backend, "y").await;
         row.execute("COMMIT").await.unwrap();
         backend.release(&dropped, ReleaseMode::Reconcile).await.unwrap();
         assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());

@@ -11,7 +11,9 @@ use sqlx::Executor;
 
 use super::SETTINGS;
 use super::server::{Backend, connect, lock_lease, set_isolation, start, wait_for_blocked};
-use crate::support::{acquiring, claim, claim_for, grant, make_row, name, refused};
+use crate::support::{
+    acquire_and_release, acquiring, claim, claim_for, grant, granted, name, refused,
+};
 
 /// On open connections, so that only the row decides.
 #[tokio::test(flavor = "multi_thread")]
@@ -147,17 +149,14 @@ async fn fences_grow_past_what_was_reserved() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, backend) = start().await;
-    make_row(&backend, "x").await;
+    acquire_and_release(&backend, "x").await;
     let mut row = lock_lease(&server, "x").await;
-    let asking = tokio::spawn({
-        let backend = Arc::clone(&backend);
-        async move { grant(&backend, &claim("x")).await.fence }
-    });
+    let asking = acquiring(&backend, &claim("x"), Wait::No);
     wait_for_blocked(&server, 1).await;
     row.execute("UPDATE lockwright_lease SET fence = 9000000000000000, fences = 5; COMMIT")
         .await
         .unwrap();
-    assert_eq!(asking.await.unwrap(), Fence::new(9_000_000_000_000_005));
+    assert_eq!(granted(asking).await.fence, Fence::new(9_000_000_000_000_005));
 }
 
 /// Requests that lose against others are retried.

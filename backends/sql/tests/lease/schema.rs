@@ -4,7 +4,7 @@ use lockwright_core::{AcquireOutcome, Busy, DistributedLock, ErrorKind, ReleaseM
 
 use super::server::{Config, SCHEME, Server, connect, patient, start};
 use super::{CREATE_GUEST, CREATE_SCHEMA, GRANT_GUEST, NO_SCHEMA, QUOTED_SCHEMA};
-use crate::support::{claim, grant, refused};
+use crate::support::{claim, grant, hold, refused};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_make_them_at_once() {
@@ -47,8 +47,7 @@ async fn one_who_may_not_make_them_is_told_and_can_use_them() {
     }
     server.sql(GRANT_GUEST).unwrap();
     let backend = connect(&url).await;
-    let held = claim("x");
-    grant(&backend, &held).await;
+    let held = hold(&backend, "x").await;
     backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
 }
 
@@ -58,8 +57,7 @@ async fn a_user_chooses_their_names() {
     server.sql(CREATE_SCHEMA).unwrap();
     let url = format!("{}?table=from&schema=select", server.url());
     let other = connect(&url).await;
-    let held = claim("x");
-    grant(&usual, &held).await;
+    hold(&usual, "x").await;
     grant(&other, &claim("x")).await;
     let count = format!("SELECT count(*) FROM {QUOTED_SCHEMA}.from_lease");
     assert_eq!(server.sql(&count).unwrap(), "1");

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lockwright_core::{DistributedLock, Fence, ReleaseMode, SweepReport};
+use lockwright_core::{DistributedLock, Fence, ReleaseMode, SweepReport, Wait};
 use sqlx::Executor;
 
 use super::server::{
     Backend, Server, connect, count, lock_lease, session, start, wait_for_blocked,
 };
 use super::{PATIENTLY, UNTIL, insert_names, large_server};
-use crate::support::{LIMIT, claim, grant, name};
+use crate::support::{LIMIT, acquiring, claim, grant, granted, hold, name};
 
 pub(super) async fn sweep(backend: &Backend, idle: Duration) -> u64 {
     let mut rows = 0;
@@ -89,10 +89,8 @@ async fn a_million_one_off_names_leave_a_small_table() {
 #[tokio::test]
 async fn what_is_young_held_or_waited_for_stays() {
     let (server, backend) = start().await;
-    let held = claim("held");
-    grant(&backend, &held).await;
-    let released = claim("released");
-    grant(&backend, &released).await;
+    hold(&backend, "held").await;
+    let released = hold(&backend, "released").await;
     backend.release(&released, ReleaseMode::Reconcile).await.unwrap();
     // A running statement may have missed the row's last change.
     assert_eq!(sweep(&backend, Duration::ZERO).await, 0);
@@ -127,13 +125,10 @@ async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
 
     let mut sweeper = session(&server).await;
     sweeper.execute("BEGIN; DELETE FROM lockwright_lease WHERE name = 'x'").await.unwrap();
-    let asking = tokio::spawn({
-        let backend = Arc::clone(&backend);
-        async move { grant(&backend, &claim("x")).await }
-    });
+    let asking = acquiring(&backend, &claim("x"), Wait::No);
     wait_for_blocked(&server, 1).await;
     sweeper.execute("COMMIT").await.unwrap();
-    let fence = asking.await.unwrap().fence;
+    let fence = granted(asking).await.fence;
     assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
 }
 

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, DistributedLock, Mode, Wait,
-};
+use lockwright_core::{BreakMode, BreakTarget, Broken, DistributedLock, Mode, Wait};
 use sqlx::Connection as _;
 
 use super::WAITING;
 use super::server::{Server, count, lock_row, plain};
 use super::sessions::two;
 use crate::rules::{self, Two, claim_as};
-use crate::support::{LIMIT, acquiring, grant, within};
+use crate::support::{LIMIT, acquiring, grant, granted, within};
 
 pub(super) async fn start() -> (Server, Two) {
     let server = plain();
@@ -56,10 +54,7 @@ async fn a_repeat_revives_no_broken_hold() {
     within(LIMIT, "the claim to wait", async || count(&server, WAITING) == 2).await;
     gate.close().await.unwrap();
     let Broken::RunsOut(left) = breaking.await.unwrap().unwrap() else { panic!("not broken") };
-    let AcquireOutcome::Granted(again) = repeating.await.unwrap().unwrap() else {
-        panic!("not held")
-    };
-    let valid = again.valid.expect("that it is broken");
+    let valid = granted(repeating).await.valid.expect("that it is broken");
     assert!(valid <= left, "{left:?} were left, and the repeat made {valid:?} of it");
     let shown = one.inspect(&held.name).await.unwrap();
     assert!(shown.holders[0].remaining <= Some(left), "{shown:?} after {left:?}");

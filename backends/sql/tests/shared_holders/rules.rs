@@ -10,7 +10,8 @@ use lockwright_core::{
 };
 
 use crate::support::{
-    LIMIT, busy, claim, claim_for, events, eventually, grant, in_time, next, refused, release,
+    LIMIT, acquire_and_release, busy, claim, claim_for, events, eventually, grant, in_time, next,
+    refused, release,
 };
 
 const OF: u32 = 3;
@@ -244,9 +245,7 @@ pub(crate) async fn a_buried_token_is_never_granted(Two(one, two): Two) {
         for buried in [&held, &unheard] {
             refused(two.try_acquire(buried).await, ErrorKind::Lost(Reason::Gone), "");
         }
-        let next = claim("x");
-        grant(&*two, &next).await;
-        release(&*two, &next).await;
+        acquire_and_release(&*two, "x").await;
     }
 }
 

@@ -6,11 +6,13 @@ use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Mode, Reason,
     Renew, RenewalOutcome, Wait,
 };
-use tokio::task::JoinHandle;
 
 use super::server::{HOUR, Server, connect, count};
 use crate::rules::{Two, claim_as};
-use crate::support::{LIMIT, acquiring, busy, claim, claim_for, grant, in_mode, in_time, release};
+use crate::support::{
+    LIMIT, acquire_and_release, acquiring, busy, claim, claim_for, grant, granted, in_mode,
+    in_time, release,
+};
 
 /// Connects two clients in a mode.
 pub(super) async fn two(server: &Server, mode: &str) -> Two {
@@ -20,12 +22,6 @@ pub(super) async fn two(server: &Server, mode: &str) -> Two {
 
 fn reader() -> Claim {
     claim_as("x", Mode::Shared)
-}
-
-async fn is_granted(waiting: JoinHandle<lockwright_core::Result<AcquireOutcome>>, who: &str) {
-    let Ok(answer) = tokio::time::timeout(LIMIT, waiting).await else { panic!("{who} waits on") };
-    let answer = answer.unwrap().unwrap();
-    assert!(matches!(answer, AcquireOutcome::Granted(_)), "{who}: {answer:?}");
 }
 
 async fn until_readers_are_refused(backend: &dyn DistributedLock) {
@@ -55,10 +51,10 @@ pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
         assert!(!writes.is_finished(), "the writer was let in beside a reader");
     }
     release(&*one, &first).await;
-    is_granted(writes, "the writer").await;
+    granted(writes).await;
     assert!(!reads.is_finished(), "a reader was let in beside the writer");
     release(&*two, &writer).await;
-    is_granted(reads, "the reader").await;
+    granted(reads).await;
     release(&*one, &late).await;
 }
 
@@ -80,9 +76,7 @@ pub(super) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
     assert_eq!(again.fence, fence);
     assert!(again.valid.is_some(), "it can't be renewed from there: {again:?}");
     release(&*one, &held).await;
-    let writer = claim("x");
-    grant(&*two, &writer).await;
-    release(&*two, &writer).await;
+    acquire_and_release(&*two, "x").await;
     for round in 0..8 {
         let held = reader();
         let wait = || if round % 2 == 0 { Wait::No } else { in_time(Duration::from_secs(1)) };
@@ -96,9 +90,7 @@ pub(super) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
             &two
         };
         release(&**carrier, &held).await;
-        let writer = claim("x");
-        grant(&*one, &writer).await;
-        release(&*one, &writer).await;
+        acquire_and_release(&*one, "x").await;
     }
 }
 
@@ -170,9 +162,7 @@ pub(super) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
                 release(&*one, reader).await;
             }
         }
-        let writer = claim("x");
-        grant(&*two, &writer).await;
-        release(&*two, &writer).await;
+        acquire_and_release(&*two, "x").await;
     }
 }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use lockwright_conformance::{
     Connect, Factory, Fragile, Harm, Protect, Step, child, connector, harness, protect,
 };
-use lockwright_core::{Clock, Error, Result, async_trait};
+use lockwright_core::{Clock, Error, LockName, Result, async_trait};
 use lockwright_testbed::{self as testbed, Proxy};
 
-use super::shelf::{self, Shelf};
-use super::{Backend, HARMS, HELD_TTL, LABEL, Server, shelf_url, start};
+use super::shelf::{Shelf, said};
+use super::{Backend, HARMS, HELD_TTL, LABEL, PoolOptions, Server, shelf_url, start};
 
 /// The undisturbed cases share one server.
 struct Suite {
@@ -38,6 +38,11 @@ fn connect(mode: &str, url: &str) -> Connect {
         let url = url.clone();
         async move { Backend::connect(&url).await }
     })
+}
+
+async fn shelf(url: String, name: LockName) -> Result<Shelf> {
+    let pool = PoolOptions::new().max_connections(1).connect(&url).await.map_err(said)?;
+    Ok(Shelf { pool, name: name.to_string() })
 }
 
 fn problem(error: testbed::Error) -> Error {
@@ -70,7 +75,7 @@ impl Factory for Suite {
 
     fn protected(&self) -> Option<Protect> {
         let url = shelf_url(&self.server);
-        Some(protect(move |name| Shelf::open(url.clone(), name)))
+        Some(protect(move |name| shelf(url.clone(), name)))
     }
 
     fn harms(&self) -> &[Harm] {
@@ -108,7 +113,9 @@ pub(crate) fn main(mode: &'static str) -> ExitCode {
     if let Some(code) = child::main(|url| async move { Backend::connect(&url).await }) {
         return code;
     }
-    match start(connections(mode)).and_then(shelf::on) {
+    let table = "CREATE TABLE shelf (name VARCHAR(512) PRIMARY KEY, value BIGINT NOT NULL)";
+    let server = start(connections(mode));
+    match server.and_then(|server| server.sql_as_user(table).map(|_| server)) {
         Ok(server) => harness::main(Suite { server, mode }),
         Err(error) => {
             eprintln!("{error}");

@@ -16,6 +16,7 @@ pub(crate) use self::factory::main;
 const LABEL: Option<&str> = None;
 const HARMS: &[Harm] = &[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut];
 const HELD_TTL: Duration = Duration::from_secs(5);
+const BEGIN: &str = "BEGIN";
 const PUT: &str = "REPLACE INTO shelf (name, value) VALUES (?, ?)";
 const GET: &str = "SELECT value FROM shelf WHERE name = ?";
 

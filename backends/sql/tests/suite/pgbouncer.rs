@@ -17,6 +17,7 @@ pub(crate) use self::factory::main;
 const LABEL: Option<&str> = Some("postgres-lease through PgBouncer");
 const HARMS: &[Harm] = &[Harm::Freeze, Harm::Cut];
 const HELD_TTL: Duration = Duration::from_secs(8);
+const BEGIN: &str = "BEGIN";
 const PUT: &str = "INSERT INTO shelf (name, value) VALUES ($1, $2) \
                    ON CONFLICT (name) DO UPDATE SET value = $2";
 const GET: &str = "SELECT value FROM shelf WHERE name = $1";

@@ -16,6 +16,7 @@ pub(crate) use self::factory::main;
 const LABEL: Option<&str> = None;
 const HARMS: &[Harm] = &[Harm::Freeze, Harm::Restart, Harm::Forget, Harm::Cut];
 const HELD_TTL: Duration = Duration::from_secs(8);
+const BEGIN: &str = "BEGIN";
 const PUT: &str = "INSERT INTO shelf (name, value) VALUES ($1, $2) \
                    ON CONFLICT (name) DO UPDATE SET value = $2";
 const GET: &str = "SELECT value FROM shelf WHERE name = $1";

@@ -1,40 +1,24 @@
-//! Protected data in a server's database: a value in the application's own row.
+//! Protected data in a database: a value in the application's own row.
 
 use lockwright_conformance::Protected;
 use lockwright_core::fencing::Fenced;
-use lockwright_core::{Error, LockName, Result, async_trait};
-use lockwright_testbed as testbed;
+use lockwright_core::{Error, Result, async_trait};
 
-use super::{GET, PUT, Pool, PoolOptions, Server, check_fence};
+use super::{BEGIN, GET, PUT, Pool, check_fence};
 
 pub(super) struct Shelf {
-    pool: Pool,
-    name: String,
+    pub(super) pool: Pool,
+    pub(super) name: String,
 }
 
-const TABLE: &str = "CREATE TABLE shelf (name VARCHAR(512) PRIMARY KEY, value BIGINT NOT NULL)";
-
-fn said(error: sqlx::Error) -> Error {
+pub(super) fn said(error: sqlx::Error) -> Error {
     Error::unavailable(error.to_string())
-}
-
-/// Creates the application's table.
-pub(super) fn on(server: Server) -> testbed::Result<Server> {
-    server.sql_as_user(TABLE)?;
-    Ok(server)
-}
-
-impl Shelf {
-    pub(super) async fn open(url: String, name: LockName) -> Result<Self> {
-        let pool = PoolOptions::new().max_connections(1).connect(&url).await.map_err(said)?;
-        Ok(Self { pool, name: name.to_string() })
-    }
 }
 
 #[async_trait]
 impl Protected for Shelf {
     async fn write(&self, fenced: &Fenced, value: u64) -> Result<()> {
-        let mut tx = self.pool.begin().await.map_err(said)?;
+        let mut tx = self.pool.begin_with(BEGIN).await.map_err(said)?;
         check_fence(&mut tx, fenced.name.as_str(), fenced.fence).await?;
         let put = sqlx::query(PUT).bind(&self.name).bind(value as i64);
         put.execute(&mut *tx).await.map_err(said)?;

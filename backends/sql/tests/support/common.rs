@@ -7,7 +7,7 @@ pub(crate) use lockwright_conformance::test_helpers::{
     LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
 };
 use lockwright_core::{
-    AcquireOutcome, Claim, Clock, DistributedLock, Error, ErrorKind, Mode, ReleaseMode,
+    AcquireOutcome, Claim, Clock, DistributedLock, Error, ErrorKind, Granted, Mode, ReleaseMode,
     ReleaseOutcome, Result, Wait,
 };
 use tokio::task::JoinHandle;
@@ -50,11 +50,16 @@ pub(crate) fn refused<T: std::fmt::Debug>(
     error
 }
 
-/// Acquires and releases a name, so that it has a row.
-pub(crate) async fn make_row(backend: &dyn DistributedLock, of: &str) {
-    let claim = claim(of);
+/// Acquires a free name.
+pub(crate) async fn hold(backend: &dyn DistributedLock, of: &str) -> Claim {
+    let claim = claim_for(of, LONG);
     grant(backend, &claim).await;
-    release(backend, &claim).await;
+    claim
+}
+
+/// Acquires and releases a free name, which then has a row.
+pub(crate) async fn acquire_and_release(backend: &dyn DistributedLock, of: &str) {
+    release(backend, &hold(backend, of).await).await;
 }
 
 /// Sends a request in a task.
@@ -89,6 +94,15 @@ pub(crate) async fn waiters(backend: &dyn DistributedLock, of: &str) -> u64 {
 /// Waits until a request waits for the name `x` in the server.
 pub(crate) async fn until_one_waits(backend: &dyn DistributedLock) {
     within(ms(5_000), "the waiter to block", async || waiters(backend, "x").await == 1).await;
+}
+
+/// Waits until a request is granted.
+pub(crate) async fn granted(request: JoinHandle<Result<AcquireOutcome>>) -> Granted {
+    let answer = tokio::time::timeout(LIMIT, request).await.expect("the request ends in time");
+    match answer.unwrap().unwrap() {
+        AcquireOutcome::Granted(granted) => granted,
+        AcquireOutcome::Busy(busy) => panic!("{busy:?}"),
+    }
 }
 
 /// Returns the codes of the doctor's findings.

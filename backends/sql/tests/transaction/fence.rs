@@ -93,11 +93,8 @@ async fn the_users_limit_ends_the_wait_for_another_one() {
 async fn outside_a_transaction_it_is_refused_and_nothing_is_recorded() {
     let (_server, pool) = shop().await;
     let mut connection = pool.acquire().await.unwrap();
-    refused(
-        check_fence(&mut connection, "a", fence(5)).await,
-        ErrorKind::InvalidInput,
-        "there is no transaction",
-    );
+    let answer = check_fence(&mut connection, "a", fence(5)).await;
+    refused(answer, ErrorKind::InvalidInput, "there is no transaction");
     let rows = connection.fetch_all("SELECT * FROM lockwright_fence").await.unwrap();
     assert!(rows.is_empty());
 }

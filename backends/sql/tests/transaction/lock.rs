@@ -48,11 +48,8 @@ async fn outside_a_transaction_it_is_refused_and_nothing_is_locked() {
     let (server, pool) = shop().await;
     let mut connection = pool.acquire().await.unwrap();
     for wait in [Wait::No, Wait::NoLimit] {
-        refused(
-            lock_in_transaction(&mut connection, "a", wait).await,
-            ErrorKind::InvalidInput,
-            "there is no transaction",
-        );
+        let answer = lock_in_transaction(&mut connection, "a", wait).await;
+        refused(answer, ErrorKind::InvalidInput, "there is no transaction");
     }
     assert_eq!(count(&server, LOCKS), 0);
     assert_eq!(stock(&mut connection).await, 7, "it can be used");

@@ -1,8 +1,13 @@
 //! An application with stock in its own table.
 
-use sqlx::{Executor, Row};
+use sqlx::{Executor, Row, Transaction};
 
-use super::server::{Connection, InTransaction, Pool, PoolOptions, Server};
+use lockwright_sql::transaction::Wait;
+
+use super::server::{
+    Connection, Database, InTransaction, Pool, PoolOptions, Server, lock_in_transaction,
+};
+use crate::expect::locked;
 
 /// Starts a server with an application's pool, and the tables of locks and fences.
 pub(super) async fn shop() -> (Server, Pool) {
@@ -23,6 +28,13 @@ pub(super) async fn bare(server: &Server) -> Pool {
         .unwrap();
     pool.execute("INSERT INTO stock VALUES ('pear', 7)").await.unwrap();
     pool
+}
+
+/// Begins a transaction that has locked a name.
+pub(super) async fn begin_locked(pool: &Pool, name: &str) -> Transaction<'static, Database> {
+    let mut tx = pool.begin().await.unwrap();
+    locked(lock_in_transaction(&mut tx, name, Wait::No).await);
+    tx
 }
 
 pub(super) async fn stock(connection: &mut Connection) -> i64 {

@@ -7,7 +7,7 @@ use lockwright_sql::transaction::Wait;
 use sqlx::{Connection as _, Executor};
 
 use super::server::{Connection, Database, lock_in_transaction};
-use super::shop::{sell, shop, stock};
+use super::shop::{begin_locked, sell, shop, stock};
 use super::{
     DEFAULT_LIMIT, LOCAL_LIMIT, SESSION_LIMIT, SET_LEVEL, limit, nothing_is_locked, waiting,
 };
@@ -43,8 +43,7 @@ async fn a_waiter_gets_it_with_the_commit_and_sees_what_was_done() {
 #[tokio::test]
 async fn a_wait_is_as_long_as_was_asked_for() {
     let (_server, pool) = shop().await;
-    let mut holder = pool.begin().await.unwrap();
-    locked(lock_in_transaction(&mut holder, "a", Wait::No).await);
+    let _holder = begin_locked(&pool, "a").await;
     let mut tx = pool.begin().await.unwrap();
     for millis in [0, 300, 1_300, 5_500] {
         let began = Instant::now();
@@ -126,8 +125,7 @@ async fn a_deadlock_is_an_error_of_one() {
 #[tokio::test]
 async fn of_a_dropped_wait_nothing_holds_the_lock_later() {
     let (server, pool) = shop().await;
-    let mut holder = pool.begin().await.unwrap();
-    locked(lock_in_transaction(&mut holder, "a", Wait::No).await);
+    let holder = begin_locked(&pool, "a").await;
     let mut tx = pool.begin().await.unwrap();
     assert_eq!(limit(&mut tx).await, DEFAULT_LIMIT);
     let wait = tokio::spawn(async move { lock_in_transaction(&mut tx, "a", Wait::NoLimit).await });

@@ -11,7 +11,9 @@ use super::server::{
     shared,
 };
 use crate::in_each_mode;
-use crate::support::{LONG, MODES, acquiring, claim_for, grant, in_time, ms, within};
+use crate::support::{
+    LONG, MODES, acquire_and_release, acquiring, claim_for, grant, in_time, ms, within,
+};
 
 in_each_mode!(
     plain;
@@ -38,9 +40,7 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
         let backend = backend_through(&server, meddler.port(), mode).await;
         let mut tries = 0;
         loop {
-            let before = claim_for("x", LONG);
-            grant(&backend, &before).await;
-            backend.release(&before, ReleaseMode::Plain).await.unwrap();
+            acquire_and_release(&backend, "x").await;
             meddler.harm("@lockwright_mark = GET_LOCK", Harm::Unanswered);
             let held = claim_for("x", LONG);
             let answer = backend.acquire(&held, Wait::No).await;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lockwright_core::{DistributedLock, ReleaseMode};
 
 use super::server::{Server, backend, sessions_of};
-use crate::support::{LONG, MODES, claim_for, grant, is_busy, ms, within};
+use crate::support::{LONG, MODES, claim_for, grant, hold, is_busy, ms, within};
 
 /// A session without a hold is kept for the next claim.
 #[tokio::test(flavor = "multi_thread")]
@@ -47,8 +47,7 @@ async fn the_servers_limits_for_idle_transactions_end_no_hold() {
         .unwrap();
     for mode in MODES {
         let one = backend(&server, mode).await;
-        let held = claim_for("x", LONG);
-        grant(&one, &held).await;
+        let held = hold(&one, "x").await;
         tokio::time::sleep(ms(2_500)).await;
         assert_eq!(sessions_of(&server, held.token), 1, "{mode}");
         let other = backend(&server, mode).await;

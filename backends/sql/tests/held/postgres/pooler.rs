@@ -2,7 +2,9 @@ use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_testbed::PgBouncer;
 
 use super::server::{Backend, Server, backend};
-use crate::support::{LONG, MODES, claim_for, grant, in_mode, is_busy, refused};
+use crate::support::{
+    LONG, MODES, acquire_and_release, claim_for, hold, in_mode, is_busy, refused,
+};
 
 /// Starts a pooler.
 fn pooler(server: &Server, pool_mode: &str) -> PgBouncer {
@@ -30,12 +32,9 @@ async fn one_that_leaves_sessions_whole_is_as_good_as_none() {
     for mode in MODES {
         let through = Backend::connect(&in_mode(&pooler.url(), mode)).await.unwrap();
         let direct = backend(&server, mode).await;
-        let mine = claim_for("x", LONG);
-        grant(&through, &mine).await;
+        let mine = hold(&through, "x").await;
         assert!(is_busy(&direct, &claim_for("x", LONG)).await);
         through.release(&mine, ReleaseMode::Plain).await.unwrap();
-        let next = claim_for("x", LONG);
-        grant(&direct, &next).await;
-        direct.release(&next, ReleaseMode::Plain).await.unwrap();
+        acquire_and_release(&direct, "x").await;
     }
 }

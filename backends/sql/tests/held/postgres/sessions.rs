@@ -5,7 +5,7 @@ use lockwright_core::{
 };
 
 use super::server::{Server, backend, set_isolation};
-use crate::support::{LONG, MODES, claim_for, grant, is_busy, ms, reader, within};
+use crate::support::{MODES, claim_for, grant, hold, is_busy, ms, reader, within};
 
 /// A session without a hold is kept for the next claim.
 #[tokio::test(flavor = "multi_thread")]
@@ -41,8 +41,7 @@ async fn a_broken_hold_runs_out_at_every_level_of_isolation() {
     set_isolation(&server, "repeatable read");
     for mode in MODES {
         let backend = backend(&server, mode).await;
-        let held = claim_for("x", LONG);
-        grant(&backend, &held).await;
+        let held = hold(&backend, "x").await;
         let (how, seen) = (BreakMode::RunOut, BreakTarget::Token(held.token));
         backend.break_lock(&held.name, seen, how, "us", "test").await.unwrap();
         let renewed = backend.renew(&[Renew::of(&held)]).await.unwrap();

@@ -15,7 +15,7 @@ use super::server::{
 };
 use crate::in_each_mode;
 use crate::support::{
-    LONG, acquiring, claim_for, grant, in_time, is_busy, ms, name, reader, within,
+    LONG, acquiring, claim_for, grant, hold, in_time, is_busy, ms, name, reader, within,
 };
 
 in_each_mode!(
@@ -38,8 +38,7 @@ fn stop(server: &Server, pid: &str) -> Pid {
 /// A stuck server process can't be ended either.
 async fn what_has_not_ended_is_not_said_to_be_free(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
-    let held = claim_for("x", LONG);
-    grant(&one, &held).await;
+    let held = hold(&one, "x").await;
     let of = format!("application_name LIKE 'lockwright/{}/%'", held.token);
     let stuck = stop(server, &format!("SELECT pid FROM pg_stat_activity WHERE {of}"));
     let released = two.release(&held, ReleaseMode::Plain).await;
@@ -92,8 +91,7 @@ async fn a_wait_in_vain_that_was_granted_in_the_last_moment_keeps_nothing(
     }
     .unwrap();
     // Its session is reusable, but for another name.
-    let other = claim_for("y", LONG);
-    grant(&*two, &other).await;
+    let other = hold(&*two, "y").await;
     within(ms(2_000), "the name to be free", async || !is_busy(&one, &claim_for("x", LONG)).await)
         .await;
     two.release(&other, ReleaseMode::Plain).await.unwrap();

@@ -10,13 +10,15 @@ use sqlx::{Connection, Executor};
 
 use super::server::{Server, connect, lock_lease, lock_table, start, wait_for_blocked};
 use super::sweeping::{an_hour_passes, one_off_names, sweep};
-use crate::support::{acquiring, claim, claim_for, grant, make_row, name, refused};
+use crate::support::{
+    acquire_and_release, acquiring, claim, claim_for, grant, hold, name, refused,
+};
 
 /// A claim in progress doesn't see the tombstone of its token.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_in_flight_is_reconciled() {
     let (server, backend) = start().await;
-    make_row(&backend, "x").await;
+    acquire_and_release(&backend, "x").await;
 
     let late = claim("x");
     let mut row = lock_lease(&server, "x").await;
@@ -83,8 +85,7 @@ async fn what_is_granted_is_committed_whatever_the_completion_type_is() {
     grant(&backend, &claim("x")).await;
     let how = BreakMode::Now;
     backend.break_lock(&name("x"), BreakTarget::Any, how, "a", "b").await.unwrap();
-    let held = claim("y");
-    grant(&backend, &held).await;
+    let held = hold(&backend, "y").await;
     let token = server.sql("SELECT token FROM lockwright_lease WHERE name = 'y'").unwrap();
     assert_eq!(token, held.token.to_string());
 }

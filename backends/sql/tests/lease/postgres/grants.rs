@@ -10,13 +10,13 @@ use sqlx::Executor;
 
 use super::server::{lock_lease, session, start, wait_for_blocked};
 use super::sweeping::{an_hour_passes, one_off_names};
-use crate::support::{acquiring, claim, eventually, grant, make_row, name, refused};
+use crate::support::{acquire_and_release, acquiring, claim, eventually, grant, name, refused};
 
 /// A claim in progress doesn't see the tombstone of its token.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_in_flight_is_reconciled() {
     let (server, backend) = start().await;
-    make_row(&backend, "x").await;
+    acquire_and_release(&backend, "x").await;
 
     let late = claim("x");
     let mut row = lock_lease(&server, "x").await;

@@ -4,7 +4,7 @@ use lockwright_core::{BootInstant, DistributedLock, ReleaseMode, Wait, WakeUp};
 use lockwright_testbed::PgBouncer;
 
 use super::server::{Server, connect};
-use crate::support::{busy, claim, findings, grant};
+use crate::support::{acquire_and_release, busy, claim, findings, grant, hold};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -34,8 +34,7 @@ async fn one_that_pools_transactions_is_noticed() {
     for task in tasks {
         task.await.unwrap();
     }
-    let held = claim("x");
-    grant(&backend, &held).await;
+    let held = hold(&backend, "x").await;
     busy(&direct, &claim("x"), Wait::No).await;
     backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
     grant(&direct, &claim("x")).await;
@@ -53,8 +52,7 @@ async fn nothing_is_left_in_a_session_of_others() {
         let pooler = pooler.start().unwrap();
         let backend = connect(&pooler.url()).await;
         assert_eq!(backend.profile().wake_up, WakeUp::Poll, "{ignores}");
-        let held = claim("x");
-        grant(&backend, &held).await;
+        let held = hold(&backend, "x").await;
         busy(&backend, &claim("x"), WAIT).await;
         backend.doctor().await.unwrap();
         backend.release(&held, ReleaseMode::Plain).await.unwrap();
@@ -71,7 +69,5 @@ async fn one_that_pools_sessions_works() {
     let pooler = PgBouncer::in_front_of(&server).pool_mode("session").start().unwrap();
     let backend = connect(&pooler.url()).await;
     assert_eq!(backend.profile().wake_up, WakeUp::Poll);
-    let held = claim("x");
-    grant(&backend, &held).await;
-    backend.release(&held, ReleaseMode::Plain).await.unwrap();
+    acquire_and_release(&backend, "x").await;
 }

@@ -4,7 +4,7 @@ use lockwright_core::{
 use sqlx::postgres::PgListener;
 
 use super::server::{Server, connect, start};
-use crate::support::{LIMIT, busy, claim, events, eventually, grant, name, next};
+use crate::support::{LIMIT, busy, claim, events, eventually, grant, hold, name, next};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -53,8 +53,7 @@ async fn nothing_is_told_that_nobody_waits_for() {
         holder.release(&held, ReleaseMode::Plain).await.unwrap();
     }
     assert_eq!(listeners(&server), "0", "nobody waits, so nobody of ours listens");
-    let held = claim("loud");
-    grant(&holder, &held).await;
+    let held = hold(&holder, "loud").await;
     let mut told = events(&waiter);
     busy(&waiter, &claim("loud"), WAIT).await;
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
@@ -75,8 +74,7 @@ async fn nothing_is_told_that_nobody_waits_for() {
 async fn who_waits_writes_seldom() {
     let (server, holder) = start().await;
     let waiter = connect(&server.url()).await;
-    let held = claim("x");
-    grant(&holder, &held).await;
+    hold(&holder, "x").await;
     let second = claim("x");
     busy(&waiter, &second, WAIT).await;
     let version = || server.sql("SELECT xmin FROM lockwright_lease").unwrap();

@@ -9,18 +9,15 @@ use sqlx::{Connection as _, Executor};
 use super::server::{
     Backend, Config, Connection, InTransaction, Pool, Server, lock_in_transaction,
 };
-use super::shop::{sell, shop, shop_on, stock};
-use crate::expect::{locked, refused};
+use super::shop::{begin_locked, sell, shop, shop_on, stock};
+use crate::expect::refused;
 
 #[tokio::test]
 async fn a_transaction_that_only_reads_is_refused_and_usable() {
     let (_server, pool) = shop().await;
     let mut tx = pool.begin_with("START TRANSACTION READ ONLY").await.unwrap();
-    refused(
-        lock_in_transaction(&mut tx, "a", Wait::NoLimit).await,
-        ErrorKind::Unavailable,
-        "is read-only",
-    );
+    let answer = lock_in_transaction(&mut tx, "a", Wait::NoLimit).await;
+    refused(answer, ErrorKind::Unavailable, "is read-only");
     assert_eq!(stock(&mut tx).await, 7);
 }
 
@@ -29,20 +26,13 @@ async fn without_its_table_it_says_what_to_do_and_a_backend_makes_it() {
     let server = Server::start().unwrap();
     let pool = Pool::connect(&server.url()).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
-    refused(
-        lock_in_transaction(&mut tx, "a", Wait::No).await,
-        ErrorKind::InvalidConfig,
-        "lockwright schema",
-    );
-    refused(
-        InTransaction::new().make_tables(&mut tx).await,
-        ErrorKind::InvalidInput,
-        "would commit",
-    );
+    let answer = lock_in_transaction(&mut tx, "a", Wait::No).await;
+    refused(answer, ErrorKind::InvalidConfig, "lockwright schema");
+    let answer = InTransaction::new().make_tables(&mut tx).await;
+    refused(answer, ErrorKind::InvalidInput, "would commit");
     tx.rollback().await.unwrap();
     let backend = Backend::connect(&server.url()).await.unwrap();
-    let mut tx = pool.begin().await.unwrap();
-    locked(lock_in_transaction(&mut tx, "a", Wait::No).await);
+    begin_locked(&pool, "a").await;
     drop(backend);
     let printed = Config::new(&server.url()).unwrap().schema();
     assert!(printed.contains(&InTransaction::new().schema()), "{printed}");
@@ -52,15 +42,11 @@ async fn without_its_table_it_says_what_to_do_and_a_backend_makes_it() {
 async fn a_server_that_rolls_back_on_a_timeout_is_noticed() {
     let server = Server::options().set("innodb_rollback_on_timeout", "ON").start().unwrap();
     let (_server, pool) = shop_on(server).await;
-    let mut holder = pool.begin().await.unwrap();
-    locked(lock_in_transaction(&mut holder, "a", Wait::No).await);
+    let _holder = begin_locked(&pool, "a").await;
     let mut tx = pool.begin().await.unwrap();
     sell(&mut tx).await;
-    refused(
-        lock_in_transaction(&mut tx, "a", Wait::No).await,
-        ErrorKind::Unavailable,
-        "innodb_rollback_on_timeout",
-    );
+    let answer = lock_in_transaction(&mut tx, "a", Wait::No).await;
+    refused(answer, ErrorKind::Unavailable, "innodb_rollback_on_timeout");
     tx.rollback().await.unwrap();
     assert_eq!(stock(&mut pool.acquire().await.unwrap()).await, 7);
 }
@@ -70,8 +56,7 @@ async fn a_server_that_rolls_back_on_a_timeout_is_noticed() {
 async fn a_transaction_that_the_server_rolled_back_is_told_without_autocommit_too() {
     let server = Server::options().set("innodb_rollback_on_timeout", "ON");
     let (server, pool) = shop_on(server.start().unwrap()).await;
-    let mut holder = pool.begin().await.unwrap();
-    locked(lock_in_transaction(&mut holder, "a", Wait::No).await);
+    let _holder = begin_locked(&pool, "a").await;
     let mut other = Connection::connect(&server.url()).await.unwrap();
     other.execute("SET autocommit = 0").await.unwrap();
     sell(&mut other).await;

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor};
 use tokio::task::JoinSet;
 
 use super::server::{Backend, Connection, InTransaction, lock_in_transaction};
-use super::shop::{shop, stock};
+use super::shop::{begin_locked, shop, stock};
 use super::{DEFAULT_LIMIT, limit, waiting};
 use crate::expect::{busy, locked, refused};
 
@@ -85,8 +85,7 @@ async fn many_that_meet_a_new_name_get_it_one_after_the_other() {
 #[tokio::test]
 async fn when_a_new_name_is_rolled_back_a_waiter_may_have_to_begin_again() {
     let (server, pool) = shop().await;
-    let mut first = pool.begin().await.unwrap();
-    locked(lock_in_transaction(&mut first, "new", Wait::No).await);
+    let first = begin_locked(&pool, "new").await;
     let mut waiters = JoinSet::new();
     for _ in 0..3 {
         let mut tx = pool.begin().await.unwrap();
@@ -104,15 +103,13 @@ async fn when_a_new_name_is_rolled_back_a_waiter_may_have_to_begin_again() {
         refused(error, ErrorKind::Unavailable, "begin it again");
     }
     // From now on the row exists.
-    let mut tx = pool.begin().await.unwrap();
-    locked(lock_in_transaction(&mut tx, "new", Wait::No).await);
+    begin_locked(&pool, "new").await;
 }
 
 #[tokio::test]
 async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
     let (server, pool) = shop().await;
-    let mut holder = pool.begin().await.unwrap();
-    locked(lock_in_transaction(&mut holder, "a", Wait::No).await);
+    let _holder = begin_locked(&pool, "a").await;
     let mut connection = Connection::connect(&server.url()).await.unwrap();
     let mut tx = connection.begin().await.unwrap();
     let limited = tokio::time::timeout(

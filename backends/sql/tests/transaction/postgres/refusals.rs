@@ -34,11 +34,8 @@ async fn without_its_table_it_says_what_to_do() {
     let pool = bare(&server).await;
     let mut tx = pool.begin().await.unwrap();
     sell(&mut tx).await;
-    refused(
-        check_fence(&mut tx, "a", Fence::new(5)).await,
-        ErrorKind::InvalidConfig,
-        "lockwright schema",
-    );
+    let answer = check_fence(&mut tx, "a", Fence::new(5)).await;
+    refused(answer, ErrorKind::InvalidConfig, "lockwright schema");
     assert_eq!(stock(&mut tx).await, 6, "it can be used");
     tx.commit().await.unwrap();
 
@@ -59,11 +56,8 @@ async fn a_transaction_that_would_not_see_the_others_work_is_refused() {
         let set = format!("SET TRANSACTION ISOLATION LEVEL {level}");
         tx.execute(AssertSqlSafe(set)).await.unwrap();
         sell(&mut tx).await;
-        refused(
-            lock_in_transaction(&mut tx, "a", Wait::NoLimit).await,
-            ErrorKind::InvalidInput,
-            "begin it as READ COMMITTED",
-        );
+        let answer = lock_in_transaction(&mut tx, "a", Wait::NoLimit).await;
+        refused(answer, ErrorKind::InvalidInput, "begin it as READ COMMITTED");
         assert_eq!(advisory(&server, true), 0);
         assert_eq!(stock(&mut tx).await, 6, "it can be used");
         tx.rollback().await.unwrap();
@@ -75,11 +69,8 @@ async fn in_a_transaction_that_has_failed_it_is_refused() {
     let (_server, pool) = shop().await;
     let mut tx = pool.begin().await.unwrap();
     assert!(tx.execute("SELECT 1/0").await.is_err());
-    refused(
-        lock_in_transaction(&mut tx, "a", Wait::NoLimit).await,
-        ErrorKind::InvalidInput,
-        "has failed before",
-    );
+    let answer = lock_in_transaction(&mut tx, "a", Wait::NoLimit).await;
+    refused(answer, ErrorKind::InvalidInput, "has failed before");
     tx.rollback().await.unwrap();
 }
 

@@ -7,7 +7,7 @@ use lockwright_sql::transaction::Wait;
 use sqlx::Executor;
 
 use super::server::{count, lock_in_transaction};
-use super::shop::{sell, shop, stock};
+use super::shop::{begin_locked, sell, shop, stock};
 use super::{advisory, limit, waiting};
 use crate::expect::{PATIENCE, locked, refused};
 use crate::support::within;
@@ -15,8 +15,7 @@ use crate::support::within;
 #[tokio::test]
 async fn a_short_lock_timeout_of_the_user_does_not_end_a_wait() {
     let (server, pool) = shop().await;
-    let mut holder = pool.begin().await.unwrap();
-    locked(lock_in_transaction(&mut holder, "a", Wait::No).await);
+    let holder = begin_locked(&pool, "a").await;
     let mut tx = pool.begin().await.unwrap();
     tx.execute("SET LOCAL lock_timeout = '50ms'").await.unwrap();
     let began = Instant::now();
@@ -33,16 +32,12 @@ async fn a_short_lock_timeout_of_the_user_does_not_end_a_wait() {
 #[tokio::test]
 async fn the_users_statement_timeout_is_an_error_that_leaves_the_transaction_usable() {
     let (_server, pool) = shop().await;
-    let mut holder = pool.begin().await.unwrap();
-    locked(lock_in_transaction(&mut holder, "a", Wait::No).await);
+    let _holder = begin_locked(&pool, "a").await;
     let mut tx = pool.begin().await.unwrap();
     sell(&mut tx).await;
     tx.execute("SET LOCAL statement_timeout = '200ms'").await.unwrap();
-    refused(
-        lock_in_transaction(&mut tx, "a", Wait::NoLimit).await,
-        ErrorKind::Unavailable,
-        "statement_timeout",
-    );
+    let answer = lock_in_transaction(&mut tx, "a", Wait::NoLimit).await;
+    refused(answer, ErrorKind::Unavailable, "statement_timeout");
     assert_eq!(stock(&mut tx).await, 6);
     tx.commit().await.unwrap();
 }
@@ -50,8 +45,7 @@ async fn the_users_statement_timeout_is_an_error_that_leaves_the_transaction_usa
 #[tokio::test]
 async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
     let (server, pool) = shop().await;
-    let mut holder = pool.begin().await.unwrap();
-    locked(lock_in_transaction(&mut holder, "a", Wait::No).await);
+    let _holder = begin_locked(&pool, "a").await;
     let mut tx = pool.begin().await.unwrap();
     let limited = tokio::time::timeout(
         Duration::from_millis(300),

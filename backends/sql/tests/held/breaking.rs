@@ -7,7 +7,7 @@ use lockwright_core::{
 use super::server::{HOUR, Server, client, count, plain, shared};
 use crate::in_each_mode;
 use crate::support::{
-    LONG, acquiring, claim_for, grant, granted, hold, in_time, ms, name, until_one_waits,
+    LONG, acquiring, break_x, claim_for, grant, granted, hold, in_time, ms, name, until_one_waits,
 };
 
 in_each_mode!(plain; holder_gets_broken_despite_a_next_holder,
@@ -25,7 +25,7 @@ async fn holder_gets_broken_despite_a_next_holder(server: &Server, mode: &str) {
         let waiting = acquiring(&operator, &next, in_time(LONG));
         until_one_waits(&*operator).await;
         let seen = BreakTarget::Token(guard.token());
-        operator.break_lock(&name("x"), seen, BreakMode::Now, "ada", "stuck").await.unwrap();
+        break_x(&operator, seen, BreakMode::Now).await.unwrap();
         let ended = guard.signal().ended().await;
         assert_eq!(ended, HoldState::Lost(Reason::Broken), "{mode}");
         granted(waiting).await;
@@ -39,7 +39,7 @@ async fn claim_gets_broken_through_another_connection(server: &Server, mode: &st
     let (held, next) = (claim_for("x", LONG), claim_for("x", LONG));
     grant(&*one, &held).await;
     let seen = BreakTarget::Token(held.token);
-    two.break_lock(&name("x"), seen, BreakMode::Now, "ada", "stuck").await.unwrap();
+    break_x(&two, seen, BreakMode::Now).await.unwrap();
     grant(&*two, &next).await;
     let renewed = two.renew(&[Renew::of(&held)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Broken)], "{mode}");
@@ -53,7 +53,7 @@ async fn tombstone_of_a_broken_hold_is_swept(server: &Server, mode: &str) {
     let one = shared(server, mode).await;
     let held = hold(&*one, "x").await;
     let seen = BreakTarget::Token(held.token);
-    one.break_lock(&name("x"), seen, BreakMode::Now, "ada", "stuck").await.unwrap();
+    break_x(&one, seen, BreakMode::Now).await.unwrap();
     let rows =
         "SELECT (SELECT count(*) FROM lockwright_hold) + (SELECT count(*) FROM lockwright_reader)";
     assert_eq!(count(server, rows), 2, "{mode}");

@@ -10,8 +10,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::server::{
-    Backend, Connection, FULL, SCHEME, SESSIONS, Server, add_user, lock_table, options, run,
-    session, wait_for_replica,
+    Backend, Connection, FULL, SESSIONS, Server, application_connects, lock_table, options,
+    session, wait_for_replica, with_application,
 };
 use crate::in_each_mode;
 use crate::support::{in_mode, ms, within};
@@ -28,11 +28,8 @@ const LIMIT: usize = 12;
 
 const TTL: Duration = ms(4_000);
 
-/// Starts a server that allows few connections, with a second user, `application`.
 fn limited() -> Server {
-    let server = options().set("max_connections", "20").start().unwrap();
-    add_user(&server, "application", "application");
-    server
+    with_application(options().set("max_connections", "20"))
 }
 
 async fn count(session: &mut Connection) -> usize {
@@ -82,16 +79,6 @@ impl Sampler {
         assert!(self.samples.await.unwrap() > 10, "too few samples");
         self.most.load(Ordering::SeqCst)
     }
-}
-
-/// Connects as the user `application`, and runs a query.
-async fn application_connects(server: &Server) {
-    let url = format!("{SCHEME}://application:application@{}/lockwright", server.address());
-    let connects = async {
-        let mut connection = Connection::connect(&url).await.unwrap();
-        run(&mut connection, "SELECT 1").await;
-    };
-    timeout(ms(10_000), connects).await.expect("an application can connect");
 }
 
 async fn burst_of_names_stays_within_the_limit(server: &Server, mode: &str) {

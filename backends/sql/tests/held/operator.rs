@@ -10,7 +10,7 @@ use super::server::{
     plain, run, sessions, sessions_of,
 };
 use crate::in_each_mode;
-use crate::support::{LONG, claim_for, grant, hold, in_mode, ms, name, refused, within};
+use crate::support::{LONG, break_x, claim_for, grant, hold, in_mode, ms, refused, within};
 
 in_each_mode!(
     plain;
@@ -25,8 +25,7 @@ async fn a_break_ends_the_session_at_once_and_says_so(server: &Server, mode: &st
     let (locks, operator) = (client(server, mode, LONG).await, backend(server, mode).await);
     let guard = locks.mutex("x").acquire().await.unwrap();
     let seen = BreakTarget::Token(guard.token());
-    let broken =
-        operator.break_lock(&name("x"), seen, BreakMode::Now, "ada", "stuck").await.unwrap();
+    let broken = break_x(&operator, seen, BreakMode::Now).await.unwrap();
     assert!(matches!(broken, Broken::Freed(left) if left > LONG - ms(5_000)), "{broken:?}");
     assert_eq!(holding(server), 0, "it isn't free on the server");
     assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Broken));
@@ -39,11 +38,8 @@ async fn who_may_not_end_a_session_is_told_what_it_takes(server: &Server, mode: 
     let url = format!("{SCHEME}://auditor:secret@{}/lockwright", server.address());
     let other = Backend::connect(&in_mode(&url, mode)).await.unwrap();
     let seen = BreakTarget::Token(held.token);
-    refused(
-        other.break_lock(&name("x"), seen, BreakMode::Now, "ada", "stuck").await,
-        ErrorKind::Denied,
-        "another user",
-    );
+    let answer = break_x(&other, seen, BreakMode::Now).await;
+    refused(answer, ErrorKind::Denied, "another user");
     assert_eq!(holding(server), 1);
     one.release(&held, ReleaseMode::Plain).await.unwrap();
 }
@@ -58,13 +54,11 @@ async fn a_foreign_lock_is_only_broken_when_any_is_meant() {
     run(&mut other, &lock("x")).await;
     let how = BreakMode::Now;
     let seen = BreakTarget::Token(mine.token);
-    let broken = backend.break_lock(&name("x"), seen, how, "ada", "stuck").await.unwrap();
+    let broken = break_x(&backend, seen, how).await.unwrap();
     assert_eq!(broken, Broken::NotHeld);
-    let soft =
-        backend.break_lock(&name("x"), BreakTarget::Any, BreakMode::RunOut, "ada", "stuck").await;
+    let soft = break_x(&backend, BreakTarget::Any, BreakMode::RunOut).await;
     assert!(soft.unwrap_err().to_string().contains("end its session"));
-    let broken =
-        backend.break_lock(&name("x"), BreakTarget::Any, how, "ada", "stuck").await.unwrap();
+    let broken = break_x(&backend, BreakTarget::Any, how).await.unwrap();
     assert!(matches!(broken, Broken::Freed(_)), "{broken:?}");
     assert!(other.ping().await.is_err(), "its session is still there");
     grant(&backend, &claim_for("x", LONG)).await;

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, ErrorKind, Fence, Reason,
-    ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, Error, ErrorKind, Fence,
+    Reason, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Wait,
 };
 use sqlx::Executor;
 
 use super::SETTINGS;
 use super::server::{Backend, connect, lock_lease, set_isolation, start, wait_for_blocked};
 use crate::support::{
-    acquire_and_release, acquiring, claim, claim_for, grant, granted, name, refused,
+    acquire_and_release, acquiring, break_x, claim, claim_for, grant, granted, name, one_of_many,
+    refused, release,
 };
 
 /// On open connections, so that only the row decides.
@@ -26,23 +27,8 @@ async fn of_many_at_once_one_is_granted() {
     for round in 0..100 {
         // Free names, and names with a row.
         let locked = format!("x{}", round % 50);
-        let asked: Vec<_> = clients
-            .iter()
-            .cycle()
-            .take(16)
-            .map(|client| {
-                let claim = claim(&locked);
-                (acquiring(client, &claim, Wait::No), claim)
-            })
-            .collect();
-        let mut granted = Vec::new();
-        for (asked, claim) in asked {
-            if let AcquireOutcome::Granted(_) = asked.await.unwrap().unwrap() {
-                granted.push(claim);
-            }
-        }
-        assert_eq!(granted.len(), 1, "in round {round}");
-        clients[0].release(&granted[0], ReleaseMode::Plain).await.unwrap();
+        let (_, granted) = one_of_many(&clients, 16, &locked, |error| panic!("{error:?}")).await;
+        release(&clients[0], &granted).await;
     }
 }
 
@@ -128,8 +114,7 @@ async fn fences_grow_past_what_was_reserved() {
         let shown = backend.inspect(&name("x")).await.unwrap();
         assert_eq!(shown.fence, Some(last));
         if fences == 7 {
-            let how = BreakMode::Now;
-            backend.break_lock(&name("x"), BreakTarget::Any, how, "ada", "to see").await.unwrap();
+            break_x(&backend, BreakTarget::Any, BreakMode::Now).await.unwrap();
             assert_eq!(renew(&backend, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
         } else {
             backend.release(&held, ReleaseMode::Plain).await.unwrap();
@@ -139,9 +124,8 @@ async fn fences_grow_past_what_was_reserved() {
     server.sql("UPDATE lockwright_lease SET fence = 9000000000000000").unwrap();
     assert_eq!(grant(&backend, &claim("x")).await.fence, Fence::new(9_000_000_000_000_007));
     // After the highest fence comes an error.
-    server
-        .sql("UPDATE lockwright_lease SET token = NULL, fences = 1, fence = 9007199254740991")
-        .unwrap();
+    let last = "UPDATE lockwright_lease SET token = NULL, fences = 1, fence = 9007199254740991";
+    server.sql(last).unwrap();
     refused(backend.try_acquire(&claim("x")).await, ErrorKind::Conflict, "");
 }
 
@@ -165,24 +149,11 @@ async fn serializable_transactions_are_no_obstacle() {
     let (server, _) = start().await;
     set_isolation(&server, "serializable");
     let clients = [connect(&server.url()).await, connect(&server.url()).await].map(Arc::new);
-    for round in 0..20 {
-        let asked: Vec<_> = (0..8)
-            .map(|at| {
-                let claim = claim("x");
-                (acquiring(&clients[at % 2], &claim, Wait::No), claim)
-            })
-            .collect();
-        let mut granted = Vec::new();
-        for (asked, claim) in asked {
-            match asked.await.unwrap() {
-                Ok(AcquireOutcome::Granted(_)) => granted.push(claim),
-                Ok(AcquireOutcome::Busy(_)) => {}
-                // It lost in each attempt, without effect.
-                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
-            }
-        }
-        assert_eq!(granted.len(), 1, "in round {round}");
-        clients[0].release(&granted[0], ReleaseMode::Plain).await.unwrap();
+    // In each attempt, without effect.
+    let lost = |error: Error| assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    for _ in 0..20 {
+        let (_, granted) = one_of_many(&clients, 8, "x", lost).await;
+        release(&clients[0], &granted).await;
     }
 }
 

@@ -1,33 +1,23 @@
 //! Tables that the backend or an administrator creates.
 
-use lockwright_core::{AcquireOutcome, Busy, DistributedLock, ErrorKind, ReleaseMode};
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
+use tokio::task::JoinSet;
 
 use super::server::{Config, SCHEME, Server, connect, patient, start};
 use super::{CREATE_GUEST, CREATE_SCHEMA, GRANT_GUEST, NO_SCHEMA, QUOTED_SCHEMA};
-use crate::support::{claim, grant, hold, refused};
+use crate::support::{claim, grant, hold, is_free, refused};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_make_them_at_once() {
     let server = Server::start().unwrap();
     for round in 0..5 {
         let url = format!("{}?table=t{round}", server.url());
-        let connecting: Vec<_> = (0..8)
-            .map(|_| {
-                let url = url.clone();
-                tokio::spawn(async move {
-                    let backend = connect(&url).await;
-                    let held = claim("x");
-                    if backend.try_acquire(&held).await.unwrap()
-                        != AcquireOutcome::Busy(Busy::default())
-                    {
-                        backend.release(&held, ReleaseMode::Plain).await.unwrap();
-                    }
-                })
-            })
-            .collect();
-        for connected in connecting {
-            connected.await.unwrap();
+        let mut connecting = JoinSet::new();
+        for _ in 0..8 {
+            let url = url.clone();
+            connecting.spawn(async move { is_free(&connect(&url).await, "x").await });
         }
+        connecting.join_all().await;
     }
     let floors = server.sql("SELECT count(*) FROM t0_meta").unwrap();
     assert_eq!(floors, "1");

@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lockwright_core::Locks;
-use sqlx::Connection as _;
 
 use super::server::{
-    Backend, Connection, SCHEME, Server, add_user, lock_table, options, run, sessions,
-    wait_for_replica,
+    Backend, Server, application_connects, lock_table, options, sessions, wait_for_replica,
+    with_application,
 };
 use crate::support::LIMIT as PATIENCE;
 
@@ -20,19 +19,6 @@ const FOR: Duration = Duration::from_secs(12);
 pub(super) async fn locks(url: &str, ttl: Duration) -> Locks {
     let backend = Backend::connect(url).await.unwrap();
     Locks::builder(backend).ttl(ttl).wait(Some(PATIENCE)).build().unwrap()
-}
-
-/// Starts a server with a second user, `application`.
-fn limited() -> Server {
-    let server = options().start().unwrap();
-    add_user(&server, "application", "application");
-    server
-}
-
-/// Connects as the user `application`, and runs a query.
-async fn connect_as_application(server: &Server) {
-    let url = format!("{SCHEME}://application:application@{}/lockwright", server.address());
-    run(&mut Connection::connect(&url).await.unwrap(), "SELECT 1").await;
 }
 
 struct Asking {
@@ -109,11 +95,11 @@ async fn count(server: &Server, time: Duration) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locked_table_leaves_the_limit() {
-    let server = limited();
+    let server = with_application(options());
     let asking = ask(&server).await;
     let locking = lock_table(&server, "lockwright_lease").await;
     count(&server, FOR).await;
-    connect_as_application(&server).await;
+    application_connects(&server).await;
     drop(locking);
     asking.end().await;
     count(&server, Duration::from_secs(1)).await;
@@ -121,11 +107,11 @@ async fn locked_table_leaves_the_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_replica_leaves_the_limit() {
-    let server = limited();
+    let server = with_application(options());
     let asking = ask(&server).await;
     wait_for_replica(&server, true);
     count(&server, FOR).await;
-    connect_as_application(&server).await;
+    application_connects(&server).await;
     wait_for_replica(&server, false);
     asking.end().await;
     count(&server, Duration::from_secs(1)).await;
@@ -133,19 +119,19 @@ async fn missing_replica_leaves_the_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn frozen_server_leaves_the_limit() {
-    let server = limited();
+    let server = with_application(options());
     let asking = ask(&server).await;
     server.freeze();
     tokio::time::sleep(FOR).await;
     server.thaw();
     count(&server, Duration::from_secs(3)).await;
-    connect_as_application(&server).await;
+    application_connects(&server).await;
     asking.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn burst_of_names_leaves_the_limit() {
-    let server = limited();
+    let server = with_application(options());
     let url = format!("{}?connections={LIMIT}", server.url());
     let client = locks(&url, Duration::from_secs(30)).await;
     let tasks: Vec<_> = (0..1_000)
@@ -155,7 +141,7 @@ async fn burst_of_names_leaves_the_limit() {
         })
         .collect();
     count(&server, Duration::from_secs(1)).await;
-    connect_as_application(&server).await;
+    application_connects(&server).await;
     let mut guards = Vec::new();
     for task in tasks {
         guards.push(task.await.unwrap());

@@ -7,8 +7,8 @@ pub(crate) use lockwright_conformance::test_helpers::{
     LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
 };
 use lockwright_core::{
-    AcquireOutcome, Claim, Clock, DistributedLock, Error, ErrorKind, Granted, Mode, ReleaseMode,
-    ReleaseOutcome, Result, Wait,
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Error,
+    ErrorKind, Granted, Mode, ReleaseMode, ReleaseOutcome, Result, Wait,
 };
 use tokio::task::JoinHandle;
 
@@ -94,6 +94,41 @@ pub(crate) async fn waiters(backend: &dyn DistributedLock, of: &str) -> u64 {
 /// Waits until a request waits for the name `x` in the server.
 pub(crate) async fn until_one_waits(backend: &dyn DistributedLock) {
     within(ms(5_000), "the waiter to block", async || waiters(backend, "x").await == 1).await;
+}
+
+/// Sends requests for a name at the same time, of which one must be granted. Returns its claim, and
+/// the index of its backend.
+pub(crate) async fn one_of_many<B: DistributedLock>(
+    backends: &[Arc<B>],
+    number: usize,
+    of: &str,
+    failed: fn(Error),
+) -> (usize, Claim) {
+    let requests: Vec<_> = (0..number)
+        .map(|at| {
+            let (at, claim) = (at % backends.len(), claim_for(of, LONG));
+            (acquiring(&backends[at], &claim, Wait::No), at, claim)
+        })
+        .collect();
+    let mut granted = Vec::new();
+    for (request, at, claim) in requests {
+        match request.await.unwrap() {
+            Ok(AcquireOutcome::Granted(_)) => granted.push((at, claim)),
+            Ok(AcquireOutcome::Busy(_)) => {}
+            Err(error) => failed(error),
+        }
+    }
+    assert_eq!(granted.len(), 1, "of the requests for {of}");
+    granted.remove(0)
+}
+
+/// Breaks the lock `x`.
+pub(crate) async fn break_x(
+    backend: &dyn DistributedLock,
+    seen: BreakTarget,
+    how: BreakMode,
+) -> Result<Broken> {
+    backend.break_lock(&name("x"), seen, how, "ada", "stuck").await
 }
 
 /// Waits until a request is granted.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use lockwright_core::Locks;
 use sqlx::{AssertSqlSafe, Connection as _};
+use tokio::time::timeout;
 
-use super::{BLOCKED, Backend, Config, Connection, SESSIONS, Server};
-use crate::support::{LIMIT, eventually, in_mode};
+use super::{BLOCKED, Backend, Config, Connection, Options, SCHEME, SESSIONS, Server, add_user};
+use crate::support::{LIMIT, eventually, in_mode, ms};
 
 /// Connects with time limits for busy machines.
 pub(crate) async fn connect(url: &str) -> Backend {
@@ -89,4 +90,20 @@ pub(crate) fn sessions(server: &Server) -> usize {
 /// Waits until `number` statements wait for a lock.
 pub(crate) async fn wait_for_blocked(server: &Server, number: usize) {
     eventually(|| async { (count(server, BLOCKED) == number).then_some(()) }).await;
+}
+
+/// Starts a server with a second user, `application`.
+pub(crate) fn with_application(options: Options) -> Server {
+    let server = options.start().unwrap();
+    add_user(&server, "application", "application");
+    server
+}
+
+/// Connects as the user `application`, and runs a query.
+pub(crate) async fn application_connects(server: &Server) {
+    let url = format!("{SCHEME}://application:application@{}/lockwright", server.address());
+    let connects = async {
+        run(&mut Connection::connect(&url).await.unwrap(), "SELECT 1").await;
+    };
+    timeout(ms(10_000), connects).await.expect("an application can connect");
 }

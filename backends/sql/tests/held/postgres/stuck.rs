@@ -15,7 +15,7 @@ use super::server::{
 };
 use crate::in_each_mode;
 use crate::support::{
-    LONG, acquiring, claim_for, grant, hold, in_time, is_busy, ms, name, reader, within,
+    LONG, acquiring, break_x, claim_for, grant, hold, in_time, is_busy, ms, reader, within,
 };
 
 in_each_mode!(
@@ -42,9 +42,7 @@ async fn what_has_not_ended_is_not_said_to_be_free(server: &Server, mode: &str) 
     let of = format!("application_name LIKE 'lockwright/{}/%'", held.token);
     let stuck = stop(server, &format!("SELECT pid FROM pg_stat_activity WHERE {of}"));
     let released = two.release(&held, ReleaseMode::Plain).await;
-    let broken = two
-        .break_lock(&held.name, BreakTarget::Token(held.token), BreakMode::Now, "ada", "stuck")
-        .await;
+    let broken = break_x(&two, BreakTarget::Token(held.token), BreakMode::Now).await;
     let held_by = holding(server);
     kill_process(stuck, Signal::CONT).unwrap();
     assert_eq!(released.unwrap_err().kind(), ErrorKind::Indeterminate);
@@ -62,8 +60,7 @@ async fn a_foreign_session_that_has_not_ended_is_not_said_to_be_free() {
     run(&mut other, &lock("x")).await;
     let holder = "SELECT pid FROM pg_locks WHERE locktype = 'advisory'";
     let stuck = stop(&server, holder);
-    let broken =
-        backend.break_lock(&name("x"), BreakTarget::Any, BreakMode::Now, "ada", "stuck").await;
+    let broken = break_x(&backend, BreakTarget::Any, BreakMode::Now).await;
     kill_process(stuck, Signal::CONT).unwrap();
     assert_eq!(broken.unwrap_err().kind(), ErrorKind::Indeterminate);
     within(ms(5_000), "its end", async || holding(&server) == 0).await;

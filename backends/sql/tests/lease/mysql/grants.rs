@@ -11,7 +11,7 @@ use sqlx::{Connection, Executor};
 use super::server::{Server, connect, lock_lease, lock_table, start, wait_for_blocked};
 use super::sweeping::{an_hour_passes, one_off_names, sweep};
 use crate::support::{
-    acquire_and_release, acquiring, claim, claim_for, grant, hold, name, refused,
+    acquire_and_release, acquiring, break_x, claim, claim_for, grant, hold, name, refused,
 };
 
 /// A claim in progress doesn't see the tombstone of its token.
@@ -45,8 +45,7 @@ async fn a_broken_hold_is_not_rearmed_by_a_repeat() {
     let (_server, backend) = start().await;
     let held = claim_for("x", Duration::from_secs(3));
     let first = grant(&backend, &held).await;
-    let how = BreakMode::RunOut;
-    backend.break_lock(&name("x"), BreakTarget::Any, how, "ada", "to see").await.unwrap();
+    break_x(&backend, BreakTarget::Any, BreakMode::RunOut).await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     let again = grant(&backend, &held).await;
     assert_eq!(again.fence, first.fence);
@@ -83,8 +82,7 @@ async fn what_is_granted_is_committed_whatever_the_completion_type_is() {
     let url = format!("{}?connections=2", server.url());
     let backend = connect(&url).await;
     grant(&backend, &claim("x")).await;
-    let how = BreakMode::Now;
-    backend.break_lock(&name("x"), BreakTarget::Any, how, "a", "b").await.unwrap();
+    break_x(&backend, BreakTarget::Any, BreakMode::Now).await.unwrap();
     let held = hold(&backend, "y").await;
     let token = server.sql("SELECT token FROM lockwright_lease WHERE name = 'y'").unwrap();
     assert_eq!(token, held.token.to_string());

@@ -4,7 +4,7 @@ use lockwright_core::{
 use sqlx::postgres::PgListener;
 
 use super::server::{Server, connect, start};
-use crate::support::{LIMIT, busy, claim, events, eventually, grant, hold, name, next};
+use crate::support::{LIMIT, break_x, busy, claim, events, eventually, grant, hold, name, next};
 
 const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
 
@@ -36,7 +36,7 @@ async fn a_release_and_a_break_are_told() {
     let mut told = events(&holder);
     busy(&holder, &third, WAIT).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
-    waiter.break_lock(&name("x"), BreakTarget::Any, BreakMode::Now, "ada", "to see").await.unwrap();
+    break_x(&waiter, BreakTarget::Any, BreakMode::Now).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
 }
 

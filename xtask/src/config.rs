@@ -32,11 +32,9 @@ const EXCLUSIVE: &[(&str, &str)] =
 
 /// They mostly wait. Not the suites, whose cases share a server.
 const TEST_THREADS: &[(&str, &str, &str)] = &[
-    ("lockwright-sql", "beside", "6"),
     ("lockwright-sql", "held", "6"),
     ("lockwright-sql", "lease_faults", "6"),
-    ("lockwright-sql", "mysql_held", "6"),
-    ("lockwright-sql", "postgres_held", "6"),
+    ("lockwright-sql", "shared_holders", "6"),
     ("lockwright-redis", "server", "6"),
     ("lockwright-etcd", "server", "9"),
     ("lockwright-zookeeper", "server", "8"),

@@ -1,7 +1,7 @@
 //! The conformance suite on PostgreSQL, where a hold is a locked row of an open transaction.
 #![forbid(unsafe_code)]
 
-#[path = "postgres_held/suite.rs"]
+#[path = "suite/postgres.rs"]
 mod suite;
 
 fn main() -> std::process::ExitCode {

@@ -4,18 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use lockwright_core::{ErrorKind, Locks, ReleaseMode};
+use lockwright_core::{DistributedLock, ErrorKind, Locks, ReleaseMode};
 
-use crate::server::{LONG, Server, claim, granted, is_free, ms, on_each, waiters, within};
+use super::server::{Server, client, plain, shared};
+use crate::in_each_mode;
+use crate::support::{LONG, hold, is_free, ms, until_one_waits, waiters, within};
 
-on_each!(closed_client_is_granted_nothing, closed_waiter_leaves_the_server);
+in_each_mode!(plain; closed_client_is_granted_nothing, closed_waiter_leaves_the_server);
 
 /// The lock is released just before, during and just after the close of the waiter's client.
-async fn closed_client_is_granted_nothing<S: Server>(server: &S, mode: &str) {
-    let (one, two) = (server.backend(mode, "").await, server.backend(mode, "").await);
+async fn closed_client_is_granted_nothing(server: &Server, mode: &str) {
+    let (one, two) = (shared(server, mode).await, shared(server, mode).await);
     for round in 0..24u64 {
-        let holder = claim("x", LONG);
-        granted(&*one, &holder).await;
+        let holder = hold(&*one, "x").await;
         let locks = Locks::builder(Arc::clone(&two)).ttl(LONG).build().unwrap();
         let closed = Arc::new(AtomicBool::new(false));
         let waiting = tokio::spawn({
@@ -25,7 +26,7 @@ async fn closed_client_is_granted_nothing<S: Server>(server: &S, mode: &str) {
                 (answer, closed.load(Ordering::SeqCst))
             }
         });
-        within(ms(5_000), "the waiter to block", async || waiters(&*one, "x").await == 1).await;
+        until_one_waits(&*one).await;
         let closing = async {
             tokio::time::sleep(ms(round % 4)).await;
             locks.close().await;
@@ -49,16 +50,15 @@ async fn closed_client_is_granted_nothing<S: Server>(server: &S, mode: &str) {
 }
 
 /// The lock remains held during the close.
-async fn closed_waiter_leaves_the_server<S: Server>(server: &S, mode: &str) {
-    let one = server.backend(mode, "").await;
-    let locks = server.client(mode, LONG).await;
-    let holder = claim("x", LONG);
-    granted(&*one, &holder).await;
+async fn closed_waiter_leaves_the_server(server: &Server, mode: &str) {
+    let one = shared(server, mode).await;
+    let locks = client(server, mode, LONG).await;
+    let holder = hold(&*one, "x").await;
     let waiting = tokio::spawn({
         let locks = locks.clone();
         async move { locks.mutex("x").no_limit().acquire().await }
     });
-    within(ms(5_000), "the waiter to block", async || waiters(&*one, "x").await == 1).await;
+    until_one_waits(&*one).await;
     let begun = Instant::now();
     locks.close().await;
     let answer = tokio::time::timeout(ms(2_000), waiting).await;

@@ -5,30 +5,46 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind, Locks};
+use sqlx::Connection as _;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
 
-use crate::server::{Count, Server, ms, on_each, within};
+use super::server::{
+    Backend, Connection, FULL, SESSIONS, Server, application_connects, lock_table, options,
+    session, wait_for_replica, with_application,
+};
+use crate::in_each_mode;
+use crate::support::{in_mode, ms, within};
 
-on_each!(
-    burst_of_names_stays_within_the_limit,
+in_each_mode!(limited; burst_of_names_stays_within_the_limit,
     locked_table_stays_within_the_limit,
     frozen_server_stays_within_the_limit,
     missing_replica_stays_within_the_limit,
     holds_beyond_the_limit_say_so,
     holds_are_kept_and_released_at_the_limit,
-    full_server_is_named,
-);
+    full_server_is_named,);
 
 const LIMIT: usize = 12;
 
 const TTL: Duration = ms(4_000);
 
-async fn client<S: Server>(server: &S, mode: &str) -> Locks {
-    let mut sessions = server.count_sessions().await;
-    within(ms(20_000), "the last client's sessions to end", async || sessions.count().await == 0)
-        .await;
-    let backend = server.backend(mode, &format!("&connections={LIMIT}")).await;
-    Locks::builder(backend).ttl(TTL).build().unwrap()
+fn limited() -> Server {
+    with_application(options().set("max_connections", "20"))
+}
+
+async fn count(session: &mut Connection) -> usize {
+    let sessions: i64 = sqlx::query_scalar(SESSIONS).fetch_one(session).await.unwrap();
+    sessions.try_into().unwrap()
+}
+
+async fn client(server: &Server, mode: &str) -> Locks {
+    let mut session = session(server).await;
+    within(ms(20_000), "the last client's sessions to end", async || {
+        count(&mut session).await == 0
+    })
+    .await;
+    let url = format!("{}&connections={LIMIT}", in_mode(&server.url(), mode));
+    Locks::builder(Backend::connect(&url).await.unwrap()).ttl(TTL).build().unwrap()
 }
 
 /// Samples the number of the clients' sessions.
@@ -39,18 +55,17 @@ struct Sampler {
 }
 
 impl Sampler {
-    fn start<S: Server>(server: &S) -> Self {
+    async fn start(server: &Server) -> Self {
         let (over, most) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let sessions = server.count_sessions();
+        let mut session = session(server).await;
         let samples = tokio::spawn({
             let (over, most) = (Arc::clone(&over), Arc::clone(&most));
             async move {
-                let mut sessions = sessions.await;
                 let mut samples = 0;
                 while !over.load(Ordering::SeqCst) {
-                    most.fetch_max(sessions.count().await, Ordering::SeqCst);
+                    most.fetch_max(count(&mut session).await, Ordering::SeqCst);
                     samples += 1;
-                    tokio::time::sleep(ms(2)).await;
+                    sleep(ms(2)).await;
                 }
                 samples
             }
@@ -66,14 +81,9 @@ impl Sampler {
     }
 }
 
-async fn application_connects<S: Server>(server: &S) {
-    let asks = tokio::time::timeout(ms(10_000), server.application_asks()).await;
-    asks.expect("an application can connect");
-}
-
-async fn burst_of_names_stays_within_the_limit<S: Server>(server: &S, mode: &str) {
+async fn burst_of_names_stays_within_the_limit(server: &Server, mode: &str) {
     let locks = client(server, mode).await;
-    let sampler = Sampler::start(server);
+    let sampler = Sampler::start(server).await;
     let mut all = JoinSet::new();
     for number in 0..1_000 {
         let locks = locks.clone();
@@ -93,58 +103,62 @@ async fn burst_of_names_stays_within_the_limit<S: Server>(server: &S, mode: &str
 }
 
 /// Requests wait for a table that another application has locked.
-async fn locked_table_stays_within_the_limit<S: Server>(server: &S, mode: &str) {
-    let locks = client(server, mode).await;
-    locks.mutex("warm").acquire().await.unwrap().release().await.unwrap();
-    let sampler = Sampler::start(server);
-    let unlock = server.lock_table("lockwright_hold").await;
-    let waiting = busily(&locks, "t");
-    tokio::time::sleep(TTL * 2).await;
-    application_connects(server).await;
-    drop(unlock);
-    recovers(&locks, waiting).await;
-    let most = sampler.most().await;
-    assert!(most <= LIMIT, "{mode}: {most} sessions");
+async fn locked_table_stays_within_the_limit(server: &Server, mode: &str) {
+    let lock = lock_table(server, "lockwright_hold");
+    let unlock = async |locked| {
+        application_connects(server).await;
+        drop(locked);
+    };
+    stays_within_the_limit(server, mode, lock, unlock).await;
 }
 
-async fn frozen_server_stays_within_the_limit<S: Server>(server: &S, mode: &str) {
-    let locks = client(server, mode).await;
-    locks.mutex("warm").acquire().await.unwrap().release().await.unwrap();
-    let sampler = Sampler::start(server);
-    server.freeze();
-    let waiting = busily(&locks, "f");
-    tokio::time::sleep(TTL * 2).await;
-    server.thaw();
-    application_connects(server).await;
-    recovers(&locks, waiting).await;
-    let most = sampler.most().await;
-    assert!(most <= LIMIT, "{mode}: {most} sessions");
+async fn frozen_server_stays_within_the_limit(server: &Server, mode: &str) {
+    let freeze = async { server.freeze() };
+    let thaw = async |()| {
+        server.thaw();
+        application_connects(server).await;
+    };
+    stays_within_the_limit(server, mode, freeze, thaw).await;
 }
 
 /// Each commit waits for a replica that doesn't exist.
-async fn missing_replica_stays_within_the_limit<S: Server>(server: &S, mode: &str) {
+async fn missing_replica_stays_within_the_limit(server: &Server, mode: &str) {
+    let miss = async { wait_for_replica(server, true) };
+    let stop = async |()| {
+        application_connects(server).await;
+        wait_for_replica(server, false);
+    };
+    stays_within_the_limit(server, mode, miss, stop).await;
+}
+
+/// Requests are stuck between `begin` and `end`.
+async fn stays_within_the_limit<T>(
+    server: &Server,
+    mode: &str,
+    begin: impl Future<Output = T>,
+    end: impl AsyncFnOnce(T),
+) {
     let locks = client(server, mode).await;
     locks.mutex("warm").acquire().await.unwrap().release().await.unwrap();
-    let sampler = Sampler::start(server);
-    server.wait_for_replicas(true);
-    let waiting = busily(&locks, "r");
-    tokio::time::sleep(TTL * 2).await;
-    application_connects(server).await;
-    server.wait_for_replicas(false);
+    let sampler = Sampler::start(server).await;
+    let begun = begin.await;
+    let waiting = busily(&locks);
+    sleep(TTL * 2).await;
+    end(begun).await;
     recovers(&locks, waiting).await;
     let most = sampler.most().await;
     assert!(most <= LIMIT, "{mode}: {most} sessions");
 }
 
 /// Acquires 30 names repeatedly, and ignores errors, until it is stopped.
-fn busily(locks: &Locks, prefix: &'static str) -> (Arc<AtomicBool>, JoinSet<()>) {
+fn busily(locks: &Locks) -> (Arc<AtomicBool>, JoinSet<()>) {
     let over = Arc::new(AtomicBool::new(false));
     let mut waiting = JoinSet::new();
     for number in 0..30 {
         let (locks, over) = (locks.clone(), Arc::clone(&over));
         waiting.spawn(async move {
             while !over.load(Ordering::SeqCst) {
-                let name = format!("{prefix}{number}");
+                let name = format!("stuck-{number}");
                 let answer = locks.mutex(name).wait_for(ms(700)).acquire().await;
                 if let Ok(guard) = answer {
                     let _ = guard.release().await;
@@ -157,7 +171,7 @@ fn busily(locks: &Locks, prefix: &'static str) -> (Arc<AtomicBool>, JoinSet<()>)
 
 /// Stops the tasks, and expects that the client works again.
 async fn recovers(locks: &Locks, (over, mut waiting): (Arc<AtomicBool>, JoinSet<()>)) {
-    tokio::time::sleep(ms(1_000)).await;
+    sleep(ms(1_000)).await;
     over.store(true, Ordering::SeqCst);
     while let Some(ended) = waiting.join_next().await {
         ended.unwrap();
@@ -166,7 +180,7 @@ async fn recovers(locks: &Locks, (over, mut waiting): (Arc<AtomicBool>, JoinSet<
     guard.release().await.unwrap();
 }
 
-async fn holds_beyond_the_limit_say_so<S: Server>(server: &S, mode: &str) {
+async fn holds_beyond_the_limit_say_so(server: &Server, mode: &str) {
     let locks = client(server, mode).await;
     let mut held = Vec::new();
     let error = loop {
@@ -185,7 +199,7 @@ async fn holds_beyond_the_limit_say_so<S: Server>(server: &S, mode: &str) {
         "{mode}: {error:?}"
     );
     // A release makes room for another hold.
-    tokio::time::sleep(TTL).await;
+    sleep(TTL).await;
     for guard in &held {
         guard.check().unwrap();
     }
@@ -202,7 +216,7 @@ async fn holds_beyond_the_limit_say_so<S: Server>(server: &S, mode: &str) {
 }
 
 /// Holds and waits take all connections for holds, and more requests wait for one.
-async fn holds_are_kept_and_released_at_the_limit<S: Server>(server: &S, mode: &str) {
+async fn holds_are_kept_and_released_at_the_limit(server: &Server, mode: &str) {
     let locks = client(server, mode).await;
     let mut held = Vec::new();
     while let Ok(guard) =
@@ -210,16 +224,16 @@ async fn holds_are_kept_and_released_at_the_limit<S: Server>(server: &S, mode: &
     {
         held.push(guard);
     }
-    let stuck = busily(&locks, "s");
+    let stuck = busily(&locks);
     for _ in 0..4 {
-        tokio::time::sleep(TTL / 4).await;
+        sleep(TTL / 4).await;
         for guard in &held {
             guard.check().unwrap();
         }
         locks.inspect("x0").await.unwrap();
     }
     for guard in held {
-        let released = tokio::time::timeout(TTL, guard.release()).await;
+        let released = timeout(TTL, guard.release()).await;
         released.expect("it is released in time").unwrap();
     }
     recovers(&locks, stuck).await;
@@ -230,28 +244,26 @@ async fn holds_are_kept_and_released_at_the_limit<S: Server>(server: &S, mode: &
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_server_is_named_on_postgres_with_leases() {
-    full_server_is_named(&<lockwright_testbed::Postgres as Server>::start(), "lease").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn full_server_is_named_on_mysql_with_leases() {
-    full_server_is_named(&<lockwright_testbed::MariaDb as Server>::start(), "lease").await;
+async fn full_server_is_named_with_leases() {
+    full_server_is_named(&limited(), "lease").await;
 }
 
 /// Other applications have all of the server's connections.
-async fn full_server_is_named<S: Server>(server: &S, mode: &str) {
+async fn full_server_is_named(server: &Server, mode: &str) {
     let locks = client(server, mode).await;
     let held = locks.mutex("held").acquire().await.unwrap();
-    let full = server.fill().await;
+    let mut full = Vec::new();
+    while let Ok(connection) = Connection::connect(&server.admin_url()).await {
+        full.push(connection);
+    }
     let expect = |what: &str, error: &Error| {
         let text = chain(error);
-        assert!(S::FULL.iter().any(|words| text.contains(words)), "{mode}, {what}: {text}");
+        assert!(FULL.iter().any(|words| text.contains(words)), "{mode}, {what}: {text}");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{mode}, {what}: {text}");
     };
 
-    let url = format!("{}?mode={mode}", server.url_through(server.address().port()));
-    expect("a new client", &S::try_connect(&url).await.expect_err("the server is full"));
+    let url = in_mode(&server.url(), mode);
+    expect("a new client", &Backend::connect(&url).await.expect_err("the server is full"));
 
     // A hold needs a connection of its own, except for leases, whose idle connections serve some requests.
     let mut asking = JoinSet::new();

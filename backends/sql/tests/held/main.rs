@@ -1,10 +1,27 @@
-//! Tests for both modes with holds in sessions, on PostgreSQL and on MariaDB.
+//! Holds in sessions of real servers, in both modes: tests beyond the conformance suite.
 #![forbid(unsafe_code)]
+#![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
 
-mod breaking;
-mod closing;
-mod limit;
-mod renewing;
-mod runtime;
-mod server;
-mod silence;
+mod mariadb;
+mod mysql;
+mod postgres;
+#[path = "../support/mod.rs"]
+mod support;
+
+/// Makes a test of each rule, which runs it in each mode on a server from `$start`.
+macro_rules! in_each_mode {
+    ($start:ident; $($rule:ident),* $(,)?) => {
+        mod in_each_mode {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $rule() {
+                    let server = super::$start();
+                    for mode in $crate::support::MODES {
+                        super::$rule(&server, mode).await;
+                    }
+                }
+            )*
+        }
+    };
+}
+pub(crate) use in_each_mode;

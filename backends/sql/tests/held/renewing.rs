@@ -7,17 +7,19 @@ use lockwright_core::{
     AcquireOutcome, DistributedLock, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome,
 };
 
-use crate::server::{Server, claim, granted, is_free, ms, on_each, within};
+use super::server::{Server, backend_through, lock_table, plain, shared};
+use crate::in_each_mode;
+use crate::support::{claim_for, grant, is_free, ms, within};
 
-on_each!(stuck_session_delays_no_other_renewal, locked_table_delays_no_release);
+in_each_mode!(plain; stuck_session_delays_no_other_renewal, locked_table_delays_no_release);
 
 /// A renewal checks whether the hold was broken, and waits while the table is locked.
-async fn locked_table_delays_no_release<S: Server>(server: &S, mode: &str) {
+async fn locked_table_delays_no_release(server: &Server, mode: &str) {
     let ttl = ms(12_000);
-    let one = server.backend(mode, "").await;
-    let held = claim("x", ttl);
-    granted(&*one, &held).await;
-    let lock = server.lock_table("lockwright_hold").await;
+    let one = shared(server, mode).await;
+    let held = claim_for("x", ttl);
+    grant(&*one, &held).await;
+    let lock = lock_table(server, "lockwright_hold").await;
     let renewing = tokio::spawn({
         let (one, held) = (Arc::clone(&one), held.clone());
         async move { one.renew(&[Renew::of(&held)]).await }
@@ -31,14 +33,14 @@ async fn locked_table_delays_no_release<S: Server>(server: &S, mode: &str) {
     let renewals = renewing.await.unwrap().unwrap();
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
     drop(lock);
-    let next = claim("x", ttl);
+    let next = claim_for("x", ttl);
     within(ms(5_000), "the table to be unlocked", async || {
         matches!(one.try_acquire(&next).await, Ok(AcquireOutcome::Granted(_)))
     })
     .await;
     // A failed renewal keeps the lock. In the mode `row`, a successful one would block the lock of
     // the table.
-    let lock = server.lock_table("lockwright_hold").await;
+    let lock = lock_table(server, "lockwright_hold").await;
     let renewals = one.renew(&[Renew::of(&next)]).await.unwrap();
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
     drop(lock);
@@ -52,16 +54,16 @@ async fn locked_table_delays_no_release<S: Server>(server: &S, mode: &str) {
         let renewals = one.renew(&[Renew::of(&next)]).await.unwrap();
         assert_eq!(renewals[0].outcome, RenewalOutcome::Renewed { valid: None }, "{mode}");
     }
-    let other = server.backend(mode, "").await;
+    let other = shared(server, mode).await;
     assert!(!is_free(&*other, "x").await, "{mode}: the failed renewal has freed it");
     one.release(&next, ReleaseMode::Plain).await.unwrap();
 }
 
 /// The requests of one session don't reach the server.
-async fn stuck_session_delays_no_other_renewal<S: Server>(server: &S, mode: &str) {
+async fn stuck_session_delays_no_other_renewal(server: &Server, mode: &str) {
     let ttl = ms(8_000);
     let proxy = lockwright_testbed::Proxy::start(server.address()).unwrap();
-    let one = server.backend_through(proxy.port(), mode, "").await;
+    let one = backend_through(server, proxy.port(), mode).await;
     // Once the start-up connections are done, the next connection is that of the hold.
     let (mut session, mut since) = (0, Instant::now());
     within(ms(20_000), "no more connections", async || {
@@ -71,12 +73,12 @@ async fn stuck_session_delays_no_other_renewal<S: Server>(server: &S, mode: &str
         since.elapsed() > ms(1_000)
     })
     .await;
-    let stuck = claim("stuck", ttl);
-    granted(&*one, &stuck).await;
+    let stuck = claim_for("stuck", ttl);
+    grant(&one, &stuck).await;
     proxy.keep_requests_of(Some(session));
-    let others: Vec<_> = (0..4).map(|number| claim(&format!("x{number}"), ttl)).collect();
+    let others: Vec<_> = (0..4).map(|number| claim_for(&format!("x{number}"), ttl)).collect();
     for other in &others {
-        granted(&*one, other).await;
+        grant(&one, other).await;
     }
     let mut batch = vec![Renew::of(&stuck)];
     batch.extend(others.iter().map(Renew::of));

@@ -2,15 +2,17 @@
 
 use std::time::Instant;
 
-use lockwright_core::{HoldState, Reason, ReleaseMode};
+use lockwright_core::{HoldState, Locks, Reason};
 
-use crate::server::{LONG, Server, claim, granted, is_free, ms, on_each, within};
+use super::server::{Backend, Server, plain, shared};
+use crate::in_each_mode;
+use crate::support::{LONG, acquire_and_release, in_mode, is_free, ms, within};
 
-on_each!(hold_ends_with_its_runtime);
+in_each_mode!(plain; hold_ends_with_its_runtime);
 
 /// The connection closes with the runtime, so the server frees the lock.
-async fn hold_ends_with_its_runtime<S: Server>(server: &S, mode: &str) {
-    let other = server.backend(mode, "").await;
+async fn hold_ends_with_its_runtime(server: &Server, mode: &str) {
+    let other = shared(server, mode).await;
     for round in 0..4 {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1 + round % 2)
@@ -18,10 +20,10 @@ async fn hold_ends_with_its_runtime<S: Server>(server: &S, mode: &str) {
             .build()
             .unwrap();
         // The client outlives the runtime in half of the rounds.
-        let url = format!("{}?mode={mode}", server.url_through(server.address().port()));
+        let url = in_mode(&server.url(), mode);
         let (guard, locks) = runtime
             .spawn(async move {
-                let locks = lockwright_core::Locks::builder(S::connect(&url).await);
+                let locks = Locks::builder(Backend::connect(&url).await.unwrap());
                 let locks = locks.ttl(LONG).build().unwrap();
                 (locks.mutex("x").acquire().await.unwrap(), locks)
             })
@@ -36,9 +38,7 @@ async fn hold_ends_with_its_runtime<S: Server>(server: &S, mode: &str) {
         assert!(state.is_err(), "{mode}: still valid {:?} after", begun.elapsed());
         assert_eq!(signal.ended().await, HoldState::Lost(Reason::SessionEnded), "{mode}");
         within(ms(5_000), "the server to free it", async || is_free(&*other, "x").await).await;
-        let next = claim("x", LONG);
-        granted(&*other, &next).await;
-        other.release(&next, ReleaseMode::Plain).await.unwrap();
+        acquire_and_release(&*other, "x").await;
         drop((guard, locks));
     }
 }

@@ -1,25 +1,25 @@
 //! Connections that go silent while new ones work.
 
-use lockwright_core::{ErrorKind, Locks, ReleaseMode};
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_testbed::Proxy;
 
-use crate::server::{LONG, Server, claim, granted, ms, on_each, waiters, within};
+use super::server::{Server, client_through, plain, shared};
+use crate::in_each_mode;
+use crate::support::{hold, ms, until_one_waits, within};
 
-on_each!(waiter_on_a_silent_connection_ends);
+in_each_mode!(plain; waiter_on_a_silent_connection_ends);
 
 /// The waiter has no limit, so only the backend bounds its request.
-async fn waiter_on_a_silent_connection_ends<S: Server>(server: &S, mode: &str) {
-    let one = server.backend(mode, "").await;
+async fn waiter_on_a_silent_connection_ends(server: &Server, mode: &str) {
+    let one = shared(server, mode).await;
     let proxy = Proxy::start(server.address()).unwrap();
-    let two = server.backend_through(proxy.port(), mode, "").await;
-    let locks = Locks::builder(two).ttl(ms(3_000)).build().unwrap();
-    let holder = claim("x", LONG);
-    granted(&*one, &holder).await;
+    let locks = client_through(server, proxy.port(), mode, ms(3_000)).await;
+    let holder = hold(&*one, "x").await;
     let waiting = tokio::spawn({
         let locks = locks.clone();
         async move { locks.mutex("x").no_limit().acquire().await }
     });
-    within(ms(5_000), "the waiter to block", async || waiters(&*one, "x").await == 1).await;
+    until_one_waits(&*one).await;
     let accepted = proxy.accepted();
     proxy.silence_present();
     within(ms(20_000), "a retry or an error", async || {

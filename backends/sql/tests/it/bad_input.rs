@@ -9,7 +9,7 @@ use std::process::Command;
 use lockwright_core::{DistributedLock, ErrorKind, Wait};
 use lockwright_sql::Sqlite;
 
-use crate::support::{LONG, Place, Process, claim, say, sql};
+use crate::support::{LONG, Place, Process, claim_for, say, sql, start_as, this_binary};
 
 async fn refused(path: &Path) -> (ErrorKind, String) {
     let error = Sqlite::open(path).await.expect_err("it was opened");
@@ -68,7 +68,7 @@ async fn a_damaged_file_is_no_reason_to_try_again() {
     let mut damaged = sound;
     damaged[8192..].fill(0xff);
     fs::write(place.file(), damaged).unwrap();
-    let error = place.open().await.acquire(&claim("x", LONG), Wait::No).await.unwrap_err();
+    let error = place.open().await.acquire(&claim_for("x", LONG), Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
 
     for change in ["DELETE FROM lockwright_meta", "DROP TABLE lockwright_lease"] {
@@ -78,7 +78,7 @@ async fn a_damaged_file_is_no_reason_to_try_again() {
         match Sqlite::open(place.file()).await {
             Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}"),
             Ok(backend) => {
-                let error = backend.acquire(&claim("x", LONG), Wait::No).await.unwrap_err();
+                let error = backend.acquire(&claim_for("x", LONG), Wait::No).await.unwrap_err();
                 assert!(!error.is_transient(), "{error:?}");
             }
         }
@@ -102,7 +102,7 @@ async fn the_tables_live_beside_an_applications_own() {
     let mut raw = place.raw().await;
     sql(&mut raw, "CREATE TABLE mine (a); PRAGMA user_version = 7").await;
     let backend = place.open().await;
-    crate::support::granted(&backend, &claim("x", LONG)).await;
+    crate::support::grant(&backend, &claim_for("x", LONG)).await;
     sql(&mut raw, "INSERT INTO mine VALUES (1)").await;
     let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut raw).await.unwrap();
     assert_eq!(version, 7);
@@ -117,7 +117,7 @@ async fn a_read_only_file_system() {
 
 /// Runs a part of the tests as a user without permissions here.
 pub(crate) fn start_as_another_user(part: &str, place: &Place) -> Process {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = this_binary();
     if rustix::process::geteuid().is_root() {
         let program = place.folder().join("program");
         // By another process: a file that is open for writing in a test's child can't be run.
@@ -128,7 +128,7 @@ pub(crate) fn start_as_another_user(part: &str, place: &Place) -> Process {
         command.uid(65_534).gid(65_534);
     }
     command.current_dir("/");
-    Process::start_as(command, part, place.folder())
+    start_as(command, part, place.folder())
 }
 
 pub(crate) fn mode(path: &Path, mode: u32) {
@@ -162,6 +162,6 @@ pub(crate) async fn as_another_user(file: &Path) {
         crate::support::listen();
     }
     let backend = Sqlite::open(file).await.unwrap();
-    backend.acquire(&claim("x", LONG), Wait::No).await.unwrap();
+    backend.acquire(&claim_for("x", LONG), Wait::No).await.unwrap();
     say("granted");
 }

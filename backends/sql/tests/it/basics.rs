@@ -5,15 +5,17 @@ use lockwright_core::{
     ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome, Wait,
 };
 
-use crate::support::{LONG, Place, claim, granted, in_one_transaction, is_busy, ms, name, sql};
+use crate::support::{
+    LONG, Place, claim_for, grant, hold, in_one_transaction, is_busy, ms, name, sql,
+};
 
 #[tokio::test]
 async fn acquire_renew_release() {
     let place = Place::new();
     let backend = place.open().await;
-    let (a, b) = (claim("x", LONG), claim("x", LONG));
+    let (a, b) = (claim_for("x", LONG), claim_for("x", LONG));
 
-    let first = granted(&backend, &a).await;
+    let first = grant(&backend, &a).await;
     let AcquireOutcome::Busy(busy) = backend.acquire(&b, Wait::No).await.unwrap() else {
         panic!("both hold");
     };
@@ -32,7 +34,7 @@ async fn acquire_renew_release() {
     assert_eq!(backend.release(&a, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
     assert_eq!(backend.release(&a, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
 
-    let second = granted(&backend, &b).await;
+    let second = grant(&backend, &b).await;
     assert!(second.fence > first.fence);
 }
 
@@ -40,18 +42,18 @@ async fn acquire_renew_release() {
 async fn a_repeat_is_the_same_hold_and_is_rearmed() {
     let place = Place::new();
     let backend = place.open().await;
-    let mut a = claim("x", ms(500));
+    let mut a = claim_for("x", ms(500));
     a.fences = 5;
-    let first = granted(&backend, &a).await;
+    let first = grant(&backend, &a).await;
     assert_eq!(first.fences, 5);
     a.ttl = LONG;
-    let again = granted(&backend, &a).await;
+    let again = grant(&backend, &a).await;
     assert_eq!((again.fence, again.fences), (first.fence, 5));
     let holder = &backend.inspect(&a.name).await.unwrap().holders[0];
     assert!(holder.remaining.unwrap() > ms(1_000), "{holder:?}");
 
     backend.release(&a, ReleaseMode::Plain).await.unwrap();
-    let next = granted(&backend, &claim("x", LONG)).await;
+    let next = grant(&backend, &claim_for("x", LONG)).await;
     assert!(next.fence.get() >= first.fence.get() + 5, "it is inside the reserved block");
 }
 
@@ -59,9 +61,9 @@ async fn a_repeat_is_the_same_hold_and_is_rearmed() {
 async fn a_hold_that_ran_out_is_not_revived() {
     let place = Place::new();
     let backend = place.open().await;
-    let a = claim("x", ms(60));
-    granted(&backend, &a).await;
-    let b = claim("x", LONG);
+    let a = claim_for("x", ms(60));
+    grant(&backend, &a).await;
+    let b = claim_for("x", LONG);
     while is_busy(&backend, &b).await {
         tokio::time::sleep(ms(5)).await;
     }
@@ -69,8 +71,8 @@ async fn a_hold_that_ran_out_is_not_revived() {
     assert!(matches!(renewed[0].outcome, RenewalOutcome::NotHeld(_)), "{renewed:?}");
     assert!(is_busy(&backend, &a).await, "a repeat of the old claim took the new hold");
 
-    let c = claim("y", ms(60));
-    granted(&backend, &c).await;
+    let c = claim_for("y", ms(60));
+    grant(&backend, &c).await;
     while !backend.inspect(&c.name).await.unwrap().holders.is_empty() {
         tokio::time::sleep(ms(5)).await;
     }
@@ -83,8 +85,7 @@ async fn a_hold_that_ran_out_is_not_revived() {
 async fn a_late_duplicate_is_refused() {
     let place = Place::new();
     let backend = place.open().await;
-    let a = claim("x", LONG);
-    granted(&backend, &a).await;
+    let a = hold(&backend, "x").await;
     assert_eq!(
         backend.release(&a, ReleaseMode::Reconcile).await.unwrap(),
         ReleaseOutcome::Released
@@ -92,9 +93,9 @@ async fn a_late_duplicate_is_refused() {
     let error = backend.acquire(&a, Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
     // Also when the release overtook its acquire.
-    let b = claim("x", LONG);
+    let b = claim_for("x", LONG);
     assert_eq!(backend.release(&b, ReleaseMode::Reconcile).await.unwrap(), ReleaseOutcome::NotHeld);
-    granted(&backend, &claim("x", LONG)).await;
+    grant(&backend, &claim_for("x", LONG)).await;
     let error = backend.acquire(&b, Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
 }
@@ -103,11 +104,11 @@ async fn a_late_duplicate_is_refused() {
 async fn breaking() {
     let place = Place::new();
     let backend = place.open().await;
-    let a = claim("x", LONG);
-    let fence = granted(&backend, &a).await.fence;
+    let a = claim_for("x", LONG);
+    let fence = grant(&backend, &a).await.fence;
     let x = &a.name;
 
-    let other = BreakTarget::Token(claim("x", LONG).token);
+    let other = BreakTarget::Token(claim_for("x", LONG).token);
     let broken = backend.break_lock(x, other, BreakMode::Now, "me", "why").await.unwrap();
     assert_eq!(broken, Broken::NotHeld);
 
@@ -116,7 +117,7 @@ async fn breaking() {
     assert!(matches!(broken, Broken::RunsOut(left) if left > ms(50_000)), "{broken:?}");
     let renewed = backend.renew(&[Renew::of(&a)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Broken)]);
-    assert!(is_busy(&backend, &claim("x", LONG)).await);
+    assert!(is_busy(&backend, &claim_for("x", LONG)).await);
     let holder = &backend.inspect(x).await.unwrap().holders[0];
     assert_eq!(holder.broken.as_deref(), Some("me: why"));
     let AcquireOutcome::Granted(repeat) = backend.acquire(&a, Wait::No).await.unwrap() else {
@@ -132,7 +133,7 @@ async fn breaking() {
     assert_eq!(renewed, [Renewal::not_held(Reason::Broken)]);
     let error = backend.acquire(&a, Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
-    assert!(granted(&backend, &claim("x", LONG)).await.fence > fence);
+    assert!(grant(&backend, &claim_for("x", LONG)).await.fence > fence);
 }
 
 #[tokio::test]
@@ -142,11 +143,11 @@ async fn a_listing_has_each_name_once_and_only_its_prefix() {
     let mut expected = Vec::new();
     for i in 0..450 {
         let of = format!("p/{i}");
-        granted(&backend, &claim(&of, LONG)).await;
+        grant(&backend, &claim_for(&of, LONG)).await;
         expected.push(of);
     }
     for of in ["o", "p", "p0", "P/1", "q"] {
-        granted(&backend, &claim(of, LONG)).await;
+        grant(&backend, &claim_for(of, LONG)).await;
     }
     expected.sort();
     let (mut found, mut from, mut pages) = (Vec::new(), None, 0);
@@ -169,8 +170,8 @@ async fn names_are_bytes() {
     let place = Place::new();
     let backend = place.open().await;
     for of in ["a", "A", "a/b", "ä", "a%", "a_", "' OR 1=1 --"] {
-        granted(&backend, &claim(of, LONG)).await;
-        assert!(is_busy(&backend, &claim(of, LONG)).await);
+        grant(&backend, &claim_for(of, LONG)).await;
+        assert!(is_busy(&backend, &claim_for(of, LONG)).await);
         assert_eq!(backend.inspect(&name(of)).await.unwrap().name.as_str(), of);
     }
 }
@@ -179,8 +180,8 @@ async fn names_are_bytes() {
 async fn a_request_that_fails_spoils_nothing_for_those_beside_it() {
     let place = Place::new();
     let backend = place.open().await;
-    let (a, b) = (claim("a", LONG), claim("b", LONG));
-    granted(&backend, &a).await;
+    let (a, b) = (claim_for("a", LONG), claim_for("b", LONG));
+    grant(&backend, &a).await;
     let mut raw = place.raw().await;
     sql(&mut raw, "UPDATE lockwright_meta SET fence = 9007199254740991").await;
 

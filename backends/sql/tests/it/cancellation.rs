@@ -8,7 +8,7 @@ use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, DistributedLock, ReleaseMode, Renew, Wait,
 };
 
-use crate::support::{LONG, Place, claim, granted, ms, sql};
+use crate::support::{LONG, Place, claim_for, grant, hold, ms, sql};
 
 /// Polls `future` up to `polls` times, and drops it.
 async fn drop_after<T>(polls: u32, future: impl Future<Output = T>) {
@@ -28,12 +28,11 @@ async fn drop_after<T>(polls: u32, future: impl Future<Output = T>) {
 async fn nothing_is_left_behind(threads: &str) {
     let place = Place::new();
     let backend = place.open().await;
-    let held = claim("held", LONG);
-    granted(&backend, &held).await;
+    let held = hold(&backend, "held").await;
     let mut dropped = Vec::new();
     for i in 0..300 {
         let polls = i % 9;
-        let mine = claim(&format!("n{}", i % 40), LONG);
+        let mine = claim_for(&format!("n{}", i % 40), LONG);
         match i % 5 {
             0 | 1 => drop_after(polls, backend.acquire(&mine, Wait::No)).await,
             2 => {
@@ -57,7 +56,7 @@ async fn nothing_is_left_behind(threads: &str) {
     // No transaction is open.
     let mut raw = place.raw().await;
     sql(&mut raw, "PRAGMA busy_timeout = 0; BEGIN IMMEDIATE; ROLLBACK").await;
-    granted(&backend, &claim("n0", LONG)).await;
+    grant(&backend, &claim_for("n0", LONG)).await;
 }
 
 #[tokio::test]
@@ -77,15 +76,15 @@ async fn a_dropped_acquire_that_had_not_begun_never_happens() {
     let mut raw = place.raw().await;
     sql(&mut raw, "BEGIN IMMEDIATE").await;
     // Occupies the connection, waiting for the write lock.
-    let first = claim("first", LONG);
+    let first = claim_for("first", LONG);
     let mut acquire = pin!(backend.acquire(&first, Wait::No));
     assert!(tokio::time::timeout(ms(50), acquire.as_mut()).await.is_err());
-    let second = claim("second", LONG);
+    let second = claim_for("second", LONG);
     drop_after(3, backend.acquire(&second, Wait::No)).await;
     sql(&mut raw, "COMMIT").await;
     assert!(matches!(acquire.await.unwrap(), AcquireOutcome::Granted(_)));
     // Queued behind the second request.
-    granted(&backend, &claim("third", LONG)).await;
+    grant(&backend, &claim_for("third", LONG)).await;
     assert!(backend.inspect(&second.name).await.unwrap().holders.is_empty());
 }
 
@@ -97,16 +96,16 @@ fn a_runtime_that_goes_takes_no_lock_with_it() {
         runtime.block_on(async {
             let backend = place.open().await;
             for i in 0..20 {
-                drop_after(2, backend.acquire(&claim(&format!("n{i}"), LONG), Wait::No)).await;
+                drop_after(2, backend.acquire(&claim_for(&format!("n{i}"), LONG), Wait::No)).await;
             }
             backend
         })
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let error = backend.acquire(&claim("x", LONG), Wait::No).await.unwrap_err();
+        let error = backend.acquire(&claim_for("x", LONG), Wait::No).await.unwrap_err();
         assert_eq!(error.kind(), lockwright_core::ErrorKind::Unavailable);
         assert!(error.to_string().contains("runtime"), "{error}");
-        granted(&place.open().await, &claim("x", LONG)).await;
+        grant(&place.open().await, &claim_for("x", LONG)).await;
     });
 }

@@ -9,7 +9,7 @@ use lockwright_sql::Sqlite;
 use lockwright_sql::sqlite::{Config, Synchronous};
 
 use crate::bad_input::{mode, start_as_another_user};
-use crate::support::{LONG, Place, claim, granted, listen, say, sql};
+use crate::support::{LONG, Place, claim_for, grant, listen, say, sql};
 
 async fn codes(backend: &Sqlite) -> Vec<&'static str> {
     let findings = backend.doctor().await.unwrap();
@@ -26,7 +26,7 @@ async fn codes(backend: &Sqlite) -> Vec<&'static str> {
 async fn a_sound_file_has_no_findings() {
     let place = Place::new();
     let backend = place.open().await;
-    granted(&backend, &claim("x", LONG)).await;
+    grant(&backend, &claim_for("x", LONG)).await;
     assert_eq!(backend.doctor().await.unwrap(), []);
 }
 
@@ -41,8 +41,8 @@ async fn a_journal_mode_other_than_wal() {
     let backend = place.open().await;
     assert_eq!(codes(&backend).await, ["journal-mode"]);
     sql(&mut raw, "COMMIT").await;
-    granted(&backend, &claim("x", LONG)).await;
-    assert!(crate::support::is_busy(&backend, &claim("x", LONG)).await);
+    grant(&backend, &claim_for("x", LONG)).await;
+    assert!(crate::support::is_busy(&backend, &claim_for("x", LONG)).await);
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn synchronous_lower_than_full() {
 async fn tables_that_were_changed_under_way() {
     let place = Place::new();
     let backend = place.open().await;
-    granted(&backend, &claim("x", LONG)).await;
+    grant(&backend, &claim_for("x", LONG)).await;
     let mut raw = place.raw().await;
     sql(&mut raw, "UPDATE lockwright_meta SET version = 2").await;
     sql(&mut raw, "UPDATE lockwright_lease SET token = 'mine'").await;
@@ -70,7 +70,7 @@ async fn a_damaged_file() {
     let place = Place::new();
     let backend = place.open().await;
     for i in 0..200 {
-        granted(&backend, &claim(&format!("n{i}"), LONG)).await;
+        grant(&backend, &claim_for(&format!("n{i}"), LONG)).await;
     }
     place.close(backend).await;
     let mut raw = place.raw().await;

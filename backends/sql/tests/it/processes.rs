@@ -14,7 +14,7 @@ use lockwright_sql::Sqlite;
 use tokio::sync::Notify;
 
 use crate::support::{
-    FOLDER, LONG, Place, Process, ROLE, claim, granted, is_busy, listen, ms, name, say, sql,
+    FOLDER, LONG, Place, ROLE, claim_for, grant, hold, is_busy, listen, ms, name, say, sql, start,
 };
 
 /// The role of a child process.
@@ -27,7 +27,7 @@ async fn part() {
         "worker" => work(&folder, &file).await,
         "holder" => {
             let backend = Sqlite::open(&file).await.unwrap();
-            granted(&backend, &claim("x", HELD)).await;
+            grant(&backend, &claim_for("x", HELD)).await;
             say(Clock::boot().now().as_nanos());
             listen();
         }
@@ -35,14 +35,14 @@ async fn part() {
             say("ready");
             listen();
             let backend = Sqlite::open(&file).await.unwrap();
-            let own = claim(&format!("p{}", std::process::id()), LONG);
-            say(granted(&backend, &own).await.fence);
+            let own = claim_for(&format!("p{}", std::process::id()), LONG);
+            say(grant(&backend, &own).await.fence);
         }
         "writer" => {
             let backend = Sqlite::open(&file).await.unwrap();
             say("ready");
             for i in 0.. {
-                let mine = claim(&format!("w{}", i % 10), ms(50));
+                let mine = claim_for(&format!("w{}", i % 10), ms(50));
                 if matches!(backend.try_acquire(&mine).await.unwrap(), AcquireOutcome::Granted(_)) {
                     backend.release(&mine, ReleaseMode::Reconcile).await.unwrap();
                 }
@@ -72,7 +72,7 @@ async fn work(folder: &Path, file: &Path) {
     listen();
     let mut longest = Duration::ZERO;
     for _ in 0..TURNS {
-        let mine = claim("x", LONG);
+        let mine = claim_for("x", LONG);
         let start = Instant::now();
         let fence = wait_for(&backend, &mine, &woken).await;
         longest = longest.max(start.elapsed());
@@ -119,8 +119,7 @@ async fn processes_exclude_each_other_and_fences_grow() {
     const PROCESSES: u64 = 6;
 
     let place = Place::new();
-    let mut workers: Vec<_> =
-        (0..PROCESSES).map(|_| Process::start("worker", place.folder())).collect();
+    let mut workers: Vec<_> = (0..PROCESSES).map(|_| start("worker", place.folder())).collect();
     for worker in &mut workers {
         assert_eq!(worker.hear(), "ready");
     }
@@ -140,12 +139,12 @@ async fn processes_exclude_each_other_and_fences_grow() {
 #[tokio::test]
 async fn a_killed_holder_delays_the_next_by_one_ttl_and_no_less() {
     let place = Place::new();
-    let mut holder = Process::start("holder", place.folder());
+    let mut holder = start("holder", place.folder());
     let held_at: u64 = holder.hear().parse().unwrap();
     holder.kill();
 
     let backend = place.open().await;
-    let mine = claim("x", LONG);
+    let mine = claim_for("x", LONG);
     let mut waited = false;
     while is_busy(&backend, &mine).await {
         waited = true;
@@ -162,28 +161,28 @@ async fn a_killed_holder_delays_the_next_by_one_ttl_and_no_less() {
 async fn a_hold_outlives_the_closing_of_the_file() {
     let place = Place::new();
     let backend = place.open().await;
-    let mine = claim("x", LONG);
-    let fence = granted(&backend, &mine).await.fence;
+    let mine = claim_for("x", LONG);
+    let fence = grant(&backend, &mine).await.fence;
     place.close(backend).await;
 
     let backend = place.open().await;
-    assert!(is_busy(&backend, &claim("x", LONG)).await);
-    assert_eq!(granted(&backend, &mine).await.fence, fence, "a repeat after the restart");
+    assert!(is_busy(&backend, &claim_for("x", LONG)).await);
+    assert_eq!(grant(&backend, &mine).await.fence, fence, "a repeat after the restart");
     backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     place.close(backend).await;
 
     let backend = place.open().await;
-    assert!(granted(&backend, &claim("x", LONG)).await.fence > fence);
+    assert!(grant(&backend, &claim_for("x", LONG)).await.fence > fence);
 }
 
 #[tokio::test]
 async fn a_hold_of_another_boot_is_over() {
     let place = Place::new();
     let backend = place.open().await;
-    let old = claim("x", LONG);
-    let fence = granted(&backend, &old).await.fence;
+    let old = claim_for("x", LONG);
+    let fence = grant(&backend, &old).await.fence;
     // After the first sweep, which would delete the row changed below.
-    assert!(is_busy(&backend, &claim("x", LONG)).await);
+    assert!(is_busy(&backend, &claim_for("x", LONG)).await);
     let mut raw = place.raw().await;
     sql(&mut raw, "UPDATE lockwright_lease SET boot = 'another', expires_ns = 9000000000000000000")
         .await;
@@ -192,8 +191,8 @@ async fn a_hold_of_another_boot_is_over() {
     assert!(backend.list("", None).await.unwrap().names.is_empty());
     let renewed = backend.renew(&[Renew::of(&old)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Expired)]);
-    let next = claim("x", LONG);
-    assert!(granted(&backend, &next).await.fence > fence);
+    let next = claim_for("x", LONG);
+    assert!(grant(&backend, &next).await.fence > fence);
     assert!(is_busy(&backend, &old).await);
 }
 
@@ -201,8 +200,7 @@ async fn a_hold_of_another_boot_is_over() {
 async fn tables_are_made_once_by_eight_processes_at_once() {
     for _ in 0..5 {
         let place = Place::new();
-        let mut openers: Vec<_> =
-            (0..8).map(|_| Process::start("opener", place.folder())).collect();
+        let mut openers: Vec<_> = (0..8).map(|_| start("opener", place.folder())).collect();
         for opener in &mut openers {
             assert_eq!(opener.hear(), "ready");
         }
@@ -225,8 +223,7 @@ async fn a_writer_killed_in_the_middle_leaves_a_sound_file() {
     let place = Place::new();
     let mut highest = 0;
     for round in 0..10 {
-        let mut writers: Vec<_> =
-            (0..2).map(|_| Process::start("writer", place.folder())).collect();
+        let mut writers: Vec<_> = (0..2).map(|_| start("writer", place.folder())).collect();
         for writer in &mut writers {
             assert_eq!(writer.hear(), "ready");
         }
@@ -235,7 +232,7 @@ async fn a_writer_killed_in_the_middle_leaves_a_sound_file() {
             writer.kill();
         }
         let backend = place.open().await;
-        let fence = granted(&backend, &claim(&format!("r{round}"), LONG)).await.fence.get();
+        let fence = grant(&backend, &claim_for(&format!("r{round}"), LONG)).await.fence.get();
         assert!(fence > highest);
         highest = fence;
         assert_eq!(backend.doctor().await.unwrap(), []);
@@ -246,14 +243,13 @@ async fn a_writer_killed_in_the_middle_leaves_a_sound_file() {
 async fn a_process_stopped_while_it_writes_makes_requests_fail_without_effect() {
     let place = Place::new();
     let backend = place.open().await;
-    let held = claim("held", LONG);
-    granted(&backend, &held).await;
+    let held = hold(&backend, "held").await;
     let mut raw = place.raw().await;
     sql(&mut raw, "BEGIN IMMEDIATE").await;
 
     assert_eq!(backend.inspect(&held.name).await.unwrap().holders.len(), 1);
     let start = Instant::now();
-    let mine = claim("x", LONG);
+    let mine = claim_for("x", LONG);
     let error = backend.acquire(&mine, Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("another process"), "{error}");
@@ -261,7 +257,7 @@ async fn a_process_stopped_while_it_writes_makes_requests_fail_without_effect() 
 
     sql(&mut raw, "COMMIT").await;
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty(), "it had an effect");
-    granted(&backend, &mine).await;
+    grant(&backend, &mine).await;
     let renewed = backend.renew(&[Renew::of(&held)]).await.unwrap();
     assert_eq!(renewed, [Renewal::RENEWED]);
 }
@@ -271,8 +267,11 @@ async fn rows_of_the_dead_do_not_stay_for_ever() {
     let place = Place::new();
     let backend = place.open().await;
     for i in 0..50 {
-        granted(&backend, &claim(&format!("orders/{i}"), LONG)).await;
-        backend.release(&claim(&format!("none/{i}"), LONG), ReleaseMode::Reconcile).await.unwrap();
+        grant(&backend, &claim_for(&format!("orders/{i}"), LONG)).await;
+        backend
+            .release(&claim_for(&format!("none/{i}"), LONG), ReleaseMode::Reconcile)
+            .await
+            .unwrap();
     }
     place.close(backend).await;
     let mut raw = place.raw().await;
@@ -283,7 +282,7 @@ async fn rows_of_the_dead_do_not_stay_for_ever() {
     )
     .await;
     let backend = place.open().await;
-    let fence = granted(&backend, &claim("orders/7", LONG)).await.fence;
+    let fence = grant(&backend, &claim_for("orders/7", LONG)).await.fence;
     let count = "SELECT (SELECT count(*) FROM lockwright_lease)
                       + (SELECT count(*) FROM lockwright_tombstone)";
     let start = Instant::now();
@@ -296,25 +295,24 @@ async fn rows_of_the_dead_do_not_stay_for_ever() {
         tokio::time::sleep(ms(5)).await;
     }
     // The fence is above the swept row's.
-    assert!(granted(&backend, &claim("orders/8", LONG)).await.fence > fence);
+    assert!(grant(&backend, &claim_for("orders/8", LONG)).await.fence > fence);
 }
 
 #[tokio::test]
 async fn a_file_that_was_replaced_is_noticed() {
     let place = Place::new();
     let backend = place.open().await;
-    let mine = claim("x", LONG);
-    granted(&backend, &mine).await;
+    let mine = hold(&backend, "x").await;
     for file in ["locks.db", "locks.db-wal", "locks.db-shm"] {
         fs::rename(place.folder().join(file), place.folder().join(format!("old-{file}"))).unwrap();
     }
     for _ in 0..2 {
-        let error = backend.acquire(&claim("y", LONG), Wait::No).await.unwrap_err();
+        let error = backend.acquire(&claim_for("y", LONG), Wait::No).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(!place.file().exists(), "an empty file was put in its place");
     }
     let other = place.open().await;
-    granted(&other, &claim("x", LONG)).await;
+    grant(&other, &claim_for("x", LONG)).await;
     let renewed = backend.renew(&[Renew::of(&mine)]).await.unwrap();
     assert_eq!(renewed, [Renewal::not_held(Reason::Gone)]);
 }

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Clock, DistributedLock, Event, Events, ReleaseMode,
-    Wait,
+    AcquireOutcome, BreakMode, BreakTarget, DistributedLock, Event, Events, ReleaseMode, Wait,
 };
 use lockwright_sql::Sqlite;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use crate::support::{LONG, Place, claim, granted, in_one_transaction, ms, sql};
+use crate::support::{
+    LONG, Place, acquire_and_release, busy, claim_for, grant, hold, in_one_transaction, in_time,
+    ms, sql, within,
+};
 
 fn wakes(backend: &Sqlite) -> UnboundedReceiver<String> {
     let (send, receive) = mpsc::unbounded_channel();
@@ -21,7 +23,7 @@ fn wakes(backend: &Sqlite) -> UnboundedReceiver<String> {
 }
 
 fn far() -> Wait {
-    Wait::Until(Clock::boot().now() + LONG)
+    in_time(LONG)
 }
 
 /// Long enough for a busy machine. These tests don't poll.
@@ -34,10 +36,9 @@ async fn a_release_elsewhere_wakes_who_waits_for_it() {
     let mut woken = wakes(&here);
     let mut raw = place.raw().await;
     for round in 0..20 {
-        let held = claim("x", LONG);
-        granted(&there, &held).await;
-        let mine = claim("x", LONG);
-        assert!(matches!(here.acquire(&mine, far()).await.unwrap(), AcquireOutcome::Busy(_)));
+        let held = hold(&there, "x").await;
+        let mine = claim_for("x", LONG);
+        busy(&here, &mine, far()).await;
         if round % 5 == 4 {
             // Truncates the log, whose content doesn't matter.
             sql(&mut raw, "PRAGMA wal_checkpoint(TRUNCATE)").await;
@@ -49,7 +50,7 @@ async fn a_release_elsewhere_wakes_who_waits_for_it() {
         }
         let name = tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
         assert_eq!(name.as_deref(), Some("x"));
-        assert!(matches!(here.acquire(&mine, far()).await.unwrap(), AcquireOutcome::Granted(_)));
+        grant(&here, &mine).await;
         here.release(&mine, ReleaseMode::Plain).await.unwrap();
         while woken.try_recv().is_ok() {}
     }
@@ -66,12 +67,8 @@ async fn a_release_is_heard_through_a_symbolic_link() {
     for (holder, waiter, woken) in
         [(&there, &here, &mut woken_here), (&here, &there, &mut woken_there)]
     {
-        let held = claim("x", LONG);
-        granted(holder, &held).await;
-        assert!(matches!(
-            waiter.acquire(&claim("x", LONG), far()).await.unwrap(),
-            AcquireOutcome::Busy(_)
-        ));
+        let held = hold(holder, "x").await;
+        busy(waiter, &claim_for("x", LONG), far()).await;
         holder.release(&held, ReleaseMode::Plain).await.unwrap();
         tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
         while woken.try_recv().is_ok() {}
@@ -83,15 +80,15 @@ async fn what_is_still_held_wakes_nobody() {
     let place = Place::new();
     let (here, there) = (place.open().await, place.open().await);
     let mut woken = wakes(&here);
-    let (x, y) = (claim("x", LONG), claim("y", LONG));
+    let (x, y) = (claim_for("x", LONG), claim_for("y", LONG));
     for held in [&x, &y] {
-        granted(&there, held).await;
-        let waiting = claim(held.name.as_str(), LONG);
-        assert!(matches!(here.acquire(&waiting, far()).await.unwrap(), AcquireOutcome::Busy(_)));
+        grant(&there, held).await;
+        let waiting = claim_for(held.name.as_str(), LONG);
+        busy(&here, &waiting, far()).await;
     }
     for i in 0..50 {
-        let other = claim(&format!("other{i}"), LONG);
-        granted(&there, &other).await;
+        let other = claim_for(&format!("other{i}"), LONG);
+        grant(&there, &other).await;
         there.release(&other, ReleaseMode::Plain).await.unwrap();
     }
     for held in [&y, &x] {
@@ -107,9 +104,8 @@ async fn a_release_in_the_same_transaction_is_not_lost() {
     let place = Place::new();
     let backend = place.open().await;
     let mut woken = wakes(&backend);
-    let held = claim("x", LONG);
-    granted(&backend, &held).await;
-    let mine = claim("x", LONG);
+    let held = hold(&backend, "x").await;
+    let mine = claim_for("x", LONG);
     // Wake-ups before the answer don't count.
     let asking = async {
         let attempt = backend.acquire(&mine, far()).await.unwrap();
@@ -128,9 +124,7 @@ async fn a_release_wakes_the_other_clients_of_the_same_backend() {
     let place = Place::new();
     let backend = place.open().await;
     let (mut one, mut two) = (wakes(&backend), wakes(&backend));
-    let held = claim("x", LONG);
-    granted(&backend, &held).await;
-    backend.release(&held, ReleaseMode::Plain).await.unwrap();
+    acquire_and_release(&backend, "x").await;
     assert_eq!(one.try_recv().unwrap(), "x");
     assert_eq!(two.try_recv().unwrap(), "x");
 }
@@ -141,9 +135,8 @@ async fn a_release_during_the_attempt_is_not_lost() {
     let (here, there) = (place.open().await, place.open().await);
     let mut woken = wakes(&here);
     for _ in 0..100 {
-        let held = claim("x", LONG);
-        granted(&there, &held).await;
-        let mine = claim("x", LONG);
+        let held = hold(&there, "x").await;
+        let mine = claim_for("x", LONG);
         let asking = async {
             let attempt = here.acquire(&mine, far()).await;
             while woken.try_recv().is_ok() {}
@@ -152,7 +145,7 @@ async fn a_release_during_the_attempt_is_not_lost() {
         let (attempt, _) = tokio::join!(asking, there.release(&held, ReleaseMode::Plain));
         if matches!(attempt.unwrap(), AcquireOutcome::Busy(_)) {
             tokio::time::timeout(SOON, woken.recv()).await.expect("a wake-up got lost");
-            granted(&here, &mine).await;
+            grant(&here, &mine).await;
         }
         here.release(&mine, ReleaseMode::Plain).await.unwrap();
         while woken.try_recv().is_ok() {}
@@ -172,14 +165,10 @@ async fn the_log_is_watched_only_while_somebody_waits() {
             .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok())
             .any(|info| info.lines().any(|l| l.starts_with("inotify") && l.contains(&needle)))
     };
-    let held = claim("x", LONG);
-    granted(&backend, &held).await;
+    hold(&backend, "x").await;
     assert!(!watched());
-    let short = Wait::Until(Clock::boot().now() + ms(300));
-    assert!(matches!(
-        backend.acquire(&claim("x", LONG), short).await.unwrap(),
-        AcquireOutcome::Busy(_)
-    ));
+    let short = in_time(ms(300));
+    busy(&backend, &claim_for("x", LONG), short).await;
     assert!(watched());
-    crate::support::within(SOON, "the watch to end", || !watched()).await;
+    within(SOON, "the watch to end", async || !watched()).await;
 }

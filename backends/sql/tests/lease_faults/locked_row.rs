@@ -6,7 +6,8 @@ use lockwright_core::{Guard, HoldState, Locks};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::kit::{Server, locks};
+use super::server::{lock_row, options};
+use super::sessions::locks;
 
 const TTL: Duration = Duration::from_secs(3);
 
@@ -17,13 +18,14 @@ const LEASE: &str = "lockwright_lease";
 const BESIDE: &str = "lockwright_beside";
 
 /// Holds twenty names while another session locks the row of one in `table` for ten TTLs.
-async fn hold_twenty<S: Server>(server: &S, table: &str, ask: impl AsyncFn(&Locks, &str) -> Guard) {
-    let client = locks::<S>(&server.url(), TTL).await;
+async fn hold_twenty(table: &str, ask: impl AsyncFn(&Locks, &str) -> Guard) {
+    let server = options().start().unwrap();
+    let client = locks(&server.url(), TTL).await;
     let mut guards = Vec::new();
     for number in 0..20 {
         guards.push(ask(&client, &format!("held-{number}")).await);
     }
-    let locking = server.lock_row(table, "name = 'held-7'").await;
+    let locking = lock_row(&server, table, "name = 'held-7'").await;
     let begun = Instant::now();
     let stuck = guards.remove(7);
     let mut signal = stuck.signal();
@@ -35,7 +37,7 @@ async fn hold_twenty<S: Server>(server: &S, table: &str, ask: impl AsyncFn(&Lock
         states
     });
 
-    let other = locks::<S>(&server.url(), TTL).await;
+    let other = locks(&server.url(), TTL).await;
     for number in 0..20 {
         let limit = Duration::from_secs(2);
         let name = format!("other-{number}");
@@ -61,36 +63,34 @@ async fn hold_twenty<S: Server>(server: &S, table: &str, ask: impl AsyncFn(&Lock
     drop(locking);
 }
 
-pub(crate) async fn costs_one_hold_of_twenty<S: Server>() {
-    let server = S::start();
-    hold_twenty(&server, LEASE, async |locks, name| locks.mutex(name).acquire().await.unwrap())
-        .await;
+#[tokio::test(flavor = "multi_thread")]
+async fn costs_one_hold_of_twenty() {
+    hold_twenty(LEASE, async |locks, name| locks.mutex(name).acquire().await.unwrap()).await;
 }
 
-pub(crate) async fn costs_one_reader_of_twenty<S: Server>() {
-    let server = S::start();
-    hold_twenty(&server, LEASE, async |locks, name| locks.read(name).acquire().await.unwrap())
-        .await;
+#[tokio::test(flavor = "multi_thread")]
+async fn costs_one_reader_of_twenty() {
+    hold_twenty(LEASE, async |locks, name| locks.read(name).acquire().await.unwrap()).await;
 }
 
-pub(crate) async fn of_a_reader_costs_one_of_twenty<S: Server>() {
-    let server = S::start();
-    hold_twenty(&server, BESIDE, async |locks, name| locks.read(name).acquire().await.unwrap())
-        .await;
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_reader_costs_one_of_twenty() {
+    hold_twenty(BESIDE, async |locks, name| locks.read(name).acquire().await.unwrap()).await;
 }
 
-/// The renewal of the locked row must not lock the name's row while it waits, and that of another reader must
-/// not wait for the locked row.
-pub(crate) async fn of_a_reader_costs_no_other_reader_of_the_name<S: Server>() {
-    let server = S::start();
-    let client = locks::<S>(&server.url(), TTL * 10).await;
+/// The renewal of the locked row must not lock the name's row while it waits, and that of another
+/// reader must not wait for the locked row.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_reader_costs_no_other_reader_of_the_name() {
+    let server = options().start().unwrap();
+    let client = locks(&server.url(), TTL * 10).await;
     let mut guards = Vec::new();
     for _ in 0..20 {
         guards.push(client.read("shared").acquire().await.unwrap());
     }
     let stuck = guards.remove(7);
     let row = format!("name = 'shared' AND token = '{}'", stuck.token());
-    let locking = server.lock_row(BESIDE, &row).await;
+    let locking = lock_row(&server, BESIDE, &row).await;
     let renewing = tokio::spawn(async move {
         loop {
             stuck.renew().await.unwrap_err();
@@ -108,13 +108,14 @@ pub(crate) async fn of_a_reader_costs_no_other_reader_of_the_name<S: Server>() {
     drop(locking);
 }
 
-pub(crate) async fn holds_up_no_listing_and_no_sweep<S: Server>() {
-    let server = S::start();
-    let client = locks::<S>(&server.url(), TTL).await;
+#[tokio::test(flavor = "multi_thread")]
+async fn holds_up_no_listing_and_no_sweep() {
+    let server = options().start().unwrap();
+    let client = locks(&server.url(), TTL).await;
     for number in 0..20 {
         client.mutex(format!("held-{number}")).acquire().await.unwrap().release().await.unwrap();
     }
-    let locking = server.lock_row(LEASE, "name = 'held-7'").await;
+    let locking = lock_row(&server, LEASE, "name = 'held-7'").await;
     let listed = client.list("held-").await.unwrap();
     assert!(listed.len() <= 20);
     client.inspect("held-7").await.unwrap();
@@ -126,14 +127,15 @@ pub(crate) async fn holds_up_no_listing_and_no_sweep<S: Server>() {
 }
 
 /// Rejected readers lock the row in turn, nearly all of the time.
-pub(crate) async fn is_renewed_amid_requests<S: Server>() {
-    let server = S::start();
+#[tokio::test(flavor = "multi_thread")]
+async fn busy_row_is_renewed() {
+    let server = options().start().unwrap();
     let ttl = TTL * 2;
-    let holder = locks::<S>(&server.url(), ttl).await;
+    let holder = locks(&server.url(), ttl).await;
     let guard = holder.mutex("busy").acquire().await.unwrap();
     let mut readers = JoinSet::new();
     for _ in 0..3 {
-        let client = locks::<S>(&format!("{}?connections=10", server.url()), ttl).await;
+        let client = locks(&format!("{}?connections=10", server.url()), ttl).await;
         for _ in 0..8 {
             let client = client.clone();
             readers.spawn(async move {

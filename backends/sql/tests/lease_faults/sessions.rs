@@ -4,11 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::kit::{Server, locks};
+use lockwright_core::Locks;
+
+use super::server::{
+    Backend, Server, application_connects, lock_table, options, sessions, wait_for_replica,
+    with_application,
+};
+use crate::support::LIMIT as PATIENCE;
 
 const TTL: Duration = Duration::from_secs(2);
 const LIMIT: usize = 6;
 const FOR: Duration = Duration::from_secs(12);
+
+pub(super) async fn locks(url: &str, ttl: Duration) -> Locks {
+    let backend = Backend::connect(url).await.unwrap();
+    Locks::builder(backend).ttl(ttl).wait(Some(PATIENCE)).build().unwrap()
+}
 
 struct Asking {
     over: Arc<AtomicBool>,
@@ -17,9 +28,9 @@ struct Asking {
 }
 
 /// Acquires many names repeatedly with one client, until it is stopped.
-async fn ask<S: Server>(server: &S) -> Asking {
+async fn ask(server: &Server) -> Asking {
     let url = format!("{}?connections={LIMIT}", server.url());
-    let client = locks::<S>(&url, TTL).await;
+    let client = locks(&url, TTL).await;
     let (over, answers) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
     let tasks = (0..30).map(|task| {
         let (client, over, answers) = (client.clone(), Arc::clone(&over), Arc::clone(&answers));
@@ -62,11 +73,11 @@ impl Asking {
 
 /// Expects no more sessions than the limit for `time`. A busy server may list ended ones for a
 /// moment.
-async fn count<S: Server>(server: &S, time: Duration) {
+async fn count(server: &Server, time: Duration) {
     let begun = Instant::now();
     let mut exceeded: Option<Instant> = None;
     while begun.elapsed() < time || exceeded.is_some() {
-        let sessions = server.sessions();
+        let sessions = sessions(server);
         if sessions <= LIMIT {
             exceeded = None;
         } else {
@@ -82,43 +93,47 @@ async fn count<S: Server>(server: &S, time: Duration) {
     }
 }
 
-pub(crate) async fn locked_table<S: Server>() {
-    let server = S::start();
+#[tokio::test(flavor = "multi_thread")]
+async fn locked_table_leaves_the_limit() {
+    let server = with_application(options());
     let asking = ask(&server).await;
-    let locking = server.lock_table().await;
+    let locking = lock_table(&server, "lockwright_lease").await;
     count(&server, FOR).await;
-    server.connect_as_application().await;
+    application_connects(&server).await;
     drop(locking);
     asking.end().await;
     count(&server, Duration::from_secs(1)).await;
 }
 
-pub(crate) async fn missing_replica<S: Server>() {
-    let server = S::start();
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_replica_leaves_the_limit() {
+    let server = with_application(options());
     let asking = ask(&server).await;
-    server.miss_replica(true);
+    wait_for_replica(&server, true);
     count(&server, FOR).await;
-    server.connect_as_application().await;
-    server.miss_replica(false);
+    application_connects(&server).await;
+    wait_for_replica(&server, false);
     asking.end().await;
     count(&server, Duration::from_secs(1)).await;
 }
 
-pub(crate) async fn frozen_server<S: Server>() {
-    let server = S::start();
+#[tokio::test(flavor = "multi_thread")]
+async fn frozen_server_leaves_the_limit() {
+    let server = with_application(options());
     let asking = ask(&server).await;
     server.freeze();
     tokio::time::sleep(FOR).await;
     server.thaw();
     count(&server, Duration::from_secs(3)).await;
-    server.connect_as_application().await;
+    application_connects(&server).await;
     asking.end().await;
 }
 
-pub(crate) async fn burst_of_names<S: Server>() {
-    let server = S::start();
+#[tokio::test(flavor = "multi_thread")]
+async fn burst_of_names_leaves_the_limit() {
+    let server = with_application(options());
     let url = format!("{}?connections={LIMIT}", server.url());
-    let client = locks::<S>(&url, Duration::from_secs(30)).await;
+    let client = locks(&url, Duration::from_secs(30)).await;
     let tasks: Vec<_> = (0..1_000)
         .map(|number| {
             let asking = client.mutex(format!("burst-{number}"));
@@ -126,7 +141,7 @@ pub(crate) async fn burst_of_names<S: Server>() {
         })
         .collect();
     count(&server, Duration::from_secs(1)).await;
-    server.connect_as_application().await;
+    application_connects(&server).await;
     let mut guards = Vec::new();
     for task in tasks {
         guards.push(task.await.unwrap());

@@ -2,23 +2,25 @@
 
 use std::time::{Duration, Instant};
 
-use lockwright_conformance::test_helpers::{LIMIT, eventually};
 use lockwright_core::Locks;
-use lockwright_testbed::{Postgres, Proxy};
+use lockwright_testbed::Proxy;
 use tokio::time::timeout;
 
-use crate::kit::{Server, locks};
+use super::server::{Config, Server, lock_table, options, sessions};
+use super::sessions::locks;
+use crate::support::{LIMIT, eventually};
 
-pub(crate) async fn connections_are_replaced_in_time<S: Server>() {
-    let server = S::start();
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_are_replaced_in_time() {
+    let server = options().start().unwrap();
     let each = [1, 2, 3, 5, 30].map(|seconds| with_ttl(&server, Duration::from_secs(seconds)));
     let [one, two, three, four, five] = each;
     tokio::join!(one, two, three, four, five);
 }
 
-async fn with_ttl<S: Server>(server: &S, ttl: Duration) {
+async fn with_ttl(server: &Server, ttl: Duration) {
     let proxy = Proxy::start(server.address()).unwrap();
-    let client = locks::<S>(&server.url_through(proxy.port()), ttl).await;
+    let client = locks(&server.url_through(proxy.port()), ttl).await;
     let name = |what: &str| format!("{what}-{}", ttl.as_secs());
     let warming = (0..4).map(|number| {
         let asking = client.mutex(name(&format!("warm-{number}")));
@@ -42,21 +44,23 @@ async fn with_ttl<S: Server>(server: &S, ttl: Duration) {
 }
 
 /// The caller drops each request long before the client's own limit.
-pub(crate) async fn dropped_request_replaces_connections<S: Server>() {
+#[tokio::test(flavor = "multi_thread")]
+async fn dropped_request_replaces_connections() {
     const CONNECTIONS: usize = 40;
-    let server = S::start();
+    let server = options().start().unwrap();
     let proxy = Proxy::start(server.address()).unwrap();
     let url = format!("{}?connections={}", server.url_through(proxy.port()), CONNECTIONS + 10);
-    let backend = S::patient_backend(&url, LIMIT).await;
+    let config = Config::new(&url).unwrap().response_timeout(LIMIT);
+    let backend = config.connect().await.unwrap();
     let client = Locks::builder(backend).ttl(LIMIT * 4).wait(Some(LIMIT)).build().unwrap();
     // Requests that wait for the table open more connections than the dropped requests can use up.
-    let locking = server.lock_table().await;
+    let locking = lock_table(&server, "lockwright_lease").await;
     let warming = (0..CONNECTIONS).map(|number| {
         let asking = client.mutex(format!("warm-{number}"));
         tokio::spawn(async move { asking.acquire().await.unwrap().release().await.unwrap() })
     });
     let warming = warming.collect::<Vec<_>>();
-    eventually(|| async { (server.sessions() >= CONNECTIONS).then_some(()) }).await;
+    eventually(|| async { (sessions(&server) >= CONNECTIONS).then_some(()) }).await;
     drop(locking);
     for warming in warming {
         warming.await.unwrap();
@@ -75,26 +79,4 @@ pub(crate) async fn dropped_request_replaces_connections<S: Server>() {
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(2), "a free lock took {took:?}");
     free.release().await.unwrap();
-}
-
-pub(crate) async fn listener_is_replaced(server: &Postgres) {
-    let proxy = Proxy::start(server.address()).unwrap();
-    let ttl = Duration::from_secs(10);
-    let client = locks::<Postgres>(&server.url_through(proxy.port()), ttl).await;
-    let other = locks::<Postgres>(&Server::url(server), ttl).await;
-    let held = other.mutex("x").acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let asking = client.mutex("x");
-        async move { asking.acquire().await.unwrap() }
-    });
-    let listening = "SELECT min(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND pid > ";
-    let listener = async |after: String| {
-        let ask = format!("{listening}{after}");
-        eventually(|| async { Some(server.sql(&ask).unwrap()).filter(|pid| !pid.is_empty()) }).await
-    };
-    let first = listener("0".to_owned()).await;
-    proxy.silence_present();
-    listener(first).await;
-    held.release().await.unwrap();
-    waiting.await.unwrap().release().await.unwrap();
 }

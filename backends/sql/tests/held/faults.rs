@@ -1,0 +1,161 @@
+//! Sessions that end during holds and waits.
+
+use std::time::{Duration, Instant};
+
+use lockwright_core::{DistributedLock, ErrorKind, HoldState, Reason, Wait};
+use lockwright_testbed::{Proxy, proxy::Traffic};
+
+use super::server::{
+    Server, backend, client, client_through, end_session_of, holding, plain, queued, run, session,
+    sessions_of, writing,
+};
+use super::{DEAD_SESSION, GATES, SHORT_TTL};
+use crate::in_each_mode;
+use crate::support::{LONG, MODES, acquire_and_release, claim_for, ms, within};
+
+in_each_mode!(
+    plain;
+    a_terminated_session_is_told_at_once,
+    a_broken_way_is_told_at_once,
+    a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl,
+);
+
+/// Long before the next renewal is due.
+const AT_ONCE: Duration = ms(1_000);
+
+async fn a_terminated_session_is_told_at_once(server: &Server, mode: &str) {
+    let locks = client(server, mode, LONG).await;
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let fence = guard.fence();
+    let begun = Instant::now();
+    server.terminate_sessions().unwrap();
+    let ended = guard.signal().ended().await;
+    assert_eq!(ended, HoldState::Lost(Reason::SessionEnded));
+    assert!(begun.elapsed() < AT_ONCE, "told after {:?}", begun.elapsed());
+    assert!(guard.check().is_err());
+    drop(guard);
+    let again = locks.mutex("x").wait_for(ms(5_000)).acquire().await.unwrap();
+    assert!(again.fence() > fence);
+    again.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_is_told_at_once_and_outlived() {
+    for mode in MODES {
+        let mut server = Server::start().unwrap();
+        let (locks, other) = (client(&server, mode, LONG).await, client(&server, mode, LONG).await);
+        let guard = locks.mutex("x").acquire().await.unwrap();
+        let fence = guard.fence();
+        let waiter = tokio::spawn(async move { other.mutex("x").no_limit().acquire().await });
+        within(ms(5_000), "the waiter to stand in the queue", async || queued(&server) == 1).await;
+        let begun = Instant::now();
+        let signal = guard.signal();
+        let told = tokio::spawn(async move { (signal.ended().await, Instant::now()) });
+        // Blocking, as in threads of other tests.
+        let server = tokio::task::spawn_blocking(move || {
+            server.restart(true).unwrap();
+            server
+        })
+        .await
+        .unwrap();
+        let (ended, at) = told.await.unwrap();
+        assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
+        let took = at.duration_since(begun);
+        assert!(took < AT_ONCE, "told after {took:?}");
+        drop(guard);
+        let granted = waiter.await.unwrap().unwrap();
+        assert!(granted.fence() > fence);
+        granted.check().unwrap();
+        granted.release().await.unwrap();
+        let again = locks.mutex("x").wait_for(ms(10_000)).acquire().await.unwrap();
+        again.release().await.unwrap();
+        drop(server);
+    }
+}
+
+async fn a_broken_way_is_told_at_once(server: &Server, mode: &str) {
+    let proxy = Proxy::start(server.address()).unwrap();
+    let locks = client_through(server, proxy.port(), mode, LONG).await;
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    let begun = Instant::now();
+    proxy.cut();
+    let ended = guard.signal().ended().await;
+    assert_eq!(ended, HoldState::Lost(Reason::SessionEnded));
+    assert!(begun.elapsed() < AT_ONCE, "told after {:?}", begun.elapsed());
+    drop(guard);
+    proxy.mend();
+    let again = locks.mutex("x").wait_for(ms(10_000)).acquire().await.unwrap();
+    again.release().await.unwrap();
+}
+
+/// A peer that died silently. Each side relies on its clock.
+async fn a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl(
+    server: &Server,
+    mode: &str,
+) {
+    let proxy = Proxy::start(server.address()).unwrap();
+    let ttl = SHORT_TTL;
+    let locks = client_through(server, proxy.port(), mode, ttl).await;
+    let other = client(server, mode, LONG).await;
+    let guard = locks.mutex("x").acquire().await.unwrap();
+    proxy.set(Traffic::SwallowAll);
+    let begun = Instant::now();
+    let next = other.mutex("x").wait_for(ttl + ms(1_500)).acquire().await.unwrap();
+    assert!(guard.check().is_err(), "it believes beside the next one");
+    assert!(begun.elapsed() < ttl + ms(700), "free after {:?}", begun.elapsed());
+    let ended = guard.signal().ended().await;
+    assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");
+    next.release().await.unwrap();
+    drop(guard);
+    proxy.drop_connections();
+    proxy.set(Traffic::Forward);
+    let again = locks.mutex("x").wait_for(ms(10_000)).acquire().await.unwrap();
+    again.release().await.unwrap();
+    assert_eq!(holding(server), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_there_is_said_soon() {
+    for mode in MODES {
+        let mut server = Server::start().unwrap();
+        let locks = client(&server, mode, LONG).await;
+        locks.mutex("x").acquire().await.unwrap().release().await.unwrap();
+        server.stop();
+        // The request for `x` is sent on the idle session, perhaps before the server stopped.
+        for (name, kinds) in [("x", DEAD_SESSION), ("y", &[ErrorKind::Unavailable])] {
+            let begun = Instant::now();
+            let error = locks.mutex(name).try_acquire().await.unwrap_err();
+            assert!(kinds.contains(&error.kind()), "{error:?}");
+            assert!(begun.elapsed() < ms(2_000), "said after {:?}", begun.elapsed());
+        }
+    }
+}
+
+/// A holder that was stopped after its lock must not overwrite the next one's row.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_has_ended_is_not_written_down() {
+    let server = Server::start().unwrap();
+    for (mode, lock) in MODES.into_iter().flat_map(|mode| GATES.map(|lock| (mode, lock))) {
+        let backend = backend(&server, mode).await;
+        acquire_and_release(&backend, "x").await;
+        let mut gate = session(&server).await;
+        run(&mut gate, lock).await;
+        let late = claim_for("x", LONG);
+        let acquiring = backend.acquire(&late, Wait::No);
+        let ending = async {
+            within(ms(2_000), "the lock to be had and its row to wait", async || {
+                sessions_of(&server, late.token) == 1 && writing(&server) == 1
+            })
+            .await;
+            end_session_of(&server, late.token);
+            within(ms(2_000), "its end", async || sessions_of(&server, late.token) == 0).await;
+            run(&mut gate, "COMMIT").await;
+        };
+        let (answer, ()) = tokio::join!(acquiring, ending);
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable, "{mode}, {lock}");
+        let written = server.sql("SELECT token FROM lockwright_hold WHERE name = 'x'").unwrap();
+        assert!(!written.contains(&late.token.to_string()), "{mode}, {lock}: a row was written");
+        acquire_and_release(&backend, "x").await;
+        server.sql("DELETE FROM lockwright_hold").unwrap();
+    }
+}

@@ -1,0 +1,43 @@
+//! Tests with statements of MariaDB.
+
+#[path = "exclusion.rs"]
+mod exclusion;
+#[path = "faults.rs"]
+mod faults;
+mod ghosts;
+#[path = "interop.rs"]
+mod interop;
+mod meddler;
+#[path = "operator.rs"]
+mod operator;
+#[path = "processes.rs"]
+mod processes;
+mod sessions;
+#[path = "waiting.rs"]
+mod waiting;
+
+use std::time::Duration;
+
+use lockwright_core::ErrorKind;
+
+use crate::support::{ms, mysql as server};
+
+/// The modes with readers.
+const SHARED_MODES: [&str; 1] = ["row"];
+
+/// About the shortest TTL that the server ends in time. It counts in seconds.
+const SHORT_TTL: Duration = ms(2_000);
+
+/// Errors of a request on a session that has ended.
+const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable, ErrorKind::Indeterminate];
+
+/// A lock that blocks the write of a holder's row, but no reads.
+const GATES: [&str; 1] = ["BEGIN; SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE"];
+
+const FOR_SHARE: &str = "LOCK IN SHARE MODE";
+
+/// How long a killed waiter stays in the queue. The server checks its client during a wait for a
+/// `GET_LOCK`, but not for a row, where the slice is the bound.
+fn dead_waiter_limit(mode: &str) -> Duration {
+    if mode == "session" { ms(3_000) } else { ms(6_000) }
+}

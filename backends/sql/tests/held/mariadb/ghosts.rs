@@ -1,0 +1,127 @@
+//! Sessions and waits that may leave a ghost.
+
+use std::time::Duration;
+
+use lockwright_core::{AcquireOutcome, DistributedLock, ErrorKind, ReleaseMode, Wait};
+use sqlx::Connection as _;
+
+use super::meddler::{Harm, Meddler};
+use super::server::{
+    Connection, Server, backend, backend_through, count, holding, mark, plain, run, sessions_of,
+    shared,
+};
+use crate::in_each_mode;
+use crate::support::{
+    LONG, MODES, acquire_and_release, acquiring, claim_for, grant, in_time, ms, within,
+};
+
+in_each_mode!(
+    plain;
+    a_wait_that_ends_as_it_is_granted_leaves_nothing,
+    a_wait_that_may_yet_be_cut_off_is_no_grant,
+    a_wait_for_ones_own_ghost_is_no_hot_loop,
+);
+
+/// Counts all requests to the server.
+fn asked(server: &Server) -> usize {
+    let questions = "SELECT variable_value FROM information_schema.global_status \
+                     WHERE variable_name = 'QUESTIONS'";
+    count(server, questions)
+}
+
+/// The request may have been carried out, though its connection broke.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_used_session_that_fails_leaves_no_ghost() {
+    const TRIES: u32 = 20;
+
+    let server = Server::start().unwrap();
+    for mode in MODES {
+        let meddler = Meddler::before(server.port()).await;
+        let backend = backend_through(&server, meddler.port(), mode).await;
+        let mut tries = 0;
+        loop {
+            acquire_and_release(&backend, "x").await;
+            meddler.harm("@lockwright_mark = GET_LOCK", Harm::Unanswered);
+            let held = claim_for("x", LONG);
+            let answer = backend.acquire(&held, Wait::No).await;
+            assert!(meddler.has_harmed());
+            match answer {
+                Ok(AcquireOutcome::Granted(_)) => {
+                    backend.release(&held, ReleaseMode::Plain).await.unwrap();
+                    break;
+                }
+                Ok(AcquireOutcome::Busy(busy)) => panic!("{mode}: a ghost has it: {busy:?}"),
+                // The released session wasn't back yet.
+                Err(error) if error.kind() == ErrorKind::Unavailable => {}
+                // The statement may still be in transit.
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
+                    within(ms(5_000), "what was sent to be carried out", async || {
+                        sessions_of(&server, held.token) == 1
+                    })
+                    .await;
+                    backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
+                }
+            }
+            tries += 1;
+            assert!(tries < TRIES, "{mode}: no session is used again");
+        }
+    }
+}
+
+/// In either order.
+async fn a_wait_that_ends_as_it_is_granted_leaves_nothing(server: &Server, mode: &str) {
+    let (one, two) = (backend(server, mode).await, shared(server, mode).await);
+    for round in 0..40 {
+        let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
+        grant(&one, &holder).await;
+        let waiting = acquiring(&two, &waiter, in_time(ms(125)));
+        tokio::time::sleep(Duration::from_micros(98_000 + round * 150)).await;
+        one.release(&holder, ReleaseMode::Plain).await.unwrap();
+        if let AcquireOutcome::Granted(_) = waiting.await.unwrap().unwrap() {
+            two.release(&waiter, ReleaseMode::Plain).await.unwrap();
+        }
+        assert_eq!(holding(server), 0, "{mode}, {round}: an idle session holds it");
+    }
+}
+
+/// A late interruption would end a renewal.
+async fn a_wait_that_may_yet_be_cut_off_is_no_grant(server: &Server, mode: &str) {
+    let meddler = Meddler::before(server.port()).await;
+    let two = backend_through(server, meddler.port(), mode).await;
+    let one = backend(server, mode).await;
+    let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
+    grant(&one, &holder).await;
+    meddler.harm("KILL QUERY", Harm::Kept);
+    let releasing = async {
+        within(ms(5_000), "the wait to be cut off", async || meddler.has_harmed()).await;
+        one.release(&holder, ReleaseMode::Plain).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(two.acquire(&waiter, in_time(ms(500))), releasing);
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable, "{mode}");
+    assert_eq!(sessions_of(server, waiter.token), 0, "{mode}: its session is still there");
+    assert_eq!(holding(server), 0, "{mode}");
+}
+
+/// As after a lost attempt. The server reports the session at once.
+async fn a_wait_for_ones_own_ghost_is_no_hot_loop(server: &Server, mode: &str) {
+    let backend = backend(server, mode).await;
+    let waiter = claim_for("x", LONG);
+    let mut ghost = Connection::connect(&server.url()).await.unwrap();
+    run(&mut ghost, &format!("DO GET_LOCK({}, 0)", mark(waiter.token))).await;
+    assert_eq!(sessions_of(server, waiter.token), 1);
+    let before = asked(server);
+    let answer = backend.acquire(&waiter, in_time(ms(2_000))).await.unwrap();
+    let asked = asked(server) - before;
+    assert!(matches!(answer, AcquireOutcome::Busy(_)), "{mode}: {answer:?}");
+    // Some for each of twenty attempts.
+    assert!(asked < 1_000, "{mode}: the server was asked {asked} things");
+    let waiting = backend.acquire(&waiter, in_time(LONG));
+    let going = async {
+        tokio::time::sleep(ms(300)).await;
+        ghost.close().await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(waiting, going);
+    let AcquireOutcome::Granted(_) = answer.unwrap() else { panic!("{mode}: not when it is free") };
+    backend.release(&waiter, ReleaseMode::Plain).await.unwrap();
+}

@@ -1,0 +1,59 @@
+//! PostgreSQL.
+
+#[path = "breaking.rs"]
+mod breaking;
+#[path = "closing.rs"]
+mod closing;
+#[path = "exclusion.rs"]
+mod exclusion;
+#[path = "faults.rs"]
+mod faults;
+#[path = "interop.rs"]
+mod interop;
+#[path = "limit.rs"]
+mod limit;
+#[path = "operator.rs"]
+mod operator;
+mod pooler;
+#[path = "processes.rs"]
+mod processes;
+#[path = "renewing.rs"]
+mod renewing;
+#[path = "runtime.rs"]
+mod runtime;
+mod sessions;
+mod sharing;
+#[path = "silence.rs"]
+mod silence;
+mod stuck;
+#[path = "waiting.rs"]
+mod waiting;
+
+use std::time::Duration;
+
+use lockwright_core::ErrorKind;
+
+use crate::support::{MODES, ms, postgres as server};
+
+/// The modes with readers.
+const SHARED_MODES: [&str; 2] = MODES;
+
+/// About the shortest TTL that the server ends in time.
+const SHORT_TTL: Duration = ms(1_500);
+
+/// Errors of a request on a session that has ended.
+const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable];
+
+/// Locks that block the write of a holder's row, but no reads. The statement reaches the second
+/// lock in the middle.
+const GATES: [&str; 2] = [
+    "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE",
+    "BEGIN; SELECT FROM lockwright_hold WHERE name = 'x' FOR UPDATE",
+];
+
+const FOR_SHARE: &str = "FOR SHARE";
+
+/// How long a killed waiter stays in the queue. Its slice would last for five seconds.
+fn dead_waiter_limit(_mode: &str) -> Duration {
+    ms(3_000)
+}

@@ -1,0 +1,97 @@
+//! Readers, and writers that wait for them.
+
+use std::time::Instant;
+
+use lockwright_core::{AcquireOutcome, DistributedLock, Mode, ReleaseMode};
+use rustix::process::Signal;
+use sqlx::Connection as _;
+
+use super::interop::sql;
+use super::processes::{can_read, start};
+use super::server::{Connection, Server, backend, key, plain, queued};
+use crate::in_each_mode;
+use crate::support::{LONG, claim_for, grant, in_time, is_busy, ms, reader, within};
+
+in_each_mode!(
+    plain;
+    a_stopped_writer_that_waits_holds_up_no_other,
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_locks_of_others_stand_beside_ours() {
+    let server = Server::start().unwrap();
+    let backend = backend(&server, "session").await;
+    let mut other = Connection::connect(&server.url()).await.unwrap();
+    let key = key("orders/42");
+    let (mine, writer) = (reader("orders/42", LONG), claim_for("orders/42", LONG));
+    grant(&backend, &mine).await;
+    assert!(!sql(&mut other, format!("SELECT pg_try_advisory_lock({key})")).await);
+    assert!(sql(&mut other, format!("SELECT pg_try_advisory_lock_shared({key})")).await);
+    let shown = backend.inspect(&mine.name).await.unwrap().holders;
+    assert_eq!(shown.len(), 2, "{shown:?}");
+    assert!(shown.iter().all(|holder| holder.mode == Mode::Shared), "{shown:?}");
+    assert!(shown.iter().any(|holder| holder.token.is_none()), "{shown:?}");
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
+    assert!(is_busy(&backend, &writer).await, "we write beside the other");
+    let mine = reader("orders/42", LONG);
+    grant(&backend, &mine).await;
+    assert!(sql(&mut other, format!("SELECT pg_advisory_unlock_shared({key})")).await);
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
+    grant(&backend, &writer).await;
+    assert!(!sql(&mut other, format!("SELECT pg_try_advisory_lock_shared({key})")).await);
+}
+
+/// More readers than fit on a page, between single holders.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_many_read_is_listed_whole() {
+    const OTHERS: usize = 230;
+
+    let server = Server::options().set("max_connections", "300").start().unwrap();
+    let backend = backend(&server, "session").await;
+    for held in [claim_for("a", LONG), reader("b", LONG), claim_for("c", LONG)] {
+        grant(&backend, &held).await;
+    }
+    let mut others = Vec::new();
+    for _ in 0..OTHERS {
+        let mut other = Connection::connect(&server.url()).await.unwrap();
+        assert!(sql(&mut other, format!("SELECT pg_try_advisory_lock_shared({})", key("b"))).await);
+        others.push(other);
+    }
+    let (mut listed, mut from) = (Vec::new(), None);
+    loop {
+        let page = backend.list("", from).await.unwrap();
+        let names = page.names.iter();
+        listed.extend(names.map(|one| (one.name.as_str().to_owned(), one.holders.len())));
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    let expected = [("a", 1), ("b", OTHERS + 1), ("c", 1)];
+    assert_eq!(listed, expected.map(|(name, holders)| (name.to_owned(), holders)));
+}
+
+/// Its gate blocks readers, but no writers.
+async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &str) {
+    let backend = backend(server, mode).await;
+    let (first, next) = (reader("x", LONG), claim_for("x", LONG));
+    grant(&backend, &first).await;
+    let mut waiter = start("waiter", server, mode, LONG);
+    waiter.hear();
+    within(ms(5_000), "the writer to stop readers", async || !can_read(&backend).await).await;
+    waiter.signal(Signal::STOP);
+    // Until its slice is over, which leaves the gate.
+    within(ms(8_000), "the stopped one to leave", async || queued(server) == 0).await;
+    let waiting = backend.acquire(&next, in_time(LONG));
+    let releasing = async {
+        within(ms(5_000), "the next one to block", async || queued(server) == 1).await;
+        backend.release(&first, ReleaseMode::Plain).await.unwrap();
+        Instant::now()
+    };
+    let (answer, released) =
+        tokio::join!(async { (waiting.await.unwrap(), Instant::now()) }, releasing);
+    let (AcquireOutcome::Granted(_), at) = answer else { panic!("{answer:?}") };
+    let took = at.duration_since(released);
+    assert!(took < ms(2_000), "{mode}: it had to wait for {took:?}");
+    backend.release(&next, ReleaseMode::Plain).await.unwrap();
+}

@@ -1,0 +1,117 @@
+//! Server processes that are stopped.
+
+use std::sync::Arc;
+
+use lockwright_core::{
+    AcquireOutcome, BreakMode, BreakTarget, DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome,
+};
+use lockwright_testbed::{Proxy, proxy::Traffic};
+use rustix::process::{Pid, Signal, kill_process};
+use sqlx::Connection as _;
+
+use super::server::{
+    Connection, Server, backend, backend_through, count, holding, lock, plain, queued, run,
+    sessions_of, shared,
+};
+use crate::in_each_mode;
+use crate::support::{
+    LONG, acquiring, break_x, claim_for, grant, hold, in_time, is_busy, ms, reader, within,
+};
+
+in_each_mode!(
+    plain;
+    what_has_not_ended_is_not_said_to_be_free,
+    a_wait_in_vain_that_was_granted_in_the_last_moment_keeps_nothing,
+    a_reader_granted_in_the_last_moment_has_it_for_its_ttl,
+);
+
+/// The process that waits for a lock.
+const BLOCKED: &str = "SELECT DISTINCT pid FROM pg_locks WHERE NOT granted";
+
+/// Stops the server process with a number, which is SQL.
+fn stop(server: &Server, pid: &str) -> Pid {
+    let pid = Pid::from_raw(count(server, pid).try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    pid
+}
+
+/// A stuck server process can't be ended either.
+async fn what_has_not_ended_is_not_said_to_be_free(server: &Server, mode: &str) {
+    let (one, two) = (backend(server, mode).await, backend(server, mode).await);
+    let held = hold(&one, "x").await;
+    let of = format!("application_name LIKE 'lockwright/{}/%'", held.token);
+    let stuck = stop(server, &format!("SELECT pid FROM pg_stat_activity WHERE {of}"));
+    let released = two.release(&held, ReleaseMode::Plain).await;
+    let broken = break_x(&two, BreakTarget::Token(held.token), BreakMode::Now).await;
+    let held_by = holding(server);
+    kill_process(stuck, Signal::CONT).unwrap();
+    assert_eq!(released.unwrap_err().kind(), ErrorKind::Indeterminate);
+    assert_eq!(broken.unwrap_err().kind(), ErrorKind::Indeterminate);
+    assert_eq!(held_by, 1, "it was free");
+    within(ms(5_000), "its end", async || sessions_of(server, held.token) == 0).await;
+    assert_eq!(two.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_foreign_session_that_has_not_ended_is_not_said_to_be_free() {
+    let server = Server::start().unwrap();
+    let backend = backend(&server, "session").await;
+    let mut other = Connection::connect(&server.url()).await.unwrap();
+    run(&mut other, &lock("x")).await;
+    let holder = "SELECT pid FROM pg_locks WHERE locktype = 'advisory'";
+    let stuck = stop(&server, holder);
+    let broken = break_x(&backend, BreakTarget::Any, BreakMode::Now).await;
+    kill_process(stuck, Signal::CONT).unwrap();
+    assert_eq!(broken.unwrap_err().kind(), ErrorKind::Indeterminate);
+    within(ms(5_000), "its end", async || holding(&server) == 0).await;
+}
+
+/// The lock becomes free while the waiter's server process is stopped. When that continues, its
+/// slice is over, so it may report a timeout in spite of the lock.
+async fn a_wait_in_vain_that_was_granted_in_the_last_moment_keeps_nothing(
+    server: &Server,
+    mode: &str,
+) {
+    let (one, two) = (backend(server, mode).await, shared(server, mode).await);
+    let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
+    grant(&one, &holder).await;
+    let waiting = acquiring(&two, &waiter, in_time(ms(1_500)));
+    within(ms(1_000), "the waiter to block", async || queued(server) == 1).await;
+    let blocked = stop(server, BLOCKED);
+    let released = one.release(&holder, ReleaseMode::Plain).await;
+    tokio::time::sleep(ms(2_000)).await;
+    kill_process(blocked, Signal::CONT).unwrap();
+    released.unwrap();
+    match waiting.await.unwrap() {
+        Ok(AcquireOutcome::Granted(_)) => two.release(&waiter, ReleaseMode::Plain).await,
+        _ => two.release(&waiter, ReleaseMode::Reconcile).await,
+    }
+    .unwrap();
+    // Its session is reusable, but for another name.
+    let other = hold(&*two, "y").await;
+    within(ms(2_000), "the name to be free", async || !is_busy(&one, &claim_for("x", LONG)).await)
+        .await;
+    two.release(&other, ReleaseMode::Plain).await.unwrap();
+}
+
+/// The client then goes silent.
+async fn a_reader_granted_in_the_last_moment_has_it_for_its_ttl(server: &Server, mode: &str) {
+    let proxy = Proxy::start(server.address()).unwrap();
+    let two = Arc::new(backend_through(server, proxy.port(), mode).await);
+    let one = backend(server, mode).await;
+    let (holder, waiter) = (claim_for("x", LONG), reader("x", ms(1_000)));
+    grant(&one, &holder).await;
+    let waiting = acquiring(&two, &waiter, in_time(LONG));
+    within(ms(5_000), "the reader to block", async || queued(server) == 1).await;
+    let blocked = stop(server, BLOCKED);
+    proxy.set(Traffic::SwallowAll);
+    let released = one.release(&holder, ReleaseMode::Plain).await;
+    tokio::time::sleep(waiter.ttl + ms(500)).await;
+    kill_process(blocked, Signal::CONT).unwrap();
+    released.unwrap();
+    let next = claim_for("x", LONG);
+    within(waiter.ttl + ms(4_000), "the name to be free", async || !is_busy(&one, &next).await)
+        .await;
+    waiting.abort();
+    one.release(&next, ReleaseMode::Plain).await.unwrap();
+}

@@ -1,0 +1,199 @@
+//! Holders and waiters in other processes, which are killed or stopped.
+
+use std::time::{Duration, Instant};
+
+use lockwright_core::{AcquireOutcome, DistributedLock, Locks, ReleaseMode};
+use rustix::process::Signal;
+
+use super::server::{Backend, Server, backend, holding, plain, queued};
+use super::{SHARED_MODES, SHORT_TTL, dead_waiter_limit};
+use crate::in_each_mode;
+use crate::support::process::{Process, ROLE, say, this_binary};
+use crate::support::{
+    LONG, acquire_and_release, claim_for, grant, hold, in_mode, in_time, is_busy, ms, reader,
+    within,
+};
+
+const URL: &str = "LOCKWRIGHT_TEST_URL";
+const TTL: &str = "LOCKWRIGHT_TEST_TTL_MS";
+
+in_each_mode!(
+    plain;
+    a_stopped_holder_loses_it_within_its_ttl,
+    a_killed_holder_frees_at_once,
+    a_crashed_holder_shares_its_fence_with_nobody,
+    a_killed_waiter_leaves_the_queue,
+    a_stopped_writer_that_waits_stops_readers_for_a_bounded_time,
+    a_killed_reader_ends_alone,
+);
+
+pub(super) fn start(role: &str, server: &Server, mode: &str, ttl: Duration) -> Process {
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let (url, ttl) = (in_mode(&server.url(), mode), ttl.as_millis().to_string());
+    let variables = [(URL, url.as_ref()), (TTL, ttl.as_ref())];
+    Process::start(this_binary(), &format!("{module}::part"), role, &variables)
+}
+
+/// The role of a child process.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a part of other tests, played in a process of its own"]
+async fn part() {
+    let ttl = Duration::from_millis(std::env::var(TTL).unwrap().parse().unwrap());
+    let backend = Backend::connect(&std::env::var(URL).unwrap()).await.unwrap();
+    match &*std::env::var(ROLE).unwrap() {
+        "holder" => {
+            let locks = Locks::builder(backend).ttl(ttl).build().unwrap();
+            let guard = locks.mutex("x").acquire().await.unwrap();
+            say(guard.fence());
+            let ended = guard.signal().ended().await;
+            say(format!("{ended:?}"));
+        }
+        "reader" => {
+            let locks = Locks::builder(backend).ttl(ttl).build().unwrap();
+            let guard = locks.read("x").acquire().await.unwrap();
+            say(guard.fence());
+            guard.signal().ended().await;
+        }
+        "waiter" => {
+            say("asks");
+            let _ = backend.acquire(&claim_for("x", ttl), in_time(LONG)).await;
+            say("granted");
+            std::future::pending().await
+        }
+        other => panic!("no such part: {other}"),
+    }
+}
+
+async fn a_stopped_holder_loses_it_within_its_ttl(server: &Server, mode: &str) {
+    for waited in [false, true] {
+        let backend = backend(server, mode).await;
+        let ttl = SHORT_TTL;
+        let before = claim_for("x", LONG);
+        if waited {
+            grant(&backend, &before).await;
+        }
+        let mut holder = start("holder", server, mode, ttl);
+        if waited {
+            within(ms(5_000), "the holder to wait", async || queued(server) == 1).await;
+            backend.release(&before, ReleaseMode::Plain).await.unwrap();
+        }
+        let fence: u64 = holder.hear().parse().unwrap();
+        tokio::time::sleep(ttl * 2).await;
+        assert!(is_busy(&backend, &claim_for("x", LONG)).await, "it lost its hold by itself");
+        let stopped = Instant::now();
+        holder.signal(Signal::STOP);
+        let next = claim_for("x", LONG);
+        let took = within(ttl + ms(500), "the stopped holder's end", async || {
+            !is_busy(&backend, &next).await
+        })
+        .await;
+        // Its last renewal was at most half a TTL earlier.
+        assert!(took + ms(100) >= ttl / 2, "it was free after {took:?}");
+        assert!(stopped.elapsed() <= ttl + ms(500), "{:?}", stopped.elapsed());
+        assert_eq!(holding(server), 1, "the server has more than the next one's hold");
+        let again = grant(&backend, &next).await;
+        assert!(again.fence.get() > fence);
+        holder.signal(Signal::CONT);
+        let said = holder.hear();
+        assert!(said.starts_with("Lost"), "the holder says {said}");
+        backend.release(&next, ReleaseMode::Plain).await.unwrap();
+    }
+}
+
+async fn a_killed_holder_frees_at_once(server: &Server, mode: &str) {
+    let backend = backend(server, mode).await;
+    let mut holder = start("holder", server, mode, LONG);
+    holder.hear();
+    assert!(is_busy(&backend, &claim_for("x", LONG)).await);
+    holder.kill();
+    let next = claim_for("x", LONG);
+    within(ms(1_000), "the killed holder's end", async || !is_busy(&backend, &next).await).await;
+    backend.release(&next, ReleaseMode::Plain).await.unwrap();
+}
+
+/// A fence from the rolled back transaction, or from an old snapshot, would be granted twice.
+async fn a_crashed_holder_shares_its_fence_with_nobody(server: &Server, mode: &str) {
+    let backend = backend(server, mode).await;
+    // Ahead of the clock, which would hide a fence that was rolled back.
+    acquire_and_release(&backend, "x").await;
+    server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
+    let last = format!("SELECT fence FROM lockwright_hold WHERE kind = '{mode}'");
+    let mut fences = vec![server.sql(&last).unwrap().parse::<u64>().unwrap()];
+    for _ in 0..3 {
+        let mut holder = start("holder", server, mode, LONG);
+        fences.push(holder.hear().parse::<u64>().unwrap());
+        let next = claim_for("x", LONG);
+        let killing = async {
+            let until = async || queued(server) == 1;
+            within(ms(5_000), "the waiter to stand in the queue", until).await;
+            holder.kill();
+        };
+        let (answer, ()) = tokio::join!(backend.acquire(&next, in_time(LONG)), killing);
+        let AcquireOutcome::Granted(granted) = answer.unwrap() else { panic!("not granted") };
+        fences.push(granted.fence.get());
+        backend.release(&next, ReleaseMode::Plain).await.unwrap();
+    }
+    assert!(fences.is_sorted_by(|a, b| a < b), "{mode}: {fences:?}");
+}
+
+async fn a_killed_waiter_leaves_the_queue(server: &Server, mode: &str) {
+    let backend = backend(server, mode).await;
+    let holder = hold(&backend, "x").await;
+    let mut waiter = start("waiter", server, mode, LONG);
+    waiter.hear();
+    within(ms(5_000), "the waiter to stand in the queue", async || queued(server) == 1).await;
+    waiter.kill();
+    within(dead_waiter_limit(mode), "the dead waiter to leave", async || queued(server) == 0).await;
+    backend.release(&holder, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(holding(server), 0);
+}
+
+/// It blocks new readers for the rest of a slice and a few seconds, with any TTL.
+async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time(server: &Server, mode: &str) {
+    if !SHARED_MODES.contains(&mode) {
+        return;
+    }
+    for ttl in [ms(2_000), LONG] {
+        let backend = backend(server, mode).await;
+        let first = reader("x", LONG);
+        grant(&backend, &first).await;
+        let mut waiter = start("waiter", server, mode, ttl);
+        waiter.hear();
+        within(ms(5_000), "the writer to stop readers", async || !can_read(&backend).await).await;
+        waiter.signal(Signal::STOP);
+        let stopped = Instant::now();
+        let limit = ttl.min(ms(5_000)) * 2 + ms(3_000);
+        within(limit, "readers to be let in", async || can_read(&backend).await).await;
+        assert!(stopped.elapsed() >= ms(500), "its end had come before it was stopped");
+        backend.release(&first, ReleaseMode::Plain).await.unwrap();
+    }
+}
+
+async fn a_killed_reader_ends_alone(server: &Server, mode: &str) {
+    if !SHARED_MODES.contains(&mode) {
+        return;
+    }
+    let backend = backend(server, mode).await;
+    let mine = reader("x", LONG);
+    let mut other = start("reader", server, mode, LONG);
+    let fence: u64 = other.hear().parse().unwrap();
+    assert_eq!(grant(&backend, &mine).await.fence.get(), fence, "they read beside each other");
+    other.kill();
+    let holders = async || backend.inspect(&mine.name).await.unwrap().holders.len();
+    within(ms(2_000), "the killed reader's end", async || holders().await == 1).await;
+    assert!(is_busy(&backend, &claim_for("x", LONG)).await, "a writer was let in beside a reader");
+    assert_eq!(grant(&backend, &mine).await.fence.get(), fence, "the other's hold");
+    backend.release(&mine, ReleaseMode::Plain).await.unwrap();
+    let writer = claim_for("x", LONG);
+    assert!(grant(&backend, &writer).await.fence.get() > fence);
+    backend.release(&writer, ReleaseMode::Plain).await.unwrap();
+}
+
+pub(super) async fn can_read(backend: &Backend) -> bool {
+    let next = reader("x", LONG);
+    let can = !is_busy(backend, &next).await;
+    if can {
+        backend.release(&next, ReleaseMode::Plain).await.unwrap();
+    }
+    can
+}

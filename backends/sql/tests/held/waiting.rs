@@ -1,0 +1,192 @@
+//! Dropped waits, long waits and many waits.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lockwright_core::{AcquireOutcome, Clock, DistributedLock, ReleaseMode, ReleaseOutcome};
+
+use super::server::{Server, backend, client, holding, plain, queued, sessions_of, shared};
+use crate::in_each_mode;
+use crate::support::{
+    LONG, acquire_and_release, acquiring, claim_for, grant, hold, in_time, is_busy, ms, within,
+};
+
+in_each_mode!(
+    plain;
+    a_dropped_wait_leaves_no_ghost,
+    a_wait_dropped_as_it_is_granted_leaves_no_ghost,
+    a_wait_is_believed_from_its_end_on,
+    a_wait_states_when_it_was_over,
+    many_waiters_of_a_process_block_one_connection,
+    a_limit_of_any_length_is_kept,
+);
+
+async fn a_dropped_wait_leaves_no_ghost(server: &Server, mode: &str) {
+    let (one, two) = (backend(server, mode).await, backend(server, mode).await);
+    for release_first in [false, true] {
+        let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
+        grant(&one, &holder).await;
+        {
+            let mut waiting = pin!(two.acquire(&waiter, in_time(LONG)));
+            let stands =
+                within(ms(5_000), "the waiter to stand in the queue", async || queued(server) == 1);
+            tokio::select! {
+                answer = &mut waiting => panic!("{answer:?}"),
+                _ = stands => {}
+            }
+            assert_eq!(sessions_of(server, waiter.token), 1);
+            if release_first {
+                one.release(&holder, ReleaseMode::Plain).await.unwrap();
+            }
+        }
+        if release_first {
+            // If it was granted before the drop, the client releases it.
+            two.release(&waiter, ReleaseMode::Reconcile).await.unwrap();
+        }
+        within(ms(2_000), "the waiter's session to go", async || {
+            sessions_of(server, waiter.token) == 0 && queued(server) == 0
+        })
+        .await;
+        if !release_first {
+            assert_eq!(holding(server), 1, "somebody else holds something");
+            assert!(is_busy(&two, &claim_for("x", LONG)).await);
+            one.release(&holder, ReleaseMode::Plain).await.unwrap();
+        }
+        // For a whole slice.
+        let begun = Instant::now();
+        while begun.elapsed() < ms(600) {
+            assert_eq!(holding(server), 0, "a ghost owns it");
+        }
+        assert_eq!(
+            two.release(&waiter, ReleaseMode::Reconcile).await.unwrap(),
+            ReleaseOutcome::NotHeld
+        );
+        acquire_and_release(&two, "x").await;
+    }
+}
+
+/// Grant and cancellation reach the server in either order.
+async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost(server: &Server, mode: &str) {
+    let (one, two) = (backend(server, mode).await, shared(server, mode).await);
+    for round in 0..60 {
+        let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
+        grant(&one, &holder).await;
+        let waiting = acquiring(&two, &waiter, in_time(LONG));
+        within(ms(5_000), "the waiter to block", async || {
+            one.inspect(&holder.name).await.unwrap().waiters == Some(1)
+        })
+        .await;
+        let dropping = async {
+            // From before the release to after its end, in a fraction of a millisecond.
+            tokio::time::sleep(Duration::from_micros(round % 12 * 100)).await;
+            waiting.abort();
+        };
+        let (released, ()) = tokio::join!(one.release(&holder, ReleaseMode::Plain), dropping);
+        released.unwrap();
+        two.release(&waiter, ReleaseMode::Reconcile).await.unwrap();
+        let next = claim_for("x", LONG);
+        within(ms(1_000), "the name to be free", async || !is_busy(&one, &next).await).await;
+        one.release(&next, ReleaseMode::Plain).await.unwrap();
+    }
+}
+
+async fn a_wait_is_believed_from_its_end_on(server: &Server, mode: &str) {
+    let ttl = ms(2_000);
+    let (holding, waiting) = (client(server, mode, ttl).await, client(server, mode, ttl).await);
+    let guard = holding.mutex("x").acquire().await.unwrap();
+    let waiter =
+        tokio::spawn(
+            async move { (waiting.mutex("x").acquire().await, waiting, Clock::boot().now()) },
+        );
+    tokio::time::sleep(ttl * 3).await;
+    let released = Clock::boot().now();
+    guard.release().await.unwrap();
+    let (granted, _locks, answered) = waiter.await.unwrap();
+    let granted = granted.unwrap();
+    let took = answered.saturating_since(released);
+    assert!(took < ms(1_000), "it was told after {took:?}");
+    granted.check().unwrap();
+    assert!(granted.deadline() > released + ttl * 8 / 10, "it is reckoned from too early");
+    assert!(granted.deadline() < answered + ttl, "it is reckoned from too late");
+    granted.release().await.unwrap();
+}
+
+/// An early start wastes part of the TTL. Clients reject a grant whose start is longer than a TTL
+/// ago.
+async fn a_wait_states_when_it_was_over(server: &Server, mode: &str) {
+    let (one, two) = (backend(server, mode).await, backend(server, mode).await);
+    let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
+    grant(&one, &holder).await;
+    let waiting = async {
+        let answer = two.acquire(&waiter, in_time(LONG)).await.unwrap();
+        (answer, Clock::boot().now())
+    };
+    let releasing = async {
+        within(ms(5_000), "the waiter to block", async || queued(server) == 1).await;
+        tokio::time::sleep(ms(300)).await;
+        let before = Clock::boot().now();
+        one.release(&holder, ReleaseMode::Plain).await.unwrap();
+        before
+    };
+    let ((answer, answered), released) = tokio::join!(waiting, releasing);
+    let AcquireOutcome::Granted(granted) = answer else { panic!("{answer:?}") };
+    let start = granted.start.unwrap();
+    assert!(start > released, "{mode}: {:?} before the release", released.saturating_since(start));
+    assert!(start < answered, "{mode}: it states the answer's own time");
+    two.release(&waiter, ReleaseMode::Plain).await.unwrap();
+}
+
+async fn many_waiters_of_a_process_block_one_connection(server: &Server, mode: &str) {
+    let (one, two) = (backend(server, mode).await, shared(server, mode).await);
+    let holder = hold(&one, "x").await;
+    let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
+    for number in 0..4 {
+        let (two, sender) = (Arc::clone(&two), sender.clone());
+        tokio::spawn(async move {
+            let claim = claim_for("x", LONG);
+            let answer = two.acquire(&claim, in_time(LONG)).await.unwrap();
+            assert!(matches!(answer, AcquireOutcome::Granted(_)), "{answer:?}");
+            sender.send(number).unwrap();
+            two.release(&claim, ReleaseMode::Plain).await.unwrap();
+        });
+        if number == 0 {
+            within(ms(5_000), "the first one to block", async || queued(server) == 1).await;
+        }
+        tokio::time::sleep(ms(50)).await;
+    }
+    drop(sender);
+    assert_eq!(queued(server), 1, "more than one blocks in the server");
+    let inspection = one.inspect(&holder.name).await.unwrap();
+    assert_eq!(inspection.waiters, Some(1));
+    one.release(&holder, ReleaseMode::Plain).await.unwrap();
+    let mut order = Vec::new();
+    while let Some(number) = served.recv().await {
+        order.push(number);
+    }
+    assert_eq!(order, [0, 1, 2, 3]);
+}
+
+async fn a_limit_of_any_length_is_kept(server: &Server, mode: &str) {
+    let backend = backend(server, mode).await;
+    let holder = hold(&backend, "x").await;
+    // Shorter than the early end, than a slice, and longer than a slice.
+    for limit in [ms(5), ms(300), ms(2_300)] {
+        // The fastest attempt: a busy machine is sometimes late, a missed limit always.
+        let mut soonest = Duration::MAX;
+        for _ in 0..5 {
+            let begun = Instant::now();
+            let waiter = claim_for("x", ms(1_000));
+            let answer = backend.acquire(&waiter, in_time(limit)).await.unwrap();
+            assert!(matches!(answer, AcquireOutcome::Busy(_)));
+            soonest = soonest.min(begun.elapsed());
+            assert!(begun.elapsed() + ms(50) >= limit, "{limit:?}: {:?}", begun.elapsed());
+            if soonest <= limit + ms(250) {
+                break;
+            }
+        }
+        assert!(soonest <= limit + ms(250), "{limit:?}: {soonest:?}");
+    }
+    assert_eq!(queued(server), 0);
+    backend.release(&holder, ReleaseMode::Plain).await.unwrap();
+}

@@ -1,0 +1,55 @@
+use lockwright_core::ErrorKind;
+
+use super::server::{Config, SCHEME, Server, TLS, patient};
+use super::{SECRETS, missing_databases};
+
+#[test]
+fn bad_urls_say_what_would_be_right() {
+    let other = if SCHEME == "mysql" { "postgres" } else { "mysql" };
+    let begins = format!("begins with {SCHEME}://");
+    for (url, says) in [
+        (format!("{other}://db/x"), &*begins),
+        (format!("{SCHEME}:db"), &begins),
+        (format!("{SCHEME}://db/x?mode=quick"), "lease, session and row"),
+        (format!("{SCHEME}://db/x?tables=y"), "\"tables\""),
+        (format!("{SCHEME}://db/x?connections=0"), "at least 2"),
+        (format!("{SCHEME}://db/x?{TLS}=maybe"), "mistake"),
+        (format!("{SCHEME}://db:port/x"), "mistake"),
+        (format!("{SCHEME}://db/x?table=a;b"), "small letters"),
+    ] {
+        let error = Config::new(&url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");
+        assert!(error.to_string().contains(says), "{url}: {error}");
+    }
+}
+
+#[test]
+fn no_secret_is_shown() {
+    for url in SECRETS {
+        let config = Config::new(url).unwrap();
+        assert!(!format!("{config:?}").contains("hush"), "{config:?}");
+    }
+    for rest in ["db:port/x", "db/x?sslpassword=hush", "db/x?sslmode=hush&password=hush"] {
+        let error = Config::new(&format!("{SCHEME}://me:hush@{rest}")).unwrap_err();
+        assert!(!format!("{error:?}").contains("me:hush"), "{error:?}");
+        assert!(!format!("{error:?}").contains("password=hush"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_refused_is_told_why() {
+    let server = Server::start().unwrap();
+    let address = server.address();
+    let mut cases = missing_databases(&server.url());
+    cases.extend([
+        (format!("{SCHEME}://lockwright:wr0ng@{address}/lockwright"), ErrorKind::Denied),
+        (format!("{SCHEME}://nobody:wr0ng@{address}/lockwright"), ErrorKind::Denied),
+        (format!("{SCHEME}://lockwright:wr0ng@127.0.0.1:1/x"), ErrorKind::Unavailable),
+    ]);
+    for (url, kind) in cases {
+        let error = patient(&url).connect().await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{url}: {error:?}");
+        let shown = format!("{error:?}");
+        assert!(!shown.contains("wr0ng") && !shown.contains(server.password()), "{shown}");
+    }
+}

@@ -1,0 +1,8 @@
+//! Leases on real servers: tests beyond the conformance suite.
+#![forbid(unsafe_code)]
+#![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
+
+mod mysql;
+mod postgres;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,74 @@
+//! MariaDB.
+
+#[path = "connecting.rs"]
+mod connecting;
+mod database;
+mod doctor;
+#[path = "faults.rs"]
+mod faults;
+mod grants;
+#[path = "rules.rs"]
+mod rules;
+#[path = "schema.rs"]
+mod schema;
+#[path = "sweeping.rs"]
+mod sweeping;
+
+use lockwright_core::ErrorKind;
+
+use crate::support::mysql as server;
+
+const SECRETS: [&str; 2] =
+    ["mysql://me:hush@db/x", "mariadb://me:hush@db/x?mode=lease&ssl-mode=REQUIRED"];
+
+/// URLs of databases that don't exist, and their errors.
+fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
+    let url = url.trim_end_matches("/lockwright");
+    vec![(url.to_owned(), ErrorKind::InvalidConfig), (format!("{url}/nothere"), ErrorKind::Denied)]
+}
+
+/// Statements that begin and end a short limit for statements.
+const SHORT_LIMIT: [&str; 2] =
+    ["SET GLOBAL max_statement_time = 0.2", "SET GLOBAL max_statement_time = 0"];
+
+const READ_ONLY: [&str; 2] = ["SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0"];
+
+/// Settings that change how the server reads literals.
+const SETTINGS: [&str; 3] = [
+    "SET GLOBAL sql_mode = ''",
+    "SET GLOBAL sql_mode = 'NO_BACKSLASH_ESCAPES,ANSI_QUOTES,PIPES_AS_CONCAT'",
+    "SET GLOBAL sql_mode = 'ORACLE'",
+];
+
+const CREATE_GUEST: &str = "CREATE USER guest@'%' IDENTIFIED BY 'guest-4711'; \
+                            GRANT SELECT ON lockwright.* TO guest@'%'";
+const GRANT_GUEST: &str = "GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright.* TO guest@'%'";
+
+const CREATE_SCHEMA: &str = "CREATE DATABASE `select`; GRANT ALL ON `select`.* TO lockwright@'%'";
+const QUOTED_SCHEMA: &str = "`select`";
+
+/// The error about a missing schema. The server hides missing objects from a user without
+/// permissions.
+const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::Denied, "");
+
+/// The tombstones' column with their end.
+const UNTIL: &str = "until_us";
+
+/// Changes a setting of the administrator's statements, so that they may take long.
+const PATIENTLY: &str =
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET max_statement_time = 0;";
+
+/// Inserts the rows of released names, with odd fences.
+fn insert_names(from: usize, to: usize) -> String {
+    format!(
+        "INSERT INTO lockwright_lease SELECT concat('orders/', lpad(seq, 9, '0')), NULL, '{{}}', \
+         'exclusive', 1700000000000000 + (seq * 7919) % 1000003, 1 + seq % 3, 1, 1, 1, \
+         NULL, '', 0 FROM seq_{from}_to_{to}"
+    )
+}
+
+/// Returns a server with enough memory for a million rows.
+fn large_server() -> server::Server {
+    let options = server::Server::options().set("innodb_buffer_pool_size", "512M");
+    options.set("innodb_log_file_size", "256M").start().unwrap()
+}

@@ -1,0 +1,40 @@
+//! Databases and servers that are refused or completed.
+
+use lockwright_core::{DistributedLock, ErrorKind};
+
+use super::server::{Config, Server, connect, patient};
+use crate::support::refused;
+
+#[tokio::test]
+async fn one_that_only_reads_is_refused_and_can_be_looked_at() {
+    let server = Server::options().set("read_only", "1").start().unwrap();
+    for mode in ["lease", "session", "row"] {
+        let url = format!("{}?mode={mode}", server.url());
+        refused(patient(&url).connect().await, ErrorKind::Unsupported, "primary");
+        let backend = patient(&url).for_diagnosis().connect().await.unwrap();
+        let found = backend.doctor().await.unwrap();
+        assert_eq!(found[0].code, "read-only", "{found:?}");
+    }
+}
+
+/// Without a transaction, the next client creates the rest.
+#[tokio::test]
+async fn tables_half_made_are_completed() {
+    let server = Server::start().unwrap();
+    let tables = ["lease", "beside", "tombstone", "meta", "hold", "reader", "row", "turn", "fence"];
+    for made in 0..=tables.len() {
+        let url = format!("{}?table=t{made}", server.url());
+        let schema = Config::new(&url).unwrap().schema();
+        let ends: Vec<_> = std::iter::once(0)
+            .chain(schema.match_indices("utf8mb4_bin;").map(|(at, _)| at + 12))
+            .collect();
+        assert_eq!(ends.len(), tables.len() + 1);
+        if made > 0 {
+            server.sql(&schema[..ends[made]]).unwrap();
+        }
+        drop(connect(&url).await);
+        for table in tables {
+            server.sql(&format!("SELECT count(*) FROM t{made}_{table}")).unwrap();
+        }
+    }
+}

@@ -1,0 +1,72 @@
+use lockwright_core::{DistributedLock, ErrorKind, Severity};
+
+use super::server::{Server, connect, patient, start};
+use crate::support::{claim, findings, in_mode};
+
+#[tokio::test]
+async fn a_sound_server_has_none() {
+    let server = Server::options().durable().start().unwrap();
+    let backend = connect(&server.url()).await;
+    assert!(findings(&backend).await.is_empty());
+}
+
+#[tokio::test]
+async fn what_loses_commits_is_found() {
+    let server = Server::options()
+        .set("log_bin", "binary-log")
+        .set("server_id", "1")
+        .set("sync_binlog", "0")
+        .start()
+        .unwrap();
+    let backend = connect(&server.url()).await;
+    assert_eq!(findings(&backend).await, ["durability", "binary-log-durability"]);
+    server.sql("SET GLOBAL binlog_format = 'STATEMENT'").unwrap();
+    let found = backend.doctor().await.unwrap();
+    assert_eq!(found[0].code, "binary-log-format");
+    assert_eq!(found[0].severity, Severity::Error);
+    // The finding is right: requests fail.
+    server.terminate_sessions().unwrap();
+    let refused = async || backend.try_acquire(&claim("x")).await.unwrap_err();
+    let _ = refused().await;
+    let error = refused().await;
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error:?}");
+    assert!(error.to_string().contains("binlog_format"), "{error}");
+}
+
+#[tokio::test]
+async fn a_clock_that_stands_still_is_found() {
+    let server = Server::options().durable().set("sysdate_is_now", "1").start().unwrap();
+    let backend = connect(&server.url()).await;
+    assert_eq!(findings(&backend).await, ["clock-stands-still"]);
+}
+
+#[tokio::test]
+async fn tables_are_looked_at() {
+    let (server, backend) = start().await;
+    let diagnosis = || async { patient(&server.url()).for_diagnosis().connect().await.unwrap() };
+    assert_eq!(findings(&backend).await, ["durability"]);
+    server
+        .sql(
+            "CREATE USER guest@'%' IDENTIFIED BY 'guest'; \
+             GRANT SELECT, INSERT, UPDATE ON lockwright.* TO guest@'%'",
+        )
+        .unwrap();
+    let url = format!("mysql://guest:guest@127.0.0.1:{}/lockwright", server.port());
+    let guest = connect(&url).await;
+    assert!(findings(&guest).await.contains(&"tables-not-writable"));
+    server.sql("UPDATE lockwright_meta SET version = 7").unwrap();
+    assert!(findings(&diagnosis().await).await.contains(&"tables"));
+    server.sql("UPDATE lockwright_meta SET version = 1; DROP TABLE lockwright_hold").unwrap();
+    assert!(findings(&diagnosis().await).await.contains(&"tables"));
+    server.sql("DROP TABLE lockwright_meta").unwrap();
+    assert!(findings(&diagnosis().await).await.contains(&"tables"));
+}
+
+#[tokio::test]
+async fn sessions_are_looked_at() {
+    let server = Server::options().durable().set("max_connections", "15").start().unwrap();
+    for mode in ["session", "row"] {
+        let backend = connect(&in_mode(&server.url(), mode)).await;
+        assert_eq!(findings(&backend).await, ["few-connections"]);
+    }
+}

@@ -1,0 +1,123 @@
+//! Grants in the face of concurrent requests, triggers and settings of the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    BreakMode, BreakTarget, DistributedLock, ErrorKind, Reason, ReleaseMode, Renew, Wait,
+};
+use sqlx::{Connection, Executor};
+
+use super::server::{Server, connect, lock_lease, lock_table, start, wait_for_blocked};
+use super::sweeping::{an_hour_passes, one_off_names, sweep};
+use crate::support::{
+    acquire_and_release, acquiring, break_x, claim, claim_for, grant, hold, name, refused,
+};
+
+/// A claim in progress doesn't see the tombstone of its token.
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_in_flight_is_reconciled() {
+    let (server, backend) = start().await;
+    acquire_and_release(&backend, "x").await;
+
+    let late = claim("x");
+    let mut row = lock_lease(&server, "x").await;
+    let asking = acquiring(&backend, &late, Wait::No);
+    wait_for_blocked(&server, 1).await;
+    let settling = tokio::spawn({
+        let (backend, late) = (Arc::clone(&backend), late.clone());
+        async move { backend.release(&late, ReleaseMode::Reconcile).await.unwrap() }
+    });
+    wait_for_blocked(&server, 2).await;
+    row.execute("COMMIT").await.unwrap();
+    settling.await.unwrap();
+    let _ = asking.await.unwrap();
+    assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
+    refused(backend.try_acquire(&late).await, ErrorKind::Lost(Reason::Gone), "");
+    // By the row, without the tombstone.
+    server.sql("DELETE FROM lockwright_tombstone").unwrap();
+    refused(backend.try_acquire(&late).await, ErrorKind::Lost(Reason::Gone), "");
+    assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty(), "a ghost holds it");
+}
+
+#[tokio::test]
+async fn a_broken_hold_is_not_rearmed_by_a_repeat() {
+    let (_server, backend) = start().await;
+    let held = claim_for("x", Duration::from_secs(3));
+    let first = grant(&backend, &held).await;
+    break_x(&backend, BreakTarget::Any, BreakMode::RunOut).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let again = grant(&backend, &held).await;
+    assert_eq!(again.fence, first.fence);
+    let valid = again.valid.expect("it says for how long");
+    assert!(valid <= Duration::from_millis(2_500), "it was re-armed: {valid:?}");
+}
+
+/// Each statement of a text is committed separately.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_after_the_grant_is_indeterminate() {
+    let (server, backend) = start().await;
+    server
+        .sql(
+            "CREATE TRIGGER slow AFTER INSERT ON lockwright_lease FOR EACH ROW \
+             SET @slept = SLEEP(1)",
+        )
+        .unwrap();
+    let held = claim("x");
+    let asking = tokio::spawn(async move { (backend.try_acquire(&held).await, held, backend) });
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let locked = lock_table(&server, "lockwright_tombstone").await;
+    let (answer, held, backend) = asking.await.unwrap();
+    refused(answer, ErrorKind::Indeterminate, "");
+    locked.close().await.unwrap();
+    let token = server.sql("SELECT token FROM lockwright_lease WHERE name = 'x'").unwrap();
+    assert_eq!(token, held.token.to_string());
+    backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_granted_is_committed_whatever_the_completion_type_is() {
+    let (server, _) = start().await;
+    server.sql("SET GLOBAL completion_type = 'CHAIN'").unwrap();
+    let url = format!("{}?connections=2", server.url());
+    let backend = connect(&url).await;
+    grant(&backend, &claim("x")).await;
+    break_x(&backend, BreakTarget::Any, BreakMode::Now).await.unwrap();
+    let held = hold(&backend, "y").await;
+    let token = server.sql("SELECT token FROM lockwright_lease WHERE name = 'y'").unwrap();
+    assert_eq!(token, held.token.to_string());
+}
+
+#[tokio::test]
+async fn names_are_whole_in_a_database_with_another_character_set() {
+    let server = Server::start().unwrap();
+    server.sql("ALTER DATABASE lockwright CHARACTER SET latin1").unwrap();
+    let backend = connect(&server.url()).await;
+    for name in ["abc", "é", "ключ", "🔒"] {
+        let held = claim(name);
+        grant(&backend, &held).await;
+        let renewed = backend.renew(&[Renew::of(&held)]).await.unwrap();
+        assert!(format!("{:?}", renewed[0].outcome).starts_with("Renewed"), "{name}: {renewed:?}");
+        backend.release(&held, ReleaseMode::Plain).await.unwrap();
+    }
+    // The steps of a sweep read names from such a table too.
+    an_hour_passes(&server);
+    while backend.sweep(Duration::from_secs(1_800)).await.unwrap().more {}
+    assert_eq!(server.sql("SELECT count(*) FROM lockwright_lease").unwrap(), "0");
+}
+
+/// The row gets old enough after the floor was raised.
+#[tokio::test]
+async fn a_row_above_the_floor_stays() {
+    let (server, backend) = start().await;
+    one_off_names(&server, 10);
+    server
+        .sql(
+            "CREATE TRIGGER too_low BEFORE UPDATE ON lockwright_meta FOR EACH ROW \
+             SET NEW.floor = 1",
+        )
+        .unwrap();
+    assert_eq!(sweep(&backend, Duration::ZERO).await, 0);
+    server.sql("DROP TRIGGER too_low").unwrap();
+    assert_eq!(sweep(&backend, Duration::ZERO).await, 10);
+}

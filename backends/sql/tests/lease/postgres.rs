@@ -1,0 +1,79 @@
+//! PostgreSQL.
+
+#[path = "connecting.rs"]
+mod connecting;
+mod database;
+mod doctor;
+#[path = "faults.rs"]
+mod faults;
+mod grants;
+mod pooler;
+#[path = "rules.rs"]
+mod rules;
+#[path = "schema.rs"]
+mod schema;
+#[path = "sweeping.rs"]
+mod sweeping;
+mod waking;
+
+use lockwright_core::ErrorKind;
+
+use crate::support::postgres as server;
+
+const SECRETS: [&str; 3] = [
+    "postgres://me:hush@db/x",
+    "postgres://db/x?password=hush&user=me",
+    "postgresql://me:hush@db/x?mode=lease&sslmode=require",
+];
+
+/// URLs of databases that don't exist, and their errors.
+fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
+    vec![(format!("{url}?dbname=nothere"), ErrorKind::InvalidConfig)]
+}
+
+/// Statements that begin and end a short limit for statements.
+const SHORT_LIMIT: [&str; 2] = [
+    "ALTER ROLE lockwright SET statement_timeout = '200ms'",
+    "ALTER ROLE lockwright RESET statement_timeout",
+];
+
+const READ_ONLY: [&str; 2] = [
+    "ALTER DATABASE lockwright SET default_transaction_read_only = on",
+    "BEGIN READ WRITE; ALTER DATABASE lockwright RESET default_transaction_read_only; COMMIT",
+];
+
+/// Settings that change how the server reads literals.
+const SETTINGS: [&str; 2] = [
+    "ALTER ROLE lockwright SET standard_conforming_strings = on",
+    "ALTER ROLE lockwright SET standard_conforming_strings = off",
+];
+
+const CREATE_GUEST: &str = "CREATE ROLE guest LOGIN PASSWORD 'guest-4711'";
+const GRANT_GUEST: &str =
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO guest";
+
+const CREATE_SCHEMA: &str = "CREATE SCHEMA \"select\" AUTHORIZATION lockwright";
+const QUOTED_SCHEMA: &str = "\"select\"";
+
+/// The error about a missing schema.
+const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::InvalidConfig, "schema");
+
+/// The tombstones' column with their end.
+const UNTIL: &str = "until";
+
+/// Changes a setting of the administrator's statements, so that they may take long.
+const PATIENTLY: &str = "";
+
+/// Inserts the rows of released names, with odd fences.
+fn insert_names(from: usize, to: usize) -> String {
+    format!(
+        "INSERT INTO lockwright_lease SELECT 'orders/' || md5(i::text), NULL, '{{}}', \
+         'exclusive', 1700000000000000 + (i::bigint * 7919) % 1000003, 1 + i % 3, 1, 1, 1, NULL, 0, '' \
+         FROM generate_series({from}, {to}) AS i"
+    )
+}
+
+/// Returns a server with enough memory for a million rows.
+fn large_server() -> server::Server {
+    server::Server::start().unwrap()
+}

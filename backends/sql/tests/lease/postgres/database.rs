@@ -1,0 +1,34 @@
+//! Databases and servers that are refused.
+
+use lockwright_core::ErrorKind;
+
+use super::server::{Server, patient};
+use crate::support::refused;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_cannot_store_every_name_is_refused() {
+    let server = Server::start().unwrap();
+    let url = server.url();
+    let (address, _) = url.rsplit_once('/').unwrap();
+    for encoding in ["LATIN1", "SQL_ASCII"] {
+        let create = format!(
+            "CREATE DATABASE in_{encoding} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"
+        );
+        server.sql(&create).unwrap();
+        for mode in ["lease", "session", "row"] {
+            let url = format!("{address}/in_{}?mode={mode}", encoding.to_lowercase());
+            let error = patient(&url).connect().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{encoding}: {error:?}");
+            assert!(error.to_string().contains("ENCODING 'UTF8'"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_replica_is_refused_and_can_be_looked_at() {
+    let primary = Server::start().unwrap();
+    let replica = Server::options().replica_of(&primary).start().unwrap();
+    refused(patient(&replica.url()).connect().await, ErrorKind::Unsupported, "primary");
+    let backend = patient(&replica.url()).for_diagnosis().connect().await.unwrap();
+    drop(backend);
+}

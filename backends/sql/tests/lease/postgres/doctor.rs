@@ -1,0 +1,82 @@
+use lockwright_core::{DistributedLock, Severity};
+use sqlx::Executor;
+
+use super::server::{Server, connect, patient, session, start};
+use crate::support::{eventually, findings};
+
+#[tokio::test]
+async fn a_sound_server_has_none() {
+    let server = Server::options().durable().start().unwrap();
+    let backend = connect(&server.url()).await;
+    assert!(findings(&backend).await.is_empty());
+}
+
+#[tokio::test]
+async fn what_loses_commits_is_found() {
+    let server =
+        Server::options().set("fsync", "off").set("synchronous_commit", "off").start().unwrap();
+    let backend = connect(&server.url()).await;
+    assert_eq!(findings(&backend).await, ["fsync", "synchronous-commit"]);
+    assert_eq!(backend.doctor().await.unwrap()[0].severity, Severity::Error);
+}
+
+#[tokio::test]
+async fn replicas_are_found_from_both_sides() {
+    let primary = Server::options().durable().start().unwrap();
+    let replica = Server::options().replica_of(&primary).start().unwrap();
+    let backend = connect(&primary.url()).await;
+    eventually(|| async { (findings(&backend).await == ["replicas"]).then_some(()) }).await;
+    // The tables are replicated a moment later.
+    eventually(|| async {
+        let backend = patient(&replica.url()).for_diagnosis().connect().await.unwrap();
+        let found = findings(&backend).await;
+        (found[0] == "replica" && !found.contains(&"tables")).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn tables_are_looked_at() {
+    let (server, backend) = start().await;
+    let diagnosis = || async { patient(&server.url()).for_diagnosis().connect().await.unwrap() };
+    server.sql("REVOKE DELETE ON lockwright_lease FROM lockwright").unwrap();
+    assert!(findings(&backend).await.contains(&"tables-not-writable"));
+    server.sql("GRANT DELETE ON lockwright_lease TO lockwright").unwrap();
+    server.sql("ALTER DATABASE lockwright SET default_transaction_read_only = on").unwrap();
+    assert!(findings(&diagnosis().await).await.contains(&"read-only"));
+    let write = "SET TRANSACTION READ WRITE;";
+    server.sql(&format!("{write} UPDATE lockwright_meta SET version = 7")).unwrap();
+    assert!(findings(&diagnosis().await).await.contains(&"tables"));
+    server.sql(&format!("{write} DROP TABLE lockwright_meta")).unwrap();
+    assert!(findings(&diagnosis().await).await.contains(&"tables"));
+}
+
+#[tokio::test]
+async fn a_second_source_of_rows_is_found() {
+    let (server, backend) = start().await;
+    assert_eq!(findings(&backend).await, ["fsync"]);
+    server
+        .sql(
+            "CREATE SUBSCRIPTION other CONNECTION 'host=127.0.0.1 port=1 dbname=x' \
+             PUBLICATION other WITH (connect = false, slot_name = NONE)",
+        )
+        .unwrap();
+    assert!(findings(&backend).await.contains(&"multi-primary"));
+    server.sql("UPDATE pg_class SET reltuples = 2e6 WHERE relname = 'lockwright_lease'").unwrap();
+    assert!(findings(&backend).await.contains(&"many-names"));
+}
+
+#[tokio::test]
+async fn long_transaction_is_found() {
+    let (server, backend) = start().await;
+    let mut long = session(&server).await;
+    long.execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await.unwrap();
+    long.execute("SELECT count(*) FROM lockwright_lease").await.unwrap();
+    assert!(!findings(&backend).await.contains(&"long-transaction"));
+    let many =
+        "DO $$ BEGIN FOR i IN 1..10001 LOOP PERFORM txid_current(); COMMIT; END LOOP; END $$";
+    server.sql(many).unwrap();
+    assert!(findings(&backend).await.contains(&"long-transaction"));
+    long.execute("COMMIT").await.unwrap();
+    assert!(!findings(&backend).await.contains(&"long-transaction"));
+}

@@ -1,0 +1,84 @@
+//! Grants in the face of concurrent requests, and their cost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    DistributedLock, ErrorKind, Fence, Reason, ReleaseMode, ReleaseOutcome, Renew, Wait,
+};
+use sqlx::Executor;
+
+use super::server::{lock_lease, session, start, wait_for_blocked};
+use super::sweeping::{an_hour_passes, one_off_names};
+use crate::support::{acquire_and_release, acquiring, claim, eventually, grant, name, refused};
+
+/// A claim in progress doesn't see the tombstone of its token.
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_in_flight_is_reconciled() {
+    let (server, backend) = start().await;
+    acquire_and_release(&backend, "x").await;
+
+    let late = claim("x");
+    let mut row = lock_lease(&server, "x").await;
+    let settling = tokio::spawn({
+        let (backend, late) = (Arc::clone(&backend), late.clone());
+        async move { backend.release(&late, ReleaseMode::Reconcile).await.unwrap() }
+    });
+    wait_for_blocked(&server, 1).await;
+    // The tombstone isn't committed yet.
+    let asking = acquiring(&backend, &late, Wait::No);
+    wait_for_blocked(&server, 2).await;
+    row.execute("COMMIT").await.unwrap();
+    assert_eq!(settling.await.unwrap(), ReleaseOutcome::NotHeld);
+    refused(asking.await.unwrap(), ErrorKind::Lost(Reason::Gone), "");
+    assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
+}
+
+/// Updates within a page write no index, and need no vacuum.
+#[tokio::test]
+async fn renewals_and_acquires_write_no_index() {
+    let (server, backend) = start().await;
+    for _ in 0..50 {
+        for name in ["a", "b", "c", "d"] {
+            let held = claim(name);
+            grant(&backend, &held).await;
+            let renew = Renew::of(&held);
+            backend.renew(&[renew]).await.unwrap();
+            backend.release(&held, ReleaseMode::Plain).await.unwrap();
+        }
+    }
+    eventually(|| async {
+        let counted = server
+            .sql(
+                "SELECT n_tup_upd >= 590 AND n_tup_hot_upd >= n_tup_upd * 0.95 \
+                 FROM pg_stat_user_tables WHERE relname = 'lockwright_lease'",
+            )
+            .unwrap();
+        (counted == "t").then_some(())
+    })
+    .await;
+}
+
+/// The row gets old enough after the floor was raised.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_above_the_floor_stays() {
+    let (server, backend) = start().await;
+    one_off_names(&server, 10);
+    let mut young = claim("young");
+    young.fences = 1_000_000_000;
+    let last = grant(&backend, &young).await.fence.get() + 999_999_999;
+    backend.release(&young, ReleaseMode::Plain).await.unwrap();
+
+    let mut meta = session(&server).await;
+    meta.execute("BEGIN; SELECT floor FROM lockwright_meta FOR UPDATE").await.unwrap();
+    let sweeping = tokio::spawn({
+        let backend = Arc::clone(&backend);
+        async move { backend.sweep(Duration::ZERO).await.unwrap().rows }
+    });
+    wait_for_blocked(&server, 1).await;
+    an_hour_passes(&server);
+    meta.execute("COMMIT").await.unwrap();
+    assert_eq!(sweeping.await.unwrap(), 10, "the young one stays for the next sweep");
+    let fence = grant(&backend, &claim("young")).await.fence;
+    assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
+}

@@ -1,0 +1,73 @@
+use std::sync::Arc;
+
+use lockwright_core::{BootInstant, DistributedLock, ReleaseMode, Wait, WakeUp};
+use lockwright_testbed::PgBouncer;
+
+use super::server::{Server, connect};
+use crate::support::{acquire_and_release, busy, claim, findings, grant, hold};
+
+const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_pools_transactions_is_noticed() {
+    let server = Server::options().durable().start().unwrap();
+    let pooler = PgBouncer::in_front_of(&server).set("default_pool_size", "2").start().unwrap();
+    let backend = Arc::new(connect(&pooler.url()).await);
+    assert_eq!(backend.profile().wake_up, WakeUp::Poll);
+    assert_eq!(findings(&backend).await, ["pooler"]);
+
+    // A client behind the pooler and a direct client exclude each other. Many client connections
+    // share two server connections.
+    let direct = connect(&server.url()).await;
+    let tasks: Vec<_> = (0..16)
+        .map(|task| {
+            let backend = Arc::clone(&backend);
+            tokio::spawn(async move {
+                for _ in 0..20 {
+                    let held = claim(&format!("x{task}"));
+                    grant(&backend, &held).await;
+                    backend.release(&held, ReleaseMode::Plain).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let held = hold(&backend, "x").await;
+    busy(&direct, &claim("x"), Wait::No).await;
+    backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
+    grant(&direct, &claim("x")).await;
+}
+
+/// A `LISTEN` would stay with a server connection that other clients use.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_in_a_session_of_others() {
+    for ignores in [false, true] {
+        let server = Server::start().unwrap();
+        let mut pooler = PgBouncer::in_front_of(&server).set("default_pool_size", "1");
+        if ignores {
+            pooler = pooler.set("ignore_startup_parameters", "options,extra_float_digits");
+        }
+        let pooler = pooler.start().unwrap();
+        let backend = connect(&pooler.url()).await;
+        assert_eq!(backend.profile().wake_up, WakeUp::Poll, "{ignores}");
+        let held = hold(&backend, "x").await;
+        busy(&backend, &claim("x"), WAIT).await;
+        backend.doctor().await.unwrap();
+        backend.release(&held, ReleaseMode::Plain).await.unwrap();
+        let left = "SELECT (SELECT count(*) FROM pg_listening_channels()), \
+                    (SELECT count(*) FROM pg_prepared_statements), \
+                    (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')";
+        assert_eq!(pooler.sql(left).unwrap(), "0|0|0");
+    }
+}
+
+#[tokio::test]
+async fn one_that_pools_sessions_works() {
+    let server = Server::start().unwrap();
+    let pooler = PgBouncer::in_front_of(&server).pool_mode("session").start().unwrap();
+    let backend = connect(&pooler.url()).await;
+    assert_eq!(backend.profile().wake_up, WakeUp::Poll);
+    acquire_and_release(&backend, "x").await;
+}

@@ -1,0 +1,104 @@
+use lockwright_core::{
+    BootInstant, BreakMode, BreakTarget, DistributedLock, Event, ReleaseMode, Wait,
+};
+use sqlx::postgres::PgListener;
+
+use super::server::{Server, connect, start};
+use crate::support::{LIMIT, break_x, busy, claim, events, eventually, grant, hold, name, next};
+
+const WAIT: Wait = Wait::Until(BootInstant::FAR_FUTURE);
+
+fn listeners(server: &Server) -> String {
+    server
+        .sql(
+            "SELECT count(*) FROM pg_stat_activity \
+             WHERE usename = 'lockwright' AND application_name = 'lockwright' AND query LIKE 'LISTEN%'",
+        )
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_and_a_break_are_told() {
+    let (server, holder) = start().await;
+    let waiter = connect(&server.url()).await;
+    let mut told = events(&waiter);
+    let (first, second) = (claim("x"), claim("x"));
+    grant(&holder, &first).await;
+    busy(&waiter, &second, WAIT).await;
+    // Once the client listens, it wakes all waiters.
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+    busy(&waiter, &second, WAIT).await;
+    holder.release(&first, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+    grant(&waiter, &second).await;
+
+    let third = claim("x");
+    let mut told = events(&holder);
+    busy(&holder, &third, WAIT).await;
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+    break_x(&waiter, BreakTarget::Any, BreakMode::Now).await.unwrap();
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_told_that_nobody_waits_for() {
+    let (server, holder) = start().await;
+    let waiter = connect(&server.url()).await;
+    let mut listener = PgListener::connect(&server.url()).await.unwrap();
+    listener.listen("lockwright").await.unwrap();
+    for i in 0..10 {
+        let held = claim(&format!("quiet/{i}"));
+        grant(&holder, &held).await;
+        busy(&waiter, &claim(&format!("quiet/{i}")), Wait::No).await;
+        holder.release(&held, ReleaseMode::Plain).await.unwrap();
+    }
+    assert_eq!(listeners(&server), "0", "nobody waits, so nobody of ours listens");
+    let held = hold(&holder, "loud").await;
+    let mut told = events(&waiter);
+    busy(&waiter, &claim("loud"), WAIT).await;
+    holder.release(&held, ReleaseMode::Plain).await.unwrap();
+    assert_eq!(next(&mut told).await, Event::Wake(name("loud")));
+    // In the order of commits, so others would have come first.
+    let hearing = async {
+        loop {
+            let note = listener.recv().await.unwrap();
+            if !note.payload().starts_with(' ') {
+                return note.payload().to_owned();
+            }
+        }
+    };
+    assert_eq!(tokio::time::timeout(LIMIT, hearing).await.expect("it is told"), "loud");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_writes_seldom() {
+    let (server, holder) = start().await;
+    let waiter = connect(&server.url()).await;
+    hold(&holder, "x").await;
+    let second = claim("x");
+    busy(&waiter, &second, WAIT).await;
+    let version = || server.sql("SELECT xmin FROM lockwright_lease").unwrap();
+    let before = version();
+    for _ in 0..50 {
+        busy(&waiter, &second, WAIT).await;
+        busy(&waiter, &claim("x"), Wait::No).await;
+    }
+    assert_eq!(version(), before, "asking in vain wrote the row");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_listener_comes_back() {
+    let (server, holder) = start().await;
+    let waiter = connect(&server.url()).await;
+    let mut told = events(&waiter);
+    let (first, second) = (claim("x"), claim("x"));
+    grant(&holder, &first).await;
+    busy(&waiter, &second, WAIT).await;
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+    server.terminate_sessions().unwrap();
+    // It wakes all waiters once it listens again.
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+    // The row still records a waiter. The holder's first request may fail on a dead connection.
+    eventually(|| async { holder.release(&first, ReleaseMode::Reconcile).await.ok() }).await;
+    assert_eq!(next(&mut told).await, Event::Wake(name("x")));
+}

@@ -1,0 +1,192 @@
+//! The rules for granting rows. Each test failed with its rule broken.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::{
+    AcquireOutcome, BreakMode, BreakTarget, Claim, DistributedLock, Error, ErrorKind, Fence,
+    Reason, ReleaseMode, ReleaseOutcome, Renew, RenewalOutcome, Wait,
+};
+use sqlx::Executor;
+
+use super::SETTINGS;
+use super::server::{Backend, connect, lock_lease, set_isolation, start, wait_for_blocked};
+use crate::support::{
+    acquire_and_release, acquiring, break_x, claim, claim_for, grant, granted, name, one_of_many,
+    refused, release,
+};
+
+/// On open connections, so that only the row decides.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_at_once_one_is_granted() {
+    let (server, one) = start().await;
+    let mut clients = vec![one];
+    for _ in 0..3 {
+        clients.push(Arc::new(connect(&server.url()).await));
+    }
+    for round in 0..100 {
+        // Free names, and names with a row.
+        let locked = format!("x{}", round % 50);
+        let (_, granted) = one_of_many(&clients, 16, &locked, |error| panic!("{error:?}")).await;
+        release(&clients[0], &granted).await;
+    }
+}
+
+async fn renew(backend: &Backend, claim: &Claim) -> RenewalOutcome {
+    let renewals = backend.renew(&[Renew::of(claim)]).await.unwrap();
+    assert_eq!(renewals.len(), 1);
+    renewals[0].outcome.clone()
+}
+
+#[tokio::test]
+async fn what_ran_out_is_not_revived() {
+    let (_server, backend) = start().await;
+    let short = claim_for("x", Duration::from_secs(1));
+    let first = grant(&backend, &short).await;
+    tokio::time::sleep(Duration::from_millis(1_050)).await;
+    assert_eq!(renew(&backend, &short).await, RenewalOutcome::NotHeld(Reason::Expired));
+    assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
+    assert_eq!(
+        backend.release(&short, ReleaseMode::Plain).await.unwrap(),
+        ReleaseOutcome::NotHeld,
+        "it had run out by itself"
+    );
+    let again = grant(&backend, &short).await;
+    assert!(again.fence > first.fence, "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
+    let (server, backend) = start().await;
+    let ttl = Duration::from_secs(1);
+    for by_renewal in [true, false] {
+        let held = claim_for("x", ttl);
+        let first = grant(&backend, &held).await;
+        let mut row = lock_lease(&server, "x").await;
+        // Shortly before the end, as no request waits a whole TTL for a row.
+        tokio::time::sleep(ttl * 8 / 10).await;
+        let asking = tokio::spawn({
+            let (backend, held) = (Arc::clone(&backend), held.clone());
+            async move {
+                if by_renewal {
+                    renew(&backend, &held).await == RenewalOutcome::Renewed { valid: None }
+                } else {
+                    // A new hold is correct, the old one isn't.
+                    let answer = backend.try_acquire(&held).await;
+                    matches!(answer, Ok(AcquireOutcome::Granted(granted)) if granted.fence == first.fence)
+                }
+            }
+        });
+        tokio::time::sleep(ttl * 3 / 10).await;
+        row.execute("COMMIT").await.unwrap();
+        assert!(!asking.await.unwrap(), "it was revived, by a renewal: {by_renewal}");
+        backend.release(&held, ReleaseMode::Plain).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_hold_ends_by_its_own_token_only() {
+    let (_server, backend) = start().await;
+    let (held, other) = (claim("x"), claim("x"));
+    grant(&backend, &held).await;
+    for release_mode in [ReleaseMode::Plain, ReleaseMode::Reconcile] {
+        assert_eq!(backend.release(&other, release_mode).await.unwrap(), ReleaseOutcome::NotHeld);
+        assert_eq!(renew(&backend, &other).await, RenewalOutcome::NotHeld(Reason::Gone));
+        assert_eq!(renew(&backend, &held).await, RenewalOutcome::Renewed { valid: None });
+    }
+    assert_eq!(backend.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+    assert_eq!(backend.release(&held, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
+}
+
+#[tokio::test]
+async fn fences_grow_past_what_was_reserved() {
+    let (server, backend) = start().await;
+    let mut last = Fence::new(0);
+    for fences in [1, 1_000_000_000, 1, 7] {
+        let mut held = claim("x");
+        held.fences = fences;
+        let granted = grant(&backend, &held).await;
+        assert!(granted.fence > last, "{granted:?} after {last}");
+        assert_eq!(granted.fences, fences);
+        last = Fence::new(granted.fence.get() + u64::from(fences) - 1);
+        let again = grant(&backend, &held).await;
+        assert_eq!((again.fence, again.fences), (granted.fence, fences));
+        let shown = backend.inspect(&name("x")).await.unwrap();
+        assert_eq!(shown.fence, Some(last));
+        if fences == 7 {
+            break_x(&backend, BreakTarget::Any, BreakMode::Now).await.unwrap();
+            assert_eq!(renew(&backend, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
+        } else {
+            backend.release(&held, ReleaseMode::Plain).await.unwrap();
+        }
+    }
+    // As after a step back of the server's clock.
+    server.sql("UPDATE lockwright_lease SET fence = 9000000000000000").unwrap();
+    assert_eq!(grant(&backend, &claim("x")).await.fence, Fence::new(9_000_000_000_000_007));
+    // After the highest fence comes an error.
+    let last = "UPDATE lockwright_lease SET token = NULL, fences = 1, fence = 9007199254740991";
+    server.sql(last).unwrap();
+    refused(backend.try_acquire(&claim("x")).await, ErrorKind::Conflict, "");
+}
+
+/// The fence is that of the locked row, not that at the start of the statement.
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_grow_past_what_was_granted_during_a_wait() {
+    let (server, backend) = start().await;
+    acquire_and_release(&backend, "x").await;
+    let mut row = lock_lease(&server, "x").await;
+    let asking = acquiring(&backend, &claim("x"), Wait::No);
+    wait_for_blocked(&server, 1).await;
+    row.execute("UPDATE lockwright_lease SET fence = 9000000000000000, fences = 5; COMMIT")
+        .await
+        .unwrap();
+    assert_eq!(granted(asking).await.fence, Fence::new(9_000_000_000_000_005));
+}
+
+/// Requests that lose against others are retried.
+#[tokio::test(flavor = "multi_thread")]
+async fn serializable_transactions_are_no_obstacle() {
+    let (server, _) = start().await;
+    set_isolation(&server, "serializable");
+    let clients = [connect(&server.url()).await, connect(&server.url()).await].map(Arc::new);
+    // In each attempt, without effect.
+    let lost = |error: Error| assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    for _ in 0..20 {
+        let (_, granted) = one_of_many(&clients, 8, "x", lost).await;
+        release(&clients[0], &granted).await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_in_a_value_is_taken_for_sql() {
+    let (server, _backend) = start().await;
+    for setting in SETTINGS {
+        server.sql(setting).unwrap();
+        let backend = connect(&server.url()).await;
+        for odd in [
+            "'; DROP TABLE lockwright_lease; --",
+            "\\'; DROP TABLE lockwright_lease; --",
+            "\\",
+            "x\\'",
+            ":name",
+            "$1",
+            "{lease}",
+            "%_%",
+            "naïve 🔒 \u{10FFFF}",
+        ] {
+            let held = claim(odd);
+            grant(&backend, &held).await;
+            let shown = backend.inspect(&name(odd)).await.unwrap();
+            assert_eq!(shown.holders.len(), 1, "{odd:?}");
+            let listed = backend.list(odd, None).await.unwrap();
+            assert_eq!(listed.names.len(), 1, "{odd:?}");
+            let broken =
+                backend.break_lock(&held.name, BreakTarget::Any, BreakMode::RunOut, odd, odd);
+            broken.await.unwrap();
+            let shown = backend.inspect(&name(odd)).await.unwrap();
+            assert_eq!(shown.holders[0].broken.as_deref(), Some(&*format!("{odd}: {odd}")));
+            assert_eq!(renew(&backend, &held).await, RenewalOutcome::NotHeld(Reason::Broken));
+            backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Tables that the backend or an administrator creates.
+
+use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
+use tokio::task::JoinSet;
+
+use super::server::{Config, SCHEME, Server, connect, patient, start};
+use super::{CREATE_GUEST, CREATE_SCHEMA, GRANT_GUEST, NO_SCHEMA, QUOTED_SCHEMA};
+use crate::support::{claim, grant, hold, is_free, refused};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_make_them_at_once() {
+    let server = Server::start().unwrap();
+    for round in 0..5 {
+        let url = format!("{}?table=t{round}", server.url());
+        let mut connecting = JoinSet::new();
+        for _ in 0..8 {
+            let url = url.clone();
+            connecting.spawn(async move { is_free(&connect(&url).await, "x").await });
+        }
+        connecting.join_all().await;
+    }
+    let floors = server.sql("SELECT count(*) FROM t0_meta").unwrap();
+    assert_eq!(floors, "1");
+}
+
+#[tokio::test]
+async fn one_who_may_not_make_them_is_told_and_can_use_them() {
+    let server = Server::start().unwrap();
+    server.sql(CREATE_GUEST).unwrap();
+    let url = format!("{SCHEME}://guest:guest-4711@{}/lockwright", server.address());
+    let error = refused(patient(&url).connect().await, ErrorKind::Denied, "lockwright schema");
+    assert!(!format!("{error:?}").contains("guest-4711"), "{error:?}");
+
+    server.sql(&Config::new(&url).unwrap().schema()).unwrap();
+    if SCHEME == "postgres" {
+        refused(patient(&url).connect().await, ErrorKind::Denied, "");
+    }
+    server.sql(GRANT_GUEST).unwrap();
+    let backend = connect(&url).await;
+    let held = hold(&backend, "x").await;
+    backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_user_chooses_their_names() {
+    let (server, usual) = start().await;
+    server.sql(CREATE_SCHEMA).unwrap();
+    let url = format!("{}?table=from&schema=select", server.url());
+    let other = connect(&url).await;
+    hold(&usual, "x").await;
+    grant(&other, &claim("x")).await;
+    let count = format!("SELECT count(*) FROM {QUOTED_SCHEMA}.from_lease");
+    assert_eq!(server.sql(&count).unwrap(), "1");
+
+    refused(
+        patient(&format!("{}?schema=nowhere", server.url())).connect().await,
+        NO_SCHEMA.0,
+        NO_SCHEMA.1,
+    );
+    for bad in ["table=x%22;DROP", "table=a-b", "schema=A", "table="] {
+        let error = Config::new(&format!("{}?{bad}", server.url())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{bad}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn another_version_is_refused() {
+    let (server, _) = start().await;
+    server.sql("UPDATE lockwright_meta SET version = 7").unwrap();
+    refused(patient(&server.url()).connect().await, ErrorKind::InvalidConfig, "version 7");
+    if SCHEME == "postgres" {
+        server.sql("DELETE FROM lockwright_meta").unwrap();
+        refused(patient(&server.url()).connect().await, ErrorKind::InvalidConfig, "");
+    }
+}

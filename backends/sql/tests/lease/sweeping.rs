@@ -1,0 +1,174 @@
+//! Unused names leave only the floor.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use lockwright_core::{DistributedLock, Fence, ReleaseMode, SweepReport, Wait};
+use sqlx::Executor;
+
+use super::server::{
+    Backend, Server, connect, count, lock_lease, session, start, wait_for_blocked,
+};
+use super::{PATIENTLY, UNTIL, insert_names, large_server};
+use crate::support::{LIMIT, acquiring, claim, grant, granted, hold, name};
+
+pub(super) async fn sweep(backend: &Backend, idle: Duration) -> u64 {
+    let mut rows = 0;
+    for _ in 0..10_000 {
+        let SweepReport { rows: gone, more } = backend.sweep(idle).await.unwrap();
+        rows += gone;
+        if !more {
+            return rows;
+        }
+    }
+    panic!("a sweep comes to an end");
+}
+
+fn rows(server: &Server) -> usize {
+    count(server, "SELECT count(*) FROM lockwright_lease")
+}
+
+pub(super) fn an_hour_passes(server: &Server) {
+    let hour = "updated = updated - 3600000000, expires = expires - 3600000000";
+    server.sql(&format!("{PATIENTLY} UPDATE lockwright_lease SET {hour}")).unwrap();
+}
+
+/// Inserts the rows of `count` released names.
+pub(super) fn one_off_names(server: &Server, count: usize) {
+    // In parts: statements of the command line have a time limit.
+    for from in (1..=count).step_by(20_000) {
+        server.sql(&insert_names(from, count.min(from + 19_999))).unwrap();
+    }
+}
+
+async fn one_off_names_go(count: usize) {
+    let server = large_server();
+    let backend = connect(&server.url()).await;
+    one_off_names(&server, count);
+    // Fences ahead of the clock.
+    let mut fences = Vec::new();
+    for i in 0..20 {
+        let mut held = claim(&format!("real/{i}"));
+        held.fences = 1_000_000_000;
+        let granted = grant(&backend, &held).await;
+        fences.push(granted.fence.get() + 999_999_999);
+        if i % 2 == 0 {
+            backend.release(&held, ReleaseMode::Plain).await.unwrap();
+        }
+    }
+    an_hour_passes(&server);
+    let held = claim("held");
+    let held_fence = grant(&backend, &held).await.fence;
+    assert_eq!(rows(&server), count + 21);
+
+    let begun = Instant::now();
+    let gone = sweep(&backend, Duration::from_secs(600)).await;
+    println!("{gone} rows in {:?}", begun.elapsed());
+    assert_eq!(gone, count as u64 + 20);
+    assert_eq!(rows(&server), 1, "what is held stays");
+    assert_eq!(grant(&backend, &held).await.fence, held_fence);
+
+    for (i, last) in fences.into_iter().enumerate() {
+        let fence = grant(&backend, &claim(&format!("real/{i}"))).await.fence;
+        assert!(fence > Fence::new(last), "real/{i} had {last}, and then got {fence}");
+    }
+}
+
+#[tokio::test]
+async fn one_off_names_leave_a_small_table() {
+    one_off_names_go(20_000).await;
+}
+
+#[tokio::test]
+#[ignore = "takes a minute"]
+async fn a_million_one_off_names_leave_a_small_table() {
+    one_off_names_go(1_000_000).await;
+}
+
+#[tokio::test]
+async fn what_is_young_held_or_waited_for_stays() {
+    let (server, backend) = start().await;
+    hold(&backend, "held").await;
+    let released = hold(&backend, "released").await;
+    backend.release(&released, ReleaseMode::Reconcile).await.unwrap();
+    // A running statement may have missed the row's last change.
+    assert_eq!(sweep(&backend, Duration::ZERO).await, 0);
+    server.sql("UPDATE lockwright_lease SET updated = updated - 1800000000").unwrap();
+    assert_eq!(sweep(&backend, Duration::from_secs(3600)).await, 0);
+    assert_eq!(sweep(&backend, Duration::from_secs(600)).await, 1);
+    assert_eq!(backend.inspect(&name("held")).await.unwrap().holders.len(), 1);
+    assert_eq!(server.sql("SELECT count(*) FROM lockwright_tombstone").unwrap(), "1");
+    server.sql(&format!("UPDATE lockwright_tombstone SET {UNTIL} = 1")).unwrap();
+    assert_eq!(sweep(&backend, Duration::from_secs(600)).await, 1);
+}
+
+#[tokio::test]
+async fn a_sweep_waits_for_nobody() {
+    let (server, backend) = start().await;
+    one_off_names(&server, 10);
+    let busy = server.sql("SELECT min(name) FROM lockwright_lease").unwrap();
+    let mut row = lock_lease(&server, &busy).await;
+    assert_eq!(sweep(&backend, Duration::ZERO).await, 9);
+    row.execute("COMMIT").await.unwrap();
+    assert_eq!(sweep(&backend, Duration::ZERO).await, 1);
+}
+
+/// The claim's statement starts before the row is deleted, with the floor of that time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
+    let (server, backend) = start().await;
+    let mut before = claim("x");
+    before.fences = 1_000_000_000;
+    let last = grant(&backend, &before).await.fence.get() + 999_999_999;
+    backend.release(&before, ReleaseMode::Plain).await.unwrap();
+
+    let mut sweeper = session(&server).await;
+    sweeper.execute("BEGIN; DELETE FROM lockwright_lease WHERE name = 'x'").await.unwrap();
+    let asking = acquiring(&backend, &claim("x"), Wait::No);
+    wait_for_blocked(&server, 1).await;
+    sweeper.execute("COMMIT").await.unwrap();
+    let fence = granted(asking).await.fence;
+    assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
+}
+
+/// No fence ever decreases. Each locker cycles through names, so there are always idle ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn sweeping_and_locking_at_once() {
+    const NAMES: usize = 16;
+    let (server, backend) = start().await;
+    let done = Arc::<AtomicBool>::default();
+    let lockers: Vec<_> = (0..4)
+        .map(|locker| {
+            let (backend, done) = (Arc::clone(&backend), Arc::clone(&done));
+            tokio::spawn(async move {
+                let mut last = [Fence::new(0); NAMES];
+                let mut count = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let mut held = claim(&format!("x{locker}-{}", count % NAMES));
+                    held.fences = 1_000_000;
+                    let fence = grant(&backend, &held).await.fence;
+                    let last = &mut last[count % NAMES];
+                    assert!(fence > *last, "after {last} it got {fence}");
+                    *last = Fence::new(fence.get() + 999_999);
+                    backend.release(&held, ReleaseMode::Plain).await.unwrap();
+                    count += 1;
+                }
+                count
+            })
+        })
+        .collect();
+    let mut gone = 0;
+    let began = Instant::now();
+    while gone < 50 && began.elapsed() < LIMIT {
+        an_hour_passes(&server);
+        let (one, two) =
+            tokio::join!(sweep(&backend, Duration::ZERO), sweep(&backend, Duration::ZERO));
+        gone += one + two;
+    }
+    done.store(true, Ordering::Relaxed);
+    for locker in lockers {
+        assert!(locker.await.unwrap() > 0);
+    }
+    assert!(gone >= 50, "only {gone} rows were swept, which shows nothing");
+}

@@ -1,0 +1,33 @@
+//! The connection that receives notifications.
+
+use std::time::Duration;
+
+use lockwright_testbed::Proxy;
+
+use super::server::Server;
+use super::sessions::locks;
+use crate::support::eventually;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_listener_is_replaced() {
+    let server = Server::start().unwrap();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let ttl = Duration::from_secs(10);
+    let client = locks(&server.url_through(proxy.port()), ttl).await;
+    let other = locks(&server.url(), ttl).await;
+    let held = other.mutex("x").acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let asking = client.mutex("x");
+        async move { asking.acquire().await.unwrap() }
+    });
+    let listening = "SELECT min(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND pid > ";
+    let listener = async |after: String| {
+        let ask = format!("{listening}{after}");
+        eventually(|| async { Some(server.sql(&ask).unwrap()).filter(|pid| !pid.is_empty()) }).await
+    };
+    let first = listener("0".to_owned()).await;
+    proxy.silence_present();
+    listener(first).await;
+    held.release().await.unwrap();
+    waiting.await.unwrap().release().await.unwrap();
+}

@@ -1,6 +1,0 @@
-mod connecting;
-mod doctor;
-mod faults;
-mod rules;
-mod schema;
-mod sweeping;

@@ -1,6 +1,0 @@
-mod exclusion;
-mod faults;
-mod interop;
-mod operator;
-mod processes;
-mod waiting;

@@ -1,5 +1,0 @@
-//! PostgreSQL's lease mode on real servers: tests beyond the conformance suite.
-#![forbid(unsafe_code)]
-
-mod kit;
-mod postgres;

@@ -1,0 +1,61 @@
+//! Readers and permits as rows.
+
+use std::time::Duration;
+
+use lockwright_core::{BreakMode, BreakTarget, Broken, DistributedLock, Mode, Wait};
+use sqlx::Connection as _;
+
+use super::WAITING;
+use super::server::{Server, count, lock_row, plain};
+use super::sessions::two;
+use crate::rules::{self, Two, claim_as};
+use crate::support::{LIMIT, acquiring, grant, granted, within};
+
+pub(super) async fn start() -> (Server, Two) {
+    let server = plain();
+    let two = two(&server, "lease").await;
+    (server, two)
+}
+
+rules::all!(start);
+
+#[tokio::test]
+async fn what_ran_out_is_swept_away() {
+    let (server, Two(one, _)) = start().await;
+    rules::leave_behind(&*one).await;
+    let rows = || count(&server, "SELECT count(*) FROM lockwright_beside");
+    assert_eq!(rows(), 3);
+    server.sql("UPDATE lockwright_beside SET expires = expires - 600000000").unwrap();
+    one.sweep(Duration::ZERO).await.unwrap();
+    assert_eq!(rows(), 0);
+}
+
+#[tokio::test]
+async fn tables_of_the_first_layout_are_completed() {
+    let (server, _) = start().await;
+    server.sql("DROP TABLE lockwright_beside").unwrap();
+    rules::a_writer_that_waits_comes_next(two(&server, "lease").await).await;
+}
+
+/// The break waits for the hold's row, and the repeated claim too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeat_revives_no_broken_hold() {
+    let (server, Two(one, two)) = start().await;
+    let held = claim_as("x", Mode::Shared);
+    grant(&*one, &held).await;
+    server.sql("UPDATE lockwright_beside SET expires = expires - ttl / 2").unwrap();
+    let gate = lock_row(&server, "lockwright_beside", "name = 'x'").await;
+    let breaking = tokio::spawn({
+        let (name, seen) = (held.name.clone(), BreakTarget::Token(held.token));
+        async move { two.break_lock(&name, seen, BreakMode::RunOut, "me", "to see").await }
+    });
+    within(LIMIT, "the break to wait", async || count(&server, WAITING) == 1).await;
+    let repeating = acquiring(&one, &held, Wait::No);
+    within(LIMIT, "the claim to wait", async || count(&server, WAITING) == 2).await;
+    gate.close().await.unwrap();
+    let Broken::RunsOut(left) = breaking.await.unwrap().unwrap() else { panic!("not broken") };
+    let valid = granted(repeating).await.valid.expect("that it is broken");
+    assert!(valid <= left, "{left:?} were left, and the repeat made {valid:?} of it");
+    let shown = one.inspect(&held.name).await.unwrap();
+    assert!(shown.holders[0].remaining <= Some(left), "{shown:?} after {left:?}");
+}

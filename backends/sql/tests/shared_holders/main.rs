@@ -1,0 +1,10 @@
+//! Readers and permits on each database: tests beyond the conformance suite.
+#![forbid(unsafe_code)]
+#![allow(clippy::duplicate_mod, reason = "each server runs the same tests")]
+
+mod mysql;
+mod postgres;
+mod rules;
+mod sqlite;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,16 @@
+//! On a MariaDB server.
+
+#[path = "leases.rs"]
+mod leases;
+#[path = "sessions.rs"]
+mod sessions;
+
+use crate::support::mysql as server;
+
+/// Counts statements that wait for a row.
+const WAITING: &str = "SELECT count(*) FROM information_schema.processlist \
+                       WHERE user = 'lockwright' AND command = 'Query' \
+                         AND (info LIKE 'UPDATE `lockwright_beside`%' \
+                              OR info LIKE 'INSERT INTO `lockwright_lease`%')";
+
+sessions::tests_in!(row);

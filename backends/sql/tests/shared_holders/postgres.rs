@@ -1,0 +1,21 @@
+//! On a PostgreSQL server.
+
+#[path = "leases.rs"]
+mod leases;
+#[path = "sessions.rs"]
+mod sessions;
+
+use self::server::BLOCKED as WAITING;
+use crate::rules;
+use crate::support::postgres as server;
+
+sessions::tests_in!(session, row);
+
+/// Each statement sees the effects of earlier ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_isolation_level_spoils_nothing() {
+    let (server, _) = leases::start().await;
+    server::set_isolation(&server, "repeatable read");
+    rules::never_more_permits_than_there_are(sessions::two(&server, "lease").await).await;
+    rules::a_buried_token_is_never_granted(sessions::two(&server, "lease").await).await;
+}

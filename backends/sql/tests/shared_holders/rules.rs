@@ -1,0 +1,367 @@
+//! Rules for every database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lockwright_core::{
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Event, Mode,
+    Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome, Token, Wait,
+};
+
+use crate::support::{
+    LIMIT, acquire_and_release, busy, claim, claim_for, events, eventually, grant, in_time, next,
+    refused, release,
+};
+
+const OF: u32 = 3;
+
+pub(crate) struct Two(pub(crate) Arc<dyn DistributedLock>, pub(crate) Arc<dyn DistributedLock>);
+
+impl Two {
+    pub(crate) fn new(one: impl DistributedLock, two: impl DistributedLock) -> Self {
+        Self(Arc::new(one), Arc::new(two))
+    }
+}
+
+pub(crate) fn claim_as(locked: &str, mode: Mode) -> Claim {
+    Claim { mode, ..claim(locked) }
+}
+
+fn permits(count: u32) -> Mode {
+    Mode::Permits { count, of: OF }
+}
+
+fn soon() -> Wait {
+    in_time(LIMIT)
+}
+
+/// Eight tasks of two clients acquire and release `x` in the modes of `mode`. The holders' weights
+/// must never add up to more than `most`.
+async fn contend(
+    Two(one, two): Two,
+    mode: fn(u32, u32) -> Mode,
+    weight: fn(Mode) -> u32,
+    most: u32,
+) {
+    const ROUNDS: u32 = 40;
+
+    let taken = Arc::new(AtomicU32::new(0));
+    let together = Arc::new(AtomicU32::new(0));
+    let tasks: Vec<_> = (0..8)
+        .map(|task| {
+            let backend = Arc::clone(if task % 2 == 0 { &one } else { &two });
+            let (taken, together) = (Arc::clone(&taken), Arc::clone(&together));
+            tokio::spawn(async move {
+                for round in 0..ROUNDS {
+                    let claim = claim_as("x", mode(task, round));
+                    loop {
+                        match backend.try_acquire(&claim).await.unwrap() {
+                            AcquireOutcome::Granted(_) => break,
+                            AcquireOutcome::Busy(_) => {
+                                tokio::time::sleep(Duration::from_millis(1)).await
+                            }
+                        }
+                    }
+                    let weight = weight(claim.mode);
+                    let before = taken.fetch_add(weight, Ordering::SeqCst);
+                    together.fetch_max(before + weight, Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    taken.fetch_sub(weight, Ordering::SeqCst);
+                    let ended = backend.release(&claim, ReleaseMode::Plain).await.unwrap();
+                    assert_eq!(ended, ReleaseOutcome::Released);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let together = together.load(Ordering::SeqCst);
+    assert!(together <= most, "{together} of {most} at once");
+    assert!(together > 1, "nobody held beside another");
+    let left = one.list("", None).await.unwrap().names;
+    assert!(left.is_empty(), "{left:?}");
+}
+
+pub(crate) async fn nobody_gets_in_beside_a_writer(two: Two) {
+    // A writer weighs as much as all readers together.
+    let mode = |task, round| if (task + round) % 4 == 0 { Mode::Exclusive } else { Mode::Shared };
+    contend(two, mode, |mode| if mode == Mode::Exclusive { 8 } else { 1 }, 8).await;
+}
+
+pub(crate) async fn never_more_permits_than_there_are(two: Two) {
+    let weight = |mode| match mode {
+        Mode::Permits { count, .. } => count,
+        _ => u32::MAX,
+    };
+    contend(two, |task, round| permits(1 + (task + round) % 2), weight, OF).await;
+}
+
+/// Also between the last reader's release and the writer's next poll.
+pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
+    let (first, last) = (claim_as("x", Mode::Shared), claim_as("x", Mode::Shared));
+    let (writer, late) = (claim("x"), claim_as("x", Mode::Shared));
+    grant(&*one, &first).await;
+    grant(&*two, &last).await;
+    let answer = busy(&*two, &writer, soon()).await;
+    assert!(answer.queued, "it stands in the way of others: {answer:?}");
+    busy(&*one, &late, Wait::No).await;
+    let [first_again] = &one.renew(&[Renew::of(&first)]).await.unwrap()[..] else {
+        panic!("one answer");
+    };
+    assert!(matches!(first_again.outcome, RenewalOutcome::Renewed { .. }), "{first_again:?}");
+    grant(&*one, &first).await;
+    for reader in [&first, &last] {
+        release(&*one, reader).await;
+        busy(&*one, &late, Wait::No).await;
+    }
+    let granted = grant(&*two, &writer).await;
+    release(&*two, &writer).await;
+    let readers = grant(&*one, &late).await;
+    assert!(readers.fence > granted.fence, "{readers:?} after {granted:?}");
+    release(&*one, &late).await;
+}
+
+pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
+    let (reader, writer) = (claim_as("x", Mode::Shared), claim("x"));
+    let late = claim_as("x", Mode::Shared);
+    grant(&*one, &reader).await;
+    busy(&*two, &writer, soon()).await;
+    let mut told = events(&*one);
+    let waiting = tokio::time::timeout(LIMIT, async {
+        // Until the client listens, which may take a moment.
+        loop {
+            busy(&*one, &late, soon()).await;
+            busy(&*two, &writer, soon()).await;
+            release(&*two, &writer).await;
+            if one.profile().wake_up == lockwright_core::WakeUp::Poll {
+                break;
+            }
+            let woken = tokio::time::timeout(Duration::from_secs(1), next(&mut told)).await;
+            match woken {
+                Ok(Event::Wake(name)) => break assert_eq!(name, late.name),
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => {}
+            }
+        }
+    });
+    waiting.await.expect("readers are told that the writer has given up");
+    grant(&*one, &late).await;
+    assert_eq!(two.release(&writer, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
+}
+
+/// By a renewal or a repeated claim, after all earlier expiries.
+pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
+    let ttl = Duration::from_secs(2);
+    for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
+        let held = [0, 1].map(|_| Claim { mode, ..claim_for("x", ttl) });
+        for claim in &held {
+            grant(&*one, claim).await;
+        }
+        let long = Claim { ttl: LIMIT, ..held[0].clone() };
+        let [renewed] = &one.renew(&[Renew::of(&long)]).await.unwrap()[..] else {
+            panic!("one answer");
+        };
+        assert_eq!(*renewed, Renewal::RENEWED);
+        tokio::time::sleep(ttl).await;
+        busy(&*two, &claim_as("x", other), Wait::No).await;
+        release(&*one, &long).await;
+
+        let held = [0, 1].map(|_| Claim { mode, ..claim_for("x", ttl) });
+        for claim in &held {
+            grant(&*one, claim).await;
+        }
+        let long = Claim { ttl: LIMIT, ..held[0].clone() };
+        grant(&*one, &long).await;
+        tokio::time::sleep(ttl).await;
+        busy(&*two, &claim_as("x", other), Wait::No).await;
+        release(&*one, &long).await;
+        let next = claim_as("x", other);
+        grant(&*two, &next).await;
+        release(&*two, &next).await;
+    }
+}
+
+/// Even if the holder with the longest TTL releases first.
+pub(crate) async fn a_name_runs_out_with_the_last_of_them(Two(one, two): Two) {
+    let ttl = Duration::from_secs(2);
+    for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
+        let (long, short) = (claim_as("x", mode), Claim { mode, ..claim_for("x", ttl) });
+        let other = claim_as("x", other);
+        grant(&*one, &long).await;
+        grant(&*one, &short).await;
+        tokio::time::sleep(ttl).await;
+        busy(&*two, &other, Wait::No).await;
+
+        let short = Claim { mode, ..claim_for("x", ttl) };
+        grant(&*one, &short).await;
+        release(&*one, &long).await;
+        tokio::time::sleep(ttl).await;
+        grant(&*two, &other).await;
+        assert_eq!(one.release(&short, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
+        release(&*two, &other).await;
+    }
+}
+
+pub(crate) async fn their_holds_move(Two(one, two): Two) {
+    for mode in [Mode::Shared, permits(2)] {
+        let (first, other) = (claim_as("x", mode), claim_as("x", mode));
+        let (moved, again) = (claim_as("x", mode), claim_as("x", mode));
+        let had = grant(&*one, &first).await;
+        let answer = two.swap(first.token, &moved).await.unwrap();
+        let AcquireOutcome::Granted(granted) = answer else { panic!("{mode}: {answer:?}") };
+        assert_eq!(had.fence == granted.fence, mode == Mode::Shared, "{had:?}, {granted:?}");
+        let repeated = two.swap(first.token, &moved).await.unwrap();
+        assert_eq!(repeated, AcquireOutcome::Granted(granted));
+        let answer = one.swap(first.token, &again).await.unwrap();
+        assert!(matches!(answer, AcquireOutcome::Busy(_)), "{mode}: {answer:?}");
+        let answer = one.swap(Token::random(), &again).await.unwrap();
+        assert!(matches!(answer, AcquireOutcome::Busy(_)), "{mode}: {answer:?}");
+        assert_eq!(one.release(&first, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
+        refused(one.try_acquire(&first).await, ErrorKind::Lost(Reason::Gone), "");
+        match mode {
+            Mode::Shared => drop(busy(&*one, &claim("x"), Wait::No).await),
+            _ => drop(busy(&*one, &other, Wait::No).await),
+        }
+        release(&*one, &moved).await;
+        grant(&*one, &other).await;
+        release(&*one, &other).await;
+    }
+}
+
+pub(crate) async fn a_buried_token_is_never_granted(Two(one, two): Two) {
+    for mode in [Mode::Shared, permits(OF)] {
+        let (held, unheard) = (claim_as("x", mode), claim_as("x", mode));
+        grant(&*one, &held).await;
+        assert_eq!(
+            one.release(&unheard, ReleaseMode::Reconcile).await.unwrap(),
+            ReleaseOutcome::NotHeld
+        );
+        assert_eq!(
+            one.release(&held, ReleaseMode::Reconcile).await.unwrap(),
+            ReleaseOutcome::Released
+        );
+        for buried in [&held, &unheard] {
+            refused(two.try_acquire(buried).await, ErrorKind::Lost(Reason::Gone), "");
+        }
+        acquire_and_release(&*two, "x").await;
+    }
+}
+
+pub(crate) async fn a_batch_may_have_all_modes(Two(one, _): Two) {
+    let held = [
+        claim("alone"),
+        claim_as("read", Mode::Shared),
+        claim_as("some", permits(1)),
+        claim_as("read", Mode::Shared),
+        claim_as("some", permits(2)),
+    ];
+    let missing = claim_as("read", Mode::Shared);
+    let broken = claim_as("read", Mode::Shared);
+    for claim in held.iter().chain([&broken]) {
+        grant(&*one, claim).await;
+    }
+    let seen = BreakTarget::Token(broken.token);
+    one.break_lock(&broken.name, seen, BreakMode::RunOut, "me", "to see").await.unwrap();
+    let batch: Vec<Renew<'_>> =
+        [&missing, &broken].into_iter().chain(&held).map(Renew::of).collect();
+    let answers = one.renew(&batch).await.unwrap();
+    let outcomes: Vec<_> = answers.into_iter().map(|answer| answer.outcome).collect();
+    assert_eq!(outcomes[0], RenewalOutcome::NotHeld(Reason::Gone));
+    assert_eq!(outcomes[1], RenewalOutcome::NotHeld(Reason::Broken));
+    for outcome in &outcomes[2..] {
+        assert!(matches!(outcome, RenewalOutcome::Renewed { .. }), "{outcomes:?}");
+    }
+    let names = one.list("", None).await.unwrap().names;
+    let listed: Vec<_> =
+        names.iter().map(|name| (name.name.as_str(), name.holders.len())).collect();
+    assert_eq!(listed, [("alone", 1), ("read", 3), ("some", 2)]);
+}
+
+pub(crate) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
+    for how in [BreakMode::RunOut, BreakMode::Now] {
+        let name = format!("{how:?}");
+        let readers = [claim_as(&name, Mode::Shared), claim_as(&name, Mode::Shared)];
+        for reader in &readers {
+            grant(&*one, reader).await;
+        }
+        let locked = &readers[0].name;
+        let broken = two.break_lock(locked, BreakTarget::Any, how, "me", "to see").await.unwrap();
+        assert!(!matches!(broken, Broken::NotHeld), "{broken:?}");
+        let batch = [0, 1].map(|at| Renew::of(&readers[at]));
+        for answer in one.renew(&batch).await.unwrap() {
+            assert_eq!(answer.outcome, RenewalOutcome::NotHeld(Reason::Broken));
+        }
+        if how == BreakMode::Now {
+            grant(&*one, &claim(&name)).await;
+        } else {
+            let left = grant(&*one, &readers[0]).await.valid.unwrap();
+            assert!(left < readers[0].ttl, "{left:?}");
+            let shown = one.inspect(locked).await.unwrap();
+            let reasons = shown.holders.iter().filter(|holder| holder.broken.is_some());
+            assert_eq!(reasons.count(), 2, "{shown:?}");
+        }
+        let broken =
+            two.break_lock(locked, BreakTarget::Token(readers[1].token), how, "me", "").await;
+        assert_eq!(broken.unwrap() == Broken::NotHeld, how == BreakMode::Now);
+    }
+}
+
+/// Leaves expired rows: of readers, of permits, and of a writer that waited.
+pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
+    let ttl = Duration::from_secs(3);
+    let gone = [
+        Claim { mode: Mode::Shared, ..claim_for("read", ttl) },
+        Claim { mode: permits(2), ..claim_for("some", ttl) },
+    ];
+    for claim in &gone {
+        grant(one, claim).await;
+    }
+    let writer = claim("read");
+    busy(one, &writer, soon()).await;
+    eventually(|| async {
+        match one.try_acquire(&writer).await.unwrap() {
+            AcquireOutcome::Granted(_) => Some(()),
+            AcquireOutcome::Busy(_) => None,
+        }
+    })
+    .await;
+    release(one, &writer).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+}
+
+/// All rules. `$start` returns a server and two of its clients.
+macro_rules! all {
+    ($start:ident) => {
+        $crate::rules::tests!(
+            $start;
+            rules:
+            nobody_gets_in_beside_a_writer,
+            never_more_permits_than_there_are,
+            a_writer_that_waits_comes_next,
+            a_writer_that_gives_up_lets_readers_in,
+            a_renewed_hold_keeps_others_out,
+            a_name_runs_out_with_the_last_of_them,
+            their_holds_move,
+            a_buried_token_is_never_granted,
+            a_batch_may_have_all_modes,
+            all_are_broken_if_any_will_do
+        );
+    };
+}
+pub(crate) use all;
+
+/// A test of each rule of a module.
+macro_rules! tests {
+    ($start:ident; $module:ident: $($rule:ident),*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $rule() {
+                let (_server, two) = $start().await;
+                $module::$rule(two).await;
+            }
+        )*
+    };
+}
+pub(crate) use tests;

@@ -1,0 +1,211 @@
+//! Rules for readers whose holds are in sessions of a server.
+
+use std::time::Duration;
+
+use lockwright_core::{
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Mode, Reason,
+    Renew, RenewalOutcome, Wait,
+};
+
+use super::server::{HOUR, Server, connect, count};
+use crate::rules::{Two, claim_as};
+use crate::support::{
+    LIMIT, acquire_and_release, acquiring, busy, claim, claim_for, grant, granted, in_mode,
+    in_time, release,
+};
+
+/// Connects two clients in a mode.
+pub(super) async fn two(server: &Server, mode: &str) -> Two {
+    let url = in_mode(&server.url(), mode);
+    Two::new(connect(&url).await, connect(&url).await)
+}
+
+fn reader() -> Claim {
+    claim_as("x", Mode::Shared)
+}
+
+async fn until_readers_are_refused(backend: &dyn DistributedLock) {
+    let limit = Clock::boot().now() + LIMIT;
+    loop {
+        let next = reader();
+        let AcquireOutcome::Granted(_) = backend.try_acquire(&next).await.unwrap() else { return };
+        release(backend, &next).await;
+        assert!(Clock::boot().now() < limit, "the writer that waits stops no readers");
+    }
+}
+
+/// Between the slices of its wait no reader is granted, neither a polling one nor one queued behind
+/// it.
+pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
+    let slice = Duration::from_secs(2);
+    let (first, late) = (reader(), reader());
+    let writer = claim_for("x", slice);
+    grant(&*one, &first).await;
+    let writes = acquiring(&two, &writer, in_time(LIMIT));
+    until_readers_are_refused(&*one).await;
+    let reads = acquiring(&one, &late, in_time(LIMIT));
+    let until = Clock::boot().now() + slice * 3;
+    while Clock::boot().now() < until {
+        busy(&*one, &reader(), Wait::No).await;
+        assert!(!reads.is_finished(), "a reader that waits was let in");
+        assert!(!writes.is_finished(), "the writer was let in beside a reader");
+    }
+    release(&*one, &first).await;
+    granted(writes).await;
+    assert!(!reads.is_finished(), "a reader was let in beside the writer");
+    release(&*two, &writer).await;
+    granted(reads).await;
+    release(&*one, &late).await;
+}
+
+/// At once, though the writer's connection is kept for another claim.
+pub(super) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
+    let (first, late, writer) = (reader(), reader(), claim("x"));
+    grant(&*one, &first).await;
+    busy(&*two, &writer, in_time(Duration::from_millis(500))).await;
+    grant(&*one, &late).await;
+    release(&*one, &first).await;
+    release(&*one, &late).await;
+}
+
+/// A claim repeated through another connection could get two sessions, of which a release ends one.
+pub(super) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
+    let held = reader();
+    let fence = grant(&*one, &held).await.fence;
+    let again = grant(&*two, &held).await;
+    assert_eq!(again.fence, fence);
+    assert!(again.valid.is_some(), "it can't be renewed from there: {again:?}");
+    release(&*one, &held).await;
+    acquire_and_release(&*two, "x").await;
+    for round in 0..8 {
+        let held = reader();
+        let wait = || if round % 2 == 0 { Wait::No } else { in_time(Duration::from_secs(1)) };
+        let (a, b) = tokio::join!(one.acquire(&held, wait()), two.acquire(&held, wait()));
+        let granted = [&a, &b].map(|answer| matches!(answer, Ok(AcquireOutcome::Granted(_))));
+        assert_ne!(granted, [false; 2], "nobody got it: {a:?}, {b:?}");
+        let carrier = if matches!(&a, Ok(AcquireOutcome::Granted(granted)) if granted.valid.is_none())
+        {
+            &one
+        } else {
+            &two
+        };
+        release(&**carrier, &held).await;
+        acquire_and_release(&*one, "x").await;
+    }
+}
+
+/// Without a writer the name's row is untouched for long, but the shared fence must stay. Dead
+/// readers are deleted first, and then the name.
+pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): Two) {
+    let rows = |table: &str| count(server, &format!("SELECT count(*) FROM lockwright_{table}"));
+    let age = || {
+        for table in ["hold", "reader"] {
+            let age = format!("UPDATE lockwright_{table} SET updated = updated - {HOUR}");
+            server.sql(&age).unwrap();
+        }
+    };
+    let (stays, goes) = (reader(), reader());
+    let fence = grant(&*one, &stays).await.fence;
+    grant(&*one, &goes).await;
+    assert_eq!(rows("reader"), 2);
+    release(&*one, &goes).await;
+    assert_eq!(rows("reader"), 1, "the row of one that has released stays");
+    age();
+    two.sweep(Duration::ZERO).await.unwrap();
+    assert_eq!((rows("hold"), rows("reader")), (1, 1));
+    let beside = reader();
+    assert_eq!(grant(&*two, &beside).await.fence, fence, "readers beside each other");
+    release(&*two, &beside).await;
+    // Its session is ended by the other backend, so it doesn't delete its row.
+    release(&*two, &stays).await;
+    assert_eq!(rows("reader"), 1);
+    age();
+    two.sweep(Duration::ZERO).await.unwrap();
+    two.sweep(Duration::ZERO).await.unwrap();
+    assert_eq!((rows("hold"), rows("reader")), (0, 0));
+    let next = reader();
+    assert!(grant(&*two, &next).await.fence > fence);
+    release(&*two, &next).await;
+}
+
+/// Inspection and listing show the readers too.
+pub(super) async fn all_are_broken_if_any_will_do(Two(one, two): Two) {
+    for how in [BreakMode::RunOut, BreakMode::Now] {
+        let readers = [reader(), reader(), reader()];
+        for reader in &readers {
+            grant(&*one, reader).await;
+        }
+        let name = &readers[0].name;
+        let shown = two.inspect(name).await.unwrap();
+        assert_eq!(shown.holders.len(), 3, "{shown:?}");
+        for holder in &shown.holders {
+            assert_eq!((holder.mode, holder.fence), (Mode::Shared, shown.fence), "{holder:?}");
+            assert!(holder.identity.is_some() && holder.remaining.is_some(), "{holder:?}");
+        }
+        let listed = two.list("", None).await.unwrap().names;
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        assert_eq!(listed[0].holders.len(), 3, "{listed:?}");
+        let broken = two.break_lock(name, BreakTarget::Any, how, "me", "to see").await.unwrap();
+        match how {
+            BreakMode::RunOut => assert!(matches!(broken, Broken::RunsOut(_)), "{broken:?}"),
+            _ => assert!(matches!(broken, Broken::Freed(_)), "{broken:?}"),
+        }
+        for reader in &readers {
+            let answers = one.renew(&[Renew::of(reader)]).await.unwrap();
+            assert_eq!(answers[0].outcome, RenewalOutcome::NotHeld(Reason::Broken));
+        }
+        if how == BreakMode::RunOut {
+            let shown = two.inspect(name).await.unwrap();
+            let reasons = shown.holders.iter().filter(|holder| holder.broken.is_some());
+            assert_eq!(reasons.count(), 3, "{shown:?}");
+            for reader in &readers {
+                release(&*one, reader).await;
+            }
+        }
+        acquire_and_release(&*two, "x").await;
+    }
+}
+
+/// Makes the tests of one mode.
+macro_rules! tests_in {
+    ($($mode:ident),*) => {
+        $(
+            mod $mode {
+                use super::sessions::{self, two};
+                use super::server::{Server, plain};
+                use crate::rules::{self, Two};
+
+                async fn start() -> (Server, Two) {
+                    let server = plain();
+                    let two = two(&server, stringify!($mode)).await;
+                    (server, two)
+                }
+
+                rules::tests!(start; rules: nobody_gets_in_beside_a_writer);
+                rules::tests!(
+                    start;
+                    sessions:
+                    a_writer_that_waits_stays_ahead,
+                    a_writer_that_gives_up_lets_readers_in,
+                    one_session_reads_for_a_claim,
+                    all_are_broken_if_any_will_do
+                );
+
+                #[tokio::test(flavor = "multi_thread")]
+                async fn a_sweep_leaves_what_is_read() {
+                    let (server, two) = start().await;
+                    sessions::a_sweep_leaves_what_is_read(&server, two).await;
+                }
+
+                #[tokio::test]
+                async fn tables_of_an_earlier_layout_are_completed() {
+                    let (server, _) = start().await;
+                    server.sql("DROP TABLE lockwright_reader").unwrap();
+                    let two = two(&server, stringify!($mode)).await;
+                    sessions::all_are_broken_if_any_will_do(two).await;
+                }
+            }
+        )*
+    };
+}
+pub(super) use tests_in;

@@ -1,0 +1,33 @@
+//! Protected data in a database: a value in the application's own row.
+
+use lockwright_conformance::Protected;
+use lockwright_core::fencing::Fenced;
+use lockwright_core::{Error, Result, async_trait};
+
+use super::{BEGIN, GET, PUT, Pool, check_fence};
+
+pub(super) struct Shelf {
+    pub(super) pool: Pool,
+    pub(super) name: String,
+}
+
+pub(super) fn said(error: sqlx::Error) -> Error {
+    Error::unavailable(error.to_string())
+}
+
+#[async_trait]
+impl Protected for Shelf {
+    async fn write(&self, fenced: &Fenced, value: u64) -> Result<()> {
+        let mut tx = self.pool.begin_with(BEGIN).await.map_err(said)?;
+        check_fence(&mut tx, fenced.name.as_str(), fenced.fence).await?;
+        let put = sqlx::query(PUT).bind(&self.name).bind(value as i64);
+        put.execute(&mut *tx).await.map_err(said)?;
+        tx.commit().await.map_err(said)
+    }
+
+    async fn read(&self) -> Result<Option<u64>> {
+        let get = sqlx::query_scalar(GET).bind(&self.name).fetch_optional(&self.pool);
+        let found: Option<i64> = get.await.map_err(said)?;
+        Ok(found.map(i64::unsigned_abs))
+    }
+}

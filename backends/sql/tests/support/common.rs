@@ -1,0 +1,160 @@
+//! Helpers of all tests.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) use lockwright_conformance::test_helpers::{
+    LIMIT, busy, claim, claim_for, events, eventually, grant, name, next,
+};
+use lockwright_core::{
+    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Error,
+    ErrorKind, Granted, Mode, ReleaseMode, ReleaseOutcome, Result, Wait,
+};
+use tokio::task::JoinHandle;
+
+/// The modes with holds in sessions.
+pub(crate) const MODES: [&str; 2] = ["session", "row"];
+
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) fn in_mode(url: &str, mode: &str) -> String {
+    format!("{url}?mode={mode}")
+}
+
+pub(crate) fn in_time(time: Duration) -> Wait {
+    Wait::Until(Clock::boot().now() + time)
+}
+
+pub(crate) fn reader(of: &str, ttl: Duration) -> Claim {
+    Claim { mode: Mode::Shared, ..claim_for(of, ttl) }
+}
+
+pub(crate) async fn is_busy(backend: &dyn DistributedLock, claim: &Claim) -> bool {
+    matches!(backend.try_acquire(claim).await.unwrap(), AcquireOutcome::Busy(_))
+}
+
+/// Asserts the kind and text of an error.
+#[track_caller]
+pub(crate) fn refused<T: std::fmt::Debug>(
+    answer: Result<T, Error>,
+    kind: ErrorKind,
+    says: &str,
+) -> Error {
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), kind, "{error:?}");
+    assert!(error.to_string().contains(says), "{error:?}");
+    error
+}
+
+/// Acquires a free name.
+pub(crate) async fn hold(backend: &dyn DistributedLock, of: &str) -> Claim {
+    let claim = claim_for(of, LONG);
+    grant(backend, &claim).await;
+    claim
+}
+
+/// Acquires and releases a free name, which then has a row.
+pub(crate) async fn acquire_and_release(backend: &dyn DistributedLock, of: &str) {
+    release(backend, &hold(backend, of).await).await;
+}
+
+/// Sends a request in a task.
+pub(crate) fn acquiring<B: DistributedLock + ?Sized>(
+    backend: &Arc<B>,
+    claim: &Claim,
+    wait: Wait,
+) -> JoinHandle<Result<AcquireOutcome>> {
+    let (backend, claim) = (Arc::clone(backend), claim.clone());
+    tokio::spawn(async move { backend.acquire(&claim, wait).await })
+}
+
+/// Releases a hold.
+pub(crate) async fn release(backend: &dyn DistributedLock, claim: &Claim) {
+    assert_eq!(backend.release(claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
+}
+
+/// Returns whether a claim is granted, and releases the hold.
+pub(crate) async fn is_free(backend: &dyn DistributedLock, of: &str) -> bool {
+    let claim = claim_for(of, LONG);
+    let free = !is_busy(backend, &claim).await;
+    if free {
+        backend.release(&claim, ReleaseMode::Plain).await.unwrap();
+    }
+    free
+}
+
+pub(crate) async fn waiters(backend: &dyn DistributedLock, of: &str) -> u64 {
+    backend.inspect(&name(of)).await.unwrap().waiters.unwrap_or_default()
+}
+
+/// Waits until a request waits for the name `x` in the server.
+pub(crate) async fn until_one_waits(backend: &dyn DistributedLock) {
+    within(ms(5_000), "the waiter to block", async || waiters(backend, "x").await == 1).await;
+}
+
+/// Sends requests for a name at the same time, of which one must be granted. Returns its claim, and
+/// the index of its backend.
+pub(crate) async fn one_of_many<B: DistributedLock>(
+    backends: &[Arc<B>],
+    number: usize,
+    of: &str,
+    failed: fn(Error),
+) -> (usize, Claim) {
+    let requests: Vec<_> = (0..number)
+        .map(|at| {
+            let (at, claim) = (at % backends.len(), claim_for(of, LONG));
+            (acquiring(&backends[at], &claim, Wait::No), at, claim)
+        })
+        .collect();
+    let mut granted = Vec::new();
+    for (request, at, claim) in requests {
+        match request.await.unwrap() {
+            Ok(AcquireOutcome::Granted(_)) => granted.push((at, claim)),
+            Ok(AcquireOutcome::Busy(_)) => {}
+            Err(error) => failed(error),
+        }
+    }
+    assert_eq!(granted.len(), 1, "of the requests for {of}");
+    granted.remove(0)
+}
+
+/// Breaks the lock `x`.
+pub(crate) async fn break_x(
+    backend: &dyn DistributedLock,
+    seen: BreakTarget,
+    how: BreakMode,
+) -> Result<Broken> {
+    backend.break_lock(&name("x"), seen, how, "ada", "stuck").await
+}
+
+/// Waits until a request is granted.
+pub(crate) async fn granted(request: JoinHandle<Result<AcquireOutcome>>) -> Granted {
+    let answer = tokio::time::timeout(LIMIT, request).await.expect("the request ends in time");
+    match answer.unwrap().unwrap() {
+        AcquireOutcome::Granted(granted) => granted,
+        AcquireOutcome::Busy(busy) => panic!("{busy:?}"),
+    }
+}
+
+/// Returns the codes of the doctor's findings.
+pub(crate) async fn findings(backend: &dyn DistributedLock) -> Vec<&'static str> {
+    backend.doctor().await.unwrap().into_iter().map(|finding| finding.code).collect()
+}
+
+/// Waits until `done`, and returns how long it took.
+pub(crate) async fn within(
+    limit: Duration,
+    what: &str,
+    mut done: impl AsyncFnMut() -> bool,
+) -> Duration {
+    let start = Instant::now();
+    while !done().await {
+        assert!(start.elapsed() < limit, "waited {limit:?} for {what}");
+        tokio::time::sleep(ms(5)).await;
+    }
+    start.elapsed()
+}

@@ -1,0 +1,109 @@
+//! The same for each server, with the types of the parent module.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_core::Locks;
+use sqlx::{AssertSqlSafe, Connection as _};
+use tokio::time::timeout;
+
+use super::{BLOCKED, Backend, Config, Connection, Options, SCHEME, SESSIONS, Server, add_user};
+use crate::support::{LIMIT, eventually, in_mode, ms};
+
+/// Connects with time limits for busy machines.
+pub(crate) async fn connect(url: &str) -> Backend {
+    patient(url).connect().await.unwrap()
+}
+
+pub(crate) fn patient(url: &str) -> Config {
+    Config::new(url).unwrap().response_timeout(LIMIT).connect_timeout(LIMIT)
+}
+
+/// Starts a server, and connects a client with leases.
+pub(crate) async fn start() -> (Server, Arc<Backend>) {
+    let server = Server::start().unwrap();
+    let backend = Arc::new(connect(&server.url()).await);
+    (server, backend)
+}
+
+/// Starts a server with the default options.
+pub(crate) fn plain() -> Server {
+    Server::start().unwrap()
+}
+
+/// Connects with the default time limits.
+pub(crate) async fn backend(server: &Server, mode: &str) -> Backend {
+    backend_through(server, server.port(), mode).await
+}
+
+pub(crate) async fn shared(server: &Server, mode: &str) -> Arc<Backend> {
+    Arc::new(backend(server, mode).await)
+}
+
+/// Connects through a proxy at this port.
+pub(crate) async fn backend_through(server: &Server, port: u16, mode: &str) -> Backend {
+    Backend::connect(&in_mode(&server.url_through(port), mode)).await.unwrap()
+}
+
+pub(crate) async fn client(server: &Server, mode: &str, ttl: Duration) -> Locks {
+    client_through(server, server.port(), mode, ttl).await
+}
+
+pub(crate) async fn client_through(server: &Server, port: u16, mode: &str, ttl: Duration) -> Locks {
+    Locks::builder(backend_through(server, port, mode).await).ttl(ttl).build().unwrap()
+}
+
+/// Opens an administrator's session.
+pub(crate) async fn session(server: &Server) -> Connection {
+    Connection::connect(&server.admin_url()).await.unwrap()
+}
+
+/// Runs SQL.
+pub(crate) async fn run(session: &mut Connection, sql: &str) {
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(session).await.unwrap();
+}
+
+/// Opens a session that has locked the rows of a table that meet a condition.
+pub(crate) async fn lock_row(server: &Server, table: &str, condition: &str) -> Connection {
+    let mut session = session(server).await;
+    let lock = format!("SELECT name FROM {table} WHERE {condition} FOR UPDATE");
+    run(&mut session, "BEGIN").await;
+    let rows = sqlx::raw_sql(AssertSqlSafe(lock)).fetch_all(&mut session).await.unwrap();
+    assert_eq!(rows.len(), 1, "{condition} has a row");
+    session
+}
+
+/// The same for the lease of a name.
+pub(crate) async fn lock_lease(server: &Server, name: &str) -> Connection {
+    lock_row(server, "lockwright_lease", &format!("name = '{name}'")).await
+}
+
+pub(crate) fn count(server: &Server, sql: &str) -> usize {
+    server.sql(sql).unwrap().trim().parse().unwrap()
+}
+
+/// Counts the clients' sessions.
+pub(crate) fn sessions(server: &Server) -> usize {
+    count(server, SESSIONS)
+}
+
+/// Waits until `number` statements wait for a lock.
+pub(crate) async fn wait_for_blocked(server: &Server, number: usize) {
+    eventually(|| async { (count(server, BLOCKED) == number).then_some(()) }).await;
+}
+
+/// Starts a server with a second user, `application`.
+pub(crate) fn with_application(options: Options) -> Server {
+    let server = options.start().unwrap();
+    add_user(&server, "application", "application");
+    server
+}
+
+/// Connects as the user `application`, and runs a query.
+pub(crate) async fn application_connects(server: &Server) {
+    let url = format!("{SCHEME}://application:application@{}/lockwright", server.address());
+    let connects = async {
+        run(&mut Connection::connect(&url).await.unwrap(), "SELECT 1").await;
+    };
+    timeout(ms(10_000), connects).await.expect("an application can connect");
+}

@@ -1,0 +1,9 @@
+//! Servers and helpers of all tests on servers.
+#![allow(dead_code, unused_imports, reason = "each test binary uses some of it")]
+
+mod common;
+pub(crate) mod mysql;
+pub(crate) mod postgres;
+pub(crate) mod process;
+
+pub(crate) use self::common::*;

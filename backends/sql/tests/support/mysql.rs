@@ -1,0 +1,126 @@
+//! MariaDB, or MySQL if the chosen packages have it.
+
+#[path = "each.rs"]
+mod each;
+
+use lockwright_core::Token;
+pub(crate) use lockwright_sql::Mysql as Backend;
+pub(crate) use lockwright_sql::mysql::{Config, InTransaction, check_fence, lock_in_transaction};
+pub(crate) use lockwright_testbed::MariaDb as Server;
+use lockwright_testbed::mariadb::Options;
+pub(crate) use sqlx::mysql::{
+    MySqlConnection as Connection, MySqlPool as Pool, MySqlPoolOptions as PoolOptions,
+};
+
+pub(crate) use self::each::*;
+pub(crate) use sqlx::MySql as Database;
+
+/// The scheme of its URLs.
+pub(crate) const SCHEME: &str = "mysql";
+
+/// The parameter for TLS in its URLs.
+pub(crate) const TLS: &str = "ssl-mode";
+
+/// An hour in the tables of holds.
+pub(crate) const HOUR: &str = "3600000000";
+
+/// Counts the clients' sessions.
+pub(crate) const SESSIONS: &str =
+    "SELECT count(*) FROM information_schema.processlist WHERE user = 'lockwright'";
+
+/// Counts statements that wait for a lock.
+pub(crate) const BLOCKED: &str = "SELECT count(*) FROM information_schema.processlist \
+                                  WHERE user = 'lockwright' AND command = 'Query'";
+
+/// Words of the server's error when it has no connection left.
+pub(crate) const FULL: [&str; 1] = ["Too many connections"];
+
+/// Makes later sessions of clients use this isolation level.
+pub(crate) fn set_isolation(server: &Server, level: &str) {
+    server.sql(&format!("SET GLOBAL tx_isolation = '{level}'")).unwrap();
+}
+
+/// Returns options of a server whose commits can be made to wait for a replica.
+pub(crate) fn options() -> Options {
+    Server::options().semi_synchronous()
+}
+
+/// Sets whether commits wait for a replica that doesn't exist.
+pub(crate) fn wait_for_replica(server: &Server, wait: bool) {
+    server.wait_for_replica(wait).unwrap();
+}
+
+/// Opens a session that has locked a table.
+pub(crate) async fn lock_table(server: &Server, table: &str) -> Connection {
+    let mut session = session(server).await;
+    run(&mut session, &format!("LOCK TABLES {table} WRITE")).await;
+    session
+}
+
+/// Adds a user that may use the tables.
+pub(crate) fn add_user(server: &Server, user: &str, password: &str) {
+    server.sql(&format!("DROP USER IF EXISTS {user}@'%'")).unwrap();
+    server.add_user(user, password).unwrap();
+    let grant = "GRANT SELECT, INSERT, UPDATE, DELETE ON lockwright.*";
+    server.sql(&format!("{grant} TO {user}@'%'")).unwrap();
+}
+
+/// Counts sessions with this token's mark for the name `x`.
+pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
+    count(server, &format!("SELECT {} IS NOT NULL", session_of(token)))
+}
+
+/// The number of that session, as SQL.
+fn session_of(token: Token) -> String {
+    format!("IS_USED_LOCK({})", mark(token))
+}
+
+/// The name that marks a session with a token, as SQL.
+pub(crate) fn mark(token: Token) -> String {
+    format!("CONCAT(' lockwright/{token}/', LEFT(SHA2('x', 256), 16))")
+}
+
+/// Ends the session with this token's mark.
+pub(crate) fn end_session_of(server: &Server, token: Token) {
+    server.sql(&format!("KILL {}", session_of(token))).unwrap();
+}
+
+/// Counts sessions that wait for a lock. InnoDB's own view isn't refreshed while it is read
+/// continuously.
+pub(crate) fn queued(server: &Server) -> usize {
+    running(server, "state = 'User lock' OR info LIKE 'SELECT name FROM % FOR UPDATE'")
+}
+
+/// Counts sessions that write a holder's row.
+pub(crate) fn writing(server: &Server) -> usize {
+    running(server, "info LIKE 'INSERT INTO `lockwright_hold`%'")
+}
+
+fn running(server: &Server, what: &str) -> usize {
+    count(server, &format!("{BLOCKED} AND ({what})"))
+}
+
+/// Counts locked names: `x` by a `GET_LOCK`, and rows.
+pub(crate) fn holding(server: &Server) -> usize {
+    let rows = "SELECT count(*) FROM lockwright_row";
+    count(server, "SELECT IS_USED_LOCK('x') IS NOT NULL")
+        + count(server, rows)
+            .saturating_sub(count(server, &format!("{rows} FOR UPDATE SKIP LOCKED")))
+}
+
+/// The documented expression for a name's `GET_LOCK`.
+pub(crate) fn key(name: &str) -> String {
+    let as_it_is =
+        name.len() <= 64 && name.chars().all(|c| c.is_ascii() && !c.is_ascii_uppercase());
+    let quoted = name.replace('\\', "\\\\");
+    if as_it_is { format!("'{quoted}'") } else { format!("SHA2('{quoted}', 256)") }
+}
+
+/// The documented SQL that locks a name in a session without a wait.
+pub(crate) fn lock(name: &str) -> String {
+    format!("SELECT GET_LOCK({}, 0) = 1", key(name))
+}
+
+pub(crate) fn unlock(name: &str) -> String {
+    format!("SELECT RELEASE_LOCK({}) = 1", key(name))
+}

@@ -1,0 +1,188 @@
+//! Late writes are rejected.
+
+use std::time::Duration;
+
+use lockwright_core::{ErrorKind, Fence};
+use lockwright_sql::transaction::Wait;
+use sqlx::{Connection as _, Executor, Row};
+use tokio::task::JoinSet;
+
+use super::server::{Connection, InTransaction, SCHEME, check_fence, lock_in_transaction, run};
+use super::shop::{sell, shop, stock};
+use super::{CREATE_SCHEMA, CREATE_WRITTEN, SHORT_LIMIT, TABLES, waiting};
+use crate::expect::{locked, refused, superseded};
+
+fn fence(number: u64) -> Fence {
+    Fence::new(number)
+}
+
+#[tokio::test]
+async fn a_fence_below_the_highest_is_refused_and_no_other() {
+    let (_server, pool) = shop().await;
+    for number in [5, 5, 9] {
+        let mut tx = pool.begin().await.unwrap();
+        check_fence(&mut tx, "orders/42", fence(number)).await.unwrap();
+        sell(&mut tx).await;
+        tx.commit().await.unwrap();
+    }
+    for number in [0, 8] {
+        let mut tx = pool.begin().await.unwrap();
+        superseded(check_fence(&mut tx, "orders/42", fence(number)).await);
+        assert_eq!(stock(&mut tx).await, 4, "it can be used");
+    }
+    let mut tx = pool.begin().await.unwrap();
+    for name in ["Orders/42", "orders/4", "ord'ers"] {
+        check_fence(&mut tx, name, fence(1)).await.unwrap();
+    }
+    check_fence(&mut tx, "orders/42", Fence::MAX).await.unwrap();
+    for number in [Fence::MAX.get() + 1, u64::MAX] {
+        let too_large = check_fence(&mut tx, "orders/42", fence(number)).await;
+        refused(too_large, ErrorKind::InvalidInput, &Fence::MAX.to_string());
+    }
+    check_fence(&mut tx, "orders/42", Fence::MAX).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_rolled_back_was_not_written_and_refuses_nobody() {
+    let (_server, pool) = shop().await;
+    let mut tx = pool.begin().await.unwrap();
+    check_fence(&mut tx, "a", fence(9)).await.unwrap();
+    tx.rollback().await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    check_fence(&mut tx, "a", fence(5)).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_later_of_two_waits_for_the_earlier_and_sees_its_work() {
+    let (server, pool) = shop().await;
+    for (first, second) in [(5, 6), (9, 7)] {
+        let mut holder = pool.begin().await.unwrap();
+        check_fence(&mut holder, "a", fence(first)).await.unwrap();
+        let before = stock(&mut holder).await;
+        sell(&mut holder).await;
+        let mut tx = pool.begin().await.unwrap();
+        let later = tokio::spawn(async move {
+            let answer = check_fence(&mut tx, "a", fence(second)).await;
+            (answer, stock(&mut tx).await)
+        });
+        waiting(&server, 1).await;
+        holder.commit().await.unwrap();
+        let (answer, left) = later.await.unwrap();
+        assert_eq!(left, before - 1);
+        if second > first {
+            answer.unwrap();
+        } else {
+            superseded(answer);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_users_limit_ends_the_wait_for_another_one() {
+    let (_server, pool) = shop().await;
+    let mut holder = pool.begin().await.unwrap();
+    check_fence(&mut holder, "a", fence(5)).await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    tx.execute(SHORT_LIMIT.0).await.unwrap();
+    let late = check_fence(&mut tx, "a", fence(6)).await;
+    refused(late, ErrorKind::Unavailable, SHORT_LIMIT.1);
+    assert_eq!(stock(&mut tx).await, 7, "it can be used");
+}
+
+#[tokio::test]
+async fn outside_a_transaction_it_is_refused_and_nothing_is_recorded() {
+    let (_server, pool) = shop().await;
+    let mut connection = pool.acquire().await.unwrap();
+    let answer = check_fence(&mut connection, "a", fence(5)).await;
+    refused(answer, ErrorKind::InvalidInput, "there is no transaction");
+    let rows = connection.fetch_all("SELECT * FROM lockwright_fence").await.unwrap();
+    assert!(rows.is_empty());
+}
+
+#[tokio::test]
+async fn tables_of_other_names_are_made_by_many_at_once() {
+    let (server, _pool) = shop().await;
+    server.sql(CREATE_SCHEMA).unwrap();
+    let ours = InTransaction::new().table("mine").unwrap().schema_name("app").unwrap();
+    refused(InTransaction::new().table("x;y"), ErrorKind::InvalidConfig, "small letters");
+    let mut making = JoinSet::new();
+    for _ in 0..10 {
+        let (ours, url) = (ours.clone(), server.url());
+        making.spawn(async move {
+            let mut connection = Connection::connect(&url).await.unwrap();
+            ours.make_tables(&mut connection).await.unwrap();
+            let mut tx = connection.begin().await.unwrap();
+            ours.check_fence(&mut tx, "a", fence(5)).await.unwrap();
+            tx.commit().await.unwrap();
+        });
+    }
+    making.join_all().await;
+    assert_eq!(server.sql("SELECT fence FROM app.mine_fence WHERE name = 'a'").unwrap(), "5");
+}
+
+/// No write follows a write with a higher fence.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_is_written_in_the_order_of_fences() {
+    let (_server, pool) = shop().await;
+    pool.execute(CREATE_WRITTEN).await.unwrap();
+    let mut writers = JoinSet::new();
+    for number in 1..=200u64 {
+        let pool = pool.clone();
+        writers.spawn(async move {
+            // Out of order, on purpose.
+            tokio::time::sleep(Duration::from_millis(number * 7919 % 97)).await;
+            let mut tx = pool.begin().await.unwrap();
+            if check_fence(&mut tx, "a", fence(number)).await.is_err() {
+                return false;
+            }
+            run(&mut tx, &format!("INSERT INTO written (fence) VALUES ({number})")).await;
+            tx.commit().await.unwrap();
+            true
+        });
+    }
+    let written = writers.join_all().await.into_iter().filter(|written| *written).count();
+    let rows = pool.fetch_all("SELECT fence FROM written ORDER BY at").await.unwrap();
+    let fences: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(fences.len(), written);
+    assert!(fences.is_sorted(), "{fences:?}");
+    assert!(written < 200, "some were late");
+}
+
+#[tokio::test]
+async fn what_was_not_used_for_long_is_swept_unless_it_is_in_use() {
+    let (server, pool) = shop().await;
+    let mut tx = pool.begin().await.unwrap();
+    for number in 0..2_001 {
+        check_fence(&mut tx, &format!("{number}"), fence(5)).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    for name in ["b", "c"] {
+        let mut tx = pool.begin().await.unwrap();
+        locked(lock_in_transaction(&mut tx, name, Wait::No).await);
+        tx.commit().await.unwrap();
+    }
+    for (table, column) in TABLES {
+        let old = format!("UPDATE lockwright_{table} SET {column} = {column} - INTERVAL '1' DAY");
+        server.sql(&old).unwrap();
+    }
+    let mut tx = pool.begin().await.unwrap();
+    check_fence(&mut tx, "7", fence(5)).await.unwrap();
+    locked(lock_in_transaction(&mut tx, "c", Wait::No).await);
+    let mut connection = pool.acquire().await.unwrap();
+    let ours = InTransaction::new();
+    let days = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
+    assert_eq!(ours.sweep(&mut connection, days(2)).await.unwrap(), 0);
+    let mut swept = 0;
+    loop {
+        match ours.sweep(&mut connection, days(1) - Duration::from_secs(60)).await.unwrap() {
+            0 => break,
+            number => swept += number,
+        }
+    }
+    assert_eq!(swept, 1_999 + TABLES.len() as u64);
+    tx.commit().await.unwrap();
+    assert_eq!(server.sql("SELECT name FROM lockwright_fence").unwrap(), "7");
+    if SCHEME == "mysql" {
+        assert_eq!(server.sql("SELECT name FROM lockwright_turn").unwrap(), "c");
+    }
+}

@@ -1,0 +1,72 @@
+//! MariaDB.
+
+#[path = "fence.rs"]
+mod fence;
+#[path = "lock.rs"]
+mod lock;
+mod refusals;
+mod rows;
+#[path = "shop.rs"]
+mod shop;
+#[path = "waiting.rs"]
+mod waiting;
+
+use sqlx::{Executor, Row};
+use tokio::time::sleep;
+
+use self::server::{Connection, Server, count};
+use crate::expect::PATIENCE;
+use crate::support::{ms, mysql as server, within};
+
+const CREATE_SCHEMA: &str = "CREATE DATABASE app; GRANT ALL ON app.* TO lockwright@'%'";
+const CREATE_WRITTEN: &str =
+    "CREATE TABLE written (at BIGINT AUTO_INCREMENT PRIMARY KEY, fence BIGINT NOT NULL)";
+
+/// The tables with rows of names, and their times.
+const TABLES: [(&str, &str); 2] = [("fence", "updated"), ("turn", "used")];
+
+/// Statements that begin a transaction by hand. Without autocommit there is always one.
+const BEGIN: [&str; 2] = ["BEGIN", "SET autocommit = 0"];
+
+/// Statements that set a session's isolation level. At the default level, an earlier snapshot would
+/// show old data.
+const SET_LEVEL: &[&str] = &[
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+];
+
+/// A short limit for locks, and the error's words.
+const SHORT_LIMIT: (&str, &str) = ("SET SESSION innodb_lock_wait_timeout = 1", "holds this name");
+
+const DEFAULT_LIMIT: &str = "50";
+const SESSION_LIMIT: (&str, &str) = ("SET SESSION innodb_lock_wait_timeout = 11", "11");
+const LOCAL_LIMIT: (&str, &str) = SESSION_LIMIT;
+
+/// Returns the limit for locks.
+async fn limit(connection: &mut Connection) -> String {
+    let limit = connection.fetch_one("SELECT @@SESSION.innodb_lock_wait_timeout").await.unwrap();
+    limit.get::<u64, _>(0).to_string()
+}
+
+/// Counts the rows of locks.
+const LOCKS: &str = "SELECT count(*) FROM lockwright_turn";
+
+async fn waiting(server: &Server, number: usize) {
+    let waiting =
+        "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'";
+    within(PATIENCE, "they wait in the server", async || {
+        // The server refreshes this view only after 100 ms without a request.
+        sleep(ms(150)).await;
+        count(server, waiting) == number
+    })
+    .await;
+}
+
+async fn nothing_is_locked(server: &Server) {
+    waiting(server, 0).await;
+}
+
+fn terminate_holder(server: &Server) {
+    let id = "SELECT MAX(trx_mysql_thread_id) FROM information_schema.innodb_trx";
+    server.sql(&format!("KILL {}", server.sql(id).unwrap())).unwrap();
+}

@@ -1,0 +1,65 @@
+//! Transactions that are refused.
+
+use std::time::Duration;
+
+use lockwright_core::ErrorKind;
+use lockwright_sql::transaction::Wait;
+use sqlx::{Connection as _, Executor};
+
+use super::server::{
+    Backend, Config, Connection, InTransaction, Pool, Server, lock_in_transaction,
+};
+use super::shop::{begin_locked, sell, shop, shop_on, stock};
+use crate::expect::refused;
+
+#[tokio::test]
+async fn a_transaction_that_only_reads_is_refused_and_usable() {
+    let (_server, pool) = shop().await;
+    let mut tx = pool.begin_with("START TRANSACTION READ ONLY").await.unwrap();
+    let answer = lock_in_transaction(&mut tx, "a", Wait::NoLimit).await;
+    refused(answer, ErrorKind::Unavailable, "is read-only");
+    assert_eq!(stock(&mut tx).await, 7);
+}
+
+#[tokio::test]
+async fn without_its_table_it_says_what_to_do_and_a_backend_makes_it() {
+    let server = Server::start().unwrap();
+    let pool = Pool::connect(&server.url()).await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    let answer = lock_in_transaction(&mut tx, "a", Wait::No).await;
+    refused(answer, ErrorKind::InvalidConfig, "lockwright schema");
+    let answer = InTransaction::new().make_tables(&mut tx).await;
+    refused(answer, ErrorKind::InvalidInput, "would commit");
+    tx.rollback().await.unwrap();
+    let backend = Backend::connect(&server.url()).await.unwrap();
+    begin_locked(&pool, "a").await;
+    drop(backend);
+    let printed = Config::new(&server.url()).unwrap().schema();
+    assert!(printed.contains(&InTransaction::new().schema()), "{printed}");
+}
+
+#[tokio::test]
+async fn a_server_that_rolls_back_on_a_timeout_is_noticed() {
+    let server = Server::options().set("innodb_rollback_on_timeout", "ON").start().unwrap();
+    let (_server, pool) = shop_on(server).await;
+    let _holder = begin_locked(&pool, "a").await;
+    let mut tx = pool.begin().await.unwrap();
+    sell(&mut tx).await;
+    let answer = lock_in_transaction(&mut tx, "a", Wait::No).await;
+    refused(answer, ErrorKind::Unavailable, "innodb_rollback_on_timeout");
+    tx.rollback().await.unwrap();
+    assert_eq!(stock(&mut pool.acquire().await.unwrap()).await, 7);
+}
+
+/// Without autocommit there is always a transaction.
+#[tokio::test]
+async fn a_transaction_that_the_server_rolled_back_is_told_without_autocommit_too() {
+    let server = Server::options().set("innodb_rollback_on_timeout", "ON");
+    let (server, pool) = shop_on(server.start().unwrap()).await;
+    let _holder = begin_locked(&pool, "a").await;
+    let mut other = Connection::connect(&server.url()).await.unwrap();
+    other.execute("SET autocommit = 0").await.unwrap();
+    sell(&mut other).await;
+    let answer = lock_in_transaction(&mut other, "a", Wait::For(Duration::from_millis(50))).await;
+    refused(answer, ErrorKind::Unavailable, "innodb_rollback_on_timeout");
+}

@@ -1,0 +1,94 @@
+//! Advisory locks.
+
+use lockwright_core::{ErrorKind, Locks};
+use lockwright_sql::transaction::Wait;
+use lockwright_testbed::PgBouncer;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection as _, Executor, Row};
+use tokio::task::JoinSet;
+
+use super::advisory;
+use super::server::{PoolOptions, backend, lock_in_transaction};
+use super::shop::shop;
+use crate::expect::{BRIEFLY, busy, locked, refused};
+
+#[tokio::test]
+async fn what_is_rolled_back_to_a_savepoint_is_unlocked_with_it() {
+    let (_server, pool) = shop().await;
+    let (mut tx, mut other) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
+    let mut nested = tx.begin().await.unwrap();
+    locked(lock_in_transaction(&mut nested, "a", Wait::No).await);
+    nested.rollback().await.unwrap();
+    locked(lock_in_transaction(&mut other, "a", Wait::No).await);
+    let mut nested = tx.begin().await.unwrap();
+    locked(lock_in_transaction(&mut nested, "b", Wait::No).await);
+    nested.commit().await.unwrap();
+    busy(lock_in_transaction(&mut other, "b", Wait::No).await);
+}
+
+#[tokio::test]
+async fn names_are_compared_byte_by_byte_and_inject_nothing() {
+    let (server, pool) = shop().await;
+    let mut transactions = Vec::new();
+    for name in ["orders", "Orders", "örders", "ord'ers", "ord\\'ers", "'; ROLLBACK; --", ":name"]
+    {
+        let mut tx = pool.begin().await.unwrap();
+        locked(lock_in_transaction(&mut tx, name, Wait::No).await);
+        transactions.push(tx);
+    }
+    assert_eq!(advisory(&server, true), 7);
+    let mut tx = pool.begin().await.unwrap();
+    refused(lock_in_transaction(&mut tx, " x", Wait::No).await, ErrorKind::InvalidInput, "");
+    busy(lock_in_transaction(&mut tx, "ord'ers", Wait::No).await);
+}
+
+#[tokio::test]
+async fn it_and_a_hold_of_a_session_exclude_each_other() {
+    let (server, pool) = shop().await;
+    let locks = Locks::new(backend(&server, "session").await).unwrap();
+
+    let guard = locks.mutex("orders/42").acquire().await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    busy(lock_in_transaction(&mut tx, "orders/42", Wait::No).await);
+    guard.release().await.unwrap();
+    locked(lock_in_transaction(&mut tx, "orders/42", Wait::No).await);
+    assert!(locks.mutex("orders/42").try_acquire().await.unwrap().is_none());
+    tx.commit().await.unwrap();
+    let guard = locks.mutex("orders/42").try_acquire().await.unwrap();
+    guard.unwrap().release().await.unwrap();
+    locks.close().await;
+}
+
+/// Ten connections share two server connections.
+#[tokio::test]
+async fn behind_a_transaction_pooler_it_is_the_same() {
+    let (server, pool) = shop().await;
+    pool.execute("UPDATE stock SET number = 40").await.unwrap();
+    let pooler = PgBouncer::in_front_of(&server).set("default_pool_size", "2").start().unwrap();
+    let options: PgConnectOptions = pooler.url().parse().unwrap();
+    // PgBouncer rejects connections that set this parameter.
+    let options = options.extra_float_digits(None).statement_cache_capacity(0);
+    let shared = PoolOptions::new().max_connections(10).connect_with(options).await.unwrap();
+    let mut buyers = JoinSet::new();
+    for _ in 0..40 {
+        let shared = shared.clone();
+        buyers.spawn(async move {
+            let mut tx = shared.begin().await.unwrap();
+            locked(lock_in_transaction(&mut tx, "a", Wait::NoLimit).await);
+            let left: i64 =
+                sqlx::raw_sql("SELECT number FROM stock").fetch_one(&mut *tx).await.unwrap().get(0);
+            let set = format!("UPDATE stock SET number = {}", left - 1);
+            sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut *tx).await.unwrap();
+            tx.commit().await.unwrap();
+        });
+    }
+    buyers.join_all().await;
+    assert_eq!(server.sql("SELECT number FROM stock").unwrap(), "0");
+    assert_eq!(advisory(&server, true), 0);
+
+    let mut tx = shared.begin().await.unwrap();
+    locked(lock_in_transaction(&mut tx, "a", Wait::No).await);
+    busy(lock_in_transaction(&mut shared.begin().await.unwrap(), "a", BRIEFLY).await);
+    tx.commit().await.unwrap();
+    locked(lock_in_transaction(&mut shared.begin().await.unwrap(), "a", Wait::No).await);
+}

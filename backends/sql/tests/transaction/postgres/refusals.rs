@@ -1,0 +1,85 @@
+//! Transactions that are refused.
+
+use lockwright_core::{ErrorKind, Fence};
+use lockwright_sql::transaction::Wait;
+use sqlx::{AssertSqlSafe, Connection as _, Executor};
+
+use super::advisory;
+use super::server::{
+    Backend, Config, Connection, InTransaction, Server, check_fence, lock_in_transaction,
+};
+use super::shop::{bare, sell, shop, stock};
+use crate::expect::refused;
+
+#[tokio::test]
+async fn above_read_committed_a_concurrent_one_is_an_error() {
+    let (_server, pool) = shop().await;
+    for (number, level) in [(5, "REPEATABLE READ"), (7, "SERIALIZABLE")] {
+        let mut tx = pool.begin().await.unwrap();
+        let set = format!("SET TRANSACTION ISOLATION LEVEL {level}");
+        tx.execute(AssertSqlSafe(set)).await.unwrap();
+        stock(&mut tx).await;
+        let mut other = pool.begin().await.unwrap();
+        check_fence(&mut other, "a", Fence::new(number)).await.unwrap();
+        other.commit().await.unwrap();
+        let late = check_fence(&mut tx, "a", Fence::new(number + 1)).await;
+        refused(late, ErrorKind::Unavailable, "begin again");
+        tx.rollback().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn without_its_table_it_says_what_to_do() {
+    let server = Server::start().unwrap();
+    let pool = bare(&server).await;
+    let mut tx = pool.begin().await.unwrap();
+    sell(&mut tx).await;
+    let answer = check_fence(&mut tx, "a", Fence::new(5)).await;
+    refused(answer, ErrorKind::InvalidConfig, "lockwright schema");
+    assert_eq!(stock(&mut tx).await, 6, "it can be used");
+    tx.commit().await.unwrap();
+
+    // By a connected backend, or with the printed schema.
+    let backend = Backend::connect(&server.url()).await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    check_fence(&mut tx, "a", Fence::new(5)).await.unwrap();
+    drop(backend);
+    let printed = Config::new(&server.url()).unwrap().schema();
+    assert!(printed.contains(&InTransaction::new().schema()), "{printed}");
+}
+
+#[tokio::test]
+async fn a_transaction_that_would_not_see_the_others_work_is_refused() {
+    let (server, pool) = shop().await;
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        let mut tx = pool.begin().await.unwrap();
+        let set = format!("SET TRANSACTION ISOLATION LEVEL {level}");
+        tx.execute(AssertSqlSafe(set)).await.unwrap();
+        sell(&mut tx).await;
+        let answer = lock_in_transaction(&mut tx, "a", Wait::NoLimit).await;
+        refused(answer, ErrorKind::InvalidInput, "begin it as READ COMMITTED");
+        assert_eq!(advisory(&server, true), 0);
+        assert_eq!(stock(&mut tx).await, 6, "it can be used");
+        tx.rollback().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn in_a_transaction_that_has_failed_it_is_refused() {
+    let (_server, pool) = shop().await;
+    let mut tx = pool.begin().await.unwrap();
+    assert!(tx.execute("SELECT 1/0").await.is_err());
+    let answer = lock_in_transaction(&mut tx, "a", Wait::NoLimit).await;
+    refused(answer, ErrorKind::InvalidInput, "has failed before");
+    tx.rollback().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_replica_is_refused() {
+    let (server, _pool) = shop().await;
+    let replica = Server::options().replica_of(&server).start().unwrap();
+    let mut connection = Connection::connect(&replica.url()).await.unwrap();
+    let mut tx = connection.begin().await.unwrap();
+    refused(lock_in_transaction(&mut tx, "a", Wait::No).await, ErrorKind::Unsupported, "replica");
+    assert_eq!(advisory(&replica, true), 0);
+}

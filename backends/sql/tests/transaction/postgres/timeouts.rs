@@ -1,0 +1,65 @@
+//! Timeouts of the user and of the server.
+
+use std::time::{Duration, Instant};
+
+use lockwright_core::ErrorKind;
+use lockwright_sql::transaction::Wait;
+use sqlx::Executor;
+
+use super::server::{count, lock_in_transaction};
+use super::shop::{begin_locked, sell, shop, stock};
+use super::{advisory, limit, waiting};
+use crate::expect::{PATIENCE, locked, refused};
+use crate::support::within;
+
+#[tokio::test]
+async fn a_short_lock_timeout_of_the_user_does_not_end_a_wait() {
+    let (server, pool) = shop().await;
+    let holder = begin_locked(&pool, "a").await;
+    let mut tx = pool.begin().await.unwrap();
+    tx.execute("SET LOCAL lock_timeout = '50ms'").await.unwrap();
+    let began = Instant::now();
+    let (answer, ()) = tokio::join!(lock_in_transaction(&mut tx, "a", Wait::NoLimit), async {
+        waiting(&server, 1).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        holder.rollback().await.unwrap();
+    });
+    locked(answer);
+    assert!(began.elapsed() > Duration::from_millis(300));
+    assert_eq!(limit(&mut tx).await, "50ms");
+}
+
+#[tokio::test]
+async fn the_users_statement_timeout_is_an_error_that_leaves_the_transaction_usable() {
+    let (_server, pool) = shop().await;
+    let _holder = begin_locked(&pool, "a").await;
+    let mut tx = pool.begin().await.unwrap();
+    sell(&mut tx).await;
+    tx.execute("SET LOCAL statement_timeout = '200ms'").await.unwrap();
+    let answer = lock_in_transaction(&mut tx, "a", Wait::NoLimit).await;
+    refused(answer, ErrorKind::Unavailable, "statement_timeout");
+    assert_eq!(stock(&mut tx).await, 6);
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
+    let (server, pool) = shop().await;
+    let _holder = begin_locked(&pool, "a").await;
+    let mut tx = pool.begin().await.unwrap();
+    let limited = tokio::time::timeout(
+        Duration::from_millis(300),
+        lock_in_transaction(&mut tx, "a", Wait::NoLimit),
+    );
+    assert!(limited.await.is_err());
+    assert_eq!(advisory(&server, false), 1, "it goes on in the server");
+    let began = Instant::now();
+    // The error of the wait. The rollback happens with the connection's next use.
+    let error = tx.rollback().await.unwrap_err();
+    assert!(error.to_string().contains("lock timeout"), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    assert_eq!(advisory(&server, false), 0);
+    let open = "SELECT count(*) FROM pg_stat_activity \
+                WHERE usename = 'lockwright' AND state LIKE '%aborted%'";
+    within(PATIENCE, "it was rolled back", async || count(&server, open) == 0).await;
+}

@@ -1,7 +1,6 @@
 //! A MariaDB or MySQL server.
 
 use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::{
-    Account, Error, Process, Program, Result, certificates, folder, in_url, packages, port, wait,
+    Account, Error, Process, Program, Result, certificates, folder, in_url, methods, packages, wait,
 };
 
 /// Unlike `mariadb-server`, it has no service and no database.
@@ -33,12 +32,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// Adds a setting of the section `[mysqld]`. The last one counts.
-    pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.settings.push((name.into(), value.into()));
-        self
-    }
-
     /// Syncs to disk.
     pub fn durable(self) -> Self {
         self.set("innodb_flush_log_at_trx_commit", "1").set("innodb_doublewrite", "1")
@@ -56,26 +49,9 @@ impl Options {
         }
     }
 
-    /// Sets the user's password.
-    pub fn password(mut self, password: &str) -> Self {
-        self.password = Some(password.to_owned());
-        self
-    }
-
-    /// Accepts TLS, with a certificate of [`MariaDb::authority`].
-    pub fn tls(mut self) -> Self {
-        self.tls = true;
-        self
-    }
-
     /// Accepts only TLS over TCP.
     pub fn tls_only(self) -> Self {
         self.tls().set("require_secure_transport", "ON")
-    }
-
-    /// Starts the server.
-    pub fn start(self) -> Result<MariaDb> {
-        port::retried(|| MariaDb::start_on(port::free(), &self))
     }
 }
 
@@ -107,125 +83,23 @@ pub struct MariaDb {
     folder: TempDir,
 }
 
+methods::process_methods!(MariaDb);
+methods::port_methods!(MariaDb);
+methods::options!(MariaDb, Options, "a setting of the section `[mysqld]`");
+methods::sql_methods!(MariaDb, Options);
+
 impl MariaDb {
-    /// Starts a default server.
-    ///
-    /// # Errors
-    /// If it doesn't start.
-    pub fn start() -> Result<Self> {
-        Self::options().start()
-    }
-
-    /// Returns default options.
-    pub fn options() -> Options {
-        Options::default()
-    }
-
-    fn start_on(port: u16, options: &Options) -> Result<Self> {
-        let folder = folder::temporary("mariadb", account())?;
-        fill(options, folder.path())?;
-        let process = launch(port, options, folder.path())?;
-        let this = Self { process, port, options: options.clone(), folder };
-        this.set_password()?;
-        this.log_in()?;
-        Ok(this)
-    }
-
-    /// Otherwise MySQL rejects a user's first TCP login without TLS.
-    fn log_in(&self) -> Result<()> {
+    fn prepare(&self, is_new: bool) -> Result<()> {
+        if let Some(password) = self.options.password.as_ref().filter(|_| is_new) {
+            let escaped = password.replace('\\', "\\\\").replace('\'', "''");
+            self.sql(&format!("ALTER USER {USER}@'%' IDENTIFIED BY '{escaped}'"))?;
+        }
+        // Otherwise MySQL rejects a user's first TCP login without TLS.
         if Kind::chosen() == Kind::MySql {
             self.sql("DO 0")?;
             self.sql_as_user("DO 0")?;
         }
         Ok(())
-    }
-
-    fn set_password(&self) -> Result<()> {
-        let Some(password) = &self.options.password else { return Ok(()) };
-        let escaped = password.replace('\\', "\\\\").replace('\'', "''");
-        self.sql(&format!("ALTER USER {USER}@'%' IDENTIFIED BY '{escaped}'")).map(drop)
-    }
-
-    /// Returns the port.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Returns the address.
-    pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
-    }
-
-    /// Returns the folder with the unix socket.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Returns the CA's certificate file. [`MariaDb::restart`] without data replaces it.
-    pub fn authority(&self) -> PathBuf {
-        certificates::authority(self.folder())
-    }
-
-    /// Returns the URL with the user and password.
-    pub fn url(&self) -> String {
-        self.url_through(self.port)
-    }
-
-    /// Returns the URL with a proxy's `port`.
-    pub fn url_through(&self, port: u16) -> String {
-        url(USER, self.password(), port)
-    }
-
-    /// Returns the superuser's URL.
-    pub fn admin_url(&self) -> String {
-        url(ADMIN, ADMIN_PASSWORD, self.port)
-    }
-
-    /// Returns the user's password.
-    pub fn password(&self) -> &str {
-        self.options.password.as_deref().unwrap_or(PASSWORD)
-    }
-
-    /// Returns the process.
-    pub fn process(&self) -> &Process {
-        &self.process
-    }
-
-    /// Restarts the server, without `keep_data` with a new database.
-    pub fn restart(&mut self, keep_data: bool) -> Result<()> {
-        self.stop();
-        if !keep_data {
-            folder::empty(self.folder.path())?;
-            fill(&self.options, self.folder.path())?;
-        }
-        self.process = launch(self.port, &self.options, self.folder.path())?;
-        if !keep_data {
-            self.set_password()?;
-        }
-        self.log_in()
-    }
-
-    /// Shuts the server down.
-    pub fn stop(&mut self) {
-        if self.process.ended().is_none() {
-            self.process.thaw();
-            self.process.stop();
-        }
-    }
-
-    /// Kills the server.
-    pub fn kill(&mut self) {
-        self.process.kill();
-    }
-
-    /// Freezes the server.
-    pub fn freeze(&self) {
-        self.process.freeze();
-    }
-
-    /// Resumes a frozen server.
-    pub fn thaw(&self) {
-        self.process.thaw();
     }
 
     /// Sets whether commits wait for a replica, which doesn't exist. Needs
@@ -236,16 +110,6 @@ impl MariaDb {
             Kind::MySql => "source",
         };
         self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
-    }
-
-    /// Runs SQL as the superuser. Returns rows as lines, with tabs between fields.
-    pub fn sql(&self, statements: &str) -> Result<String> {
-        self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
-    }
-
-    /// Like [`MariaDb::sql`], as the user.
-    pub fn sql_as_user(&self, statements: &str) -> Result<String> {
-        self.sql_as(USER, self.password(), statements)
     }
 
     /// Adds a user that may read the database, and logs in once: MySQL requires TLS or RSA only the
@@ -412,7 +276,7 @@ fn messages() -> Result<Vec<String>> {
     else {
         return Ok(Vec::new());
     };
-    let option = |name, path: &Path| Ok(format!("--{name}={}", folder::text(path)?));
+    let option = |name, path: &Path| folder::text(path).map(|path| format!("--{name}={path}"));
     let usr = usr()?;
     Ok(vec![
         option("basedir", &usr)?,

@@ -1,7 +1,7 @@
 //! A TCP proxy that cuts, drops, delays.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -61,34 +61,17 @@ struct State {
 impl Proxy {
     /// Starts a proxy that forwards.
     pub fn start(target: SocketAddr) -> Result<Self> {
-        let mut attempts = 0;
-        let (listener, port) = loop {
-            let port = port::free();
-            match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-                Ok(listener) => break (listener, port),
-                Err(_) if attempts < 5 => attempts += 1,
-                Err(error) => return Err(Error::new(format!("the proxy can't listen: {error}"))),
-            }
-        };
-        Ok(Self::on(listener, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), target))
+        port::retried(|| Self::start_at(port::local(port::free()), target))
     }
 
     /// Starts a proxy at `address`.
-    ///
-    /// # Errors
-    /// If the address is in use.
     pub fn start_at(address: SocketAddr, target: SocketAddr) -> Result<Self> {
-        match TcpListener::bind(address) {
-            Ok(listener) => Ok(Self::on(listener, address, target)),
-            Err(error) => Err(Error::new(format!("no proxy can listen at {address}: {error}"))),
-        }
-    }
-
-    fn on(listener: TcpListener, address: SocketAddr, target: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address)
+            .map_err(|error| Error::new(format!("no proxy can listen at {address}: {error}")))?;
         let shared = Shared::new(target);
         let keeper = Arc::clone(&shared);
         thread::spawn(move || keeper.listen(listener, address));
-        Self { shared, address }
+        Ok(Self { shared, address })
     }
 
     /// Returns the port.
@@ -153,11 +136,6 @@ impl Proxy {
     /// Counts delayed pieces.
     pub fn delayed(&self) -> usize {
         self.shared.state().delayed
-    }
-
-    /// Waits for `count` accepted connections. Returns `false` after [`wait::LIMIT`].
-    pub fn wait_for_connections(&self, count: usize) -> bool {
-        self.shared.wait_until(|state| state.accepted >= count)
     }
 
     /// Holds the requests of one connection, counted from 0, until the next call.

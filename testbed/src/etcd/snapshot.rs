@@ -22,9 +22,6 @@ impl Snapshot {
 
 impl Etcd {
     /// Saves the leader's state, or the first member's without a leader.
-    ///
-    /// # Errors
-    /// If the member doesn't answer.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("etcd-snapshot", None)?);
         let member = &self.members[self.leader().unwrap_or(0)];
@@ -40,7 +37,6 @@ impl Etcd {
         self.has_no_learner()?;
         let file = snapshot.file()?;
         all_at_once(&mut self.members, |member| {
-            member.process.thaw();
             member.process.kill();
             member.fill_from(&file)?;
             member.launch(Comes::Later)

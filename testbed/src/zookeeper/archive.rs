@@ -1,14 +1,15 @@
 //! An archive of a member's classes. With it, a JVM needs a third less processor time to start.
 
-use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use fs_err as fs;
+
 use super::options::Options;
 use super::ports::Ports;
 use super::server;
-use crate::{Error, Program, Result, folder};
+use crate::{Program, Result, folder};
 
 /// Returns the JVM's option for the archive, which needs Java 13.
 pub(super) fn option() -> Option<String> {
@@ -21,13 +22,12 @@ fn provide() -> Result<PathBuf> {
     let cache = folder::cache()?;
     let archive = cache.join(format!("zookeeper-{:016x}.jsa", versions()?));
     if !archive.exists() {
-        let failed = |error: std::io::Error| Error::new(format!("{}: {error}", cache.display()));
         let place = folder::temporary("zookeeper", None)?;
-        let fresh = tempfile::Builder::new().tempdir_in(&cache).map_err(failed)?;
+        let fresh = tempfile::Builder::new().tempdir_in(&cache)?;
         let fresh = fresh.path().join("classes");
         write(place.path(), &fresh)?;
         // Replaces another process's equal file.
-        fs::rename(&fresh, &archive).map_err(failed)?;
+        fs::rename(&fresh, &archive)?;
     }
     Ok(archive)
 }
@@ -37,9 +37,8 @@ fn versions() -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     let java = Program::new("java", server::JAVA_PACKAGE).locate()?;
     for path in server::class_path()?.split(':').map(Path::new).chain([java.as_path()]) {
-        let failed = |error| Error::new(format!("{}: {error}", path.display()));
-        let path = path.canonicalize().map_err(failed)?;
-        let modified = path.metadata().and_then(|file| file.modified()).map_err(failed)?;
+        let path = fs::canonicalize(path)?;
+        let modified = fs::metadata(&path)?.modified()?;
         (path, modified).hash(&mut hasher);
     }
     Ok(hasher.finish())

@@ -1,13 +1,15 @@
 //! The server program of a member.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fs_err as fs;
+
 use super::options::{Options, SUPERUSER_DIGEST};
-use super::ports::{Ports, local};
+use super::ports::Ports;
+use crate::port::local;
 use crate::{Error, Process, Program, Result, folder};
 
 pub(super) const JAVA_PACKAGE: &str = "default-jre-headless";
@@ -68,7 +70,7 @@ pub(super) fn prepare(
     hosts: &str,
 ) -> Result<()> {
     let data = data(folder);
-    fs::create_dir(&data).map_err(|error| Error::new(format!("{}: {error}", data.display())))?;
+    fs::create_dir(&data)?;
     folder::write(&data.join("myid"), &number.to_string(), None)?;
     folder::write(&folder.join(HOSTS), hosts, None)?;
     let lines = options.lines(ports, folder)?;

@@ -39,12 +39,12 @@ pub(crate) fn fill(
         let fresh = temporary(server, account)?;
         make(fresh.path())?;
         let packed = tempfile::NamedTempFile::new_in(&cache)?;
-        tar().args(["-cSf", &text(packed.path())?, "."]).run(fresh.path(), "")?;
+        tar().args(["-cSf", &text(packed.path()), "."]).run(fresh.path(), "")?;
         // Replaces the identical file of another process.
         packed.persist(&archive).map_err(|error| error.error)?;
     }
     drop(turn);
-    tar().args(["-xSpf", &text(&archive)?, "--numeric-owner"]).run(target, "")?;
+    tar().args(["-xSpf", &text(&archive), "--numeric-owner"]).run(target, "")?;
     Ok(())
 }
 
@@ -80,9 +80,8 @@ pub(crate) fn write(file: &Path, text: &str, account: Option<Account>) -> Result
     account.map_or(Ok(()), |account| account.own(file))
 }
 
-pub(crate) fn text(path: &Path) -> Result<String> {
-    let text = path.to_str().map(str::to_owned);
-    text.ok_or_else(|| Error::new(format!("{} is not UTF-8", path.display())))
+pub(crate) fn text(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// Returns the cache folder, and checks that it is private: other users may have created it first.

@@ -30,7 +30,7 @@ pub fn build(source: &Path) -> Result<PathBuf> {
         go(&place)?
             // A fifth faster without inlining and debug information.
             .args(["build", "-gcflags=all=-l", "-ldflags=-s"])
-            .args(["-o", &folder::text(&fresh)?, "."])
+            .args(["-o", &folder::text(&fresh), "."])
             .run(source, "")
             .map_err(|error| explain(&error, source, &place))?;
         fs::rename(&fresh, &program)?;
@@ -43,8 +43,8 @@ fn go(place: &Path) -> Result<Program> {
         .within(PATIENCE)
         // So that a user can delete it.
         .env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false")
-        .env("GOMODCACHE", folder::text(&place.join("modules"))?)
-        .env("GOCACHE", folder::text(&place.join("cache"))?)
+        .env("GOMODCACHE", folder::text(&place.join("modules")))
+        .env("GOCACHE", folder::text(&place.join("cache")))
         .env("GOWORK", "off")
         // Go must not download another toolchain.
         .env("GOTOOLCHAIN", "local")

@@ -130,7 +130,7 @@ impl MariaDb {
             .args(["--no-defaults", "--batch", "--raw", "--skip-column-names"])
             .args(["--default-character-set=utf8mb4", "--connect-timeout=10"])
             .arg(format!("--init-command=SET {limit}"))
-            .arg(format!("--socket={}", folder::text(&socket(self.folder()))?))
+            .arg(format!("--socket={}", folder::text(&socket(self.folder()))))
             .args(["--user", user, "--execute", statements, USER])
             .env("MYSQL_PWD", password);
         Ok(client.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
@@ -193,13 +193,11 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
         "--innodb-use-native-aio=0".to_owned(),
         "--innodb-flush-log-at-trx-commit=0".to_owned(),
     ];
-    let installer = match packages::find(&["usr/bin/mariadb-install-db"]) {
-        Some(program) => {
-            install.push(format!("--basedir={}", folder::text(&usr()?)?));
-            folder::text(&program)?
-        }
-        None => "mariadb-install-db".to_owned(),
-    };
+    let installer = packages::find(&["usr/bin/mariadb-install-db"]);
+    if installer.is_some() {
+        install.extend(packages::find(&["usr"]).map(|usr| format!("--basedir={usr}")));
+    }
+    let installer = installer.unwrap_or_else(|| "mariadb-install-db".to_owned());
     // The installer's users would take precedence, as their hosts are more specific.
     let users = format!(
         "FLUSH PRIVILEGES;\n\
@@ -211,16 +209,16 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
     );
     let recipe = format!("{}\n{install:?}\n{users}", version()?);
     folder::fill(folder, "mariadb", &recipe, account(), |template| {
-        let data = format!("--datadir={}", folder::text(&template.join("data"))?);
+        let data = format!("--datadir={}", folder::text(&template.join("data")));
         Program::new(installer, SERVER)
             .args(["--no-defaults", &data])
             .args(install)
             .run_as(account())
             .run(template, "")?;
-        server()?
+        server()
             .args(["--no-defaults", "--bootstrap", &data])
             .args(["--innodb-log-file-size=4M", "--innodb-use-native-aio=0"])
-            .args(messages()?)
+            .args(messages())
             .run_as(account())
             .run(template, &users)
             .map(drop)
@@ -239,12 +237,12 @@ fn fill_mysql(folder: &Path) -> Result<()> {
     folder::fill(folder, "mysql", &recipe, account(), |template| {
         let file = template.join("users.sql");
         folder::write(&file, &users, account())?;
-        server()?
+        server()
             .args(["--no-defaults", "--initialize-insecure", "--secure-file-priv=NULL"])
             .args(["--innodb-use-native-aio=0", "--innodb-flush-log-at-trx-commit=0"])
-            .arg(format!("--datadir={}", folder::text(&template.join("data"))?))
-            .arg(format!("--init-file={}", folder::text(&file)?))
-            .args(messages()?)
+            .arg(format!("--datadir={}", folder::text(&template.join("data"))))
+            .arg(format!("--init-file={}", folder::text(&file)))
+            .args(messages())
             .run_as(account())
             .run(template, "")
             .map(drop)
@@ -261,28 +259,22 @@ fn rights() -> String {
 }
 
 fn version() -> Result<String> {
-    server()?.args(["--no-defaults", "--version"]).run(Path::new("/"), "")
+    server().args(["--no-defaults", "--version"]).run(Path::new("/"), "")
 }
 
-fn usr() -> Result<PathBuf> {
-    let root = packages::root().ok_or_else(|| Error::new("there is no folder of packages"))?;
-    Ok(root.join("usr"))
-}
-
-fn messages() -> Result<Vec<String>> {
-    let folder = ["usr/share/mariadb", "usr/share/mysql"];
-    let Some(messages) =
-        packages::find(&folder).filter(|_| packages::find(&[MARIADBD, MYSQLD]).is_some())
+/// The options of a server in a folder of packages.
+fn messages() -> Vec<String> {
+    let folders = ["usr/share/mariadb", "usr/share/mysql"];
+    let (Some(usr), Some(messages), Some(_)) =
+        (packages::find(&["usr"]), packages::find(&folders), packages::find(&[MARIADBD, MYSQLD]))
     else {
-        return Ok(Vec::new());
+        return Vec::new();
     };
-    let option = |name, path: &Path| folder::text(path).map(|path| format!("--{name}={path}"));
-    let usr = usr()?;
-    Ok(vec![
-        option("basedir", &usr)?,
-        option("lc-messages-dir", &messages)?,
-        option("plugin-dir", &usr.join("lib/mysql/plugin"))?,
-    ])
+    vec![
+        format!("--basedir={usr}"),
+        format!("--lc-messages-dir={messages}"),
+        format!("--plugin-dir={usr}/lib/mysql/plugin"),
+    ]
 }
 
 fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
@@ -294,8 +286,8 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
          datadir = {1}/data\n\
          tmpdir = {1}\n\
          pid_file = {1}/pid\n",
-        folder::text(&socket(folder))?,
-        folder::text(folder)?,
+        folder::text(&socket(folder)),
+        folder::text(folder),
     );
     // The character set is Debian's default.
     settings += "skip_name_resolve = 1\ncharacter_set_server = utf8mb4\n";
@@ -313,9 +305,8 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     // Loses data only if the machine crashes.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
     if options.tls {
-        let path = |path: PathBuf| folder::text(&path);
-        settings += &format!("ssl_cert = {}\n", path(certificates::certificate(folder))?);
-        settings += &format!("ssl_key = {}\n", path(certificates::key(folder))?);
+        settings += &format!("ssl_cert = {}\n", certificates::certificate(folder).display());
+        settings += &format!("ssl_key = {}\n", certificates::key(folder).display());
     } else {
         // MySQL and MariaDB 11 generate keys, which takes seconds.
         settings += match Kind::chosen() {
@@ -328,18 +319,15 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     }
     let file = folder.join("my.cnf");
     folder::write(&file, &settings, account())?;
-    let defaults = format!("--defaults-file={}", folder::text(&file)?);
-    let mut process = server()?.arg(defaults).args(messages()?).run_as(account()).start(folder)?;
+    let defaults = format!("--defaults-file={}", folder::text(&file));
+    let mut process = server().arg(defaults).args(messages()).run_as(account()).start(folder)?;
     process.wait_until_ready(|| greets(&socket(folder)))?;
     Ok(process)
 }
 
-fn server() -> Result<Program> {
-    let binary = match packages::find(&[MARIADBD, MYSQLD]) {
-        Some(binary) => folder::text(&binary)?,
-        None => "mariadbd".to_owned(),
-    };
-    Ok(Program::new(binary, SERVER).env("LC_ALL", "C"))
+fn server() -> Program {
+    let binary = packages::find(&[MARIADBD, MYSQLD]);
+    Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
 /// On the unix socket, which opens after the port and can't be another process's.

@@ -113,6 +113,34 @@ macro_rules! tls {
     };
 }
 
+/// Methods of a set of `members` in a `network`.
+macro_rules! ensemble_methods {
+    ($Set:ident) => {
+        impl $Set {
+            /// Returns the URL.
+            pub fn url(&self) -> String {
+                self.url_through(self.members.iter().map(Member::port))
+            }
+
+            /// Waits for another leader than `old`.
+            pub fn wait_for_another_leader(&self, old: usize) -> crate::Result<usize> {
+                wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
+            }
+
+            /// Cuts a member off from all others, but not from clients: it answers them until it
+            /// detects the loss. The connections become silent.
+            pub fn isolate(&self, member: usize) {
+                self.network.isolate(member);
+            }
+
+            /// Reconnects a member.
+            pub fn heal(&self, member: usize) {
+                self.network.heal(member);
+            }
+        }
+    };
+}
+
 /// Methods of an SQL server, whose module has the parts that differ.
 macro_rules! sql_methods {
     ($Server:ident, $Options:ident) => {
@@ -200,4 +228,4 @@ macro_rules! sql_methods {
     };
 }
 
-pub(crate) use {options, port_methods, process_methods, sql_methods, tls};
+pub(crate) use {ensemble_methods, options, port_methods, process_methods, sql_methods, tls};

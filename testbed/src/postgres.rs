@@ -93,7 +93,7 @@ impl Postgres {
 
     fn sql_as(&self, user: &str, password: &str, statements: &str) -> Result<String> {
         let psql = psql()?
-            .args(["-h".to_owned(), folder::text(self.folder())?])
+            .args(["-h".to_owned(), folder::text(self.folder())])
             .args(["-p".to_owned(), self.port.to_string()])
             .args(["-U", user, "-d", DATABASE, "-c", statements])
             .env("PGPASSWORD", password)
@@ -140,10 +140,10 @@ fn fill(options: &Options, folder: &Path) -> Result<()> {
     let Some(primary) = &options.primary else {
         return fill_as_new(folder);
     };
-    let from = folder::text(&primary.folder)?;
+    let from = folder::text(&primary.folder);
     binary("pg_basebackup")?
         .args(["-R", "-X", "stream", "-c", "fast", "-U", ADMIN, "-h", &from])
-        .args(["-p".to_owned(), primary.port.to_string(), "-D".to_owned(), folder::text(&data)?])
+        .args(["-p".to_owned(), primary.port.to_string(), "-D".to_owned(), folder::text(&data)])
         .run_as(account())
         .run(folder, "")
         .map(drop)
@@ -185,7 +185,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         "listen_addresses = '127.0.0.1'\n\
          port = {port}\n\
          unix_socket_directories = {}\n",
-        quoted(&folder::text(folder)?)
+        quoted(&folder::text(folder))
     );
     // In /dev/shm, it would remain after a crash.
     settings += "dynamic_shared_memory_type = mmap\n";
@@ -193,10 +193,10 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     // Loses data only if the machine crashes.
     settings += "fsync = off\nfull_page_writes = off\n";
     if options.tls {
-        let path = |path: PathBuf| Ok::<_, Error>(quoted(&folder::text(&path)?));
+        let path = |path: PathBuf| quoted(&folder::text(&path));
         settings +=
-            &format!("ssl = on\nssl_cert_file = {}\n", path(certificates::certificate(folder))?);
-        settings += &format!("ssl_key_file = {}\n", path(certificates::key(folder))?);
+            &format!("ssl = on\nssl_cert_file = {}\n", path(certificates::certificate(folder)));
+        settings += &format!("ssl_key_file = {}\n", path(certificates::key(folder)));
     }
     for (name, value) in &options.settings {
         settings += &format!("{name} = {}\n", quoted(value));
@@ -247,7 +247,7 @@ fn binary(name: &str) -> Result<Program> {
              and `cargo xtask test`, run as root, installs it without starting its service"
         ))
     })?;
-    Ok(Program::new(folder::text(&folder.join(name))?, PACKAGE).env("LC_ALL", "C"))
+    Ok(Program::new(folder::text(&folder.join(name)), PACKAGE).env("LC_ALL", "C"))
 }
 
 /// The chosen packages', Debian's newest version, or PATH.

@@ -9,9 +9,10 @@ use std::time::Duration;
 use crate::{Error, Result, port, wait};
 
 /// The treatment of bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Traffic {
     /// Forwards them.
+    #[default]
     Forward,
     /// Delays each piece in both directions.
     Delay(Duration),
@@ -39,11 +40,11 @@ pub(crate) struct Shared {
     changed: Condvar,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     traffic: Traffic,
-    /// If false, connections are refused.
-    open: bool,
+    /// If true, connections are refused.
+    cut: bool,
     listening: bool,
     over: bool,
     connections: Vec<TcpStream>,
@@ -92,7 +93,7 @@ impl Proxy {
 
     /// Drops every connection and refuses new ones.
     pub fn cut(&self) {
-        self.shared.state().open = false;
+        self.shared.state().cut = true;
         self.shared.changed.notify_all();
         // Wakes the thread blocked in `accept`.
         drop(TcpStream::connect(self.address()));
@@ -105,7 +106,7 @@ impl Proxy {
     pub fn mend(&self) {
         {
             let mut state = self.shared.state();
-            state.open = true;
+            state.cut = false;
             state.traffic = Traffic::Forward;
         }
         self.shared.changed.notify_all();
@@ -171,24 +172,8 @@ enum Direction {
 
 impl Shared {
     pub(crate) fn new(target: SocketAddr) -> Arc<Self> {
-        Arc::new(Self {
-            target,
-            state: Mutex::new(State {
-                traffic: Traffic::Forward,
-                open: true,
-                listening: true,
-                over: false,
-                connections: Vec::new(),
-                accepted: 0,
-                swallowed_answers: 0,
-                swallowed: 0,
-                delayed: 0,
-                keeping: None,
-                kept_requests: 0,
-                silenced: 0,
-            }),
-            changed: Condvar::new(),
-        })
+        let state = Mutex::new(State { listening: true, ..State::default() });
+        Arc::new(Self { target, state, changed: Condvar::new() })
     }
 
     pub(crate) fn set(&self, traffic: Traffic) {
@@ -211,7 +196,7 @@ impl Shared {
         {
             let mut state = self.state();
             state.over = true;
-            state.open = false;
+            state.cut = true;
         }
         self.changed.notify_all();
         self.drop_connections();
@@ -234,7 +219,7 @@ impl Shared {
         loop {
             if let Some(listening) = listener.take() {
                 while let Ok((client, _)) = listening.accept() {
-                    if !self.state().open {
+                    if self.state().cut {
                         break;
                     }
                     self.serve(client, Vec::new(), Duration::ZERO);
@@ -246,7 +231,7 @@ impl Shared {
                 let closed = self.state();
                 let state = self
                     .changed
-                    .wait_while(closed, |state| !state.open && !state.over)
+                    .wait_while(closed, |state| state.cut && !state.over)
                     .unwrap_or_else(PoisonError::into_inner);
                 if state.over {
                     return;

@@ -200,7 +200,7 @@ pub(super) fn start(
     };
     let program = cluster.program.clone().args([
         format!("--name={name}"),
-        format!("--data-dir={}", folder::text(&data(folder))?),
+        format!("--data-dir={}", folder::text(&data(folder))),
         format!("--listen-client-urls={clients}"),
         format!("--advertise-client-urls={clients}"),
         format!("--listen-peer-urls={}", peer_url(ports.peers)),
@@ -210,5 +210,5 @@ pub(super) fn start(
         format!("--initial-cluster-state={state}"),
         format!("--initial-cluster-token={}", cluster.token),
     ]);
-    program.args(cluster.options.flags()?).start(folder)
+    program.args(cluster.options.flags()).start(folder)
 }

@@ -33,6 +33,7 @@ pub struct Etcd {
 }
 
 methods::options!(Etcd, Options, "a flag, without its dashes");
+methods::ensemble_methods!(Etcd);
 methods::tls!(Etcd, Options, cluster.options);
 
 impl Etcd {
@@ -46,7 +47,7 @@ impl Etcd {
             token: token.into_owned(),
             options: options.clone(),
             program,
-            control: Control::new(options)?,
+            control: Control::new(options),
         });
         let network = Network::default();
         let plans: Vec<_> = folders
@@ -136,11 +137,6 @@ impl Etcd {
         Ok(())
     }
 
-    /// Returns the URL.
-    pub fn url(&self) -> String {
-        self.url_through(self.members.iter().map(Member::port))
-    }
-
     /// Returns the URL with other `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let options = &self.cluster.options;
@@ -168,11 +164,6 @@ impl Etcd {
         self.members.iter().position(leads).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits for another leader than `old`.
-    pub fn wait_for_another_leader(&self, old: usize) -> Result<usize> {
-        wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
-    }
-
     /// Waits until all members have one leader and each voter is healthy.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members agree", || {
@@ -183,16 +174,6 @@ impl Etcd {
             let all_decide = self.members.iter().all(|one| one.is_learner || one.is_healthy());
             all_decide.then_some(())
         })
-    }
-
-    /// Cuts a member off from all others, but not from clients. The connections become silent.
-    pub fn isolate(&self, member: usize) {
-        self.network.isolate(member);
-    }
-
-    /// Reconnects a member.
-    pub fn heal(&self, member: usize) {
-        self.network.heal(member);
     }
 
     /// Restarts all members. Without `keep_data`, they form a new cluster.

@@ -1,7 +1,6 @@
 //! Options of an etcd cluster.
 
 use super::version::Version;
-use crate::Result;
 use crate::certificates::Tls;
 use crate::folder::text;
 
@@ -81,7 +80,7 @@ impl Options {
         if self.tls.is_on { "https" } else { "http" }
     }
 
-    pub(super) fn flags(&self) -> Result<Vec<String>> {
+    pub(super) fn flags(&self) -> Vec<String> {
         let mut flags = vec!["--logger=zap".to_owned(), "--log-level=warn".to_owned()];
         if self.version == Version::Current && !self.is_durable {
             flags.push("--unsafe-no-fsync".to_owned());
@@ -91,25 +90,25 @@ impl Options {
             flags.push("--bcrypt-cost=4".to_owned());
         }
         if let Some(certificates) = &self.tls.certificates {
-            flags.push(format!("--cert-file={}", text(&certificates.certificate())?));
-            flags.push(format!("--key-file={}", text(&certificates.key())?));
+            flags.push(format!("--cert-file={}", text(&certificates.certificate())));
+            flags.push(format!("--key-file={}", text(&certificates.key())));
             if self.tls.wants_client_certificates {
                 flags.push("--client-cert-auth".to_owned());
-                flags.push(format!("--trusted-ca-file={}", text(&certificates.authority())?));
+                flags.push(format!("--trusted-ca-file={}", text(&certificates.authority())));
             }
         }
         flags.extend(self.settings.iter().map(|(flag, value)| format!("--{flag}={value}")));
-        Ok(flags)
+        flags
     }
 
-    pub(super) fn login(&self) -> Result<Vec<String>> {
+    pub(super) fn login(&self) -> Vec<String> {
         let mut flags = Vec::new();
         if let Some(certificates) = &self.tls.certificates {
-            flags.push(format!("--cacert={}", text(&certificates.authority())?));
-            flags.push(format!("--cert={}", text(&certificates.certificate())?));
-            flags.push(format!("--key={}", text(&certificates.key())?));
+            flags.push(format!("--cacert={}", text(&certificates.authority())));
+            flags.push(format!("--cert={}", text(&certificates.certificate())));
+            flags.push(format!("--key={}", text(&certificates.key())));
         }
-        Ok(flags)
+        flags
     }
 
     pub(super) fn admin() -> (&'static str, &'static str) {

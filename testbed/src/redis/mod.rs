@@ -102,17 +102,14 @@ fn write_configuration(
     options: &Options,
     folder: &Path,
 ) -> Result<()> {
-    let lines = options.lines(port, bus_port, folder)?;
+    let lines = options.lines(port, bus_port, folder);
     folder::write(&folder.join(CONFIGURATION), &lines, None)
 }
 
 fn launch(folder: &Path, arguments: &[&str], admin: &AdminConn) -> Result<Process> {
-    let program = match packages::find(&["usr/bin/redis-server", "usr/bin/valkey-server"]) {
-        Some(binary) => folder::text(&binary)?,
-        None => "redis-server".to_owned(),
-    };
-    let program = Program::new(program, "redis-server").args(arguments.iter().copied());
-    let mut process = program.start(folder)?;
+    let program = packages::find(&["usr/bin/redis-server", "usr/bin/valkey-server"]);
+    let program = Program::new(program.as_deref().unwrap_or("redis-server"), "redis-server");
+    let mut process = program.args(arguments.iter().copied()).start(folder)?;
     process.wait_until_ready(|| admin.answers().then_some(()))?;
     Ok(process)
 }

@@ -124,11 +124,11 @@ impl Options {
         own.map_or_else(|| folder.join("testbed.sock"), |(_, path)| path.into())
     }
 
-    pub(super) fn lines(&self, port: u16, bus_port: Option<u16>, folder: &Path) -> Result<String> {
+    pub(super) fn lines(&self, port: u16, bus_port: Option<u16>, folder: &Path) -> String {
         let mut lines = String::from("bind 127.0.0.1\ndaemonize no\nsave \"\"\n");
         // Otherwise a master waits 5 s for more replicas.
         lines += "repl-diskless-sync-delay 0\n";
-        lines += &self.listening(port, &self.socket(folder))?;
+        lines += &self.listening(port, &self.socket(folder));
         if let (Some(timeout), Some(bus_port)) = (self.cluster, bus_port) {
             let milliseconds = timeout.as_millis();
             let _ = writeln!(lines, "cluster-enabled yes\ncluster-announce-ip 127.0.0.1");
@@ -151,14 +151,14 @@ impl Options {
         if self.without_default_user {
             lines += "user default off\n";
         }
-        Ok(lines)
+        lines
     }
 
-    pub(super) fn listening(&self, port: u16, socket: &Path) -> Result<String> {
-        let mut lines = format!("unixsocket {}\n", quoted(&folder::text(socket)?));
+    pub(super) fn listening(&self, port: u16, socket: &Path) -> String {
+        let mut lines = format!("unixsocket {}\n", quoted(&folder::text(socket)));
         let Some(certificates) = &self.tls.certificates else {
             let _ = writeln!(lines, "port {port}");
-            return Ok(lines);
+            return lines;
         };
         let wanted = if self.tls.wants_client_certificates { "yes" } else { "no" };
         let _ = writeln!(lines, "port 0\ntls-port {port}\ntls-auth-clients {wanted}");
@@ -167,10 +167,10 @@ impl Options {
             ("tls-cert-file", certificates.certificate()),
             ("tls-key-file", certificates.key()),
         ] {
-            let _ = writeln!(lines, "{name} {}", quoted(&folder::text(&file)?));
+            let _ = writeln!(lines, "{name} {}", quoted(&folder::text(&file)));
         }
         lines += "tls-replication yes\ntls-cluster yes\n";
-        Ok(lines)
+        lines
     }
 }
 

@@ -188,7 +188,7 @@ impl Sentinel {
     fn start_on(port: u16, options: &SentinelsOptions, master: u16) -> Result<Self> {
         let folder = folder::temporary("sentinel", None)?;
         let socket = folder.path().join("testbed.sock");
-        let lines = options.lines(port, master, &socket)?;
+        let lines = options.lines(port, master, &socket);
         folder::write(&folder.path().join(CONFIGURATION), &lines, None)?;
         let login = options.password.clone();
         let login = login.map(|password| Login { user: None, password });
@@ -235,9 +235,9 @@ fn launch_sentinel(folder: &Path, admin: &AdminConn) -> Result<Process> {
 
 impl SentinelsOptions {
     /// The Sentinel rewrites it.
-    fn lines(&self, port: u16, master: u16, socket: &Path) -> Result<String> {
+    fn lines(&self, port: u16, master: u16, socket: &Path) -> String {
         let mut lines = String::from("bind 127.0.0.1\ndaemonize no\nprotected-mode no\n");
-        lines += &self.server.listening(port, socket)?;
+        lines += &self.server.listening(port, socket);
         if let Some(password) = &self.password {
             let _ = writeln!(lines, "requirepass {}", quoted(password));
         }
@@ -259,6 +259,6 @@ impl SentinelsOptions {
                 let _ = writeln!(lines, "sentinel auth-user {MASTER} {}", quoted(&user));
             }
         }
-        Ok(lines)
+        lines
     }
 }

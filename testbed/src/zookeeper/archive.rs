@@ -14,7 +14,7 @@ use crate::{Program, Result, folder};
 /// Returns the JVM's option for the archive, which needs Java 13.
 pub(super) fn option() -> Option<String> {
     static ARCHIVE: OnceLock<Option<String>> = OnceLock::new();
-    let archive = ARCHIVE.get_or_init(|| folder::text(&provide().ok()?).ok());
+    let archive = ARCHIVE.get_or_init(|| provide().ok().map(|archive| folder::text(&archive)));
     archive.as_ref().map(|archive| format!("-XX:SharedArchiveFile={archive}"))
 }
 
@@ -52,7 +52,7 @@ fn write(place: &Path, archive: &Path) -> Result<()> {
         format!("standaloneEnabled=false\nserver.1=127.0.0.1:{quorum}:{election}:participant\n");
     let options = Options::default();
     server::prepare(place, 1, &options, ports, &members, "127.0.0.1 localhost\n")?;
-    let option = format!("-XX:ArchiveClassesAtExit={}", folder::text(archive)?);
+    let option = format!("-XX:ArchiveClassesAtExit={}", folder::text(archive));
     let mut process = server::start_with(place, &options, Some(option))?;
     process.wait_until_ready(|| server::ask(ports.clients, "ruok", server::SOON).ok())?;
     process.stop();

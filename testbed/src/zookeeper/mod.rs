@@ -33,6 +33,7 @@ pub struct ZooKeeper {
 }
 
 methods::options!(ZooKeeper, Options, "a setting of `zoo.cfg`");
+methods::ensemble_methods!(ZooKeeper);
 methods::tls!(ZooKeeper, Options, options);
 
 impl ZooKeeper {
@@ -63,11 +64,6 @@ impl ZooKeeper {
         Ok(this)
     }
 
-    /// Returns the URL.
-    pub fn url(&self) -> String {
-        self.url_through(self.members.iter().map(Member::port))
-    }
-
     /// Returns the URL with other `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let hosts = ports.into_iter().map(|port| format!("127.0.0.1:{port}"));
@@ -87,11 +83,6 @@ impl ZooKeeper {
         newest.map(|(index, _)| index).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits for another leader than `old`.
-    pub fn wait_for_another_leader(&self, old: usize) -> Result<usize> {
-        wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
-    }
-
     /// Waits until there is one leader and all others are in sync.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members follow one leader", || {
@@ -109,17 +100,6 @@ impl ZooKeeper {
                 && synced("zk_synced_observers") == Some(self.options.observers as f64);
             is_whole.then_some(())
         })
-    }
-
-    /// Cuts a member off from all others, but not from clients. It answers their pings until it
-    /// detects the loss: see [`Options::sync_limit`]. The connections become silent.
-    pub fn isolate(&self, member: usize) {
-        self.network.isolate(member);
-    }
-
-    /// Reconnects a member.
-    pub fn heal(&self, member: usize) {
-        self.network.heal(member);
     }
 
     /// Restarts all members and waits for them.

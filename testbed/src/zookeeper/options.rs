@@ -115,8 +115,8 @@ impl Options {
                 ("secureClientPort", ports.secure.to_string()),
                 ("secureClientPortAddress", "127.0.0.1".to_owned()),
                 ("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory".into()),
-                ("ssl.keyStore.location", folder::text(&key_store)?),
-                ("ssl.trustStore.location", folder::text(&trust_store)?),
+                ("ssl.keyStore.location", folder::text(&key_store)),
+                ("ssl.trustStore.location", folder::text(&trust_store)),
                 ("ssl.clientAuth", need.to_owned()),
             ]);
         }

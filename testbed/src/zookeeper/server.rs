@@ -74,7 +74,7 @@ pub(super) fn prepare(
     folder::write(&data.join("myid"), &number.to_string(), None)?;
     folder::write(&folder.join(HOSTS), hosts, None)?;
     let lines = options.lines(ports, folder)?;
-    let lines = format!("dataDir={}\n{lines}{members}", folder::text(&data)?);
+    let lines = format!("dataDir={}\n{lines}{members}", folder::text(&data));
     folder::write(&folder.join(CONFIGURATION), &lines, None)
 }
 
@@ -95,7 +95,7 @@ pub(super) fn start_with(
         .arg(format!("-Dzookeeper.forceSync={force_sync}"))
         .arg(format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPERUSER_DIGEST}"))
         // So that each pair has its own link.
-        .arg(format!("-Djdk.net.hosts.file={}", folder::text(&folder.join(HOSTS))?))
+        .arg(format!("-Djdk.net.hosts.file={}", folder::text(&folder.join(HOSTS))))
         .args(["-cp", &class_path()?])
         .args(["org.apache.zookeeper.server.quorum.QuorumPeerMain", CONFIGURATION])
         .start(folder)

@@ -202,6 +202,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn handshake_needs_a_name_and_a_backend() {
+        let meet = |line: &str| meet("self-test", &["echo", line].map(str::to_owned));
+        let handshake = meet(r#"{"name": "a\u0062", "backends": ["redis", "etcd"], "notes": []}"#);
+        let Handshake { name, backends, .. } = handshake.unwrap();
+        assert_eq!((name.as_str(), backends.join(" ").as_str()), ("ab", "redis etcd"));
+        for line in ["ready", "{", r#"{"name": "x"}"#, r#"{"name": "x", "backends": []}"#] {
+            assert!(meet(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
     fn peers_are_found_and_what_they_share_is_none() {
         let names = |language: &Language| language.names();
         assert!(names(&LANGUAGES[0]).contains(&"redsync".to_owned()));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Error, Result};
+use crate::Result;
 
 /// The account of servers that reject root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,6 @@ impl Account {
 
     /// Makes this account the owner of `path`.
     pub fn own(self, path: &Path) -> Result<()> {
-        std::os::unix::fs::chown(path, Some(self.uid), Some(self.gid))
-            .map_err(|error| Error::new(format!("{}: {error}", path.display())))
+        Ok(fs_err::os::unix::fs::chown(path, Some(self.uid), Some(self.gid))?)
     }
 }

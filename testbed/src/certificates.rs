@@ -1,6 +1,7 @@
 //! A test CA, and a server certificate.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
@@ -28,9 +29,6 @@ pub struct Certificates(TempDir);
 
 impl Certificates {
     /// Creates a CA and a certificate for `localhost` and `127.0.0.1`, valid for two days.
-    ///
-    /// # Errors
-    /// If `openssl` isn't installed.
     pub fn new() -> Result<Self> {
         let folder = folder::temporary("certificates", None)?;
         make(folder.path(), None)?;
@@ -50,6 +48,34 @@ impl Certificates {
     /// Returns the server's private key file.
     pub fn key(&self) -> PathBuf {
         key(self.0.path())
+    }
+}
+
+/// Whether servers accept TLS, and with which certificates.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tls {
+    pub(crate) is_on: bool,
+    pub(crate) wants_client_certificates: bool,
+    pub(crate) certificates: Option<Arc<Certificates>>,
+}
+
+impl Tls {
+    pub(crate) fn make_certificates(&mut self) -> Result<()> {
+        if self.is_on && self.certificates.is_none() {
+            self.certificates = Some(Arc::new(Certificates::new()?));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn use_ca_of(&mut self, other: &Self) {
+        if other.is_on {
+            self.is_on = true;
+            self.certificates.clone_from(&other.certificates);
+        }
+    }
+
+    pub(crate) fn files(&self) -> &Certificates {
+        self.certificates.as_ref().expect("it speaks TLS")
     }
 }
 

@@ -9,7 +9,7 @@ use crate::wait;
 
 /// Returns the descendants of `pid`.
 pub fn of(pid: u32) -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
     let parents: Vec<(u32, u32)> = entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter_map(|pid| Some((pid, stat(pid)?.1)))
@@ -23,21 +23,27 @@ pub fn of(pid: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// A zombie has ended.
 pub(crate) fn is_stopped(pid: u32) -> bool {
-    stat(pid).is_none_or(|(state, _)| matches!(state, 'T' | 'Z' | 'X'))
+    state(pid) == Some('T')
 }
 
+/// A zombie has ended.
 pub(crate) fn has_ended(pid: u32) -> bool {
-    stat(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
+    state(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))
 }
 
-pub(crate) fn signal(pids: &[u32], signal: Signal, done: fn(u32) -> bool) -> bool {
-    for pid in pids {
-        if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, signal);
-        }
+fn state(pid: u32) -> Option<char> {
+    stat(pid).map(|(state, _)| state)
+}
+
+/// An ended child stays a zombie until the wait, so its id can't be reused.
+pub(crate) fn signal(pids: &[u32], signal: Signal) {
+    for pid in pids.iter().filter_map(|pid| Pid::from_raw(i32::try_from(*pid).ok()?)) {
+        let _ = kill_process(pid, signal);
     }
+}
+
+pub(crate) fn wait(pids: &[u32], done: fn(u32) -> bool) -> bool {
     wait::until(wait::LIMIT, || pids.iter().all(|pid| done(*pid)).then_some(())).is_some()
 }
 

@@ -1,19 +1,18 @@
 //! Temporary folders, and a cache of new databases' files, whose creation takes seconds.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use fs_err as fs;
 use tempfile::TempDir;
 
 use crate::{Account, Error, Program, Result};
 
 pub(crate) fn temporary(server: &str, account: Option<Account>) -> Result<TempDir> {
-    let folder = tempfile::Builder::new()
-        .prefix(&format!("lockwright-{server}-"))
-        .tempdir()
-        .map_err(|error| Error::new(format!("no temporary folder: {error}")))?;
+    let folder = tempfile::Builder::new().prefix(&format!("lockwright-{server}-")).tempdir()?;
     if let Some(account) = account {
         account.own(folder.path())?;
     }
@@ -39,17 +38,13 @@ pub(crate) fn fill(
     if !archive.exists() {
         let fresh = temporary(server, account)?;
         make(fresh.path())?;
-        let packed = tempfile::Builder::new()
-            .tempfile_in(&cache)
-            .map_err(|error| Error::new(format!("{}: {error}", cache.display())))?;
-        tar().args(["-cSf", &text(packed.path())?, "."]).run(fresh.path(), "")?;
+        let packed = tempfile::NamedTempFile::new_in(&cache)?;
+        tar().args(["-cSf", &text(packed.path()), "."]).run(fresh.path(), "")?;
         // Replaces the identical file of another process.
-        packed
-            .persist(&archive)
-            .map_err(|error| Error::new(format!("{}: {error}", archive.display())))?;
+        packed.persist(&archive).map_err(|error| error.error)?;
     }
     drop(turn);
-    tar().args(["-xSpf", &text(&archive)?, "--numeric-owner"]).run(target, "")?;
+    tar().args(["-xSpf", &text(&archive), "--numeric-owner"]).run(target, "")?;
     Ok(())
 }
 
@@ -58,21 +53,21 @@ pub(crate) fn empty(folder: &Path) -> Result<()> {
 }
 
 pub(crate) fn empty_except(folder: &Path, kept: &[&str]) -> Result<()> {
-    let remove = || -> std::io::Result<()> {
-        for entry in std::fs::read_dir(folder)? {
-            let path = entry?.path();
-            if kept.iter().any(|name| path.ends_with(name)) {
-                continue;
-            }
-            if path.is_dir() {
-                std::fs::remove_dir_all(path)?;
-            } else {
-                std::fs::remove_file(path)?;
-            }
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if !kept.iter().any(|name| path.ends_with(name)) {
+            if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
         }
-        Ok(())
-    };
-    remove().map_err(|error| Error::new(format!("{}: {error}", folder.display())))
+    }
+    Ok(())
+}
+
+/// Removes a folder, if it exists.
+pub(crate) fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 fn tar() -> Program {
@@ -81,14 +76,12 @@ fn tar() -> Program {
 
 /// Readable for the server's account, regardless of the umask.
 pub(crate) fn write(file: &Path, text: &str, account: Option<Account>) -> Result<()> {
-    std::fs::write(file, text)
-        .map_err(|error| Error::new(format!("{}: {error}", file.display())))?;
+    fs::write(file, text)?;
     account.map_or(Ok(()), |account| account.own(file))
 }
 
-pub(crate) fn text(path: &Path) -> Result<String> {
-    let text = path.to_str().map(str::to_owned);
-    text.ok_or_else(|| Error::new(format!("{} is not UTF-8", path.display())))
+pub(crate) fn text(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// Returns the cache folder, and checks that it is private: other users may have created it first.
@@ -99,14 +92,11 @@ pub(crate) fn cache() -> Result<PathBuf> {
     let parent =
         std::env::var_os("LOCKWRIGHT_TESTBED_CACHE").map_or_else(std::env::temp_dir, PathBuf::from);
     let folder = parent.join(format!("lockwright-testbed-{uid}"));
-    let failed = |error| Error::new(format!("{}: {error}", folder.display()));
     match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            return Err(failed(error));
-        }
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
         _ => {}
     }
-    let found = folder.symlink_metadata().map_err(failed)?;
+    let found = fs::symlink_metadata(&folder)?;
     if found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0 {
         return Ok(folder);
     }

@@ -1,10 +1,11 @@
 //! Go programs, built once and kept in the target folder.
 
-use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use fs_err::{self as fs, File};
 
 use crate::{Error, Program, Result, folder};
 
@@ -18,22 +19,21 @@ const PATIENCE: Duration = Duration::from_secs(20 * 60);
 /// If Go isn't installed, is older than `go.mod` requires, or fails.
 pub fn build(source: &Path) -> Result<PathBuf> {
     let place = place()?;
-    let failed = |error: io::Error| Error::new(format!("{}: {error}", place.display()));
-    fs::create_dir_all(&place).map_err(failed)?;
+    fs::create_dir_all(&place)?;
     let program = place.join(name_of(source)?);
     // Other test processes may build it too.
-    let turn = File::create(program.with_extension("lock")).map_err(failed)?;
-    turn.lock().map_err(failed)?;
+    let turn = File::create(program.with_extension("lock"))?;
+    turn.lock()?;
     if !program.exists() {
         // So that no process starts a partial file.
         let fresh = program.with_extension("new");
         go(&place)?
             // A fifth faster without inlining and debug information.
             .args(["build", "-gcflags=all=-l", "-ldflags=-s"])
-            .args(["-o", &folder::text(&fresh)?, "."])
+            .args(["-o", &folder::text(&fresh), "."])
             .run(source, "")
             .map_err(|error| explain(&error, source, &place))?;
-        fs::rename(&fresh, &program).map_err(failed)?;
+        fs::rename(&fresh, &program)?;
     }
     Ok(program)
 }
@@ -43,8 +43,8 @@ fn go(place: &Path) -> Result<Program> {
         .within(PATIENCE)
         // So that a user can delete it.
         .env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false")
-        .env("GOMODCACHE", folder::text(&place.join("modules"))?)
-        .env("GOCACHE", folder::text(&place.join("cache"))?)
+        .env("GOMODCACHE", folder::text(&place.join("modules")))
+        .env("GOCACHE", folder::text(&place.join("cache")))
         .env("GOWORK", "off")
         // Go must not download another toolchain.
         .env("GOTOOLCHAIN", "local")
@@ -62,14 +62,12 @@ fn explain(error: &Error, source: &Path, place: &Path) -> Error {
 
 /// It depends on the sources, so that an outdated program isn't used.
 fn name_of(source: &Path) -> Result<String> {
-    let failed = |error: io::Error| Error::new(format!("{}: {error}", source.display()));
-    let mut files: Vec<PathBuf> = fs::read_dir(source)
-        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
-        .map_err(failed)?;
+    let files = fs::read_dir(source)?.map(|entry| Ok(entry?.path()));
+    let mut files = files.collect::<io::Result<Vec<PathBuf>>>()?;
     files.sort_unstable();
     let mut hasher = DefaultHasher::new();
     for file in files.iter().filter(|file| file.is_file()) {
-        fs::read(file).map_err(failed)?.hash(&mut hasher);
+        fs::read(file)?.hash(&mut hasher);
     }
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     Ok(format!("{name}-{:016x}", hasher.finish()))

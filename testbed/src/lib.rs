@@ -17,6 +17,7 @@ mod folder;
 pub mod go;
 pub mod http;
 pub mod mariadb;
+mod methods;
 mod network;
 mod packages;
 pub mod pgbouncer;
@@ -60,6 +61,13 @@ impl std::fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Errors of files have their path, from `fs_err`.
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
 
 fn in_url(text: &str) -> String {
     text.bytes()

@@ -1,7 +1,6 @@
 //! A MariaDB or MySQL server.
 
 use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::{
-    Account, Error, Process, Program, Result, certificates, folder, in_url, packages, port, wait,
+    Account, Error, Process, Program, Result, certificates, folder, in_url, methods, packages, wait,
 };
 
 /// Unlike `mariadb-server`, it has no service and no database.
@@ -33,12 +32,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// Adds a setting of the section `[mysqld]`. The last one counts.
-    pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.settings.push((name.into(), value.into()));
-        self
-    }
-
     /// Syncs to disk.
     pub fn durable(self) -> Self {
         self.set("innodb_flush_log_at_trx_commit", "1").set("innodb_doublewrite", "1")
@@ -56,26 +49,9 @@ impl Options {
         }
     }
 
-    /// Sets the user's password.
-    pub fn password(mut self, password: &str) -> Self {
-        self.password = Some(password.to_owned());
-        self
-    }
-
-    /// Accepts TLS, with a certificate of [`MariaDb::authority`].
-    pub fn tls(mut self) -> Self {
-        self.tls = true;
-        self
-    }
-
     /// Accepts only TLS over TCP.
     pub fn tls_only(self) -> Self {
         self.tls().set("require_secure_transport", "ON")
-    }
-
-    /// Starts the server.
-    pub fn start(self) -> Result<MariaDb> {
-        port::retried(|| MariaDb::start_on(port::free(), &self))
     }
 }
 
@@ -107,125 +83,23 @@ pub struct MariaDb {
     folder: TempDir,
 }
 
+methods::process_methods!(MariaDb);
+methods::port_methods!(MariaDb);
+methods::options!(MariaDb, Options, "a setting of the section `[mysqld]`");
+methods::sql_methods!(MariaDb, Options);
+
 impl MariaDb {
-    /// Starts a default server.
-    ///
-    /// # Errors
-    /// If it doesn't start.
-    pub fn start() -> Result<Self> {
-        Self::options().start()
-    }
-
-    /// Returns default options.
-    pub fn options() -> Options {
-        Options::default()
-    }
-
-    fn start_on(port: u16, options: &Options) -> Result<Self> {
-        let folder = folder::temporary("mariadb", account())?;
-        fill(options, folder.path())?;
-        let process = launch(port, options, folder.path())?;
-        let this = Self { process, port, options: options.clone(), folder };
-        this.set_password()?;
-        this.log_in()?;
-        Ok(this)
-    }
-
-    /// Otherwise MySQL rejects a user's first TCP login without TLS.
-    fn log_in(&self) -> Result<()> {
+    fn prepare(&self, is_new: bool) -> Result<()> {
+        if let Some(password) = self.options.password.as_ref().filter(|_| is_new) {
+            let escaped = password.replace('\\', "\\\\").replace('\'', "''");
+            self.sql(&format!("ALTER USER {USER}@'%' IDENTIFIED BY '{escaped}'"))?;
+        }
+        // Otherwise MySQL rejects a user's first TCP login without TLS.
         if Kind::chosen() == Kind::MySql {
             self.sql("DO 0")?;
             self.sql_as_user("DO 0")?;
         }
         Ok(())
-    }
-
-    fn set_password(&self) -> Result<()> {
-        let Some(password) = &self.options.password else { return Ok(()) };
-        let escaped = password.replace('\\', "\\\\").replace('\'', "''");
-        self.sql(&format!("ALTER USER {USER}@'%' IDENTIFIED BY '{escaped}'")).map(drop)
-    }
-
-    /// Returns the port.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Returns the address.
-    pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
-    }
-
-    /// Returns the folder with the unix socket.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Returns the CA's certificate file. [`MariaDb::restart`] without data replaces it.
-    pub fn authority(&self) -> PathBuf {
-        certificates::authority(self.folder())
-    }
-
-    /// Returns the URL with the user and password.
-    pub fn url(&self) -> String {
-        self.url_through(self.port)
-    }
-
-    /// Returns the URL with a proxy's `port`.
-    pub fn url_through(&self, port: u16) -> String {
-        url(USER, self.password(), port)
-    }
-
-    /// Returns the superuser's URL.
-    pub fn admin_url(&self) -> String {
-        url(ADMIN, ADMIN_PASSWORD, self.port)
-    }
-
-    /// Returns the user's password.
-    pub fn password(&self) -> &str {
-        self.options.password.as_deref().unwrap_or(PASSWORD)
-    }
-
-    /// Returns the process.
-    pub fn process(&self) -> &Process {
-        &self.process
-    }
-
-    /// Restarts the server, without `keep_data` with a new database.
-    pub fn restart(&mut self, keep_data: bool) -> Result<()> {
-        self.stop();
-        if !keep_data {
-            folder::empty(self.folder.path())?;
-            fill(&self.options, self.folder.path())?;
-        }
-        self.process = launch(self.port, &self.options, self.folder.path())?;
-        if !keep_data {
-            self.set_password()?;
-        }
-        self.log_in()
-    }
-
-    /// Shuts the server down.
-    pub fn stop(&mut self) {
-        if self.process.ended().is_none() {
-            self.process.thaw();
-            self.process.stop();
-        }
-    }
-
-    /// Kills the server.
-    pub fn kill(&mut self) {
-        self.process.kill();
-    }
-
-    /// Freezes the server.
-    pub fn freeze(&self) {
-        self.process.freeze();
-    }
-
-    /// Resumes a frozen server.
-    pub fn thaw(&self) {
-        self.process.thaw();
     }
 
     /// Sets whether commits wait for a replica, which doesn't exist. Needs
@@ -236,16 +110,6 @@ impl MariaDb {
             Kind::MySql => "source",
         };
         self.sql(&format!("SET GLOBAL rpl_semi_sync_{role}_enabled = {}", u8::from(wait))).map(drop)
-    }
-
-    /// Runs SQL as the superuser. Returns rows as lines, with tabs between fields.
-    pub fn sql(&self, statements: &str) -> Result<String> {
-        self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
-    }
-
-    /// Like [`MariaDb::sql`], as the user.
-    pub fn sql_as_user(&self, statements: &str) -> Result<String> {
-        self.sql_as(USER, self.password(), statements)
     }
 
     /// Adds a user that may read the database, and logs in once: MySQL requires TLS or RSA only the
@@ -266,7 +130,7 @@ impl MariaDb {
             .args(["--no-defaults", "--batch", "--raw", "--skip-column-names"])
             .args(["--default-character-set=utf8mb4", "--connect-timeout=10"])
             .arg(format!("--init-command=SET {limit}"))
-            .arg(format!("--socket={}", folder::text(&socket(self.folder()))?))
+            .arg(format!("--socket={}", folder::text(&socket(self.folder()))))
             .args(["--user", user, "--execute", statements, USER])
             .env("MYSQL_PWD", password);
         Ok(client.run(self.folder(), "")?.trim_end_matches('\n').to_owned())
@@ -329,13 +193,11 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
         "--innodb-use-native-aio=0".to_owned(),
         "--innodb-flush-log-at-trx-commit=0".to_owned(),
     ];
-    let installer = match packages::find(&["usr/bin/mariadb-install-db"]) {
-        Some(program) => {
-            install.push(format!("--basedir={}", folder::text(&usr()?)?));
-            folder::text(&program)?
-        }
-        None => "mariadb-install-db".to_owned(),
-    };
+    let installer = packages::find(&["usr/bin/mariadb-install-db"]);
+    if installer.is_some() {
+        install.extend(packages::find(&["usr"]).map(|usr| format!("--basedir={usr}")));
+    }
+    let installer = installer.unwrap_or_else(|| "mariadb-install-db".to_owned());
     // The installer's users would take precedence, as their hosts are more specific.
     let users = format!(
         "FLUSH PRIVILEGES;\n\
@@ -347,16 +209,16 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
     );
     let recipe = format!("{}\n{install:?}\n{users}", version()?);
     folder::fill(folder, "mariadb", &recipe, account(), |template| {
-        let data = format!("--datadir={}", folder::text(&template.join("data"))?);
+        let data = format!("--datadir={}", folder::text(&template.join("data")));
         Program::new(installer, SERVER)
             .args(["--no-defaults", &data])
             .args(install)
             .run_as(account())
             .run(template, "")?;
-        server()?
+        server()
             .args(["--no-defaults", "--bootstrap", &data])
             .args(["--innodb-log-file-size=4M", "--innodb-use-native-aio=0"])
-            .args(messages()?)
+            .args(messages())
             .run_as(account())
             .run(template, &users)
             .map(drop)
@@ -375,12 +237,12 @@ fn fill_mysql(folder: &Path) -> Result<()> {
     folder::fill(folder, "mysql", &recipe, account(), |template| {
         let file = template.join("users.sql");
         folder::write(&file, &users, account())?;
-        server()?
+        server()
             .args(["--no-defaults", "--initialize-insecure", "--secure-file-priv=NULL"])
             .args(["--innodb-use-native-aio=0", "--innodb-flush-log-at-trx-commit=0"])
-            .arg(format!("--datadir={}", folder::text(&template.join("data"))?))
-            .arg(format!("--init-file={}", folder::text(&file)?))
-            .args(messages()?)
+            .arg(format!("--datadir={}", folder::text(&template.join("data"))))
+            .arg(format!("--init-file={}", folder::text(&file)))
+            .args(messages())
             .run_as(account())
             .run(template, "")
             .map(drop)
@@ -397,28 +259,22 @@ fn rights() -> String {
 }
 
 fn version() -> Result<String> {
-    server()?.args(["--no-defaults", "--version"]).run(Path::new("/"), "")
+    server().args(["--no-defaults", "--version"]).run(Path::new("/"), "")
 }
 
-fn usr() -> Result<PathBuf> {
-    let root = packages::root().ok_or_else(|| Error::new("there is no folder of packages"))?;
-    Ok(root.join("usr"))
-}
-
-fn messages() -> Result<Vec<String>> {
-    let folder = ["usr/share/mariadb", "usr/share/mysql"];
-    let Some(messages) =
-        packages::find(&folder).filter(|_| packages::find(&[MARIADBD, MYSQLD]).is_some())
+/// The options of a server in a folder of packages.
+fn messages() -> Vec<String> {
+    let folders = ["usr/share/mariadb", "usr/share/mysql"];
+    let (Some(usr), Some(messages), Some(_)) =
+        (packages::find(&["usr"]), packages::find(&folders), packages::find(&[MARIADBD, MYSQLD]))
     else {
-        return Ok(Vec::new());
+        return Vec::new();
     };
-    let option = |name, path: &Path| Ok(format!("--{name}={}", folder::text(path)?));
-    let usr = usr()?;
-    Ok(vec![
-        option("basedir", &usr)?,
-        option("lc-messages-dir", &messages)?,
-        option("plugin-dir", &usr.join("lib/mysql/plugin"))?,
-    ])
+    vec![
+        format!("--basedir={usr}"),
+        format!("--lc-messages-dir={messages}"),
+        format!("--plugin-dir={usr}/lib/mysql/plugin"),
+    ]
 }
 
 fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
@@ -430,8 +286,8 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
          datadir = {1}/data\n\
          tmpdir = {1}\n\
          pid_file = {1}/pid\n",
-        folder::text(&socket(folder))?,
-        folder::text(folder)?,
+        folder::text(&socket(folder)),
+        folder::text(folder),
     );
     // The character set is Debian's default.
     settings += "skip_name_resolve = 1\ncharacter_set_server = utf8mb4\n";
@@ -449,9 +305,8 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     // Loses data only if the machine crashes.
     settings += "innodb_flush_log_at_trx_commit = 2\ninnodb_doublewrite = 0\n";
     if options.tls {
-        let path = |path: PathBuf| folder::text(&path);
-        settings += &format!("ssl_cert = {}\n", path(certificates::certificate(folder))?);
-        settings += &format!("ssl_key = {}\n", path(certificates::key(folder))?);
+        settings += &format!("ssl_cert = {}\n", certificates::certificate(folder).display());
+        settings += &format!("ssl_key = {}\n", certificates::key(folder).display());
     } else {
         // MySQL and MariaDB 11 generate keys, which takes seconds.
         settings += match Kind::chosen() {
@@ -464,18 +319,15 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     }
     let file = folder.join("my.cnf");
     folder::write(&file, &settings, account())?;
-    let defaults = format!("--defaults-file={}", folder::text(&file)?);
-    let mut process = server()?.arg(defaults).args(messages()?).run_as(account()).start(folder)?;
+    let defaults = format!("--defaults-file={}", folder::text(&file));
+    let mut process = server().arg(defaults).args(messages()).run_as(account()).start(folder)?;
     process.wait_until_ready(|| greets(&socket(folder)))?;
     Ok(process)
 }
 
-fn server() -> Result<Program> {
-    let binary = match packages::find(&[MARIADBD, MYSQLD]) {
-        Some(binary) => folder::text(&binary)?,
-        None => "mariadbd".to_owned(),
-    };
-    Ok(Program::new(binary, SERVER).env("LC_ALL", "C"))
+fn server() -> Program {
+    let binary = packages::find(&[MARIADBD, MYSQLD]);
+    Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
 /// On the unix socket, which opens after the port and can't be another process's.

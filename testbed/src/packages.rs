@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::folder;
+
 const ROOT: &str = "LOCKWRIGHT_SERVER_ROOT";
 
 /// Returns the folder, if there is one.
@@ -14,7 +16,8 @@ pub(crate) fn root() -> Option<PathBuf> {
     Some(root)
 }
 
-pub(crate) fn find(paths: &[&str]) -> Option<PathBuf> {
+pub(crate) fn find(paths: &[&str]) -> Option<String> {
     let root = root()?;
-    paths.iter().map(|path| root.join(path)).find(|path| path.exists())
+    let path = paths.iter().map(|path| root.join(path)).find(|path| path.exists());
+    path.map(|path| folder::text(&path))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use crate::postgres::{self, DATABASE};
-use crate::{Postgres, Process, Program, Result, folder, in_url, port};
+use crate::{Postgres, Process, Program, Result, folder, in_url, methods, port};
 
 const PACKAGE: &str = "pgbouncer";
 
@@ -58,6 +58,9 @@ pub struct PgBouncer {
     folder: TempDir,
 }
 
+methods::process_methods!(PgBouncer);
+methods::port_methods!(PgBouncer);
+
 impl PgBouncer {
     /// Returns options for the server's database and user `lockwright`.
     pub fn in_front_of(server: &Postgres) -> Options {
@@ -74,16 +77,6 @@ impl PgBouncer {
         Ok(Self { process, port, options: options.clone(), folder })
     }
 
-    /// Returns the port.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Returns the address.
-    pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
-    }
-
     /// Returns the URL.
     pub fn url(&self) -> String {
         self.url_through(self.port)
@@ -92,11 +85,6 @@ impl PgBouncer {
     /// Returns the URL with a proxy's `port`.
     pub fn url_through(&self, port: u16) -> String {
         url(port, DATABASE)
-    }
-
-    /// Returns the process.
-    pub fn process(&self) -> &Process {
-        &self.process
     }
 
     /// Runs SQL. Returns rows as lines, with `|` between fields.
@@ -114,21 +102,6 @@ impl PgBouncer {
         self.kill();
         self.process = launch(self.port, &self.options, self.folder.path())?;
         Ok(())
-    }
-
-    /// Kills it.
-    pub fn kill(&mut self) {
-        self.process.kill();
-    }
-
-    /// Freezes it.
-    pub fn freeze(&self) {
-        self.process.freeze();
-    }
-
-    /// Resumes it.
-    pub fn thaw(&self) {
-        self.process.thaw();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Free loopback ports.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -32,6 +32,10 @@ pub fn free() -> u16 {
         .map_while(|_| ours.next())
         .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
         .expect("a loopback port is free")
+}
+
+pub(crate) fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
 /// Retries with other ports if one was taken in the meantime.
@@ -120,15 +124,5 @@ mod tests {
         assert!(of_one.iter().all(|port| !of_other.contains(port)));
         drop(one);
         assert_eq!(some_of(&mut process()), of_one, "what an ended process had is free again");
-    }
-
-    #[test]
-    fn when_all_have_an_owner_its_own_come_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut ports = Ports::locked_in(folder.path().to_path_buf());
-        let all: Vec<u16> = (0..COUNT).filter_map(|_| ports.next()).collect();
-        assert_eq!(all, (FIRST..FIRST + COUNT).collect::<Vec<_>>());
-        assert_eq!(ports.next(), Some(FIRST));
-        assert_eq!(Ports::locked_in(folder.path().to_path_buf()).next(), None);
     }
 }

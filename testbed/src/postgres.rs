@@ -1,6 +1,5 @@
 //! A PostgreSQL server, or a replica of one.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -9,7 +8,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::{
-    Account, Error, Process, Program, Result, certificates, folder, in_url, packages, port,
+    Account, Error, Process, Program, Result, certificates, folder, in_url, methods, packages,
 };
 
 const PACKAGE: &str = "postgresql";
@@ -45,27 +44,9 @@ struct Primary {
 }
 
 impl Options {
-    /// Adds a setting of `postgresql.conf`. The last one counts.
-    pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.settings.push((name.into(), value.into()));
-        self
-    }
-
     /// Syncs to disk.
     pub fn durable(self) -> Self {
         self.set("fsync", "on").set("full_page_writes", "on")
-    }
-
-    /// Sets the user's password.
-    pub fn password(mut self, password: &str) -> Self {
-        self.password = Some(password.to_owned());
-        self
-    }
-
-    /// Accepts TLS, with a certificate of [`Postgres::authority`].
-    pub fn tls(mut self) -> Self {
-        self.tls = true;
-        self
     }
 
     /// Accepts only TLS over TCP.
@@ -83,11 +64,6 @@ impl Options {
         self.password.clone_from(&primary.options.password);
         self
     }
-
-    /// Starts the server.
-    pub fn start(self) -> Result<Postgres> {
-        port::retried(|| Postgres::start_on(port::free(), &self))
-    }
 }
 
 /// A PostgreSQL server.
@@ -99,32 +75,15 @@ pub struct Postgres {
     folder: TempDir,
 }
 
+methods::process_methods!(Postgres);
+methods::port_methods!(Postgres);
+methods::options!(Postgres, Options, "a setting of `postgresql.conf`");
+methods::sql_methods!(Postgres, Options);
+
 impl Postgres {
-    /// Starts a default server.
-    ///
-    /// # Errors
-    /// If it doesn't start.
-    pub fn start() -> Result<Self> {
-        Self::options().start()
-    }
-
-    /// Returns default options.
-    pub fn options() -> Options {
-        Options::default()
-    }
-
-    fn start_on(port: u16, options: &Options) -> Result<Self> {
-        let folder = folder::temporary("postgres", account())?;
-        fill(options, folder.path())?;
-        let process = launch(port, options, folder.path())?;
-        let this = Self { process, port, options: options.clone(), folder };
-        this.set_password()?;
-        Ok(this)
-    }
-
-    fn set_password(&self) -> Result<()> {
+    fn prepare(&self, is_new: bool) -> Result<()> {
         match &self.options.password {
-            Some(password) if self.options.primary.is_none() => {
+            Some(password) if is_new && self.options.primary.is_none() => {
                 let quoted = password.replace('\'', "''");
                 self.sql(&format!("ALTER ROLE {USER} PASSWORD '{quoted}'")).map(drop)
             }
@@ -132,98 +91,9 @@ impl Postgres {
         }
     }
 
-    /// Returns the port.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Returns the address.
-    pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
-    }
-
-    /// Returns the folder with the unix socket.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Returns the CA's certificate file. [`Postgres::restart`] without data replaces it.
-    pub fn authority(&self) -> PathBuf {
-        certificates::authority(self.folder())
-    }
-
-    /// Returns the URL with the user and password.
-    pub fn url(&self) -> String {
-        self.url_through(self.port)
-    }
-
-    /// Returns the URL with a proxy's `port`.
-    pub fn url_through(&self, port: u16) -> String {
-        url(USER, self.password(), port)
-    }
-
-    /// Returns the superuser's URL.
-    pub fn admin_url(&self) -> String {
-        url(ADMIN, ADMIN_PASSWORD, self.port)
-    }
-
-    /// Returns the user's password.
-    pub fn password(&self) -> &str {
-        self.options.password.as_deref().unwrap_or(PASSWORD)
-    }
-
-    /// Returns the process.
-    pub fn process(&self) -> &Process {
-        &self.process
-    }
-
-    /// Restarts the server, without `keep_data` with a new database.
-    pub fn restart(&mut self, keep_data: bool) -> Result<()> {
-        self.stop();
-        if !keep_data {
-            folder::empty(self.folder.path())?;
-            fill(&self.options, self.folder.path())?;
-        }
-        self.process = launch(self.port, &self.options, self.folder.path())?;
-        if keep_data { Ok(()) } else { self.set_password() }
-    }
-
-    /// Shuts the server down.
-    pub fn stop(&mut self) {
-        self.thaw();
-        self.process.stop_by(Signal::INT);
-    }
-
-    /// Kills all processes of the server.
-    pub fn kill(&mut self) {
-        self.process.kill_tree();
-    }
-
-    /// Freezes all processes of the server.
-    pub fn freeze(&self) {
-        self.process.freeze_tree();
-    }
-
-    /// Resumes a frozen server.
-    pub fn thaw(&self) {
-        if self.process.is_frozen() {
-            self.process.thaw_tree();
-        }
-    }
-
-    /// Runs SQL as the superuser. Returns rows as lines, with `|` between fields.
-    pub fn sql(&self, statements: &str) -> Result<String> {
-        self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
-    }
-
-    /// Like [`Postgres::sql`], as the user.
-    pub fn sql_as_user(&self, statements: &str) -> Result<String> {
-        self.sql_as(USER, self.password(), statements)
-    }
-
     fn sql_as(&self, user: &str, password: &str, statements: &str) -> Result<String> {
         let psql = psql()?
-            .args(["-h".to_owned(), folder::text(self.folder())?])
+            .args(["-h".to_owned(), folder::text(self.folder())])
             .args(["-p".to_owned(), self.port.to_string()])
             .args(["-U", user, "-d", DATABASE, "-c", statements])
             .env("PGPASSWORD", password)
@@ -245,7 +115,7 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         if self.process.is_frozen() {
-            self.process.kill_tree();
+            self.process.kill();
         } else {
             // Faster than a shutdown. Unlike a kill, it frees the shared memory.
             self.process.stop_by(Signal::QUIT);
@@ -270,10 +140,10 @@ fn fill(options: &Options, folder: &Path) -> Result<()> {
     let Some(primary) = &options.primary else {
         return fill_as_new(folder);
     };
-    let from = folder::text(&primary.folder)?;
+    let from = folder::text(&primary.folder);
     binary("pg_basebackup")?
         .args(["-R", "-X", "stream", "-c", "fast", "-U", ADMIN, "-h", &from])
-        .args(["-p".to_owned(), primary.port.to_string(), "-D".to_owned(), folder::text(&data)?])
+        .args(["-p".to_owned(), primary.port.to_string(), "-D".to_owned(), folder::text(&data)])
         .run_as(account())
         .run(folder, "")
         .map(drop)
@@ -315,7 +185,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         "listen_addresses = '127.0.0.1'\n\
          port = {port}\n\
          unix_socket_directories = {}\n",
-        quoted(&folder::text(folder)?)
+        quoted(&folder::text(folder))
     );
     // In /dev/shm, it would remain after a crash.
     settings += "dynamic_shared_memory_type = mmap\n";
@@ -323,10 +193,10 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
     // Loses data only if the machine crashes.
     settings += "fsync = off\nfull_page_writes = off\n";
     if options.tls {
-        let path = |path: PathBuf| Ok::<_, Error>(quoted(&folder::text(&path)?));
+        let path = |path: PathBuf| quoted(&folder::text(&path));
         settings +=
-            &format!("ssl = on\nssl_cert_file = {}\n", path(certificates::certificate(folder))?);
-        settings += &format!("ssl_key_file = {}\n", path(certificates::key(folder))?);
+            &format!("ssl = on\nssl_cert_file = {}\n", path(certificates::certificate(folder)));
+        settings += &format!("ssl_key_file = {}\n", path(certificates::key(folder)));
     }
     for (name, value) in &options.settings {
         settings += &format!("{name} = {}\n", quoted(value));
@@ -341,6 +211,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         .args(["-D", "data"])
         .run_as(account())
         .last_signal("QUIT")
+        .with_children(Signal::INT)
         .start(folder)?;
     let pid = process.pid().to_string();
     process.wait_until_ready(|| {
@@ -376,7 +247,7 @@ fn binary(name: &str) -> Result<Program> {
              and `cargo xtask test`, run as root, installs it without starting its service"
         ))
     })?;
-    Ok(Program::new(folder::text(&folder.join(name))?, PACKAGE).env("LC_ALL", "C"))
+    Ok(Program::new(folder::text(&folder.join(name)), PACKAGE).env("LC_ALL", "C"))
 }
 
 /// The chosen packages', Debian's newest version, or PATH.

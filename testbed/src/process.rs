@@ -1,7 +1,7 @@
 //! A child process.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::descendants::{self, KillOnExit};
 use crate::{Account, Error, Result, wait};
@@ -31,6 +31,8 @@ pub struct Program {
     environment: Vec<(String, String)>,
     account: Option<Account>,
     last_signal: &'static str,
+    stop_signal: Signal,
+    has_children: bool,
     limit: Duration,
 }
 
@@ -44,6 +46,8 @@ impl Program {
             environment: Vec::new(),
             account: None,
             last_signal: "KILL",
+            stop_signal: Signal::TERM,
+            has_children: false,
             limit: 2 * wait::LIMIT,
         }
     }
@@ -73,8 +77,15 @@ impl Program {
     }
 
     /// Sets the signal (without `SIG`) at this process's end, instead of `KILL`.
-    pub fn last_signal(mut self, signal: &'static str) -> Self {
+    pub(crate) fn last_signal(mut self, signal: &'static str) -> Self {
         self.last_signal = signal;
+        self
+    }
+
+    /// Includes its children in kills and freezes, and sets the signal that stops it.
+    pub(crate) fn with_children(mut self, stop_signal: Signal) -> Self {
+        self.has_children = true;
+        self.stop_signal = stop_signal;
         self
     }
 
@@ -92,9 +103,8 @@ impl Program {
     /// Starts the program in `folder`, which gets its log. It ends with this process.
     pub fn start(&self, folder: &Path) -> Result<Process> {
         let log = folder.join(format!("{}.log", self.short_name()));
-        let io_error = |error: io::Error| Error::new(format!("{}: {error}", log.display()));
-        let out = File::options().create(true).append(true).open(&log).map_err(io_error)?;
-        let both = out.try_clone().map_err(io_error)?;
+        let out = fs_err::File::options().create(true).append(true).open(&log)?.into_parts().0;
+        let both = out.try_clone()?;
         let mut command = self.dying_with_us()?;
         for (name, value) in ENVIRONMENT.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             if self.environment.iter().all(|(own, _)| own != name) {
@@ -108,6 +118,8 @@ impl Program {
             name: self.short_name().to_owned(),
             child,
             log,
+            stop_signal: self.stop_signal,
+            has_children: self.has_children,
             kill_on_exit: Mutex::default(),
         })
     }
@@ -118,33 +130,26 @@ impl Program {
     /// With its output, if the exit code isn't 0 or the limit is exceeded.
     pub fn run(&self, folder: &Path, input: &str) -> Result<String> {
         let failed = |error: io::Error| Error::new(format!("{}: {error}", self.binary));
+        let files = || Ok([tempfile::tempfile()?, tempfile::tempfile()?, tempfile::tempfile()?]);
+        let [mut given, mut output, mut complaints] = files().map_err(failed)?;
+        given.write_all(input.as_bytes()).and_then(|()| given.rewind()).map_err(failed)?;
         let mut command = self.dying_with_us()?;
-        command.current_dir(folder).stdin(Stdio::piped());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.current_dir(folder).stdin(given);
+        command.stdout(output.try_clone()?).stderr(complaints.try_clone()?);
         let mut child = spawn(command).map_err(failed)?;
-        let mut standard_input = child.stdin.take().expect("it is piped");
-        let output = child.stdout.take().expect("it is piped");
-        let complaints = child.stderr.take().expect("it is piped");
-        let (ended, printed, complaint) = thread::scope(|scope| {
-            scope.spawn(move || standard_input.write_all(input.as_bytes()));
-            let printed = scope.spawn(move || all_of(output));
-            let complaint = scope.spawn(move || all_of(complaints));
-            let ended = wait::until(self.limit, || child.try_wait().transpose());
-            if ended.is_none() {
-                let _ = child.kill();
-                let _ = child.wait();
-            }
-            let [printed, complaint] =
-                [printed, complaint].map(|reader| reader.join().unwrap_or_default());
-            (ended, printed, complaint)
-        });
+        let ended = wait::until(self.limit, || child.try_wait().transpose());
+        if ended.is_none() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
         let how = match ended {
-            Some(Ok(status)) if status.success() => return Ok(printed),
+            Some(Ok(status)) if status.success() => return all_of(&mut output).map_err(failed),
             Some(Ok(status)) => status.to_string(),
             Some(Err(error)) => return Err(failed(error)),
             None => format!("it did not end within {:?}", self.limit),
         };
-        Err(Error::new(format!("{}: {how}\n{printed}{complaint}", self.binary)))
+        let (output, complaints) = (all_of(&mut output)?, all_of(&mut complaints)?);
+        Err(Error::new(format!("{}: {how}\n{output}{complaints}", self.binary)))
     }
 
     fn short_name(&self) -> &str {
@@ -169,10 +174,11 @@ impl Program {
     }
 }
 
-fn all_of(mut pipe: impl Read) -> String {
+fn all_of(file: &mut File) -> io::Result<String> {
     let mut bytes = Vec::new();
-    let _ = pipe.read_to_end(&mut bytes);
-    String::from_utf8_lossy(&bytes).into_owned()
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn locate(binary: &str, package: &str) -> Result<PathBuf> {
@@ -219,6 +225,8 @@ pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
+    stop_signal: Signal,
+    has_children: bool,
     kill_on_exit: Mutex<Option<KillOnExit>>,
 }
 
@@ -252,9 +260,17 @@ impl Process {
         }
     }
 
-    /// Sends SIGTERM and waits. Kills it after [`wait::LIMIT`].
+    /// Resumes it, asks it to end, and waits. Kills it after [`wait::LIMIT`].
     pub fn stop(&mut self) {
-        self.signal(Signal::TERM);
+        self.stop_by(self.stop_signal);
+    }
+
+    pub(crate) fn stop_by(&mut self, signal: Signal) {
+        if self.ended().is_some() {
+            return;
+        }
+        self.thaw();
+        descendants::signal(&[self.pid()], signal);
         if wait::until(wait::LIMIT, || self.ended()).is_none() {
             self.kill();
         }
@@ -262,81 +278,56 @@ impl Process {
 
     /// Kills it (SIGKILL), even if frozen, and waits.
     pub fn kill(&mut self) {
+        if self.has_children && self.ended().is_none() {
+            // Frozen, it neither starts nor reaps children, so their ids can't be reused.
+            self.freeze_one();
+            let children = descendants::of(self.pid());
+            descendants::signal(&children, Signal::KILL);
+            descendants::wait(&children, descendants::has_ended);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-
-    /// Freezes it (SIGSTOP): its sockets stay open.
-    pub fn freeze(&self) {
-        self.signal(Signal::STOP);
-        let stopped = wait::until(Duration::from_secs(5), || {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
-            stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())
-        });
-        assert!(stopped.is_some(), "{} can be stopped", self.name);
-    }
-
-    /// Resumes it (SIGCONT).
-    pub fn thaw(&self) {
-        self.signal(Signal::CONT);
-    }
-
-    /// Sends a signal and waits. Kills it and its descendants after [`wait::LIMIT`].
-    pub fn stop_by(&mut self, signal: Signal) {
-        if self.ended().is_some() {
-            return;
-        }
-        self.signal(signal);
-        if wait::until(wait::LIMIT, || self.ended()).is_none() {
-            self.kill_tree();
-        }
-    }
-
-    /// Like [`Process::kill`], with its descendants.
-    pub fn kill_tree(&mut self) {
-        if self.ended().is_none() {
-            // Frozen, it neither starts nor reaps children, so their ids can't be reused.
-            self.freeze();
-            let children = descendants::of(self.pid());
-            descendants::signal(&children, Signal::KILL, descendants::has_ended);
-        }
-        self.kill();
         // It watched the frozen processes.
         self.cancel_kill_on_exit();
     }
 
-    /// Like [`Process::freeze`], with its descendants.
-    pub fn freeze_tree(&self) {
-        self.freeze();
-        let mut all = descendants::of(self.pid());
-        let stopped = descendants::signal(&all, Signal::STOP, descendants::is_stopped);
-        assert!(stopped, "the children of {} can be stopped", self.name);
-        all.push(self.pid());
-        let kill_on_exit = KillOnExit::watch(&all).expect("sh starts");
-        *self.kill_on_exit.lock().unwrap_or_else(PoisonError::into_inner) = Some(kill_on_exit);
+    /// Freezes it (SIGSTOP): its sockets stay open.
+    pub fn freeze(&self) {
+        self.freeze_one();
+        if self.has_children {
+            let mut all = descendants::of(self.pid());
+            descendants::signal(&all, Signal::STOP);
+            let stopped = descendants::wait(&all, |pid| {
+                descendants::is_stopped(pid) || descendants::has_ended(pid)
+            });
+            assert!(stopped, "the children of {} can be stopped", self.name);
+            all.push(self.pid());
+            let kill_on_exit = KillOnExit::watch(&all).expect("sh starts");
+            *self.kill_on_exit.lock().unwrap_or_else(PoisonError::into_inner) = Some(kill_on_exit);
+        }
     }
 
-    /// Like [`Process::thaw`], with its descendants.
-    pub fn thaw_tree(&self) {
-        self.cancel_kill_on_exit();
-        descendants::signal(&descendants::of(self.pid()), Signal::CONT, |_| true);
-        self.thaw();
+    fn freeze_one(&self) {
+        descendants::signal(&[self.pid()], Signal::STOP);
+        let stopped = descendants::wait(&[self.pid()], descendants::is_stopped);
+        assert!(stopped, "{} can be stopped", self.name);
     }
 
-    /// Returns whether it is frozen by [`Process::freeze_tree`].
-    pub fn is_frozen(&self) -> bool {
-        self.kill_on_exit.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    /// Resumes it (SIGCONT).
+    pub fn thaw(&self) {
+        if self.has_children {
+            self.cancel_kill_on_exit();
+            descendants::signal(&descendants::of(self.pid()), Signal::CONT);
+        }
+        descendants::signal(&[self.pid()], Signal::CONT);
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        descendants::is_stopped(self.pid())
     }
 
     fn cancel_kill_on_exit(&self) {
         *self.kill_on_exit.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    fn signal(&self, signal: Signal) {
-        // An ended child stays a zombie until the wait, so its id can't be reused.
-        if let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, signal);
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A TCP proxy that cuts, drops, delays.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -9,9 +9,10 @@ use std::time::Duration;
 use crate::{Error, Result, port, wait};
 
 /// The treatment of bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Traffic {
     /// Forwards them.
+    #[default]
     Forward,
     /// Delays each piece in both directions.
     Delay(Duration),
@@ -39,11 +40,11 @@ pub(crate) struct Shared {
     changed: Condvar,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     traffic: Traffic,
-    /// If false, connections are refused.
-    open: bool,
+    /// If true, connections are refused.
+    cut: bool,
     listening: bool,
     over: bool,
     connections: Vec<TcpStream>,
@@ -61,34 +62,17 @@ struct State {
 impl Proxy {
     /// Starts a proxy that forwards.
     pub fn start(target: SocketAddr) -> Result<Self> {
-        let mut attempts = 0;
-        let (listener, port) = loop {
-            let port = port::free();
-            match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-                Ok(listener) => break (listener, port),
-                Err(_) if attempts < 5 => attempts += 1,
-                Err(error) => return Err(Error::new(format!("the proxy can't listen: {error}"))),
-            }
-        };
-        Ok(Self::on(listener, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), target))
+        port::retried(|| Self::start_at(port::local(port::free()), target))
     }
 
     /// Starts a proxy at `address`.
-    ///
-    /// # Errors
-    /// If the address is in use.
     pub fn start_at(address: SocketAddr, target: SocketAddr) -> Result<Self> {
-        match TcpListener::bind(address) {
-            Ok(listener) => Ok(Self::on(listener, address, target)),
-            Err(error) => Err(Error::new(format!("no proxy can listen at {address}: {error}"))),
-        }
-    }
-
-    fn on(listener: TcpListener, address: SocketAddr, target: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address)
+            .map_err(|error| Error::new(format!("no proxy can listen at {address}: {error}")))?;
         let shared = Shared::new(target);
         let keeper = Arc::clone(&shared);
         thread::spawn(move || keeper.listen(listener, address));
-        Self { shared, address }
+        Ok(Self { shared, address })
     }
 
     /// Returns the port.
@@ -109,7 +93,7 @@ impl Proxy {
 
     /// Drops every connection and refuses new ones.
     pub fn cut(&self) {
-        self.shared.state().open = false;
+        self.shared.state().cut = true;
         self.shared.changed.notify_all();
         // Wakes the thread blocked in `accept`.
         drop(TcpStream::connect(self.address()));
@@ -122,7 +106,7 @@ impl Proxy {
     pub fn mend(&self) {
         {
             let mut state = self.shared.state();
-            state.open = true;
+            state.cut = false;
             state.traffic = Traffic::Forward;
         }
         self.shared.changed.notify_all();
@@ -153,11 +137,6 @@ impl Proxy {
     /// Counts delayed pieces.
     pub fn delayed(&self) -> usize {
         self.shared.state().delayed
-    }
-
-    /// Waits for `count` accepted connections. Returns `false` after [`wait::LIMIT`].
-    pub fn wait_for_connections(&self, count: usize) -> bool {
-        self.shared.wait_until(|state| state.accepted >= count)
     }
 
     /// Holds the requests of one connection, counted from 0, until the next call.
@@ -193,24 +172,8 @@ enum Direction {
 
 impl Shared {
     pub(crate) fn new(target: SocketAddr) -> Arc<Self> {
-        Arc::new(Self {
-            target,
-            state: Mutex::new(State {
-                traffic: Traffic::Forward,
-                open: true,
-                listening: true,
-                over: false,
-                connections: Vec::new(),
-                accepted: 0,
-                swallowed_answers: 0,
-                swallowed: 0,
-                delayed: 0,
-                keeping: None,
-                kept_requests: 0,
-                silenced: 0,
-            }),
-            changed: Condvar::new(),
-        })
+        let state = Mutex::new(State { listening: true, ..State::default() });
+        Arc::new(Self { target, state, changed: Condvar::new() })
     }
 
     pub(crate) fn set(&self, traffic: Traffic) {
@@ -233,7 +196,7 @@ impl Shared {
         {
             let mut state = self.state();
             state.over = true;
-            state.open = false;
+            state.cut = true;
         }
         self.changed.notify_all();
         self.drop_connections();
@@ -256,7 +219,7 @@ impl Shared {
         loop {
             if let Some(listening) = listener.take() {
                 while let Ok((client, _)) = listening.accept() {
-                    if !self.state().open {
+                    if self.state().cut {
                         break;
                     }
                     self.serve(client, Vec::new(), Duration::ZERO);
@@ -268,7 +231,7 @@ impl Shared {
                 let closed = self.state();
                 let state = self
                     .changed
-                    .wait_while(closed, |state| !state.open && !state.over)
+                    .wait_while(closed, |state| state.cut && !state.over)
                     .unwrap_or_else(PoisonError::into_inner);
                 if state.over {
                     return;

@@ -7,7 +7,7 @@ use crate::options::Options;
 use crate::report::{Counts, Report};
 use crate::{folders, process, servers, tmp};
 
-const USAGE: &str = include_str!("../../chaos/usage.txt");
+pub(crate) const USAGE: &str = include_str!("../../chaos/usage.txt");
 
 /// So that nothing is built twice. Without an example, cargo leaves out the features that
 /// dev-dependencies enable.
@@ -23,40 +23,16 @@ const BUILD: [&str; 7] = [
 
 const LIMIT: Duration = Duration::from_secs(600);
 
-pub(crate) fn main(args: &[String]) -> ExitCode {
-    if args.iter().any(|word| word == "--help" || word == "-h") {
-        print!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    match run(args) {
-        Ok(code) => code,
-        Err(problem) => {
-            eprintln!("cargo xtask chaos: {problem}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(args: &[String]) -> Result<ExitCode, String> {
+pub(crate) fn run(args: &[String]) -> Result<ExitCode, String> {
     servers::provide(true)?;
-    let built = process::cargo(&BUILD).status().map_err(|error| format!("cargo: {error}"))?;
-    if !built.success() {
-        return Err("it can't be built: see above".to_owned());
-    }
+    process::succeeds(process::cargo(&BUILD))?;
     let _tmp_folder = tmp::TmpFolder::begin();
-    let mut command = runner(args);
-    let status = command.status().map_err(|error| format!("the runner: {error}"))?;
-    Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
+    process::exit_code(runner(args))
 }
 
 fn runner(args: &[String]) -> Command {
-    let mut command = Command::new(folders::target().join("debug/lockwright-chaos"));
-    process::without_our_own(&mut command);
+    let mut command = process::our_program(folders::target().join("debug/lockwright-chaos"), args);
     tmp::set(&mut command);
-    command
-        .args(args)
-        .env("CARGO_TARGET_DIR", folders::target())
-        .env("LOCKWRIGHT_ROOT", folders::root());
     command
 }
 

@@ -38,7 +38,7 @@ const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-redis", "server", "6"),
     ("lockwright-etcd", "server", "9"),
     ("lockwright-zookeeper", "server", "8"),
-    ("lockwright-testbed", "smoke", "4"),
+    ("lockwright-testbed", "testbed", "4"),
     (INTEROP, "queues", "6"),
 ];
 

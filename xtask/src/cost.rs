@@ -1,15 +1,16 @@
 //! `cargo xtask cost`: see `benches/README.md`.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use fs_err as fs;
+
 use crate::baseline::{self, Costs, Path as Counted};
-use crate::folders;
 use crate::options::Options;
-use crate::process::{cargo, quietly};
+use crate::process::{cargo, output, quietly};
 use crate::report::Report;
+use crate::{folders, text};
 
 const CRATE: &str = "lockwright-cost";
 
@@ -17,81 +18,53 @@ const COUNTED: &str = "lockwright_cost::counted_by_callgrind";
 
 const PROFILE: &str = "cost";
 
-const RECORDED: &str = "benches/cost/recorded.txt";
+const RECORDED: &str = "benches/cost/recorded.json";
 
 pub(crate) fn step(options: &Options) -> Report {
     if options.quick {
         return Report::left_out("valgrind may not be installed");
     }
-    let compared = count().and_then(|costs| {
-        let file = folders::root().join(RECORDED);
-        let recorded = fs::read_to_string(&file).map_err(|error| error.to_string());
-        let recorded = recorded.and_then(|text| baseline::read(&text));
-        let recorded = recorded.map_err(|problem| {
-            format!("{RECORDED}: {problem}; `cargo xtask cost --record` writes it")
-        })?;
-        Ok((costs, recorded))
-    });
-    let (costs, recorded) = match compared {
-        Ok(both) => both,
-        Err(problem) => return Report::failed(&problem),
-    };
+    Report::of_result(count().and_then(|costs| compare(&costs)))
+}
+
+fn compare(costs: &Costs) -> Result<Report, String> {
     // It shows that the paths work.
-    print!("{}", baseline::table(&costs.paths, "     "));
-    if let Some(difference) = costs.built.differs_from(&recorded.built) {
+    print!("{}", baseline::table(&costs.paths));
+    let recorded = fs::read_to_string(folders::root().join(RECORDED)).map_err(text)?;
+    let recorded: Costs = serde_json::from_str(&recorded).map_err(|problem| {
+        format!("{RECORDED}: {problem}; `cargo xtask cost --record` writes it")
+    })?;
+    let mut report = Report::of(true);
+    if let Some(difference) = costs.built_differs_from(&recorded) {
         println!("     not compared: {difference}");
-        let mut report = Report::of(true);
         report.left_out.push(format!("cost: the comparison with {RECORDED}: {difference}"));
-        return report;
+        return Ok(report);
     }
-    let problems = baseline::compare(&costs.paths, &recorded.paths);
-    if problems.is_empty() {
-        return Report::of(true);
-    }
-    Report::failed(&problems.join("\n"))
-}
-
-pub(crate) fn record() -> ExitCode {
-    match count().and_then(|costs| write(&costs)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            println!("     {problem}");
-            ExitCode::FAILURE
-        }
+    match baseline::compare(&costs.paths, &recorded.paths) {
+        problems if problems.is_empty() => Ok(report),
+        problems => Err(problems.join("\n")),
     }
 }
 
-fn write(costs: &Costs) -> Result<(), String> {
-    fs::write(folders::root().join(RECORDED), baseline::write(costs))
-        .map_err(|error| format!("{RECORDED} can't be written: {error}"))?;
-    print!("{}", baseline::table(&costs.paths, "     "));
-    println!("     recorded in {RECORDED}");
-    Ok(())
+pub(crate) fn record() -> Result<ExitCode, String> {
+    let costs = count()?;
+    let recorded = serde_json::to_string_pretty(&costs).map_err(text)?;
+    fs::write(folders::root().join(RECORDED), recorded + "\n").map_err(text)?;
+    println!("{}     recorded in {RECORDED}", baseline::table(&costs.paths));
+    Ok(ExitCode::SUCCESS)
 }
 
 fn count() -> Result<Costs, String> {
-    let compiler = said("rustc", &["-vV"])?;
-    let line = |key: &str| {
-        let found = compiler.lines().find_map(|line| line.strip_prefix(key));
-        found.map(|value| value.trim().to_owned()).ok_or_else(|| format!("rustc -vV says no {key}"))
-    };
-    let host = line("host:")?;
-    let binary = build(&host)?;
-    let (paths, vectors) = run(&binary)?;
-    let libc = said("getconf", &["GNU_LIBC_VERSION"])?.trim().to_owned();
-    let rustc = compiler.lines().next().unwrap_or_default().to_owned();
-    Ok(Costs { built: baseline::Built { rustc, host, libc, vectors }, paths })
-}
-
-fn said(program: &str, args: &[&str]) -> Result<String, String> {
-    let cannot =
-        |problem: &str| format!("`{program} {}` can't be asked: {problem}", args.join(" "));
-    let output = Command::new(program).args(args).current_dir(folders::root()).output();
-    let output = output.map_err(|error| cannot(&error.to_string()))?;
-    if !output.status.success() {
-        return Err(cannot(&output.status.to_string()));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    let rustc = output("rustc", &["-vV"])?;
+    let line = |key| rustc.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    let host = line("host:").ok_or("rustc -vV says no host")?;
+    let (paths, vectors) = run(&build(host)?)?;
+    let libc = output("getconf", &["GNU_LIBC_VERSION"])?;
+    let compiler = rustc.lines().next().unwrap_or_default();
+    let built =
+        [("compiler", compiler), ("target", host), ("libc", libc.trim()), ("vectors", &vectors)];
+    let built = built.map(|(what, value)| (what.to_owned(), value.to_owned())).into();
+    Ok(Costs { built, paths })
 }
 
 /// Fixed flags: all machines build the same code.
@@ -109,14 +82,16 @@ fn build(host: &str) -> Result<PathBuf, String> {
 }
 
 fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
-    let unreadable = |error: io::Error| format!("what callgrind wrote can't be read: {error}");
     let folder = folders::logs().join("cost");
-    // They would be mistaken for new ones.
+    // Old files would be mistaken for new ones.
     match fs::remove_dir_all(&folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreadable(error)),
-        _ => fs::create_dir_all(&folder).map_err(unreadable)?,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(text(error)),
+        _ => fs::create_dir_all(&folder).map_err(text)?,
     }
-    let valgrind = valgrind().ok_or("valgrind is not installed: apt-get install valgrind")?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let valgrind = std::env::split_paths(&path).map(|folder| folder.join("valgrind"));
+    let valgrind = { valgrind }.find(|file| file.is_file());
+    let valgrind = valgrind.ok_or("valgrind is not installed: apt-get install valgrind")?;
     let mut command = Command::new(valgrind);
     // The environment and the program's path affect the stack's alignment, and so copies.
     command.env_clear().env("TMPDIR", "/tmp").current_dir(binary.parent().unwrap_or(binary));
@@ -137,19 +112,11 @@ fn run(binary: &Path) -> Result<(Vec<Counted>, String), String> {
     let mut paths = Vec::new();
     for (at, (name, times)) in lines.enumerate() {
         let times = times.parse().map_err(|_| format!("{name} was gone {times} times?"))?;
-        let dump =
-            fs::read_to_string(folder.join(format!("out.{}", at + 1))).map_err(unreadable)?;
+        let dump = fs::read_to_string(folder.join(format!("out.{}", at + 1))).map_err(text)?;
         let sums = summary(&dump).ok_or("what callgrind wrote has no sums")?;
         paths.push(Counted::new(name, sums, times));
     }
     Ok((paths, vectors.to_owned()))
-}
-
-fn valgrind() -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders)
-        .map(|folder| folder.join("valgrind"))
-        .find(|file| file.is_file())
 }
 
 fn summary(dump: &str) -> Option<(u64, u64)> {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::process::plain;
 use crate::report::Counts;
 
 pub(crate) const MARK: &str = "suite: ";
@@ -23,39 +22,36 @@ pub(crate) struct Suite {
 }
 
 impl Suite {
+    pub(crate) fn of(title: &str) -> Self {
+        Self { title: title.to_owned(), ..Self::default() }
+    }
+
     pub(crate) fn ok(&self) -> bool {
         self.finished && self.counts.failed == 0
     }
 
     /// A binary without a result has at least one failure.
     pub(crate) fn counts(&self) -> Counts {
-        let mut counts = self.counts;
-        if !self.finished && counts.failed == 0 {
-            counts.failed = 1;
-        }
-        counts
+        let least = u64::from(!self.finished);
+        Counts { failed: self.counts.failed.max(least), ..self.counts }
     }
 
     /// Notes the tests without a result, and the slow ones of them.
     pub(crate) fn note_unfinished(&mut self, listed: &[String]) {
-        let lines: Vec<String> = self.lines.iter().map(|line| plain(line)).collect();
-        let with_result: Vec<&str> =
-            lines.iter().filter_map(|line| test_with_result(line)).collect();
-        let slow: Vec<&str> = lines.iter().filter_map(|line| slow_test(line)).collect();
-        let others = listed.iter().map(String::as_str).filter(|test| !slow.contains(test));
-        let tests = slow.iter().copied().chain(others);
-        let unfinished: Vec<&str> = tests.filter(|test| !with_result.contains(test)).collect();
-        let is_slow = |test: &&str| slow.contains(test);
-        let (slow, others): (Vec<&str>, Vec<&str>) = unfinished.into_iter().partition(is_slow);
-        for (what, tests) in [("running for long", slow), ("without a result", others)] {
-            if !tests.is_empty() {
-                self.lines.push(format!("{what}: {}", tests.join(", ")));
-            }
-        }
+        let has_result = |test: &&str| self.lines.iter().any(|line| is_result_of(line, test));
+        let slow = self.lines.iter().filter_map(|line| slow_test(line));
+        let slow: Vec<&str> = slow.filter(|test| !has_result(test)).collect();
+        let others = listed.iter().map(String::as_str).filter(|test| !has_result(test));
+        let others: Vec<&str> = others.filter(|test| !slow.contains(test)).collect();
+        let notes = [("running for long", slow), ("without a result", others)];
+        let notes = notes.into_iter().filter(|(_, tests)| !tests.is_empty());
+        let notes: Vec<_> =
+            notes.map(|(what, tests)| format!("{what}: {}", tests.join(", "))).collect();
+        self.lines.extend(notes);
     }
 
     pub(crate) fn ignored(&self) -> impl Iterator<Item = String> {
-        self.lines.iter().map(|line| plain(line)).filter_map(|line| {
+        self.lines.iter().filter_map(|line| {
             let (test, reason) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
             Some(format!("{}{reason}", test.trim()))
         })
@@ -63,30 +59,29 @@ impl Suite {
 
     /// Its column's name then ends with `title`.
     pub(crate) fn note_server(&mut self, title: &str, server: &str) {
-        if let Some(at) = self.lines.iter().position(|line| plain(line).starts_with(MARK)) {
+        if let Some(at) = self.lines.iter().position(|line| line.starts_with(MARK)) {
             self.lines[at] += &format!(" on {title}");
             self.lines.insert(at + 1, format!("{SERVER}{server}"));
         }
     }
 
     pub(crate) fn is_conformance(&self) -> bool {
-        self.lines.iter().any(|line| plain(line).starts_with(MARK))
+        self.lines.iter().any(|line| line.starts_with(MARK))
     }
 
-    pub(crate) fn failures(&self) -> Vec<(String, Vec<String>)> {
-        let mut failures: Vec<(String, Vec<String>)> = Vec::new();
+    pub(crate) fn failures(&self) -> Vec<(&str, Vec<&str>)> {
+        let mut failures: Vec<(&str, Vec<&str>)> = Vec::new();
         let mut speaks = false;
-        for line in self.lines.iter().map(|line| plain(line)) {
-            if let Some(test) = failed_test(&line) {
-                failures.push((test.to_owned(), Vec::new()));
+        for line in self.lines.iter().map(String::as_str) {
+            if let Some(test) = failed_test(line) {
+                failures.push((test, Vec::new()));
                 speaks = true;
                 continue;
             }
-            if line == "stack backtrace:" || line == "failures:" {
+            if ["stack backtrace:", "failures:"].contains(&line) {
                 speaks = false;
-            } else if line.contains(PANICKED) {
-                speaks = true;
             }
+            speaks |= line.contains(PANICKED);
             if speaks && let Some((_, said)) = failures.last_mut() {
                 said.push(line);
             }
@@ -96,7 +91,6 @@ impl Suite {
 
     pub(crate) fn complaints(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().map(String::as_str).filter(|line| {
-            let line = plain(line);
             !(line.starts_with("test ") && (line.ends_with("ok") || line.contains("... ignored")))
         })
     }
@@ -111,25 +105,20 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn of(title: &str) -> Self {
-        let suite = Suite { title: title.to_owned(), ..Suite::default() };
-        Self { current: Some(suite), last: String::new() }
+        Self { current: Some(Suite::of(title)), last: String::new() }
     }
 
-    pub(crate) fn line(&mut self, raw: &str) -> Option<Suite> {
-        let line = plain(raw);
+    pub(crate) fn line(&mut self, line: &str) -> Option<Suite> {
         if let Some(name) = line.trim_start().strip_prefix("Doc-tests ") {
-            let aborted = self.end();
-            *self = Self::of(&format!("doc tests of {name}"));
-            return aborted;
+            return self.current.replace(Suite::of(&format!("doc tests of {name}")));
         }
-        if self.current.is_none() && is_beginning(&line) && !self.last.is_empty() {
-            self.current = Some(Suite { title: self.last.clone(), ..Suite::default() });
+        let begins = line.starts_with("running ") && !self.last.is_empty();
+        if self.current.is_none() && begins {
+            self.current = Some(Suite::of(&self.last));
         }
         let suite = self.current.as_mut()?;
-        suite.lines.push(raw.to_owned());
-        let (counts, took) = result(&line)?;
-        suite.counts.add(counts);
-        suite.took += took;
+        suite.lines.push(line.to_owned());
+        (suite.counts, suite.took) = result(line)?;
         suite.finished = true;
         self.last.clone_from(&suite.title);
         self.current.take()
@@ -140,15 +129,16 @@ impl Reader {
     }
 }
 
-fn is_beginning(line: &str) -> bool {
-    line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test"))
+/// `test a::b ... ok`, `test a::b - should panic ... ok`. An aborted test has no result.
+fn is_result_of(line: &str, test: &str) -> bool {
+    let result = line.strip_prefix("test ").and_then(|rest| rest.strip_prefix(test));
+    let result = result.map(|rest| rest.strip_prefix(" - should panic").unwrap_or(rest));
+    result.is_some_and(|rest| rest.trim_start().starts_with("... ") && !rest.ends_with("... "))
 }
 
-/// `test a::b ... ok`.
-fn test_with_result(line: &str) -> Option<&str> {
-    let (test, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
-    let test = test.trim_end();
-    (!result.is_empty()).then(|| test.strip_suffix(" - should panic").unwrap_or(test))
+/// `test a::b has been running for over 60 seconds`.
+fn slow_test(line: &str) -> Option<&str> {
+    Some(line.strip_prefix("test ")?.split_once(" has been running for over ")?.0)
 }
 
 /// `---- a::b stdout ----`, or without `stdout`.
@@ -157,38 +147,24 @@ fn failed_test(line: &str) -> Option<&str> {
     Some(test.strip_suffix(" stdout").unwrap_or(test))
 }
 
-/// `test a::b has been running for over 60 seconds`.
-fn slow_test(line: &str) -> Option<&str> {
-    Some(line.strip_prefix("test ")?.split_once(" has been running for over ")?.0)
-}
-
 /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.10s`.
 fn result(line: &str) -> Option<(Counts, Duration)> {
-    let rest = line.strip_prefix("test result: ")?;
-    let mut counts = Counts::default();
-    let mut took = Duration::ZERO;
-    for part in rest.split([';', '.']) {
-        let mut words = part.split_whitespace();
-        if let (Some(number), Some(word)) = (words.next(), words.next())
-            && let Ok(number) = number.parse()
-        {
-            match word {
-                "passed" => counts.passed = number,
-                "failed" => counts.failed = number,
-                "ignored" => counts.ignored = number,
-                "filtered" => counts.filtered = number,
-                _ => {}
-            }
-        }
-    }
-    for part in rest.split(';') {
-        if let Some(seconds) = part.trim().strip_prefix("finished in ")
-            && let Ok(seconds) = seconds.trim_end_matches('s').parse()
-        {
-            took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        }
-    }
-    Some((counts, took))
+    let words: Vec<&str> = line.strip_prefix("test result: ")?.split([' ', ';']).collect();
+    let before = |word: &str| {
+        let at = words.iter().position(|other| *other == word)?;
+        words[at.checked_sub(1)?].parse().ok()
+    };
+    let count = |word| before(word).unwrap_or_default();
+    let counts = Counts {
+        passed: count("passed"),
+        failed: count("failed"),
+        ignored: count("ignored"),
+        filtered: count("filtered"),
+    };
+    let seconds = line.split_once("finished in ").and_then(|(_, rest)| rest.split_once('s'));
+    let took =
+        seconds.and_then(|(seconds, _)| Duration::try_from_secs_f64(seconds.parse().ok()?).ok());
+    Some((counts, took.unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -202,88 +178,54 @@ mod tests {
 
     #[test]
     fn tests_are_counted() {
-        let (suites, open) = read(
-            Reader::of("lockwright-core src/lib.rs"),
-            "
-running 2 tests
-test a ... ok
-test b ... FAILED
-test c    ... ignored, for later
-
-test result: FAILED. 1 passed; 1 failed; 3 ignored; 0 measured; 2 filtered out; finished in 1.25s
-
-",
-        );
-        assert_eq!(open, None);
-        assert_eq!(suites.len(), 1);
-        assert_eq!(suites[0].title, "lockwright-core src/lib.rs");
-        assert_eq!(suites[0].counts, Counts { passed: 1, failed: 1, ignored: 3, filtered: 2 });
-        assert_eq!(suites[0].took, Duration::from_millis(1250));
-        assert!(!suites[0].ok());
-        assert!(suites[0].complaints().all(|line| line != "test a ... ok"));
-        assert_eq!(suites[0].ignored().collect::<Vec<_>>(), ["c, for later"]);
-        assert!(suites[0].complaints().any(|line| line == "test b ... FAILED"));
+        let text = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\
+                    test c    ... ignored, for later\n\ntest result: FAILED. 1 passed; 1 failed; \
+                    3 ignored; 0 measured; 2 filtered out; finished in 1.25s\n";
+        let (suites, open) = read(Reader::of("lockwright-core src/lib.rs"), text);
+        let [suite] = suites.as_slice() else { panic!("{suites:?}") };
+        assert_eq!((open, suite.title.as_str()), (None, "lockwright-core src/lib.rs"));
+        assert_eq!(suite.counts, Counts { passed: 1, failed: 1, ignored: 3, filtered: 2 });
+        assert_eq!((suite.took, suite.ok()), (Duration::from_millis(1250), false));
+        assert_eq!(suite.ignored().collect::<Vec<_>>(), ["c, for later"]);
+        let complaints: Vec<&str> = suite.complaints().collect();
+        assert!(!complaints.contains(&"test a ... ok"), "{complaints:?}");
+        assert!(complaints.contains(&"test b ... FAILED"), "{complaints:?}");
     }
 
     #[test]
     fn doc_tests_are_told_apart() {
-        let (suites, open) = read(
-            Reader::default(),
-            "   Compiling lockwright-core v0.1.0
-   \u{1b}[1m\u{1b}[32mDoc-tests\u{1b}[0m lockwright_core
-
-running 4 tests
-test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 2.00s; merged doctests compilation took 1.00s
-
-running 1 test
-test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.50s
-   Doc-tests lockwright_sql
-test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s
-",
+        const RESULT: &str = "test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; \
+             finished in 2.00s; merged doctests compilation took 1.00s\n";
+        let text = format!(
+            "   Compiling lockwright-core v0.1.0\n   Doc-tests lockwright_core\n\n\
+             running 4 tests\n{RESULT}\nrunning 1 test\n{RESULT}   Doc-tests lockwright_sql\n{RESULT}"
         );
-        assert_eq!(open, None);
-        let seen: Vec<_> =
-            suites.iter().map(|suite| (suite.title.as_str(), suite.counts.passed)).collect();
+        let (suites, open) = read(Reader::default(), &text);
+        let titles: Vec<_> = suites.iter().map(|suite| suite.title.as_str()).collect();
         let core = "doc tests of lockwright_core";
-        assert_eq!(seen, [(core, 4), (core, 1), ("doc tests of lockwright_sql", 7)]);
-        assert!(suites.iter().all(Suite::ok));
+        assert_eq!((titles, open), (vec![core, core, "doc tests of lockwright_sql"], None));
+        assert!(suites.iter().all(|suite| suite.ok() && suite.counts.passed == 4));
         assert_eq!(suites[0].took, Duration::from_secs(2));
     }
 
     #[test]
     fn tests_without_a_result_are_named() {
-        let (_, open) = read(
-            Reader::of("x"),
-            "
-running 5 tests
-test a ... ok
-test b - should panic ... ok
-test c has been running for over 60 seconds
-test d has been running for over 60 seconds
-test c ... ok
-test e ... ",
-        );
-        let mut suite = open.unwrap();
+        let text = "running 5 tests\ntest a ... ok\ntest b - should panic ... ok\n\
+                    test c has been running for over 60 seconds\n\
+                    test d has been running for over 60 seconds\ntest c ... ok\ntest e ... ";
+        let mut suite = read(Reader::of("x"), text).1.unwrap();
         suite.note_unfinished(&["a", "b", "c", "d", "e", "f"].map(str::to_owned));
-        let noted: Vec<_> =
-            suite.complaints().skip_while(|line| !line.contains("e ... ")).collect();
+        let noted = &suite.lines[suite.lines.len() - 3..];
         assert_eq!(noted, ["test e ... ", "running for long: d", "without a result: e, f"]);
     }
 
     #[test]
     fn what_aborts_counts_as_a_failure() {
-        let (suites, open) = read(
-            Reader::default(),
-            "   Doc-tests a
-running 5 tests
-test x ... ok
-   Doc-tests b
-process didn't exit successfully: (signal: 6, SIGABRT: process abort signal)
-",
-        );
-        assert_eq!(suites.len(), 1);
-        assert!(!suites[0].ok());
-        assert_eq!(suites[0].counts().failed, 1);
+        let text = "   Doc-tests a\nrunning 5 tests\ntest x ... ok\n   Doc-tests b\n\
+                    process didn't exit successfully: (signal: 6, SIGABRT: process abort signal)\n";
+        let (suites, open) = read(Reader::default(), text);
+        let [suite] = suites.as_slice() else { panic!("{suites:?}") };
+        assert_eq!((suite.ok(), suite.counts().failed), (false, 1));
         assert_eq!(open.unwrap().counts().failed, 1);
     }
 }

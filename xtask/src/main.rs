@@ -1,6 +1,6 @@
 //! The task runner of this repository: see `cargo xtask help`.
 //!
-//! It depends only on the standard library, so that it builds within two seconds.
+//! It is compiled first in each run, so its dependencies are few and small.
 #![forbid(unsafe_code)]
 
 mod baseline;
@@ -11,7 +11,6 @@ mod config;
 mod cost;
 mod examples;
 mod folders;
-mod handshake;
 mod interop;
 mod libtest;
 mod newer_servers;
@@ -35,51 +34,38 @@ mod tmp;
 mod usage;
 mod versions;
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let Some((task, args)) = args.split_first() else {
-        return usage::error("a task is missing");
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let asks_for_help = words.iter().any(|word| ["-h", "--help"].contains(word));
+    let done = match *words {
+        [] => return usage::error("a task is missing"),
+        ["test", ..] => return test::main(&args[1..]),
+        ["cost"] => return test::main(&args),
+        ["cost", "--record"] => cost::record(),
+        ["bench", ..] if asks_for_help => print(bench::USAGE),
+        ["bench", ..] => bench::run(&args[1..]),
+        ["chaos", ..] if asks_for_help => print(chaos::USAGE),
+        ["chaos", ..] => chaos::run(&args[1..]),
+        ["interop"] => return test::main(&["servers", "interop"].map(str::to_owned)),
+        ["peers"] => peers::build_all(),
+        ["help" | "-h" | "--help"] => print(&usage::help()),
+        _ => return usage::error(&format!("unknown task or argument in `{}`", words.join(" "))),
     };
-    match task.as_str() {
-        "test" => test::main(args),
-        "cost" => cost(args),
-        "bench" => bench::main(args),
-        "chaos" => chaos::main(args),
-        "interop" => interop(args),
-        "peers" => peers(args),
-        "help" | "-h" | "--help" if args.is_empty() => {
-            print!("{}", usage::help());
-            ExitCode::SUCCESS
-        }
-        _ => usage::error(&format!("unknown task `{task}`")),
-    }
+    done.unwrap_or_else(|problem| {
+        eprintln!("cargo xtask {}: {problem}", args[0]);
+        ExitCode::FAILURE
+    })
 }
 
-fn cost(args: &[String]) -> ExitCode {
-    match args {
-        [] => test_steps(&["cost"]),
-        [option] if option == "--record" => cost::record(),
-        _ => usage::error("`cost` takes no argument but `--record`"),
-    }
+fn print(text: &str) -> Result<ExitCode, String> {
+    print!("{text}");
+    Ok(ExitCode::SUCCESS)
 }
 
-fn interop(args: &[String]) -> ExitCode {
-    match args {
-        [] => test_steps(&["servers", "interop"]),
-        _ => usage::error("`interop` takes no arguments"),
-    }
-}
-
-fn peers(args: &[String]) -> ExitCode {
-    match args {
-        [] => peers::main(),
-        _ => usage::error("`peers` takes no arguments"),
-    }
-}
-
-fn test_steps(names: &[&str]) -> ExitCode {
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    test::main(&names)
+fn text(error: impl Display) -> String {
+    error.to_string()
 }

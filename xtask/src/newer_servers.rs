@@ -1,8 +1,8 @@
 //! Newer servers, and the test suites to run on them.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use crate::process;
 use crate::servers::{self, Version};
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,64 +41,26 @@ const MYSQL: &[Suite] = &[
     Suite { package: SQL, test: "lease_faults", only: Some("mariadb::") },
     Suite { package: SQL, test: "held", only: Some("mysql::") },
 ];
+const POSTGRES: &[Suite] = &[
+    Suite::of(SQL, "postgres_session"),
+    Suite::of(SQL, "postgres_row"),
+    Suite::of(SQL, "postgres_lease"),
+];
 const REDIS: &[Suite] = &[Suite::of("lockwright-redis", "conformance")];
 
 /// The slowest first.
+#[rustfmt::skip] // few lines each
 pub(crate) const SERVERS: &[Server] = &[
-    Server {
-        folder: "postgresql",
-        title: "PostgreSQL 17+",
-        packages: &["postgresql"],
-        binary: "usr/lib/postgresql/*/bin/postgres",
-        probe: &["--version"],
-        says: "PostgreSQL",
-        least: (17, 0),
-        suites: &[
-            Suite::of(SQL, "postgres_session"),
-            Suite::of(SQL, "postgres_row"),
-            Suite::of(SQL, "postgres_lease"),
-        ],
-    },
-    Server {
-        folder: "mysql",
-        title: "MySQL 8.4+",
-        packages: &["mysql-server-core"],
-        binary: "usr/sbin/mysqld",
-        probe: &["--no-defaults", "--version"],
-        says: "Ver",
-        least: (8, 4),
-        suites: MYSQL,
-    },
-    Server {
-        folder: "mariadb",
-        title: "MariaDB 11+",
-        packages: &["mariadb-server-core", "mariadb-client-core"],
-        binary: "usr/sbin/mariadbd",
-        probe: &["--no-defaults", "--version"],
-        says: "MariaDB",
-        least: (11, 0),
-        suites: MARIADB,
-    },
-    Server {
-        folder: "redis",
-        title: "Redis 8+",
-        packages: &["redis-server"],
-        binary: "usr/bin/redis-server",
-        probe: &["--version"],
-        says: "Redis server",
-        least: (8, 0),
-        suites: REDIS,
-    },
-    Server {
-        folder: "valkey",
-        title: "Valkey",
-        packages: &["valkey-server"],
-        binary: "usr/bin/valkey-server",
-        probe: &["--version"],
-        says: "Valkey server",
-        least: (7, 2),
-        suites: REDIS,
-    },
+    Server { folder: "postgresql", title: "PostgreSQL 17+", packages: &["postgresql"], suites: POSTGRES,
+        binary: "usr/lib/postgresql/*/bin/postgres", probe: &["--version"], says: "PostgreSQL", least: (17, 0) },
+    Server { folder: "mysql", title: "MySQL 8.4+", packages: &["mysql-server-core"], suites: MYSQL,
+        binary: "usr/sbin/mysqld", probe: &["--no-defaults", "--version"], says: "Ver", least: (8, 4) },
+    Server { folder: "mariadb", title: "MariaDB 11+", packages: &["mariadb-server-core", "mariadb-client-core"], suites: MARIADB,
+        binary: "usr/sbin/mariadbd", probe: &["--no-defaults", "--version"], says: "MariaDB", least: (11, 0) },
+    Server { folder: "redis", title: "Redis 8+", packages: &["redis-server"], suites: REDIS,
+        binary: "usr/bin/redis-server", probe: &["--version"], says: "Redis server", least: (8, 0) },
+    Server { folder: "valkey", title: "Valkey", packages: &["valkey-server"], suites: REDIS,
+        binary: "usr/bin/valkey-server", probe: &["--version"], says: "Valkey server", least: (7, 2) },
 ];
 
 impl Server {
@@ -109,19 +71,15 @@ impl Server {
     pub(crate) fn version(&self, root: &Path) -> Result<String, String> {
         let binary = servers::newest(&root.join(self.binary))
             .ok_or_else(|| format!("the packages have no {}", self.binary))?;
-        let output = Command::new(&binary).args(self.probe).output();
-        let output = output.map_err(|error| format!("{}: {error}", binary.display()))?;
-        let said = String::from_utf8_lossy(&output.stdout);
+        let said = process::output(&binary.display().to_string(), self.probe)?;
         let said = said.replace(&*binary.to_string_lossy(), "");
         let version = servers::version(&said).filter(|_| said.contains(self.says));
-        let Some((major, minor)) = version else {
-            let complaint = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("{} says {:?}", binary.display(), said + &complaint));
-        };
+        let (major, minor) =
+            version.ok_or_else(|| format!("{} says {said:?}", binary.display()))?;
         if (major, minor) < self.least {
-            let (major_wanted, minor_wanted) = self.least;
+            let (least, least_minor) = self.least;
             return Err(format!(
-                "the version is {major}.{minor}, but at least {major_wanted}.{minor_wanted} is needed"
+                "the version is {major}.{minor}, but at least {least}.{least_minor} is needed"
             ));
         }
         Ok(format!("{major}.{minor}"))

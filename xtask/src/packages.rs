@@ -3,12 +3,15 @@
 //! They come from the machine's own mirror, verified with its keyring.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::{self, Finished, plain};
+use fs_err as fs;
+
+use crate::process::{self, Finished, output};
+use crate::text;
 
 struct Distribution {
     /// In `/etc/os-release`.
@@ -19,18 +22,9 @@ struct Distribution {
     attempts: &'static [Attempt],
 }
 
-struct Attempt {
-    suites: &'static [&'static str],
-    base: Option<&'static str>,
-}
+/// The suites to search, and the one whose versions of the other packages suffice.
+type Attempt = (&'static [&'static str], Option<&'static str>);
 
-impl Attempt {
-    const fn of(suites: &'static [&'static str]) -> Self {
-        Self { suites, base: None }
-    }
-}
-
-/// Debian has MySQL only in unstable, where another package may be broken for a day.
 const DISTRIBUTIONS: &[Distribution] = &[
     Distribution {
         id: "debian",
@@ -40,11 +34,12 @@ const DISTRIBUTIONS: &[Distribution] = &[
         ],
         components: "main",
         aliases: &["oldstable", "stable", "testing", "unstable", "sid"],
+        // MySQL is only in unstable, where another package may be broken for a day.
         attempts: &[
-            Attempt::of(&["testing"]),
-            Attempt::of(&["unstable", "testing"]),
-            Attempt { suites: &["unstable", "testing"], base: Some("testing") },
-            Attempt::of(&["stable"]),
+            (&["testing"], None),
+            (&["unstable", "testing"], None),
+            (&["unstable", "testing"], Some("testing")),
+            (&["stable"], None),
         ],
     },
     Distribution {
@@ -53,7 +48,7 @@ const DISTRIBUTIONS: &[Distribution] = &[
         components: "main universe",
         aliases: &["devel"],
         // The release in development, and the first with all these servers.
-        attempts: &[Attempt::of(&["devel"]), Attempt::of(&["resolute"])],
+        attempts: &[(&["devel"], None), (&["resolute"], None)],
     },
 ];
 
@@ -77,7 +72,7 @@ pub(crate) struct Archive {
     architecture: String,
     mirrors: Vec<String>,
     folder: PathBuf,
-    fetched: BTreeMap<String, Result<(), String>>,
+    fetched: BTreeMap<PathBuf, Result<(), String>>,
 }
 
 impl Archive {
@@ -90,21 +85,15 @@ impl Archive {
             format!("the archive's keyring {} is missing", distribution.keyrings[0])
         })?;
         let codename = field(&release, "VERSION_CODENAME").unwrap_or_default();
-        let targets = said_by(
-            "apt-get",
-            &[
-                "indextargets",
-                "--format",
-                "$(REPO_URI) $(RELEASE) $(COMPONENT)",
-                "Created-By: Packages",
-            ],
-        )?;
+        let format = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
+        let format = ["indextargets", "--format", format, "Created-By: Packages"];
+        let targets = output("apt-get", &format)?;
         let mirrors =
             mirrors(&targets, |suite| suite == codename || distribution.aliases.contains(&suite));
         if mirrors.is_empty() {
             return Err(format!("apt's sources have no mirror with the suite {codename} main"));
         }
-        let architecture = said_by("dpkg", &["--print-architecture"])?.trim().to_owned();
+        let architecture = output("dpkg", &["--print-architecture"])?.trim().to_owned();
         let folder = folder.to_path_buf();
         let fetched = BTreeMap::new();
         Ok(Self { distribution, keyring, architecture, mirrors, folder, fetched })
@@ -120,39 +109,35 @@ impl Archive {
     ) -> Result<String, String> {
         let mut problems = Vec::new();
         for attempt in self.distribution.attempts {
-            let done = self.fetch(attempt, packages).and_then(|files| {
+            let done = self.fetch(*attempt, packages).and_then(|files| {
                 unpack(&files, root)?;
                 check(root)
             });
             match done {
                 Ok(found) => return Ok(found),
                 Err(problem) => {
-                    let from = attempt.base.map(|base| format!(", the rest from {base}"));
-                    let (suite, from) = (attempt.suites[0], from.unwrap_or_default());
-                    problems.push(format!("from {suite}{from}: {problem}"));
+                    let (suites, base) = attempt;
+                    let rest = base.map(|base| format!(", the rest from {base}"));
+                    let rest = rest.unwrap_or_default();
+                    problems.push(format!("from {}{rest}: {problem}", suites[0]));
                 }
             }
         }
         Err(problems.join("\n"))
     }
 
-    fn fetch(&mut self, attempt: &Attempt, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
-        let suites = attempt.suites.join("-");
-        let folder = self.folder.join(&suites);
-        if !self.fetched.contains_key(&suites) {
-            let lists = self.fetch_lists(attempt.suites, &folder);
-            self.fetched.insert(suites.clone(), lists);
+    fn fetch(&mut self, attempt: Attempt, packages: &[&str]) -> Result<Vec<PathBuf>, String> {
+        let (suites, base) = attempt;
+        let folder = self.folder.join(suites.join("-"));
+        if !self.fetched.contains_key(&folder) {
+            let lists = self.fetch_lists(suites, &folder);
+            self.fetched.insert(folder.clone(), lists);
         }
-        self.fetched[&suites].clone()?;
-        let mut args = vec!["install".to_owned(), "-y".into(), "--no-install-recommends".into()];
-        match attempt.base {
-            None => args.extend(packages.iter().map(|package| (*package).to_owned())),
-            Some(base) => {
-                let suite = attempt.suites[0];
-                args.extend(["-t".to_owned(), base.to_owned()]);
-                args.extend(packages.iter().map(|package| format!("{package}/{suite}")));
-            }
-        }
+        self.fetched[&folder].clone()?;
+        let mut args = ["install", "-y", "--no-install-recommends"].map(str::to_owned).to_vec();
+        args.extend(base.map(|base| format!("--target-release={base}")));
+        let suite = base.map(|_| format!("/{}", suites[0])).unwrap_or_default();
+        args.extend(packages.iter().map(|package| format!("{package}{suite}")));
         let log = format!("versions-apt-{}", packages[0]);
         // Otherwise it lacks earlier downloads.
         let mut list = apt(&folder, &args);
@@ -169,16 +154,15 @@ impl Archive {
 
     /// From the first mirror that has them, signed.
     fn fetch_lists(&self, suites: &[&str], folder: &Path) -> Result<(), String> {
-        let said = |error: std::io::Error| format!("{}: {error}", folder.display());
         for place in ["lists/partial", "cache/none/partial", "../archives/partial"] {
-            fs::create_dir_all(folder.join(place)).map_err(said)?;
+            fs::create_dir_all(folder.join(place)).map_err(text)?;
         }
-        fs::write(folder.join("status"), "").map_err(said)?;
-        fs::write(folder.join("apt.conf"), settings(folder)).map_err(said)?;
+        fs::write(folder.join("status"), "").map_err(text)?;
+        fs::write(folder.join("apt.conf"), settings(folder)).map_err(text)?;
         let mut problem = String::new();
         for mirror in &self.mirrors {
             let sources: String = suites.iter().map(|suite| self.source(mirror, suite)).collect();
-            fs::write(folder.join("sources.list"), sources).map_err(said)?;
+            fs::write(folder.join("sources.list"), sources).map_err(text)?;
             let log = format!("versions-apt-update-{}", suites[0]);
             let update = apt(folder, &["update".to_owned()]);
             match apt_ran(process::run(&log, update, process::RUNNING, |_| {})) {
@@ -230,14 +214,14 @@ fn apt(folder: &Path, args: &[String]) -> Command {
 
 /// apt reports success with old lists if a mirror doesn't answer.
 fn apt_ran(finished: Finished) -> Result<Vec<String>, String> {
-    let lines: Vec<String> = finished.lines.iter().map(|line| plain(line)).collect();
+    let lines = finished.lines.iter().map(String::as_str);
     let is_complaint =
-        |line: &&String| ["E: ", "W: Failed to fetch"].iter().any(|mark| line.starts_with(mark));
-    let complaints: Vec<&str> = lines.iter().filter(is_complaint).map(String::as_str).collect();
+        |line: &&str| line.starts_with("E: ") || line.starts_with("W: Failed to fetch");
+    let complaints: Vec<&str> = lines.filter(is_complaint).collect();
     match (finished.ok(), complaints.is_empty()) {
-        (true, true) => Ok(lines),
+        (true, true) => Ok(finished.lines),
         (_, false) => Err(complaints.join(" ")),
-        (false, true) => Err(lines.last().cloned().unwrap_or_default()),
+        (false, true) => Err(finished.lines.last().cloned().unwrap_or_default()),
     }
 }
 
@@ -264,51 +248,39 @@ fn field<'a>(release: &'a str, name: &str) -> Option<&'a str> {
     release.lines().find_map(value).map(|value| value.trim_matches('"'))
 }
 
-fn said_by(program: &str, args: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(args).output();
-    let output = output.map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(format!("{program} {}: {}", args[0], String::from_utf8_lossy(&output.stderr).trim()))
-}
-
 fn unpack(files: &[PathBuf], root: &Path) -> Result<(), String> {
-    let said = |error: std::io::Error| format!("{}: {error}", root.display());
     if root.exists() {
-        fs::remove_dir_all(root).map_err(said)?;
+        fs::remove_dir_all(root).map_err(text)?;
     }
-    fs::create_dir_all(root).map_err(said)?;
+    fs::create_dir_all(root).map_err(text)?;
     // Servers run as other users.
-    fs::set_permissions(root, fs::Permissions::from_mode(0o755)).map_err(said)?;
+    fs::set_permissions(root, Permissions::from_mode(0o755)).map_err(text)?;
     for file in files {
-        said_by("dpkg-deb", &["-x", &file.display().to_string(), &root.display().to_string()])?;
+        output("dpkg-deb", &["-x", &file.display().to_string(), &root.display().to_string()])?;
     }
     // Set-user-ID programs such as `passwd` get no security updates here.
-    said_by("chmod", &["-R", "u-s,g-s", &root.display().to_string()])?;
+    output("chmod", &["-R", "u-s,g-s", &root.display().to_string()])?;
     let loader = loader(root).ok_or("the packages have no dynamic loader")?;
     let mut folders = vec![PathBuf::from("usr/bin"), PathBuf::from("usr/sbin")];
     for entry in fs::read_dir(root.join("usr/lib/postgresql")).into_iter().flatten().flatten() {
         folders.push(Path::new("usr/lib/postgresql").join(entry.file_name()).join("bin"));
     }
     for folder in folders.iter().filter(|folder| root.join(folder).is_dir()) {
-        wrap(root, folder, &loader).map_err(said)?;
+        wrap(root, folder, &loader).map_err(text)?;
     }
     Ok(())
 }
 
 fn loader(root: &Path) -> Option<PathBuf> {
-    let inside = |folder: &Path| {
-        let entries = fs::read_dir(root.join(folder)).ok()?;
-        let names = entries.filter_map(|entry| Some(folder.join(entry.ok()?.file_name())));
-        Some(names.collect::<Vec<_>>())
-    };
-    let is_loader = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let folders = fs::read_dir(root.join("usr/lib")).ok()?.flatten();
+    let mut files =
+        folders.filter_map(|folder| fs::read_dir(folder.path()).ok()).flatten().flatten();
+    let loader = files.find(|file| {
+        let name = file.file_name();
+        let name = name.to_string_lossy();
         name.starts_with("ld-linux") && name.contains(".so")
-    };
-    let folders = inside(Path::new("usr/lib"))?;
-    folders.iter().filter_map(|folder| inside(folder)).flatten().find(is_loader)
+    })?;
+    Some(loader.path().strip_prefix(root).ok()?.to_path_buf())
 }
 
 /// With the packages' loader and libraries: the system's may be too old.
@@ -316,14 +288,14 @@ fn wrap(root: &Path, folder: &Path, loader: &Path) -> std::io::Result<()> {
     let real = folder.with_extension("real");
     fs::rename(root.join(folder), root.join(&real))?;
     fs::create_dir(root.join(folder))?;
-    fs::set_permissions(root.join(folder), fs::Permissions::from_mode(0o755))?;
+    fs::set_permissions(root.join(folder), Permissions::from_mode(0o755))?;
     let libraries = loader.parent().unwrap_or(loader);
     for entry in fs::read_dir(root.join(&real))? {
         let name = entry?.file_name();
         let (program, script) = (real.join(&name), root.join(folder).join(&name));
         let is_binary = fs::read(root.join(&program)).is_ok_and(|it| it.starts_with(b"\x7fELF"));
         if !is_binary {
-            std::os::unix::fs::symlink(root.join(&program), script)?;
+            symlink(root.join(&program), script)?;
             continue;
         }
         let text = format!(
@@ -335,7 +307,7 @@ fn wrap(root: &Path, folder: &Path, loader: &Path) -> std::io::Result<()> {
             program.display()
         );
         fs::write(&script, text)?;
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+        fs::set_permissions(&script, Permissions::from_mode(0o755))?;
     }
     Ok(())
 }

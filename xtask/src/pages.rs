@@ -1,9 +1,10 @@
 //! Checks of the documentation.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+
+use fs_err as fs;
 
 pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     let mut pages = Vec::new();
@@ -12,20 +13,19 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     let mut problems = Vec::new();
     for page in &pages {
         let text = fs::read_to_string(page)?;
+        let name = page.strip_prefix(root).unwrap_or(page).display();
         for (line, target) in links(&text) {
             if let Some(problem) = wrong_with(page, &text, &target)? {
-                let page = page.strip_prefix(root).unwrap_or(page);
-                problems.push(format!("{}:{line}: {target}: {problem}", page.display()));
+                problems.push(format!("{name}:{line}: {target}: {problem}"));
             }
         }
-        for (line, source) in sources(&text) {
-            // Relative to the root or to the page's folder.
-            let beside = page.parent().is_some_and(|folder| folder.join(&source).exists());
-            if !root.join(&source).exists() && !beside {
-                let page = page.strip_prefix(root).unwrap_or(page);
-                problems.push(format!("{}:{line}: there is no {source}", page.display()));
-            }
-        }
+        // Relative to the root or to the page's folder.
+        let folders = [Some(root), page.parent()];
+        let exists =
+            |source: &String| folders.iter().flatten().any(|folder| folder.join(source).exists());
+        let missing = sources(&text).into_iter().filter(|(_, source)| !exists(source));
+        problems
+            .extend(missing.map(|(line, source)| format!("{name}:{line}: there is no {source}")));
     }
     problems.extend(not_in_summary(&root.join("docs/src"), &pages)?);
     problems.extend(without_reason(
@@ -37,37 +37,31 @@ pub(crate) fn check(root: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Returns the features and backends that complete lists lack.
+/// Returns the features, backends and URL schemes that complete lists lack.
 fn untold(root: &Path) -> io::Result<Vec<String>> {
+    let read = |page: &str| std::fs::read_to_string(root.join(page)).unwrap_or_default();
     let features = features(&root.join("Cargo.toml"))?;
-    let mut backends: Vec<String> = match fs::read_dir(root.join("backends")) {
-        Ok(folders) => folders
-            .map(|folder| Ok(format!("backends/{}/", folder?.file_name().display())))
-            .collect::<io::Result<_>>()?,
-        Err(_) => Vec::new(),
-    };
+    let backends = std::fs::read_dir(root.join("backends")).into_iter().flatten().flatten();
+    let mut backends: Vec<String> =
+        backends.map(|folder| format!("backends/{}/", folder.file_name().display())).collect();
     backends.sort();
+    let schemes = schemes(&read("src/connect.rs"));
     let mut problems = Vec::new();
-    for (page, what, names) in [
-        ("README.md", "feature", &features),
-        ("src/lib.rs", "feature", &features),
-        ("docs/src/architecture.md", "backend", &backends),
-    ] {
-        let text = fs::read_to_string(root.join(page)).unwrap_or_default();
-        let lacking = names.iter().filter(|name| !text.contains(&format!("`{name}`")));
-        problems.extend(lacking.map(|name| format!("{page}: nothing about the {what} {name}")));
+    let mut check = |page: &str, text: &str, names: &[String], what: &str, shown: &str| {
+        let lacking = names.iter().filter(|name| !text.contains(&shown.replace('N', name)));
+        problems.extend(lacking.map(|name| format!("{page}: nothing about {what}{name}")));
+    };
+    for page in ["README.md", "src/lib.rs"] {
+        check(page, &read(page), &features, "the feature ", "`N`");
     }
-    let schemes = schemes(&fs::read_to_string(root.join("src/connect.rs")).unwrap_or_default());
+    let page = "docs/src/architecture.md";
+    check(page, &read(page), &backends, "the backend ", "`N`");
     for page in ["README.md", "docs/src/guide.md"] {
-        let text = fs::read_to_string(root.join(page)).unwrap_or_default();
-        let lacking = schemes.iter().filter(|scheme| !text.contains(&format!("`{scheme}:")));
-        problems.extend(lacking.map(|scheme| format!("{page}: no URL that begins with {scheme}:")));
+        check(page, &read(page), &schemes, "URLs of ", "`N:");
     }
     for page in ["docs/src/cli.md", "docs/src/guarantees.md", "docs/src/operations.md"] {
-        let text = fs::read_to_string(root.join(page)).unwrap_or_default().to_lowercase();
         // PostgreSQL also contains its scheme.
-        let lacking = schemes.iter().filter(|scheme| !text.contains(scheme.as_str()));
-        problems.extend(lacking.map(|scheme| format!("{page}: nothing about {scheme}")));
+        check(page, &read(page).to_lowercase(), &schemes, "", "N");
     }
     Ok(problems)
 }
@@ -90,14 +84,17 @@ pub(crate) fn features_with_code(manifest: &Path) -> io::Result<Vec<String>> {
 }
 
 fn feature_table(manifest: &Path) -> io::Result<Vec<(String, String)>> {
-    let text = fs::read_to_string(manifest)?;
-    let table = text.lines().skip_while(|line| line.trim() != "[features]").skip(1);
-    Ok(table
-        .take_while(|line| !line.starts_with('['))
-        .filter_map(|line| line.split_once('='))
-        .map(|(name, enables)| (name.trim().to_owned(), enables.to_owned()))
-        .filter(|(name, _)| !name.starts_with('#') && name != "default")
-        .collect())
+    let mut features = table(&fs::read_to_string(manifest)?, "[features]");
+    features.retain(|(name, _)| name != "default");
+    Ok(features)
+}
+
+fn table(manifest: &str, heading: &str) -> Vec<(String, String)> {
+    let lines = manifest.lines().skip_while(|line| *line != heading).skip(1);
+    let lines =
+        lines.take_while(|line| !line.starts_with('[')).filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| line.split_once(" = "));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
@@ -108,22 +105,17 @@ fn unexplained_findings(root: &Path) -> io::Result<Vec<String>> {
     for source in sources {
         let text = fs::read_to_string(source)?;
         let codes = text.split("code: \"").skip(1).filter_map(|rest| rest.split('"').next());
-        problems.extend(
-            codes
-                .filter(|code| !page.contains(&format!("`{code}`")))
-                .map(|code| format!("docs/src/operations.md: nothing about the finding {code}")),
-        );
+        let lacking = codes.filter(|code| !page.contains(&format!("`{code}`")));
+        let problem = |code| format!("docs/src/operations.md: nothing about the finding {code}");
+        problems.extend(lacking.map(problem));
     }
     Ok(problems)
 }
 
 fn without_reason(manifest: &str, contributing: &str) -> Vec<String> {
-    let table = manifest.lines().skip_while(|line| *line != "[workspace.dependencies]").skip(1);
-    table
-        .take_while(|line| !line.starts_with('['))
-        .filter_map(|line| line.split_once(" = "))
-        .map(|(name, _)| name.trim())
-        .filter(|name| !name.starts_with('#') && !name.starts_with("lockwright"))
+    let names = table(manifest, "[workspace.dependencies]").into_iter().map(|(name, _)| name);
+    names
+        .filter(|name| !name.starts_with("lockwright"))
         .filter(|name| !contributing.contains(&format!("| `{name}` |")))
         .map(|name| format!("CONTRIBUTING.md: no reason for the dependency {name}"))
         .collect()
@@ -168,21 +160,13 @@ fn wrong_with(page: &Path, text: &str, target: &str) -> io::Result<Option<String
 }
 
 fn not_in_summary(book: &Path, pages: &[PathBuf]) -> io::Result<Vec<String>> {
-    let summary = match fs::read_to_string(book.join("SUMMARY.md")) {
-        Ok(summary) => summary,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
+    let summary = fs::read_to_string(book.join("SUMMARY.md"))?;
     let named: BTreeSet<PathBuf> =
         links(&summary).into_iter().map(|(_, target)| normal(&book.join(target))).collect();
-    Ok(pages
-        .iter()
-        .filter(|page| page.starts_with(book) && !page.ends_with("SUMMARY.md"))
-        .filter(|page| !named.contains(&normal(page)))
-        .map(|page| {
-            format!("{}: not in SUMMARY.md", page.strip_prefix(book).unwrap_or(page).display())
-        })
-        .collect())
+    let of_book = pages.iter().filter_map(|page| Some((page, page.strip_prefix(book).ok()?)));
+    let lacking = of_book
+        .filter(|(page, name)| !name.ends_with("SUMMARY.md") && !named.contains(&normal(page)));
+    Ok(lacking.map(|(_, name)| format!("{}: not in SUMMARY.md", name.display())).collect())
 }
 
 fn normal(path: &Path) -> PathBuf {
@@ -265,16 +249,11 @@ mod tests {
 
     #[test]
     fn bundles_of_features_have_no_code() {
-        let folder =
-            std::env::temp_dir().join(format!("lockwright-features-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let manifest = folder.join("Cargo.toml");
+        let manifest = tempfile::NamedTempFile::new().unwrap();
         let table = "[features]\ndefault = [\"a\"]\na = [\"dep:a\"]\nb = [\"a?/b\"]\nall = [\"a\", \"b\"]\n";
         fs::write(&manifest, table).unwrap();
-        let (all, with_code) = (features(&manifest), features_with_code(&manifest));
-        fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(all.unwrap(), ["a", "b", "all"]);
-        assert_eq!(with_code.unwrap(), ["a", "b"]);
+        assert_eq!(features(manifest.path()).unwrap(), ["a", "b", "all"]);
+        assert_eq!(features_with_code(manifest.path()).unwrap(), ["a", "b"]);
     }
 
     #[test]
@@ -305,54 +284,45 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_pages_is_found() {
-        let folder = crate::folders::logs().join(format!("self-test-pages-{}", std::process::id()));
-        let book = folder.join("docs/src");
-        fs::create_dir_all(&book).unwrap();
-        fs::create_dir_all(folder.join("backends/x")).unwrap();
-        fs::write(folder.join("backends/x/doctor.rs"), "code: \"known\", code: \"new\"").unwrap();
-        fs::write(folder.join("Cargo.toml"), "[features]\ndefault = []\n# x\nnew = []\n").unwrap();
-        fs::create_dir_all(folder.join("src")).unwrap();
-        fs::write(
-            folder.join("src/connect.rs"),
-            "$(schemes: [$a]) schemes: [\"x\"], schemes: [\"new\", \"other\"]",
-        )
-        .unwrap();
-        for page in ["cli.md", "guarantees.md", "guide.md"] {
-            fs::write(book.join(page), "# X\n`x:`\n").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        for (file, text) in [
+            ("backends/x/doctor.rs", "code: \"known\", code: \"new\""),
+            ("Cargo.toml", "[features]\ndefault = []\n# x\nnew = []\n"),
+            ("src/connect.rs", "$(schemes: [$a]) schemes: [\"x\"], schemes: [\"new\", \"other\"]"),
+            ("docs/src/cli.md", "# X\n`x:`\n"),
+            ("docs/src/guarantees.md", "# X\n`x:`\n"),
+            ("docs/src/guide.md", "# X\n`x:`\n"),
+            ("docs/src/operations.md", "| `known` | what X does |\n"),
+            (
+                "docs/src/a.md",
+                "# Top\n[up](#top) [no](#bottom) [b](./b.md#b)\n`core/x.rs`, `x.rs`\n",
+            ),
+            ("docs/src/b.md", "# B\n[web](https://example.org/)\n"),
+            (
+                "docs/src/SUMMARY.md",
+                "[A](a.md) [O](operations.md) [C](cli.md) [T](guarantees.md) [G](guide.md)\n",
+            ),
+            ("CONTRIBUTING.md", ""),
+            ("README.md", "[x](docs/src/a.md) [y](docs/src/none.md) `x:y` `new:`\n"),
+        ] {
+            let file = folder.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
         }
-        fs::write(folder.join("CONTRIBUTING.md"), "").unwrap();
-        fs::write(
-            folder.join("README.md"),
-            "[x](docs/src/a.md) [y](docs/src/none.md) `x:y` `new:`\n",
-        )
-        .unwrap();
-        fs::write(
-            book.join("SUMMARY.md"),
-            "[A](a.md) [O](operations.md) [C](cli.md) [T](guarantees.md) [G](guide.md)\n",
-        )
-        .unwrap();
-        fs::write(book.join("operations.md"), "| `known` | what X does |\n").unwrap();
-        fs::write(
-            book.join("a.md"),
-            "# Top\n[up](#top) [no](#bottom) [b](./b.md#b)\n`core/x.rs`, `x.rs`\n",
-        )
-        .unwrap();
-        fs::write(book.join("b.md"), "# B\n[web](https://example.org/)\n").unwrap();
-        let problems = check(&folder);
-        fs::remove_dir_all(&folder).unwrap();
-        let problems = problems.unwrap();
-        assert_eq!(problems.len(), 12, "{problems:#?}");
-        assert!(problems[0].contains("README.md:1: docs/src/none.md: there is no such file"));
-        assert!(problems[1].contains("a.md:2: #bottom: there is no such heading"));
-        assert!(problems[2].contains("a.md:3: there is no core/x.rs"));
-        assert!(problems[3].contains("b.md: not in SUMMARY.md"));
-        assert!(problems[4].contains("README.md: nothing about the feature new"));
-        assert!(problems[5].contains("src/lib.rs: nothing about the feature new"));
-        assert!(problems[6].contains("architecture.md: nothing about the backend backends/x/"));
-        assert_eq!(problems[7], "docs/src/guide.md: no URL that begins with new:");
-        assert_eq!(problems[8], "docs/src/cli.md: nothing about new");
-        assert_eq!(problems[9], "docs/src/guarantees.md: nothing about new");
-        assert_eq!(problems[10], "docs/src/operations.md: nothing about new");
-        assert!(problems[11].contains("nothing about the finding new"));
+        let expected = [
+            "README.md:1: docs/src/none.md: there is no such file",
+            "docs/src/a.md:2: #bottom: there is no such heading",
+            "docs/src/a.md:3: there is no core/x.rs",
+            "b.md: not in SUMMARY.md",
+            "README.md: nothing about the feature new",
+            "src/lib.rs: nothing about the feature new",
+            "docs/src/architecture.md: nothing about the backend backends/x/",
+            "docs/src/guide.md: nothing about URLs of new",
+            "docs/src/cli.md: nothing about new",
+            "docs/src/guarantees.md: nothing about new",
+            "docs/src/operations.md: nothing about new",
+            "docs/src/operations.md: nothing about the finding new",
+        ];
+        assert_eq!(check(folder.path()).unwrap(), expected);
     }
 }

@@ -1,7 +1,7 @@
 //! Bounded parallelism.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 
 /// In order, at most `limit` in parallel.
@@ -29,19 +29,14 @@ pub(crate) fn run<T: Send, R: Send>(
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
-    is_open: Mutex<bool>,
-    opened: Condvar,
-}
+pub(crate) struct Gate(OnceLock<()>);
 
 impl Gate {
     pub(crate) fn open(&self) {
-        *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.opened.notify_all();
+        let _ = self.0.set(());
     }
 
     pub(crate) fn wait(&self) {
-        let is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.opened.wait_while(is_open, |is_open| !*is_open));
+        self.0.wait();
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! A failed build isn't an error: the benchmarks' report shows the reason.
 
-use std::fmt::Write as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
-use std::{fs, io};
 
-use crate::handshake::{self, Handshake};
-use crate::recipes::{self, Place, last_words, said, text};
-use crate::{folders, process, servers};
+use fs_err as fs;
+use serde::Deserialize;
+
+use crate::process::{self, output};
+use crate::recipes::{self, Place, last_words, shown};
+use crate::{folders, servers, text};
 
 const SOURCES: &str = "bench/peers";
 
@@ -44,7 +45,7 @@ const LANGUAGES: &[Language] = &[
         tools: &["node", "npm"],
         prepare: recipes::node_libraries,
         build: |place, name| {
-            Ok(vec!["node".to_owned(), text(&place.target(&format!("{name}.js")))])
+            Ok(vec!["node".to_owned(), shown(&place.target(&format!("{name}.js")))])
         },
     },
     Language {
@@ -54,7 +55,7 @@ const LANGUAGES: &[Language] = &[
         prepare: recipes::python_libraries,
         build: |place, name| {
             let script = place.source(&format!("{name}.py"));
-            Ok(vec![text(&place.target("venv/bin/python")), "-B".to_owned(), text(&script)])
+            Ok(vec![shown(&place.target("venv/bin/python")), "-B".to_owned(), shown(&script)])
         },
     },
     Language {
@@ -80,25 +81,27 @@ struct Built {
     handshake: Handshake,
 }
 
-pub(crate) fn main() -> ExitCode {
-    match build_all() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("cargo xtask peers: {error}");
-            ExitCode::FAILURE
-        }
-    }
+/// The first line of a benchmark's program: see `bench/README.md`.
+#[derive(Deserialize)]
+struct Handshake {
+    name: String,
+    #[serde(default)]
+    library: String,
+    #[serde(default)]
+    runtime: String,
+    backends: Vec<String>,
 }
 
-fn build_all() -> io::Result<()> {
+pub(crate) fn build_all() -> Result<ExitCode, String> {
     let lacking = servers::provide_for_peers();
     let mut peers = Vec::new();
     for language in LANGUAGES {
-        let names = language.names()?;
+        let names = language.names();
+        if names.is_empty() {
+            continue;
+        }
         let place = Place::of(&folders::root().join(SOURCES), language.folder)?;
-        let lacks = language.tools.iter().find_map(|tool| lacking.get(tool));
-        let prepared = match lacks {
-            _ if names.is_empty() => continue,
+        let prepared = match language.tools.iter().find_map(|tool| lacking.get(tool)) {
             Some(reason) => Err(reason.clone()),
             None => {
                 println!("     {}: {}", language.folder, names.join(", "));
@@ -111,36 +114,38 @@ fn build_all() -> io::Result<()> {
                 let handshake = meet(&name, &command)?;
                 Ok(Built { command, handshake })
             });
-            peers.push(Peer {
-                file: format!("{}/{}", language.folder, language.file_of(&name)),
-                name,
-                outcome,
-            });
+            let file = format!("{}/{}", language.folder, language.file_of(&name));
+            peers.push(Peer { file, name, outcome });
         }
     }
     let missing = missing(&peers);
     let folder = folders::target().join("peers");
-    fs::write(folder.join("commands.tsv"), commands(&peers))?;
-    let rows = missing.iter().map(|(name, reason)| [name.as_str(), reason].join("\t") + "\n");
-    fs::write(folder.join("missing.tsv"), rows.collect::<String>())?;
-    print!("{}", summary(&peers, &missing));
-    Ok(())
+    let lines = |rows: Vec<Vec<&str>>| -> String {
+        rows.into_iter().map(|row| row.join("\t") + "\n").collect()
+    };
+    let commands = peers.iter().filter_map(|peer| {
+        let command = peer.outcome.as_ref().ok()?.command.iter().map(String::as_str);
+        Some([peer.file.as_str()].into_iter().chain(command).collect())
+    });
+    fs::write(folder.join("commands.tsv"), lines(commands.collect())).map_err(text)?;
+    let rows = missing.iter().map(|(name, reason)| vec![name.as_str(), reason]);
+    fs::write(folder.join("missing.tsv"), lines(rows.collect())).map_err(text)?;
+    print_summary(&peers, &missing);
+    Ok(ExitCode::SUCCESS)
 }
 
 impl Language {
-    fn names(&self) -> io::Result<Vec<String>> {
+    fn names(&self) -> Vec<String> {
         let folder = folders::root().join(SOURCES).join(self.folder);
-        let Ok(entries) = fs::read_dir(folder.join(self.file.0)) else { return Ok(Vec::new()) };
-        let mut names = Vec::new();
-        for entry in entries {
-            let file = entry?.file_name().to_string_lossy().into_owned();
-            let name = file.split('.').next().unwrap_or_default();
-            if folder.join(self.file_of(name)).is_file() && !name.eq_ignore_ascii_case(SHARED) {
-                names.push(name.to_owned());
-            }
-        }
+        let files = std::fs::read_dir(folder.join(self.file.0)).into_iter().flatten().flatten();
+        let files = files.map(|file| file.file_name().to_string_lossy().into_owned());
+        let names = files.filter_map(|file| Some(file.split('.').next()?.to_owned()));
+        let is_peer = |name: &String| {
+            folder.join(self.file_of(name)).is_file() && !name.eq_ignore_ascii_case(SHARED)
+        };
+        let mut names: Vec<String> = names.filter(is_peer).collect();
         names.sort_unstable();
-        Ok(names)
+        names
     }
 
     fn file_of(&self, name: &str) -> String {
@@ -156,9 +161,11 @@ fn meet(name: &str, command: &[String]) -> Result<Handshake, String> {
     match line {
         _ if !finished.ok() => Err(format!("it doesn't start: {}", last_words(&finished.lines))),
         None => Err(format!("it doesn't say who it is: {}", last_words(&finished.lines))),
-        Some(line) => {
-            handshake::read(line).map_err(|error| format!("its handshake: {error}: {line}"))
-        }
+        Some(line) => match serde_json::from_str::<Handshake>(line) {
+            Ok(handshake) if !handshake.backends.is_empty() => Ok(handshake),
+            Ok(_) => Err(format!("its handshake has no backend: {line}")),
+            Err(error) => Err(format!("its handshake: {error}: {line}")),
+        },
     }
 }
 
@@ -167,7 +174,7 @@ fn missing(peers: &[Peer]) -> Vec<(String, String)> {
         .iter()
         .filter_map(|peer| Some((peer.name.clone(), peer.outcome.as_ref().err()?.clone())))
         .collect();
-    let dotnet = match said("dotnet", &["--list-sdks"]).trim() {
+    let dotnet = match output("dotnet", &["--list-sdks"]).unwrap_or_default().trim() {
         "" => "and there is no .NET SDK here to build one with or to try it",
         _ => "because there was no .NET SDK to try it with when the others were written",
     };
@@ -178,36 +185,16 @@ fn missing(peers: &[Peer]) -> Vec<(String, String)> {
     missing
 }
 
-fn commands(peers: &[Peer]) -> String {
-    let rows = peers.iter().filter_map(|peer| {
-        let built = peer.outcome.as_ref().ok()?;
-        Some([&peer.file, "\t", &built.command.join("\t"), "\n"].concat())
-    });
-    rows.collect()
-}
-
-fn summary(peers: &[Peer], missing: &[(String, String)]) -> String {
-    let mut rows = vec![["peer", "library", "runtime", "backends"].map(str::to_owned)];
+fn print_summary(peers: &[Peer], missing: &[(String, String)]) {
+    println!("\n{:24}  {:32}  {:16}  backends", "peer", "library", "runtime");
     for built in peers.iter().filter_map(|peer| peer.outcome.as_ref().ok()) {
         let Handshake { name, library, runtime, backends } = &built.handshake;
-        rows.push([name.clone(), library.clone(), runtime.clone(), backends.join(", ")]);
+        println!("{name:24}  {library:32}  {runtime:16}  {}", backends.join(", "));
     }
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let (name, library, runtime) = (width(0), width(1), width(2));
-    let mut text = String::from("\n");
-    for row in &rows {
-        let _ = writeln!(
-            text,
-            "{:name$}  {:library$}  {:runtime$}  {}",
-            row[0], row[1], row[2], row[3]
-        );
-    }
-    text += "\nnot there:\n";
+    println!("\nnot there:");
     for (name, reason) in missing {
-        let _ = writeln!(text, "  {name}: {reason}");
+        println!("  {name}: {reason}");
     }
-    text
 }
 
 #[cfg(test)]
@@ -215,8 +202,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn handshake_needs_a_name_and_a_backend() {
+        let meet = |line: &str| meet("self-test", &["echo", line].map(str::to_owned));
+        let handshake = meet(r#"{"name": "a\u0062", "backends": ["redis", "etcd"], "notes": []}"#);
+        let Handshake { name, backends, .. } = handshake.unwrap();
+        assert_eq!((name.as_str(), backends.join(" ").as_str()), ("ab", "redis etcd"));
+        for line in ["ready", "{", r#"{"name": "x"}"#, r#"{"name": "x", "backends": []}"#] {
+            assert!(meet(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
     fn peers_are_found_and_what_they_share_is_none() {
-        let names = |language: &Language| language.names().unwrap();
+        let names = |language: &Language| language.names();
         assert!(names(&LANGUAGES[0]).contains(&"redsync".to_owned()));
         for name in LANGUAGES.iter().flat_map(names) {
             assert!(!name.eq_ignore_ascii_case(SHARED), "{name}");

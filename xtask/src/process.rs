@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, PipeReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,36 @@ fn cargo_by(mut command: Command, args: &[&str]) -> Command {
     command
 }
 
+pub(crate) fn our_program(path: PathBuf, args: &[String]) -> Command {
+    let mut command = Command::new(path);
+    without_our_own(&mut command);
+    command.args(args).env("CARGO_TARGET_DIR", folders::target());
+    command.env("LOCKWRIGHT_ROOT", folders::root());
+    command
+}
+
+/// Runs it with this process's output.
+pub(crate) fn exit_code(mut command: Command) -> Result<ExitCode, String> {
+    let status = command.status().map_err(|error| format!("{command:?}: {error}"))?;
+    Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(code as u8)))
+}
+
+pub(crate) fn succeeds(command: Command) -> Result<(), String> {
+    let done = exit_code(command)? == ExitCode::SUCCESS;
+    done.then_some(()).ok_or_else(|| "it can't be built: see above".to_owned())
+}
+
+/// Returns the output of a short command, run in the repository's folder.
+pub(crate) fn output(program: &str, args: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(args).current_dir(folders::root()).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(format!("`{program} {}`: {}: {}", args.join(" "), output.status, complaint.trim()))
+}
+
 /// Otherwise cargo rebuilds crates because of the variables that `cargo run` set.
 pub(crate) fn without_our_own(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
@@ -59,12 +89,16 @@ pub(crate) fn colours() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
+#[derive(Default)]
 pub(crate) struct Finished {
     /// `None` if it could not be started.
     status: Option<ExitStatus>,
+    /// Without colours.
     pub(crate) lines: Vec<String>,
-    /// They had its output open after its end.
+    coloured: Vec<String>,
+    /// The processes that had its output open after its end.
     left_behind: Option<String>,
+    /// Its processes' states at the limit.
     hung: Option<(Duration, String)>,
     log: PathBuf,
 }
@@ -74,54 +108,40 @@ const LINGER: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
 
 /// Runs `command` in the foreground, so that Ctrl-C ends it too, until `limit`. The output goes to
-/// `target/xtask/NAME.log` and, by line, to `each`.
+/// `target/xtask/NAME.log` and, by line and without colours, to `each`.
 pub(crate) fn run(
     name: &str,
-    mut command: Command,
+    command: Command,
     limit: Duration,
     mut each: impl FnMut(&str),
 ) -> Finished {
-    tmp::set(&mut command);
     let log = folders::logs().join(format!("{name}.log"));
-    let (status, lines) = (None, Vec::new());
-    let mut finished = Finished { status, lines, left_behind: None, hung: None, log };
-    let started = std::fs::create_dir_all(folders::logs())
-        .and_then(|()| File::create(&finished.log))
-        .and_then(|file| Ok((file, io::pipe()?)))
-        .and_then(|(file, (reader, writer))| {
-            // One pipe, so that cargo's and the tests' lines keep their order.
-            let pipe = File::from(OwnedFd::from(writer.try_clone()?)).metadata()?.ino();
-            command.stdout(writer.try_clone()?).stderr(writer);
-            let child = command.spawn()?;
-            drop(command); // closes its ends of the pipe
-            Ok((file, reader, pipe, child))
-        });
-    let (mut file, reader, pipe, child) = match started {
+    let mut finished = Finished { log, ..Finished::default() };
+    let (mut log, pipe, reader, child) = match start(command, &finished.log) {
         Ok(started) => started,
         Err(error) => {
             finished.lines.push(format!("could not be run: {error}"));
             return finished;
         }
     };
-
     // A process left behind can hold the pipe open.
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
-        for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
-            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
-                break;
-            }
-        }
+        let lines = BufReader::new(reader).split(b'\n').map_while(Result::ok);
+        let mut lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+        lines.try_for_each(|line| sender.send(line))
     });
     let mut running = Running { child, end: Instant::now() + limit };
     let mut ended: Option<Instant> = None;
     loop {
         match receiver.recv_timeout(Duration::from_millis(100)) {
-            Ok(line) => {
-                let _ = writeln!(file, "{}", plain(&line));
+            Ok(coloured) => {
+                let line = plain(&coloured);
+                let _ = writeln!(log, "{line}");
                 progress(&line);
                 each(&line);
                 finished.lines.push(line);
+                finished.coloured.push(coloured);
                 running.end_if_it_hangs(&mut finished, limit);
             }
             Err(RecvTimeoutError::Disconnected) => break,
@@ -143,6 +163,18 @@ pub(crate) fn run(
     finished
 }
 
+/// Returns the log, and the number and the reader of the output's pipe.
+fn start(mut command: Command, log: &Path) -> io::Result<(File, u64, PipeReader, Child)> {
+    tmp::set(&mut command);
+    std::fs::create_dir_all(folders::logs())?;
+    let log = File::create(log)?;
+    let (reader, writer) = io::pipe()?;
+    let pipe = File::from(OwnedFd::from(writer.try_clone()?)).metadata()?.ino();
+    // One pipe, so that cargo's and the tests' lines keep their order.
+    let child = command.stdout(writer.try_clone()?).stderr(writer).spawn()?;
+    Ok((log, pipe, reader, child))
+}
+
 struct Running {
     child: Child,
     end: Instant,
@@ -152,8 +184,6 @@ impl Running {
     fn is_over(&mut self, finished: &mut Finished, limit: Duration) -> bool {
         if finished.status.is_none() {
             finished.status = self.child.try_wait().ok().flatten();
-        }
-        if finished.status.is_none() {
             self.end_if_it_hangs(finished, limit);
         }
         finished.status.is_some()
@@ -187,10 +217,8 @@ impl Finished {
 
     pub(crate) fn explain(&self) {
         if let Some((limit, doing)) = &self.hung {
-            println!(
-                "     it had not ended after {} s, so it was killed. It was:",
-                limit.as_secs()
-            );
+            let limit = limit.as_secs();
+            println!("     it had not ended after {limit} s, so it was killed. It was:");
             doing.lines().for_each(|line| println!("       {line}"));
         }
         if let Some(processes) = &self.left_behind {
@@ -205,21 +233,12 @@ impl Finished {
     }
 
     pub(crate) fn show(&self) {
-        const NOISE: [&str; 8] = [
-            "Compiling",
-            "Checking",
-            "Downloading",
-            "Downloaded",
-            "Documenting",
-            "Blocking",
-            "Updating",
-            "Locking",
-        ];
-        for line in &self.lines {
-            let words = plain(line);
-            let first = words.split_whitespace().next().unwrap_or_default();
-            if !NOISE.contains(&first) {
-                println!("{line}");
+        const NOISE: &str =
+            "Compiling Checking Downloading Downloaded Documenting Blocking Updating Locking";
+        for (line, coloured) in self.lines.iter().zip(&self.coloured) {
+            let first = line.split_whitespace().next().unwrap_or_default();
+            if !NOISE.split(' ').any(|word| word == first) {
+                println!("{coloured}");
             }
         }
     }
@@ -229,17 +248,12 @@ impl Finished {
 fn holders(pipe: u64, killed: bool) -> String {
     let target = PathBuf::from(format!("pipe:[{pipe}]"));
     let holds = |process: &Path| {
-        std::fs::read_dir(process.join("fd")).is_ok_and(|files| {
-            files
-                .filter_map(Result::ok)
-                .any(|file| std::fs::read_link(file.path()).is_ok_and(|opened| opened == target))
-        })
+        let mut files = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        files.any(|file| std::fs::read_link(file.path()).is_ok_and(|opened| opened == target))
     };
     let ours = std::process::id();
-    let found: Vec<u32> = timeout::processes()
-        .filter(|(pid, folder)| *pid != ours && holds(folder))
-        .map(|(pid, _)| pid)
-        .collect();
+    let others = timeout::processes().filter(|(pid, folder)| *pid != ours && holds(folder));
+    let found: Vec<u32> = others.map(|(pid, _)| pid).collect();
     let names: Vec<String> = found.iter().map(|pid| timeout::name(*pid)).collect();
     if killed {
         timeout::kill(&found);
@@ -256,27 +270,18 @@ pub(crate) fn quietly(name: &str, command: Command) -> Finished {
     finished
 }
 
-pub(crate) fn plain(line: &str) -> String {
-    let mut text = String::with_capacity(line.len());
-    let mut chars = line.chars();
-    while let Some(c) = chars.next() {
-        if c == '\u{1b}' {
-            // ESC [ parameters letter: there are no other sequences.
-            for c in chars.by_ref() {
-                if c.is_ascii_alphabetic() {
-                    break;
-                }
-            }
-        } else {
-            text.push(c);
-        }
-    }
-    text
+fn plain(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    // ESC [ parameters letter: there are no other sequences.
+    parts.fold(first, |text, part| {
+        text + part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest)
+    })
 }
 
 fn progress(line: &str) {
     if io::stdout().is_terminal() {
-        let line: String = plain(line).trim().chars().take(72).collect();
+        let line: String = line.trim().chars().take(72).collect();
         print!("\r\u{1b}[K     {line}");
         let _ = io::stdout().flush();
     }
@@ -293,10 +298,10 @@ pub(crate) fn clear_progress() {
 mod tests {
     use super::*;
 
-    fn shell(script: &str) -> Command {
+    fn run_in_shell(name: &str, script: &str, limit: Duration) -> Finished {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        command
+        run(&format!("self-test-{name}"), command, limit, |_| {})
     }
 
     #[test]
@@ -306,34 +311,28 @@ mod tests {
 
     #[test]
     fn both_outputs_come_in_their_order() {
-        let finished = run("self-test-order", shell("echo 1; echo 2 >&2; echo 3"), RUNNING, |_| {});
-        assert!(finished.ok());
+        let finished = run_in_shell("order", "echo 1; echo 2 >&2; echo 3", RUNNING);
+        assert!(finished.ok() && !finished.hung());
         assert_eq!(finished.lines, ["1", "2", "3"]);
-        let logged = std::fs::read_to_string(&finished.log).unwrap();
-        assert_eq!(logged, "1\n2\n3\n");
+        assert_eq!(std::fs::read_to_string(&finished.log).unwrap(), "1\n2\n3\n");
     }
 
     #[test]
     fn a_failure_is_not_hidden() {
-        assert!(!run("self-test-exit", shell("exit 3"), RUNNING, |_| {}).ok());
-        assert!(!run("self-test-signal", shell("kill -9 $$"), RUNNING, |_| {}).ok());
+        assert!(!run_in_shell("exit", "exit 3", RUNNING).ok());
+        assert!(!run_in_shell("signal", "kill -9 $$", RUNNING).ok());
         assert!(!run("self-test-missing", Command::new("/does/not/exist"), RUNNING, |_| {}).ok());
     }
 
     #[test]
     fn a_process_left_behind_is_a_failure_and_does_not_hang_the_run() {
-        let finished = run("self-test-left", shell("sleep 60 & echo $!"), RUNNING, |_| {});
+        let finished = run_in_shell("left", "sleep 60 & echo $!", RUNNING);
         let _ = Command::new("kill").arg(&finished.lines[0]).status();
         let said = finished.left_behind.as_deref().unwrap_or_default();
         assert!(!finished.ok());
         if cfg!(target_os = "linux") {
             assert!(said.contains(&finished.lines[0]) && said.contains("sleep 60"), "{said}");
         }
-    }
-
-    /// A zombie has no command line.
-    fn runs(pid: &str) -> bool {
-        timeout::name(pid.parse().unwrap()).contains("sleep")
     }
 
     #[test]
@@ -346,29 +345,21 @@ mod tests {
             ("silent", "echo $$; exec sleep 1000 >&- 2>&-"),
         ] {
             let begun = Instant::now();
-            let finished = run(&format!("self-test-hangs-{what}"), shell(script), limit, |_| {});
+            let finished = run_in_shell(what, script, limit);
             assert!(begun.elapsed() >= limit && begun.elapsed() < RUNNING / 2, "{what}");
             assert!(finished.hung() && finished.status.is_some(), "{what}");
-            assert!(
-                !finished.ok() && !finished.ended(false),
-                "{what}: not as an error is expected"
-            );
+            assert!(!finished.ok() && !finished.ended(false), "{what}");
             if cfg!(target_os = "linux") {
                 let (_, doing) = finished.hung.as_ref().unwrap();
                 assert!(doing.contains("sleep 1000): sleep in ") || what == "orphan", "{doing}");
+                let pid = finished.lines[0].parse().unwrap();
                 let gone = (0..500).any(|_| {
                     std::thread::sleep(Duration::from_millis(10));
-                    !runs(&finished.lines[0])
+                    // A zombie has no command line.
+                    !timeout::name(pid).contains("sleep")
                 });
                 assert!(gone, "{what}: {doing}");
             }
         }
-    }
-
-    #[test]
-    fn what_ends_in_time_did_not_hang() {
-        let limit = Duration::from_secs(60);
-        let finished = run("self-test-in-time", shell("sleep 0.3; echo 1"), limit, |_| {});
-        assert!(finished.ok() && !finished.hung());
     }
 }

@@ -2,63 +2,37 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use crate::folders;
 use crate::options::Options;
+use crate::process::output;
 use crate::report::Report;
 
-struct Habit {
-    limit: f64,
-    phrases: &'static [&'static str],
-}
-
-const HABITS: &[Habit] = &[
-    Habit { limit: 0.1, phrases: &["nobody", "somebody", "anybody", "whoever", "everybody"] },
-    Habit {
-        limit: 0.3,
-        phrases: &[
-            "what is",
-            "what it",
-            "what they",
-            "what was",
-            "what were",
-            "what comes",
-            "what stands",
-        ],
-    },
-    Habit { limit: 0.4, phrases: &["tell", "tells", "told"] },
-    Habit {
-        limit: 1.3,
-        phrases: &[
-            "believe", "believes", "believed", "hear", "hears", "heard", "knows", "want", "wants",
-            "learn", "learns",
-        ],
-    },
-    Habit { limit: 0.1, phrases: &["stand", "stands", "stood"] },
-    Habit {
-        limit: 0.2,
-        phrases: &["one that", "one who", "another one", "the other one", "of ours", "of theirs"],
-    },
-    Habit { limit: 0.05, phrases: &["anew", "meanwhile", "for ever", "all the same"] },
-    Habit { limit: 0.05, phrases: &["beside"] },
-    Habit {
-        limit: 0.2,
-        phrases: &["in vain", "on the way", "on its way", "on their way", "go on", "goes on"],
-    },
+/// Phrases, and how many of 1,000 words they may be.
+const HABITS: &[(&str, f64)] = &[
+    ("nobody, somebody, anybody, whoever, everybody", 0.1),
+    ("what is, what it, what they, what was, what were, what comes, what stands", 0.3),
+    ("tell, tells, told", 0.4),
+    ("believe, believes, believed, hear, hears, heard, knows, want, wants, learn, learns", 1.3),
+    ("stand, stands, stood", 0.1),
+    ("one that, one who, another one, the other one, of ours, of theirs", 0.2),
+    ("anew, meanwhile, for ever, all the same", 0.05),
+    ("beside", 0.05),
+    ("in vain, on the way, on its way, on their way, go on, goes on", 0.2),
 ];
 
+/// Shorter texts in code aren't messages.
 const MESSAGE: usize = 20;
 
 pub(crate) fn step(_: &Options) -> Report {
     let mut count = Count::default();
-    let listed = Command::new("git").arg("ls-files").current_dir(folders::root()).output();
-    let Ok(listed) = listed else { return Report::failed("git can't list the files") };
-    for name in String::from_utf8_lossy(&listed.stdout).lines().filter(|name| is_read(name)) {
-        match fs::read_to_string(folders::root().join(name)) {
-            Ok(text) => count.file(name, &text),
-            Err(_) => continue,
+    let listed = match output("git", &["ls-files"]) {
+        Ok(listed) => listed,
+        Err(problem) => return Report::failed(&problem),
+    };
+    for name in listed.lines().filter(|name| is_read(name)) {
+        if let Ok(text) = fs::read_to_string(folders::root().join(name)) {
+            count.file(name, &text);
         }
     }
     match count.problems() {
@@ -85,28 +59,26 @@ struct Count {
 
 impl Count {
     fn file(&mut self, name: &str, text: &str) {
-        let extension = Path::new(name).extension().and_then(|extension| extension.to_str());
+        let is_page = name.ends_with(".md");
         let mut is_fenced = false;
-        for (number, line) in text.lines().enumerate() {
+        for (number, line) in (1..).zip(text.lines()) {
             let start = line.trim_start();
-            if extension == Some("md") && start.starts_with("```") {
-                is_fenced = !is_fenced;
+            is_fenced ^= is_page && start.starts_with("```");
+            if is_page && !is_fenced {
+                self.line(name, number, line);
+            } else if name.ends_with(".rs") {
+                self.line(name, number, &of_rust(start));
+            } else if !is_page {
+                self.line(name, number, start.strip_prefix("--").unwrap_or_default());
             }
-            let prose = match extension {
-                Some("md") if is_fenced => continue,
-                Some("md") => line.to_owned(),
-                Some("rs") => of_rust(start),
-                _ => start.strip_prefix("--").unwrap_or_default().to_owned(),
-            };
-            self.line(name, number + 1, &prose);
         }
     }
 
     fn line(&mut self, name: &str, number: usize, prose: &str) {
         self.words += prose.split_whitespace().count();
         let words = normalized(prose);
-        for (habit, found) in HABITS.iter().zip(&mut self.found) {
-            for phrase in habit.phrases {
+        for ((phrases, _), found) in HABITS.iter().zip(&mut self.found) {
+            for phrase in phrases.split(", ") {
                 let times = words.matches(&format!(" {phrase} ")).count();
                 found.extend((0..times).map(|_| format!("{name}:{number}: {phrase}")));
             }
@@ -115,15 +87,13 @@ impl Count {
 
     fn problems(&self) -> String {
         let mut problems = String::new();
-        for (habit, found) in HABITS.iter().zip(&self.found) {
+        for ((phrases, limit), found) in HABITS.iter().zip(&self.found) {
             let rate = 1_000.0 * found.len() as f64 / self.words.max(1) as f64;
-            if rate > habit.limit {
-                let phrases = habit.phrases.join(", ");
+            if rate > *limit {
+                let found = found.join("\n  ");
                 let _ = writeln!(
                     problems,
-                    "{phrases}: {rate:.2} in 1,000 words, at most {} (docs/src/style.md):\n  {}",
-                    habit.limit,
-                    found.join("\n  ")
+                    "{phrases}: {rate:.2} in 1,000 words, at most {limit} (docs/src/style.md):\n  {found}",
                 );
             }
         }
@@ -141,15 +111,9 @@ fn of_rust(line: &str) -> String {
 
 /// Returns lower-case words, each between two spaces, without code.
 fn normalized(prose: &str) -> String {
-    let mut out = String::from(" ");
-    for text in prose.split('`').step_by(2) {
-        let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '\'';
-        for word in text.split(|c| !is_part(c)).filter(|word| !word.is_empty()) {
-            out.push_str(&word.to_lowercase());
-            out.push(' ');
-        }
-    }
-    out
+    let text = prose.split('`').step_by(2).collect::<Vec<_>>().join(" ").to_lowercase();
+    let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '\''));
+    format!(" {} ", words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" "))
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{fs, io};
 
-use crate::{folders, process};
+use fs_err as fs;
+
+use crate::process::{self, output};
+use crate::{folders, text};
 
 pub(crate) struct Place {
     source: PathBuf,
@@ -12,9 +14,10 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn of(sources: &Path, folder: &str) -> io::Result<Self> {
-        let target = std::path::absolute(folders::target())?.join("peers").join(folder);
-        fs::create_dir_all(&target)?;
+    pub(crate) fn of(sources: &Path, folder: &str) -> Result<Self, String> {
+        let target = std::path::absolute(folders::target()).map_err(text)?;
+        let target = target.join("peers").join(folder);
+        fs::create_dir_all(&target).map_err(text)?;
         Ok(Self { source: sources.join(folder), target })
     }
 
@@ -27,11 +30,7 @@ impl Place {
     }
 
     fn texts(&self, names: &[&str]) -> Result<String, String> {
-        let read = |name: &&str| {
-            let path = self.source(name);
-            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
-        };
-        names.iter().map(read).collect()
+        names.iter().map(|name| fs::read_to_string(self.source(name)).map_err(text)).collect()
     }
 
     fn once(
@@ -46,7 +45,7 @@ impl Place {
         }
         let _ = fs::remove_file(&record);
         make()?;
-        fs::write(&record, made_of).map_err(|error| format!("{}: {error}", record.display()))
+        fs::write(&record, made_of).map_err(text)
     }
 
     fn folder_once(
@@ -83,10 +82,8 @@ impl Place {
 }
 
 pub(crate) fn last_words(lines: &[String]) -> String {
-    let lines: Vec<String> =
-        lines.iter().map(|line| process::plain(line).trim().to_owned()).collect();
     let said: Vec<&str> =
-        lines.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
+        lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
     let text = said[said.len().saturating_sub(4)..].join("; ").replace('\t', " ");
     match text.char_indices().rev().nth(400) {
         Some((start, _)) => format!("…{}", &text[start..]),
@@ -94,17 +91,12 @@ pub(crate) fn last_words(lines: &[String]) -> String {
     }
 }
 
-pub(crate) fn text(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-pub(crate) fn said(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output();
-    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
-}
-
 pub(crate) fn go(place: &Place, name: &str) -> Result<Vec<String>, String> {
-    let program = text(&place.target(&format!("bin/{name}")));
+    let program = shown(&place.target(&format!("bin/{name}")));
     let mut command = Command::new("go");
     command.args(["build", "-o", &program, &format!("./{name}")]).current_dir(&place.source);
     command.env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false");
@@ -116,8 +108,8 @@ pub(crate) fn go(place: &Place, name: &str) -> Result<Vec<String>, String> {
 
 pub(crate) fn java_libraries(place: &Place) -> Result<(), String> {
     place.folder_once("lib", place.texts(&["pom.xml"])?, || {
-        let repository = format!("-Dmaven.repo.local={}", text(&place.target("repository")));
-        let output = format!("-DoutputDirectory={}", text(&place.target("lib")));
+        let repository = format!("-Dmaven.repo.local={}", shown(&place.target("repository")));
+        let output = format!("-DoutputDirectory={}", shown(&place.target("lib")));
         place.run("mvn", &["-B", "-q", &repository, "dependency:copy-dependencies", &output])
     })
 }
@@ -125,8 +117,8 @@ pub(crate) fn java_libraries(place: &Place) -> Result<(), String> {
 pub(crate) fn java(place: &Place, name: &str) -> Result<Vec<String>, String> {
     let sources = ["Protocol.java", &format!("{name}.java")];
     let made_of =
-        said("javac", &["-version"]) + &place.texts(&["pom.xml", sources[0], sources[1]])?;
-    let (classes, libraries) = (text(&place.target("classes")), text(&place.target("lib/*")));
+        output("javac", &["-version"])? + &place.texts(&["pom.xml", sources[0], sources[1]])?;
+    let (classes, libraries) = (shown(&place.target("classes")), shown(&place.target("lib/*")));
     place.once(name, made_of, || {
         place.run("javac", &["-d", &classes, "-cp", &libraries, sources[0], sources[1]])
     })?;
@@ -135,46 +127,36 @@ pub(crate) fn java(place: &Place, name: &str) -> Result<Vec<String>, String> {
 
 /// Node.js looks for them next to the programs.
 pub(crate) fn node_libraries(place: &Place) -> Result<(), String> {
-    copy(&place.source, &place.target).map_err(|error| format!("copying the sources: {error}"))?;
+    let sources = fs::read_dir(&place.source).map_err(text)?.flatten();
+    let sources = sources.map(|file| shown(&file.path()));
+    let sources: Vec<String> = sources.filter(|file| !file.ends_with("/node_modules")).collect();
+    let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+    output("cp", &[&["-R"], &sources[..], &[&shown(&place.target)]].concat())?;
     let made_of = place.texts(&["package.json", "package-lock.json"])?;
-    place.folder_once("node_modules", made_of + &said("node", &["--version"]), || {
-        let cache = text(&place.target("cache"));
-        let target = text(&place.target);
+    place.folder_once("node_modules", made_of + &output("node", &["--version"])?, || {
+        let cache = shown(&place.target("cache"));
+        let target = shown(&place.target);
         place.run("npm", &["ci", "--no-audit", "--no-fund", "--cache", &cache, "--prefix", &target])
     })
 }
 
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let to = to.join(entry.file_name());
-        match entry.file_type()?.is_dir() {
-            true if entry.file_name() == "node_modules" => {}
-            true => copy(&entry.path(), &to)?,
-            false => fs::copy(entry.path(), to).map(drop)?,
-        }
-    }
-    Ok(())
-}
-
 pub(crate) fn python_libraries(place: &Place) -> Result<(), String> {
     let made_of = place.texts(&["requirements.txt"])?;
-    place.folder_once("venv", made_of + &said("python3", &["--version"]), || {
+    place.folder_once("venv", made_of + &output("python3", &["--version"])?, || {
         let venv = place.target("venv");
-        place.run("python3", &["-m", "venv", &text(&venv)])?;
+        place.run("python3", &["-m", "venv", &shown(&venv)])?;
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
         place.run(venv.join("bin/python"), &[&pip[..], &["-r", "requirements.txt"]].concat())
     })
 }
 
 pub(crate) fn rust(place: &Place, name: &str) -> Result<Vec<String>, String> {
-    let (manifest, target) = (text(&place.source("Cargo.toml")), text(&place.target));
+    let (manifest, target) = (shown(&place.source("Cargo.toml")), shown(&place.target));
     let build = ["build", "--release", "--locked", "--manifest-path", &manifest];
     place.finish(process::cargo(
         &[&build[..], &["--target-dir", &target, "--bin", name]].concat(),
     ))?;
-    Ok(vec![text(&place.target(&format!("release/{name}")))])
+    Ok(vec![shown(&place.target(&format!("release/{name}")))])
 }
 
 #[cfg(test)]
@@ -183,9 +165,9 @@ mod tests {
 
     #[test]
     fn what_is_unchanged_is_made_once() {
-        let folder = std::env::temp_dir().join(format!("lockwright-peers-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let place = Place { source: folder.clone(), target: folder.clone() };
+        let folder = tempfile::tempdir().unwrap();
+        let (source, target) = (folder.path().to_path_buf(), folder.path().to_path_buf());
+        let place = Place { source, target };
         let mut made = Vec::new();
         for (made_of, works) in [("a", true), ("a", true), ("b", false), ("b", true), ("a", true)] {
             let make = || {
@@ -194,13 +176,12 @@ mod tests {
             };
             assert_eq!(place.once("thing", made_of.to_owned(), make).is_ok(), works);
         }
-        fs::remove_dir_all(&folder).unwrap();
         assert_eq!(made, ["a", "b", "b", "a"]);
     }
 
     #[test]
     fn last_words_are_one_line() {
-        let lines = ["1", "", "2", "3", "\u{1b}[31m4\u{1b}[m", "5\t5"].map(str::to_owned);
+        let lines = ["1", "", "2", "3", "4", "5\t5"].map(str::to_owned);
         assert_eq!(last_words(&lines), "2; 3; 4; 5 5");
         assert!(last_words(&["x".repeat(1000)]).chars().count() < 410);
     }

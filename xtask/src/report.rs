@@ -1,13 +1,14 @@
 //! A step's result.
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Outcome {
+    #[default]
     Passed,
     Failed,
     LeftOut(String),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) outcome: Outcome,
     pub(crate) tests: Counts,
@@ -35,7 +36,11 @@ impl Counts {
 impl Report {
     pub(crate) fn of(ok: bool) -> Self {
         let outcome = if ok { Outcome::Passed } else { Outcome::Failed };
-        Self { outcome, tests: Counts::default(), left_out: Vec::new(), retried: Vec::new() }
+        Self { outcome, ..Self::default() }
+    }
+
+    pub(crate) fn of_result(result: Result<Self, String>) -> Self {
+        result.unwrap_or_else(|problem| Self::failed(&problem))
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -49,13 +54,11 @@ impl Report {
 
     /// A failure without a command.
     pub(crate) fn failed(reason: &str) -> Self {
-        for line in reason.lines() {
-            println!("     {line}");
-        }
+        reason.lines().for_each(|line| println!("     {line}"));
         Self::of(false)
     }
 
     pub(crate) fn left_out(reason: impl Into<String>) -> Self {
-        Self { outcome: Outcome::LeftOut(reason.into()), ..Self::of(true) }
+        Self { outcome: Outcome::LeftOut(reason.into()), ..Self::default() }
     }
 }

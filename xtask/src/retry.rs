@@ -39,34 +39,30 @@ pub(crate) fn tests(suite: &Suite) -> Option<Vec<Retry>> {
     if !all || failures.is_empty() || failures.len() > MAX_RETRIES {
         return None;
     }
-    failures
-        .into_iter()
-        .map(|(test, said)| {
-            let why = if suite.is_conformance() { of_a_case(&said)? } else { of_panics(&said)? };
-            Some(Retry { test, why: why.trim().to_owned() })
-        })
-        .collect()
+    let why = if suite.is_conformance() { of_a_case } else { of_panics };
+    let retry = |(test, said): (&str, Vec<&str>)| {
+        Some(Retry { test: test.to_owned(), why: why(&said)?.trim().to_owned() })
+    };
+    failures.into_iter().map(retry).collect()
 }
 
-fn of_a_case(said: &[String]) -> Option<&String> {
-    said.iter().find(|line| line.contains(CASE_TIMED_OUT) || line.contains(CASE_WAITED))
+fn of_a_case<'a>(said: &[&'a str]) -> Option<&'a str> {
+    said.iter().copied().find(|line| line.contains(CASE_TIMED_OUT) || line.contains(CASE_WAITED))
 }
 
 /// Returns the first time-out, if each panic has one: another thread's panic may be the cause.
 /// Earlier output and expected values don't count.
-fn of_panics(said: &[String]) -> Option<&String> {
-    let is_beginning = |line: &String| line.contains(PANICKED);
-    let first = said.iter().position(is_beginning)?;
-    let mut why = None;
-    for panic in said[first + 1..].split(is_beginning) {
-        let is_expected =
-            |line: &str| line.starts_with(" right: ") || line.starts_with("assertion failed: ");
-        why = panic.iter().find(|line| {
-            !is_expected(line) && TIMEOUT_WORDS.iter().any(|word| line.contains(word))
-        });
-        why?;
-    }
-    why
+fn of_panics<'a>(said: &[&'a str]) -> Option<&'a str> {
+    let mut panics = said.split(|line| line.contains(PANICKED)).skip(1);
+    let why = |panic: &[&'a str]| {
+        panic.iter().copied().find(|line| {
+            !line.starts_with(" right: ")
+                && !line.starts_with("assertion failed: ")
+                && TIMEOUT_WORDS.iter().any(|word| line.contains(word))
+        })
+    };
+    let first = why(panics.next()?)?;
+    panics.all(|panic| why(panic).is_some()).then_some(first)
 }
 
 #[cfg(test)]
@@ -80,94 +76,68 @@ mod tests {
         tests(&suite.or_else(|| reader.end())?)
     }
 
-    const SUITE: &str = "suite: etcd-3.4
-
-running 3 tests
-test a::b ... FAILED
-test a::c ... FAILED
-test a::d ... ok
-
-failures:
-
----- a::b ----
-a name is free again: late: etcd: http://127.0.0.1:1 did not answer within 1s (Unavailable) (context.rs:145)
-
----- a::c ----
-WHY
-
-
-failures:
-    a::b
-    a::c
-
-test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s
-";
+    fn of_cases(said: &str) -> Option<Vec<Retry>> {
+        retries(&format!(
+            "suite: etcd-3.4\nrunning 2 tests\ntest a::b ... FAILED\ntest a::c ... FAILED\n\n\
+             ---- a::b ----\na name is free again: late: etcd did not answer (Unavailable)\n\n\
+             ---- a::c ----\n{said}\n\nfailures:\n    a::b\n    a::c\n\n\
+             test result: FAILED. 1 passed; 2 failed; 0 ignored\n"
+        ))
+    }
 
     #[test]
-    fn tests_that_report_a_timeout_are_retried() {
-        let retries =
-            retries(&SUITE.replace("WHY", "it goes on: it was not done after 120s")).unwrap();
+    fn cases_that_report_a_timeout_are_retried() {
+        let retries = of_cases("it goes on: it was not done after 120s").unwrap();
         let [one, two] = retries.as_slice() else { panic!("{retries:?}") };
         assert_eq!((one.test.as_str(), two.test.as_str()), ("a::b", "a::c"));
         assert!(one.why.contains("(Unavailable)") && two.why.ends_with("after 120s"));
+        assert!(of_cases("it goes on: late: it took 7s (a.rs:1)").is_some());
     }
 
     #[test]
-    fn one_wrong_test_prevents_all_retries() {
-        assert_eq!(retries(&SUITE.replace("WHY", "two at once held \"x\"")), None);
-        assert_eq!(retries(&SUITE.replace("WHY", "")), None, "it says nothing");
-        let other = "a break is told: it ended as Lost(Expired) (a.rs:1)";
-        assert_eq!(
-            retries(&SUITE.replace("WHY", other)),
-            None,
-            "for another reason than it should"
-        );
-        assert!(retries(&SUITE.replace("WHY", "it goes on: late: it took 7s (a.rs:1)")).is_some());
+    fn one_wrong_case_prevents_all_retries() {
+        for said in ["two at once held \"x\"", "", "a break is told: it ended as Lost(Expired)"] {
+            assert_eq!(of_cases(said), None, "{said}");
+        }
     }
 
-    fn printed(text: &str) -> String {
-        format!(
-            "running 1 test\ntest a ... FAILED\n\nfailures:\n\n---- a stdout ----\n{text}\n\n\
-             failures:\n    a\n\n\
-             test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n"
-        )
+    fn of_test(said: &[&str]) -> Option<Vec<Retry>> {
+        retries(&format!(
+            "running 1 test\ntest a ... FAILED\n\n---- a stdout ----\n{}\n\nfailures:\n    a\n\n\
+             test result: FAILED. 0 passed; 1 failed; 0 ignored\n",
+            said.join("\n")
+        ))
     }
 
     /// The last line is the backtrace's.
     fn panic(said: &str) -> String {
         format!(
             "\nthread 'a' (7) panicked at tests/a.rs:1:1:\n{said}\nstack backtrace:\n   \
-             0: <tokio::time::timeout::Elapsed as Future>::poll\n"
+             0: <tokio::time::timeout::Elapsed as Future>::poll"
         )
     }
 
-    const NO_ANSWER: &str = "called `Result::unwrap()` on an `Err` value: Elapsed(())";
+    const ANSWERS: &str = "assertion `left == right` failed\n  left: A\n right: B";
 
     #[test]
-    fn backtrace_is_not_a_message() {
-        assert_eq!(retries(&printed(&panic("assertion failed: held == 1"))), None);
-        assert!(retries(&printed(&panic(NO_ANSWER))).is_some());
-    }
-
-    #[test]
-    fn expected_values_and_output_are_ignored() {
-        let answers = |left, right| {
-            panic(&format!("assertion `left == right` failed\n  left: {left}\n right: {right}"))
-        };
-        assert_eq!(retries(&printed(&answers("Renewed", "Indeterminate"))), None);
-        assert!(retries(&printed(&answers("Indeterminate", "Renewed"))).is_some());
-        let expected = "assertion failed: matches!(error.kind(), ErrorKind::Unavailable)";
-        assert_eq!(retries(&printed(&panic(expected))), None);
-        let fences = panic("assertion failed: next > fence");
-        assert_eq!(retries(&printed(&format!("it was Lost(SessionEnded)\n{fences}"))), None);
-    }
-
-    #[test]
-    fn each_threads_panic_counts() {
-        let other = panic("two held it");
-        assert_eq!(retries(&printed(&format!("{other}{}", panic(NO_ANSWER)))), None);
-        assert_eq!(retries(&printed(&format!("{}{other}", panic(NO_ANSWER)))), None);
-        assert!(retries(&printed(&format!("{}{}", panic(NO_ANSWER), panic(NO_ANSWER)))).is_some());
+    fn each_panic_must_report_a_timeout() {
+        let timeout = panic("called `Result::unwrap()` on an `Err` value: Elapsed(())");
+        let answers = |a, b| panic(&ANSWERS.replace('A', a).replace('B', b));
+        let wrong = panic("two held it");
+        for said in [&[&*timeout][..], &[&timeout, &timeout], &[&answers("Indeterminate", "x")]] {
+            assert!(of_test(said).is_some(), "{said:?}");
+        }
+        for said in [
+            // Backtraces, expected values and earlier output don't count.
+            &[&*panic("assertion failed: held == 1")][..],
+            &[&answers("Renewed", "Indeterminate")],
+            &[&panic("assertion failed: matches!(error.kind(), ErrorKind::Unavailable)")],
+            &["it was Lost(SessionEnded)", &panic("assertion failed: next > fence")],
+            &[&wrong, &timeout],
+            &[&timeout, &wrong],
+        ] {
+            assert_eq!(of_test(said), None, "{said:?}");
+        }
     }
 
     #[test]

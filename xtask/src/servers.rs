@@ -23,206 +23,76 @@ struct Need {
 
 pub(crate) type Version = (u32, u32);
 
+/// A program whose option shows its version.
+const VERSION: Need = Need {
+    what: "",
+    binary: "",
+    places: &[],
+    probe: &["--version"],
+    files: &[],
+    least: None,
+    packages: &[],
+    why: "",
+};
+
+#[rustfmt::skip] // few lines each
 const NEEDS: &[Need] = &[
-    Need {
-        what: "Redis",
-        binary: "redis-server",
-        places: &[],
-        probe: &["--version"],
-        files: &[],
-        least: Some((6, 0)),
-        packages: &["redis-server"],
-        why: "the redis backend is tested against a real server",
-    },
-    Need {
-        what: "PostgreSQL",
-        binary: "postgres",
-        places: &["/usr/lib/postgresql/*/bin"],
-        probe: &["--version"],
-        files: &[],
-        least: Some((15, 0)),
-        packages: &["postgresql"],
-        why: "the sql backend is tested against a real server",
-    },
-    Need {
-        what: "MariaDB",
-        binary: "mariadbd",
-        places: &[],
-        probe: &["--no-defaults", "--version"],
-        files: &[],
-        least: Some((10, 6)),
-        // `mariadb-server` adds a service and a database.
-        packages: &["mariadb-server-core"],
-        why: "the sql backend is tested against a real server",
-    },
-    Need {
-        what: "MariaDB's command line client",
-        binary: "mariadb",
-        places: &[],
-        probe: &["--no-defaults", "--version"],
-        files: &[],
-        least: None,
-        packages: &["mariadb-client-core"],
-        why: "tests look at the server through it",
-    },
-    Need {
-        what: "PgBouncer",
-        binary: "pgbouncer",
-        places: &[],
-        probe: &["--version"],
-        files: &[],
-        least: Some((1, 18)),
-        packages: &["pgbouncer"],
-        why: "the sql backend is tested through a pool of connections that isn't its own",
-    },
-    Need {
-        what: "OpenSSL's command",
-        binary: "openssl",
-        places: &[],
-        probe: &["version"],
-        files: &[],
-        least: Some((1, 1)),
-        packages: &["openssl"],
-        why: "it makes the certificates of servers that are spoken to over TLS",
-    },
-    Need {
-        what: "Python with venv and pip",
-        binary: "python3",
-        places: &[],
+    Need { what: "Redis", binary: "redis-server", least: Some((6, 0)), packages: &["redis-server"],
+        why: "the redis backend is tested against a real server", ..VERSION },
+    Need { what: "PostgreSQL", binary: "postgres", least: Some((15, 0)), packages: &["postgresql"],
+        places: &["/usr/lib/postgresql/*/bin"], why: "the sql backend is tested against a real server", ..VERSION },
+    // `mariadb-server` adds a service and a database.
+    Need { what: "MariaDB", binary: "mariadbd", least: Some((10, 6)), packages: &["mariadb-server-core"],
+        probe: &["--no-defaults", "--version"], why: "the sql backend is tested against a real server", ..VERSION },
+    Need { what: "MariaDB's command line client", binary: "mariadb", least: None, packages: &["mariadb-client-core"],
+        probe: &["--no-defaults", "--version"], why: "tests look at the server through it", ..VERSION },
+    Need { what: "PgBouncer", binary: "pgbouncer", least: Some((1, 18)), packages: &["pgbouncer"],
+        why: "the sql backend is tested through a pool of connections that isn't its own", ..VERSION },
+    Need { what: "OpenSSL's command", binary: "openssl", least: Some((1, 1)), packages: &["openssl"],
+        probe: &["version"], why: "it makes the certificates of servers that are spoken to over TLS", ..VERSION },
+    Need { what: "Python with venv and pip", binary: "python3", least: Some((3, 10)), packages: &["python3", "python3-venv"],
         probe: &["-c", "import venv, ensurepip, sys; print(sys.version)"],
-        files: &[],
-        least: Some((3, 10)),
-        packages: &["python3", "python3-venv"],
-        why: "interoperation is tested with redis-py and kazoo, which pip fetches",
-    },
-    Need {
-        what: "Go",
-        binary: "go",
-        places: &[],
+        why: "interoperation is tested with redis-py and kazoo, which pip fetches", ..VERSION },
+    // For the current etcd. Debian's may be older.
+    Need { what: "Go", binary: "go", least: Some((1, 26)), packages: &["golang-go"],
         probe: &["version"],
-        files: &[],
-        // For the current etcd. Debian's may be older.
-        least: Some((1, 26)),
-        packages: &["golang-go"],
-        why: "it builds today's etcd, and redsync and etcd's own client for interoperation",
-    },
-    Need {
-        what: "etcd",
-        binary: "etcd",
-        places: &[],
-        probe: &["--version"],
-        files: &[],
-        least: Some((3, 4)),
-        packages: &["etcd-server"],
-        why: "the etcd backend is tested against a real cluster",
-    },
-    Need {
-        what: "etcdctl",
-        binary: "etcdctl",
-        places: &[],
+        why: "it builds today's etcd, and redsync and etcd's own client for interoperation", ..VERSION },
+    Need { what: "etcd", binary: "etcd", least: Some((3, 4)), packages: &["etcd-server"],
+        why: "the etcd backend is tested against a real cluster", ..VERSION },
+    Need { what: "etcdctl", binary: "etcdctl", least: Some((3, 4)), packages: &["etcd-client"],
         probe: &["version"],
-        files: &[],
-        least: Some((3, 4)),
-        packages: &["etcd-client"],
-        why: "tests look at the cluster through it, and interoperation is tested with its locks",
-    },
-    Need {
-        what: "The compiler of protocol buffers",
-        binary: "protoc",
-        places: &[],
-        // It needs its standard definitions for etcd's.
+        why: "tests look at the cluster through it, and interoperation is tested with its locks", ..VERSION },
+    // It needs its standard definitions for etcd's.
+    Need { what: "The compiler of protocol buffers", binary: "protoc", least: None, packages: &["protobuf-compiler", "libprotobuf-dev"],
         probe: &["--descriptor_set_out=/dev/null", "google/protobuf/descriptor.proto"],
-        files: &[],
-        least: None,
-        packages: &["protobuf-compiler", "libprotobuf-dev"],
-        why: "the client library for etcd is built with it",
-    },
-    Need {
-        what: "Java with its compiler",
-        binary: "javac",
-        places: &[],
+        why: "the client library for etcd is built with it", ..VERSION },
+    Need { what: "Java with its compiler", binary: "javac", least: Some((11, 0)), packages: &["default-jdk-headless"],
         probe: &["-version"],
-        files: &[],
-        least: Some((11, 0)),
-        packages: &["default-jdk-headless"],
-        why: "ZooKeeper runs on it, and interoperation is tested with programs in its language",
-    },
-    Need {
-        what: "ZooKeeper",
-        binary: "java",
-        places: &[],
+        why: "ZooKeeper runs on it, and interoperation is tested with programs in its language", ..VERSION },
+    // `zookeeper` adds a service and a desktop Java.
+    Need { what: "ZooKeeper", binary: "java", least: Some((3, 5)), packages: &["libzookeeper-java"],
         probe: &["-cp", "/usr/share/java/zookeeper.jar", "org.apache.zookeeper.Version", "--full"],
         files: &["/usr/share/java/zookeeper.jar"],
-        least: Some((3, 5)),
-        // `zookeeper` adds a service and a desktop Java.
-        packages: &["libzookeeper-java"],
-        why: "the zookeeper backend is tested against a real ensemble",
-    },
-    Need {
-        what: "Curator",
-        binary: "java",
-        places: &[],
-        probe: &["--version"],
-        files: &[
-            "/usr/share/java/curator-client.jar",
-            "/usr/share/java/curator-framework.jar",
-            "/usr/share/java/curator-recipes.jar",
-        ],
-        least: None,
-        packages: &[
-            "libcurator-client-java",
-            "libcurator-framework-java",
-            "libcurator-recipes-java",
-        ],
-        why: "interoperation is tested with its locks on ZooKeeper",
-    },
-    Need {
-        what: "Valgrind",
-        binary: "valgrind",
-        places: &[],
-        probe: &["--tool=callgrind", "--version"],
-        files: &[],
-        least: Some((3, 19)),
-        packages: &["valgrind"],
-        why: "it counts the instructions of the hot paths",
-    },
+        why: "the zookeeper backend is tested against a real ensemble", ..VERSION },
+    Need { what: "Curator", binary: "java", least: None, packages: &["libcurator-client-java", "libcurator-framework-java", "libcurator-recipes-java"],
+        files: &["/usr/share/java/curator-client.jar", "/usr/share/java/curator-framework.jar", "/usr/share/java/curator-recipes.jar"],
+        why: "interoperation is tested with its locks on ZooKeeper", ..VERSION },
+    Need { what: "Valgrind", binary: "valgrind", least: Some((3, 19)), packages: &["valgrind"],
+        probe: &["--tool=callgrind", "--version"], why: "it counts the instructions of the hot paths", ..VERSION },
 ];
 
 const TO_BUILD: &[&str] = &["protoc"];
 
 const FOR_PEERS_TOO: &[&str] = &["go", "javac", "python3"];
 
+#[rustfmt::skip]
 const FOR_PEERS: &[Need] = &[
-    Need {
-        what: "Maven",
-        binary: "mvn",
-        places: &[],
-        probe: &["--version"],
-        files: &[],
-        least: Some((3, 6)),
-        packages: &["maven"],
-        why: "it fetches Redisson and Curator",
-    },
-    Need {
-        what: "Node.js",
-        binary: "node",
-        places: &[],
-        probe: &["--version"],
-        files: &[],
-        least: Some((18, 0)),
-        packages: &["nodejs"],
-        why: "the peers in its language run on it",
-    },
-    Need {
-        what: "npm",
-        binary: "npm",
-        places: &[],
-        probe: &["--version"],
-        files: &[],
-        least: None,
-        packages: &["npm"],
-        why: "it fetches the libraries of Node.js",
-    },
+    Need { what: "Maven", binary: "mvn", least: Some((3, 6)), packages: &["maven"],
+        why: "it fetches Redisson and Curator", ..VERSION },
+    Need { what: "Node.js", binary: "node", least: Some((18, 0)), packages: &["nodejs"],
+        why: "the peers in its language run on it", ..VERSION },
+    Need { what: "npm", binary: "npm", least: None, packages: &["npm"],
+        why: "it fetches the libraries of Node.js", ..VERSION },
 ];
 
 pub(crate) fn provide(with_servers: bool) -> Result<(), String> {
@@ -248,11 +118,15 @@ fn provide_these(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
     if missing.is_empty() || !may_install() {
         return missing;
     }
-    let packages: Vec<&str> = missing.iter().flat_map(|(need, _)| need.packages).copied().collect();
+    let packages = packages(&missing);
     println!("     installing {}", packages.join(" "));
     let mut command = Command::new("sh");
     command.args(["-c", include_str!("install.sh"), "install.sh"]).args(&packages);
     if process::quietly("servers", command).ok() { self::missing(wanted) } else { missing }
+}
+
+fn packages(missing: &[(&Need, String)]) -> Vec<&'static str> {
+    missing.iter().flat_map(|(need, _)| need.packages).copied().collect()
 }
 
 fn missing(wanted: &[&'static Need]) -> Vec<(&'static Need, String)> {
@@ -331,39 +205,25 @@ fn instructions(missing: &[(&Need, String)]) -> String {
     let mut text = String::from("Please install, and run this again:\n");
     for (need, _) in missing {
         let least = need.least.map(|(major, minor)| format!(" {major}.{minor} or newer"));
-        let _ = writeln!(
-            text,
-            "  {}{}, so that `{}` is {}",
-            need.what,
-            least.unwrap_or_default(),
-            need.binary,
-            searched(need)
-        );
+        let (what, least) = (need.what, least.unwrap_or_default());
+        let _ = writeln!(text, "  {what}{least}, so that `{}` is {}", need.binary, searched(need));
         for file in need.files {
             let _ = writeln!(text, "    and {file} is there");
         }
     }
-    let packages: Vec<&str> = missing.iter().flat_map(|(need, _)| need.packages).copied().collect();
-    let _ = writeln!(
-        text,
-        "On Debian or Ubuntu: apt-get install --no-install-recommends {}",
-        packages.join(" ")
-    );
+    let packages = packages(missing).join(" ");
+    let _ =
+        writeln!(text, "On Debian or Ubuntu: apt-get install --no-install-recommends {packages}");
     text += "  (run as root there, this command does it itself, and starts and enables nothing)\n";
     text += "Without any server: cargo xtask test --quick";
     text
 }
 
+/// As root on Debian or a derivative.
 pub(crate) fn may_install() -> bool {
-    is_debian() && is_root()
-}
-
-fn is_debian() -> bool {
-    Path::new("/etc/debian_version").exists() && Path::new("/usr/bin/apt-get").exists()
-}
-
-fn is_root() -> bool {
-    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n")
+    let files = ["/etc/debian_version", "/usr/bin/apt-get"];
+    files.iter().all(|file| Path::new(file).exists())
+        && process::output("id", &["-u"]).is_ok_and(|user| user == "0\n")
 }
 
 #[cfg(test)]
@@ -385,11 +245,9 @@ mod tests {
             what: "Redis",
             binary: "lockwright-no-such-binary",
             places: &["/no/such/*/folder"],
-            probe: &["--version"],
-            files: &[],
             least: Some((6, 0)),
             packages: &["redis-server"],
-            why: "",
+            ..VERSION
         };
         let problem = problem(&need).unwrap();
         assert!(problem.contains("lockwright-no-such-binary"), "{problem}");
@@ -402,16 +260,8 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named() {
-        let need = Need {
-            what: "ZooKeeper",
-            binary: "sh",
-            places: &[],
-            probe: &["-c", "true"],
-            files: &["/no/such/zookeeper.jar"],
-            least: None,
-            packages: &["libzookeeper-java"],
-            why: "",
-        };
+        let files = &["/no/such/zookeeper.jar"];
+        let need = Need { binary: "sh", probe: &["-c", "true"], files, ..VERSION };
         let problem = problem(&need).unwrap();
         assert!(problem.contains("no /no/such/zookeeper.jar"), "{problem}");
         let text = instructions(&[(&need, problem)]);
@@ -420,28 +270,19 @@ mod tests {
 
     #[test]
     fn a_version_that_is_too_old_is_said() {
-        let need = |least| Need {
-            what: "the shell",
-            binary: "sh",
-            places: &[],
-            probe: &["-c", "echo 5.3"],
-            files: &[],
-            least: Some(least),
-            packages: &[],
-            why: "",
-        };
+        let probe = &["-c", "echo 5.3"];
+        let need = |least| Need { binary: "sh", probe, least: Some(least), ..VERSION };
         assert_eq!(problem(&need((5, 3))), None);
         assert!(problem(&need((5, 4))).unwrap().contains("is 5.3, and 5.4"));
     }
 
     #[test]
     fn the_largest_number_comes_first_and_what_is_no_number_is_left_out() {
-        let folder = std::env::temp_dir().join(format!("lockwright-xtask-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
         for name in ["9", "16", "15", "common"] {
-            std::fs::create_dir_all(folder.join(name)).unwrap();
+            std::fs::create_dir_all(folder.path().join(name)).unwrap();
         }
-        let found = expand(&format!("{}/*/bin", folder.display()));
-        std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(found, ["16/bin", "15/bin", "9/bin"].map(|name| folder.join(name)));
+        let found = expand(&format!("{}/*/bin", folder.path().display()));
+        assert_eq!(found, ["16/bin", "15/bin", "9/bin"].map(|name| folder.path().join(name)));
     }
 }

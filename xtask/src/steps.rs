@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use crate::examples::Example;
 use crate::libtest::Reader;
 use crate::options::Options;
-use crate::process::{self, Finished, cargo, cargo_in_background, clear_progress, plain, quietly};
+use crate::process::{self, Finished, cargo, cargo_in_background, clear_progress, quietly};
 use crate::report::{Outcome, Report};
 use crate::run_tests::run_tests;
 use crate::{
@@ -119,7 +119,7 @@ fn doc(_: &Options) -> Report {
     command.env("RUSTDOCFLAGS", "-D warnings");
     let finished = quietly("doc", command);
     // Cargo's own warnings aren't rustdoc's.
-    let warned = finished.lines.iter().any(|line| plain(line).starts_with("warning:"));
+    let warned = finished.lines.iter().any(|line| line.starts_with("warning:"));
     if finished.ok() && warned {
         finished.show();
         finished.explain();
@@ -251,7 +251,7 @@ fn run_examples(options: &Options) -> Report {
 
 fn judged(example: &Example, finished: &Finished) -> Report {
     let title = example.title();
-    let closed = finished.lines.iter().any(|line| plain(line).contains(example.closing));
+    let closed = finished.lines.iter().any(|line| line.contains(example.closing));
     let did = finished.ended(example.ends_well) && closed;
     clear_progress();
     if did {
@@ -279,7 +279,7 @@ fn crates(log: &str, args: &str) -> Option<BTreeSet<String>> {
     let names = finished
         .lines
         .iter()
-        .map(|line| plain(line).split_whitespace().take(2).collect::<Vec<_>>().join(" "));
+        .map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
     Some(names.filter(|name| !name.is_empty()).collect())
 }
 

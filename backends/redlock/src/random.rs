@@ -1,9 +1,10 @@
-//! Repeatable jitter: SplitMix64 with its published constants.
+//! Repeatable jitter.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use lockwright_core::Token;
+use lockwright_core::backend_util::next_random;
 
 #[derive(Debug)]
 pub(crate) struct Random(AtomicU64);
@@ -19,11 +20,7 @@ impl Random {
     }
 
     pub(crate) fn below(&self, limit: Duration) -> Duration {
-        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        let mut bits = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^= bits >> 31;
+        let bits = next_random(&self.0);
         limit.mul_f64((bits >> 11) as f64 / (1_u64 << 53) as f64)
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// A deterministic generator: SplitMix64 (Steele, Lea and Flood, 2014).
+/// A deterministic generator: SplitMix64 (Steele, Lea and Flood, 2014). Recorded seeds must replay
+/// the same schedules, so it isn't a library's, which may change.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 

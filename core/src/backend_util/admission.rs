@@ -292,14 +292,8 @@ mod tests {
 
     #[test]
     fn readers_beside_each_other_share_what_is_above_all_writers_before() {
-        // Marsaglia's xorshift.
-        let mut state = 0x2545_f491_4f6c_dd1d_u64;
-        let mut random = move |below: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 16) as usize % below
-        };
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut random = |below: usize| rng.usize(..below);
         let mut game = Game::default();
         for _ in 0..2_000_000 {
             let (kind, of) = (random(100), game.line.len());

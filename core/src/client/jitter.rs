@@ -1,8 +1,10 @@
 //! Random variation of waits.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+
+use crate::backend_util::next_random;
 
 /// Random numbers: from the process's generator, or from a seed.
 #[derive(Debug, Clone, Default)]
@@ -18,19 +20,10 @@ impl Jitter {
         let quarter = time / 4;
         let random = match &self.0 {
             None => rand::random_range(0..=STEPS),
-            Some(state) => next(state) % (STEPS + 1),
+            Some(state) => next_random(state) % (STEPS + 1),
         };
         (time - quarter).saturating_add(quarter / 1_024 * random as u32)
     }
-}
-
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-fn next(state: &AtomicU64) -> u64 {
-    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut bits = state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 #[cfg(test)]

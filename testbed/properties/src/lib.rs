@@ -7,7 +7,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use arbtest::arbitrary::{Result, Unstructured};
+use arbtest::arbitrary::{Arbitrary, Result, Unstructured};
 use arbtest::arbtest;
 
 /// The default number of inputs per property.
@@ -117,53 +117,45 @@ impl<T: Debug> Drop for Shown<T> {
 /// # Errors
 /// If the random input is used up.
 pub fn text(input: &mut Unstructured<'_>, valid: &[&str]) -> Result<String> {
-    let mut text: Vec<char> = match input.int_in_range(0..=15)? {
+    let valid: Vec<Vec<char>> = valid.iter().map(|text| text.chars().collect()).collect();
+    let special = SPECIAL.map(|special| vec![special]);
+    let text = match input.int_in_range(0..=15)? {
         0 => Vec::new(),
-        _ => input.choose(valid)?.chars().collect(),
+        _ => input.choose(&valid)?.clone(),
     };
-    for _ in 0..input.int_in_range(0..=5)? {
-        edit(input, valid, &mut text)?;
-    }
-    Ok(text.into_iter().collect())
-}
-
-fn edit(input: &mut Unstructured<'_>, valid: &[&str], text: &mut Vec<char>) -> Result<()> {
-    let from = input.int_in_range(0..=text.len())?;
-    let to = input.int_in_range(from..=text.len().min(from + 8))?;
-    match input.int_in_range(0..=6)? {
-        0 => drop(text.drain(from..to)),
-        1 => text.truncate(from),
-        2 => {
-            let copy = text[from..to].to_vec();
-            text.splice(from..from, copy);
-        }
-        3 => {
-            let other: Vec<char> = input.choose(valid)?.chars().collect();
-            let start = input.int_in_range(0..=other.len())?;
-            text.splice(from..to, other[start..].iter().copied());
-        }
-        4 => drop(text.splice(from..to, [input.arbitrary()?])),
-        _ => drop(text.splice(from..to, [*input.choose(&SPECIAL)?])),
-    }
-    Ok(())
+    Ok(edited(input, text, &valid, &special)?.into_iter().collect())
 }
 
 fn some_bytes(input: &mut Unstructured<'_>, valid: &[&[u8]]) -> Result<Vec<u8>> {
-    let mut bytes = input.choose(valid)?.to_vec();
+    let valid: Vec<Vec<u8>> = valid.iter().map(|bytes| bytes.to_vec()).collect();
+    let special = SPECIAL.map(|special| special.to_string().into_bytes());
+    let bytes = input.choose(&valid)?.clone();
+    edited(input, bytes, &valid, &special)
+}
+
+fn edited<T: Clone + for<'a> Arbitrary<'a>>(
+    input: &mut Unstructured<'_>,
+    mut text: Vec<T>,
+    valid: &[Vec<T>],
+    special: &[Vec<T>],
+) -> Result<Vec<T>> {
     for _ in 0..input.int_in_range(0..=5)? {
-        let from = input.int_in_range(0..=bytes.len())?;
-        let to = input.int_in_range(from..=bytes.len().min(from + 8))?;
-        match input.int_in_range(0..=3)? {
-            0 => drop(bytes.drain(from..to)),
-            1 => bytes.truncate(from),
-            2 => drop(bytes.splice(from..to, [input.arbitrary()?])),
-            _ => {
-                let special = input.choose(&SPECIAL)?.to_string();
-                drop(bytes.splice(from..to, special.bytes()));
+        let from = input.int_in_range(0..=text.len())?;
+        let to = input.int_in_range(from..=text.len().min(from + 8))?;
+        let (range, new) = match input.int_in_range(0..=6)? {
+            0 => (from..to, Vec::new()),
+            1 => (from..text.len(), Vec::new()),
+            2 => (from..from, text[from..to].to_vec()),
+            3 => {
+                let other = input.choose(valid)?;
+                (from..to, other[input.int_in_range(0..=other.len())?..].to_vec())
             }
-        }
+            4 => (from..to, vec![input.arbitrary()?]),
+            _ => (from..to, input.choose(special)?.clone()),
+        };
+        text.splice(range, new);
     }
-    Ok(bytes)
+    Ok(text)
 }
 
 #[cfg(test)]

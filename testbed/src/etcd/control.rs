@@ -21,8 +21,8 @@ struct State {
 }
 
 impl Control {
-    pub(super) fn new(options: &Options) -> Result<Self> {
-        Ok(Self { flags: options.login()?, state: Mutex::default() })
+    pub(super) fn new(options: &Options) -> Self {
+        Self { flags: options.login(), state: Mutex::default() }
     }
 
     pub(super) fn add_endpoint(&self, endpoint: String) {

@@ -1,6 +1,6 @@
 //! A member of an etcd cluster.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,8 @@ use tempfile::TempDir;
 
 use super::control::Control;
 use super::options::Options;
-use crate::{Error, Process, Program, Result, folder, http, port};
+use crate::port::local;
+use crate::{Process, Program, Result, folder, http, methods, port};
 
 /// The member may be frozen.
 const SOON: Duration = Duration::from_millis(500);
@@ -41,10 +42,6 @@ impl Ports {
     }
 }
 
-pub(super) fn local(port: u16) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
-}
-
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Comes {
     First,
@@ -63,6 +60,8 @@ pub struct Member {
     pub(super) pid: Arc<AtomicU32>,
     pub(super) folder: TempDir,
 }
+
+methods::process_methods!(Member);
 
 impl Member {
     /// Returns the port for clients.
@@ -85,20 +84,12 @@ impl Member {
         &self.name
     }
 
-    /// Returns the process.
-    pub fn process(&self) -> &Process {
-        &self.process
-    }
-
     /// Returns whether it is a learner.
     pub fn is_learner(&self) -> bool {
         self.is_learner
     }
 
     /// Runs `etcdctl` with this member.
-    ///
-    /// # Errors
-    /// With its output, if it fails.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         self.cluster.control.run(&[self.endpoint()], arguments)
     }
@@ -107,7 +98,6 @@ impl Member {
     ///
     /// Without `keep_data`, a new member replaces it, which needs a majority of the others.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
-        self.process.thaw();
         self.process.stop();
         if keep_data {
             return self.launch(Comes::Later);
@@ -131,26 +121,6 @@ impl Member {
         let add = [&["member", "add", &self.name, "--peer-urls", &peer_url], kind].concat();
         control.decide(&others, &add)?;
         self.launch(Comes::Later)
-    }
-
-    /// Shuts it down.
-    pub fn stop(&mut self) {
-        self.process.stop();
-    }
-
-    /// Kills it.
-    pub fn kill(&mut self) {
-        self.process.kill();
-    }
-
-    /// Freezes it.
-    pub fn freeze(&self) {
-        self.process.freeze();
-    }
-
-    /// Resumes it.
-    pub fn thaw(&self) {
-        self.process.thaw();
     }
 
     /// Returns whether it regards itself as the leader.
@@ -198,13 +168,7 @@ impl Member {
     }
 
     pub(super) fn forget(&self) -> Result<()> {
-        let data = self.data();
-        match std::fs::remove_dir_all(&data) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::new(format!("{}: {error}", data.display())))
-            }
-            _ => Ok(()),
-        }
+        folder::remove(&self.data())
     }
 }
 
@@ -236,7 +200,7 @@ pub(super) fn start(
     };
     let program = cluster.program.clone().args([
         format!("--name={name}"),
-        format!("--data-dir={}", folder::text(&data(folder))?),
+        format!("--data-dir={}", folder::text(&data(folder))),
         format!("--listen-client-urls={clients}"),
         format!("--advertise-client-urls={clients}"),
         format!("--listen-peer-urls={}", peer_url(ports.peers)),
@@ -246,5 +210,5 @@ pub(super) fn start(
         format!("--initial-cluster-state={state}"),
         format!("--initial-cluster-token={}", cluster.token),
     ]);
-    program.args(cluster.options.flags()?).start(folder)
+    program.args(cluster.options.flags()).start(folder)
 }

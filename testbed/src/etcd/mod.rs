@@ -6,7 +6,6 @@ mod options;
 mod snapshot;
 mod version;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,9 +18,10 @@ pub use version::Version;
 
 use crate::ensemble::{all_at_once, wait_until};
 use crate::network::{Dialler, Network};
-use crate::{Certificates, Error, Result, folder, in_url, port};
+use crate::port::local;
+use crate::{Error, Result, folder, in_url, methods, port};
 use control::Control;
-use member::{Cluster, Comes, Ports, local};
+use member::{Cluster, Comes, Ports};
 
 /// An etcd cluster, of three members by default.
 #[derive(Debug)]
@@ -32,20 +32,11 @@ pub struct Etcd {
     network: Network,
 }
 
+methods::options!(Etcd, Options, "a flag, without its dashes");
+methods::ensemble_methods!(Etcd);
+methods::tls!(Etcd, Options, cluster.options);
+
 impl Etcd {
-    /// Starts three members of Debian's version.
-    ///
-    /// # Errors
-    /// If they don't form a cluster.
-    pub fn start() -> Result<Self> {
-        Self::options().start()
-    }
-
-    /// Returns default options.
-    pub fn options() -> Options {
-        Options::default()
-    }
-
     fn start_with(options: &Options) -> Result<Self> {
         let program = options.version.program()?;
         let folders: Vec<_> =
@@ -56,7 +47,7 @@ impl Etcd {
             token: token.into_owned(),
             options: options.clone(),
             program,
-            control: Control::new(options)?,
+            control: Control::new(options),
         });
         let network = Network::default();
         let plans: Vec<_> = folders
@@ -100,9 +91,6 @@ impl Etcd {
     }
 
     /// Adds a learner at the end of [`Etcd::members`], at most one, and returns its index.
-    ///
-    /// # Errors
-    /// If it doesn't join.
     pub fn add_learner(&mut self) -> Result<usize> {
         let (name, ports) = (format!("member-{}", self.members.len()), Ports::find());
         let mut initial = self.members[0].initial.clone();
@@ -149,11 +137,6 @@ impl Etcd {
         Ok(())
     }
 
-    /// Returns the URL.
-    pub fn url(&self) -> String {
-        self.url_through(self.members.iter().map(Member::port))
-    }
-
     /// Returns the URL with other `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let options = &self.cluster.options;
@@ -170,55 +153,18 @@ impl Etcd {
         self.members.iter().map(Member::endpoint).collect()
     }
 
-    /// Returns the CA's certificate file.
-    ///
-    /// # Panics
-    /// Without TLS.
-    pub fn authority(&self) -> PathBuf {
-        self.certificates().authority()
-    }
-
-    /// Returns a client's certificate and key files.
-    ///
-    /// # Panics
-    /// Without TLS.
-    pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
-        (self.certificates().certificate(), self.certificates().key())
-    }
-
-    fn certificates(&self) -> &Certificates {
-        self.cluster.options.certificates.as_ref().expect("they speak TLS")
-    }
-
     /// Runs `etcdctl`, as the administrator if there are users.
-    ///
-    /// # Errors
-    /// With its output, if it fails.
     pub fn ctl(&self, arguments: &[&str]) -> Result<String> {
         self.cluster.control.run(&self.endpoints(), arguments)
     }
 
     /// Returns the leader that has a majority.
-    ///
-    /// # Errors
-    /// If there is none.
     pub fn leader(&self) -> Result<usize> {
         let leads = |member: &Member| member.is_leader() && member.is_healthy();
         self.members.iter().position(leads).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits for another leader than `old`.
-    ///
-    /// # Errors
-    /// After a minute.
-    pub fn wait_for_another_leader(&self, old: usize) -> Result<usize> {
-        wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
-    }
-
     /// Waits until all members have one leader and each voter is healthy.
-    ///
-    /// # Errors
-    /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members agree", || {
             let leaders = self.members.iter().filter(|member| member.is_leader()).count();
@@ -230,16 +176,6 @@ impl Etcd {
         })
     }
 
-    /// Cuts a member off from all others, but not from clients. The connections become silent.
-    pub fn isolate(&self, member: usize) {
-        self.network.isolate(member);
-    }
-
-    /// Reconnects a member.
-    pub fn heal(&self, member: usize) {
-        self.network.heal(member);
-    }
-
     /// Restarts all members. Without `keep_data`, they form a new cluster.
     ///
     /// # Errors
@@ -249,7 +185,6 @@ impl Etcd {
             self.has_no_learner()?;
         }
         all_at_once(&mut self.members, |member| {
-            member.process.thaw();
             member.process.kill();
             if keep_data { member.launch(Comes::Later) } else { member.begin_again() }
         })?;
@@ -264,13 +199,8 @@ impl Etcd {
 
 impl Options {
     /// Starts the cluster and waits for its leader.
-    ///
-    /// # Errors
-    /// If it doesn't start.
     pub fn start(mut self) -> Result<Etcd> {
-        if self.tls && self.certificates.is_none() {
-            self.certificates = Some(Arc::new(Certificates::new()?));
-        }
+        self.tls.make_certificates()?;
         port::retried(|| Etcd::start_with(&self))
     }
 }

@@ -1,10 +1,8 @@
 //! Options of an etcd cluster.
 
-use std::sync::Arc;
-
 use super::version::Version;
+use crate::certificates::Tls;
 use crate::folder::text;
-use crate::{Certificates, Result};
 
 const ADMIN: (&str, &str) = ("root", "testbed-of-lockwright");
 
@@ -15,12 +13,10 @@ const ADMIN: (&str, &str) = ("root", "testbed-of-lockwright");
 pub struct Options {
     pub(super) version: Version,
     pub(super) members: usize,
-    flags: Vec<(String, String)>,
+    pub(super) settings: Vec<(String, String)>,
     pub(super) user: Option<User>,
-    pub(super) tls: bool,
-    wants_client_certificates: bool,
+    pub(super) tls: Tls,
     is_durable: bool,
-    pub(super) certificates: Option<Arc<Certificates>>,
 }
 
 #[derive(Debug, Clone)]
@@ -35,12 +31,10 @@ impl Default for Options {
         Self {
             version: Version::Debian,
             members: 3,
-            flags: Vec::new(),
+            settings: Vec::new(),
             user: None,
-            tls: false,
-            wants_client_certificates: false,
+            tls: Tls::default(),
             is_durable: false,
-            certificates: None,
         }
     }
 }
@@ -55,12 +49,6 @@ impl Options {
     /// Sets the number of members, by default three.
     pub fn members(mut self, count: usize) -> Self {
         self.members = count;
-        self
-    }
-
-    /// Adds a flag, without its dashes. The last one counts.
-    pub fn set(mut self, flag: impl Into<String>, value: impl Into<String>) -> Self {
-        self.flags.push((flag.into(), value.into()));
         self
     }
 
@@ -82,20 +70,6 @@ impl Options {
         self
     }
 
-    /// Accepts only TLS, with a certificate of [`Etcd::authority`].
-    ///
-    /// [`Etcd::authority`]: super::Etcd::authority
-    pub fn tls(mut self) -> Self {
-        self.tls = true;
-        self
-    }
-
-    /// Like [`Options::tls`], and requires a client certificate.
-    pub fn tls_with_client_certificates(mut self) -> Self {
-        self.wants_client_certificates = true;
-        self.tls()
-    }
-
     /// Syncs to disk. Debian's version always does.
     pub fn durable(mut self) -> Self {
         self.is_durable = true;
@@ -103,10 +77,10 @@ impl Options {
     }
 
     pub(super) fn scheme(&self) -> &'static str {
-        if self.tls { "https" } else { "http" }
+        if self.tls.is_on { "https" } else { "http" }
     }
 
-    pub(super) fn flags(&self) -> Result<Vec<String>> {
+    pub(super) fn flags(&self) -> Vec<String> {
         let mut flags = vec!["--logger=zap".to_owned(), "--log-level=warn".to_owned()];
         if self.version == Version::Current && !self.is_durable {
             flags.push("--unsafe-no-fsync".to_owned());
@@ -115,26 +89,26 @@ impl Options {
             // The minimum, for fast logins.
             flags.push("--bcrypt-cost=4".to_owned());
         }
-        if let Some(certificates) = &self.certificates {
-            flags.push(format!("--cert-file={}", text(&certificates.certificate())?));
-            flags.push(format!("--key-file={}", text(&certificates.key())?));
-            if self.wants_client_certificates {
+        if let Some(certificates) = &self.tls.certificates {
+            flags.push(format!("--cert-file={}", text(&certificates.certificate())));
+            flags.push(format!("--key-file={}", text(&certificates.key())));
+            if self.tls.wants_client_certificates {
                 flags.push("--client-cert-auth".to_owned());
-                flags.push(format!("--trusted-ca-file={}", text(&certificates.authority())?));
+                flags.push(format!("--trusted-ca-file={}", text(&certificates.authority())));
             }
         }
-        flags.extend(self.flags.iter().map(|(flag, value)| format!("--{flag}={value}")));
-        Ok(flags)
+        flags.extend(self.settings.iter().map(|(flag, value)| format!("--{flag}={value}")));
+        flags
     }
 
-    pub(super) fn login(&self) -> Result<Vec<String>> {
+    pub(super) fn login(&self) -> Vec<String> {
         let mut flags = Vec::new();
-        if let Some(certificates) = &self.certificates {
-            flags.push(format!("--cacert={}", text(&certificates.authority())?));
-            flags.push(format!("--cert={}", text(&certificates.certificate())?));
-            flags.push(format!("--key={}", text(&certificates.key())?));
+        if let Some(certificates) = &self.tls.certificates {
+            flags.push(format!("--cacert={}", text(&certificates.authority())));
+            flags.push(format!("--cert={}", text(&certificates.certificate())));
+            flags.push(format!("--key={}", text(&certificates.key())));
         }
-        Ok(flags)
+        flags
     }
 
     pub(super) fn admin() -> (&'static str, &'static str) {

@@ -15,20 +15,17 @@ use crate::{Program, Result, folder, go};
 pub struct Snapshot(TempDir);
 
 impl Snapshot {
-    fn file(&self) -> Result<String> {
+    fn file(&self) -> String {
         folder::text(&self.0.path().join("snapshot.db"))
     }
 }
 
 impl Etcd {
     /// Saves the leader's state, or the first member's without a leader.
-    ///
-    /// # Errors
-    /// If the member doesn't answer.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("etcd-snapshot", None)?);
         let member = &self.members[self.leader().unwrap_or(0)];
-        member.ctl(&["snapshot", "save", &snapshot.file()?])?;
+        member.ctl(&["snapshot", "save", &snapshot.file()])?;
         Ok(snapshot)
     }
 
@@ -38,9 +35,8 @@ impl Etcd {
     /// If it can't be read, the members don't form a cluster, or there is a learner.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.has_no_learner()?;
-        let file = snapshot.file()?;
+        let file = snapshot.file();
         all_at_once(&mut self.members, |member| {
-            member.process.thaw();
             member.process.kill();
             member.fill_from(&file)?;
             member.launch(Comes::Later)
@@ -58,14 +54,14 @@ impl Member {
             }
             // The old tool can't read the current version's snapshots.
             Version::Current => {
-                let program = folder::text(&go::build(Path::new(CURRENT))?)?;
+                let program = folder::text(&go::build(Path::new(CURRENT))?);
                 Program::new(program, version::PACKAGE).arg("utl")
             }
         };
         tool.args(["snapshot", "restore", snapshot])
             .args([
                 format!("--name={}", self.name),
-                format!("--data-dir={}", folder::text(&self.data())?),
+                format!("--data-dir={}", folder::text(&self.data())),
                 format!("--initial-advertise-peer-urls={}", peer_url(self.ports.door)),
                 format!("--initial-cluster={}", initial_cluster(&self.initial)),
                 format!("--initial-cluster-token={}", self.cluster.token),

@@ -22,7 +22,7 @@ impl Version {
         match self {
             Self::Debian => Ok(Program::new("etcd", PACKAGE)),
             Self::Current => {
-                Ok(Program::new(folder::text(&go::build(Path::new(CURRENT))?)?, PACKAGE))
+                Ok(Program::new(folder::text(&go::build(Path::new(CURRENT))?), PACKAGE))
             }
         }
     }

@@ -69,9 +69,6 @@ pub struct SlotMove {
 
 impl Cluster {
     /// Starts a default Cluster.
-    ///
-    /// # Errors
-    /// If the nodes don't form a Cluster.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
@@ -90,9 +87,6 @@ impl Cluster {
     }
 
     /// Returns the slot of a key.
-    ///
-    /// # Errors
-    /// If no node answers.
     pub fn slot_of(&self, key: &str) -> Result<u16> {
         let mut answers =
             self.nodes.iter().map(|node| node.admin.ask(&["CLUSTER", "KEYSLOT", key]));
@@ -100,9 +94,6 @@ impl Cluster {
     }
 
     /// Returns a key's master in the newest view. It may be dead until its replica takes over.
-    ///
-    /// # Errors
-    /// If no node answers or serves the key.
     pub fn master_of(&self, key: &str) -> Result<usize> {
         let slot = self.slot_of(key)?;
         self.views()
@@ -114,9 +105,6 @@ impl Cluster {
     }
 
     /// Returns a healthy replica of `master`.
-    ///
-    /// # Errors
-    /// If no view has one.
     pub fn replica_of(&self, master: usize) -> Result<usize> {
         let id = Some(&self.ids[master]);
         let views = self.views();
@@ -128,9 +116,6 @@ impl Cluster {
     }
 
     /// Waits until another node than `old` serves the key in all views, and returns it.
-    ///
-    /// # Errors
-    /// After a minute.
     pub fn wait_for_failover(&self, key: &str, old: usize) -> Result<usize> {
         let slot = self.slot_of(key)?;
         wait_until("the failover", || {
@@ -144,9 +129,6 @@ impl Cluster {
     }
 
     /// Waits until all nodes agree and each replica follows its master.
-    ///
-    /// # Errors
-    /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all nodes agree", || {
             let views = self.views();
@@ -163,9 +145,6 @@ impl Cluster {
     }
 
     /// Moves the key's slot to another master, and returns it.
-    ///
-    /// # Errors
-    /// If a node doesn't answer.
     pub fn move_slot(&self, key: &str) -> Result<usize> {
         let from = self.master_of(key)?;
         let views = self.views();
@@ -180,9 +159,6 @@ impl Cluster {
     }
 
     /// Begins to move the key's slot. The old master answers `ASK` for keys that it lacks.
-    ///
-    /// # Errors
-    /// If a node doesn't answer, or `to` is no other master.
     pub fn begin_move(&self, key: &str, to: usize) -> Result<SlotMove> {
         let (slot, from) = (self.slot_of(key)?, self.master_of(key)?);
         self.set_slot(to, slot, &["IMPORTING", &self.ids[from]])?;
@@ -191,9 +167,6 @@ impl Cluster {
     }
 
     /// Moves the slot's keys and returns their number.
-    ///
-    /// # Errors
-    /// If a node doesn't answer.
     pub fn move_keys(&self, slot: &SlotMove) -> Result<usize> {
         let (from, to) = (&self.nodes[slot.from], &self.nodes[slot.to]);
         let port = to.port.to_string();
@@ -219,9 +192,6 @@ impl Cluster {
     }
 
     /// Moves the remaining keys and the slot, and waits until all nodes that answer agree.
-    ///
-    /// # Errors
-    /// If a master doesn't answer.
     pub fn finish_move(&self, slot: SlotMove) -> Result<()> {
         self.move_keys(&slot)?;
         self.hand_over(&slot)?;
@@ -232,9 +202,6 @@ impl Cluster {
     }
 
     /// Assigns the slot. The other nodes are notified later.
-    ///
-    /// # Errors
-    /// If a master doesn't answer.
     pub fn hand_over(&self, slot: &SlotMove) -> Result<()> {
         for node in [slot.to, slot.from] {
             self.set_slot(node, slot.slot, &["NODE", &self.ids[slot.to]])?;

@@ -15,9 +15,6 @@ pub struct Fleet {
 
 impl Fleet {
     /// Starts `count` default servers.
-    ///
-    /// # Errors
-    /// As [`Redis::start`].
     pub fn start(count: usize) -> Result<Self> {
         Redis::options().start_fleet(count)
     }

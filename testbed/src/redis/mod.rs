@@ -7,8 +7,7 @@ mod options;
 mod sentinels;
 mod topology;
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use redis::{Connection, FromRedisValue};
 use tempfile::TempDir;
@@ -18,7 +17,7 @@ pub use fleet::Fleet;
 pub use options::Options;
 pub use sentinels::{Sentinel, Sentinels, SentinelsOptions};
 
-use crate::{Certificates, Process, Program, Result, folder, packages};
+use crate::{Process, Program, Result, folder, methods, packages};
 use admin_conn::AdminConn;
 
 const CONFIGURATION: &str = "redis.conf";
@@ -37,36 +36,18 @@ pub struct Redis {
     folder: TempDir,
 }
 
+methods::process_methods!(Redis);
+methods::port_methods!(Redis);
+methods::options!(Redis, Options, "a line of `redis.conf`, whose words are arguments");
+methods::tls!(Redis, Options, options);
+
 impl Redis {
-    /// Starts a server without persistence.
-    ///
-    /// # Errors
-    /// If it doesn't start.
-    pub fn start() -> Result<Self> {
-        Self::options().start()
-    }
-
-    /// Returns default options.
-    pub fn options() -> Options {
-        Options::default()
-    }
-
     fn start_on(port: u16, bus_port: Option<u16>, options: &Options) -> Result<Self> {
         let folder = folder::temporary("redis", None)?;
         write_configuration(port, bus_port, options, folder.path())?;
         let admin = AdminConn { socket: options.socket(folder.path()), login: options.login() };
         let process = launch(folder.path(), &[CONFIGURATION], &admin)?;
         Ok(Self { process, port, bus_port, options: options.clone(), admin, folder })
-    }
-
-    /// Returns the port.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Returns the address.
-    pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
     /// Returns the URL, with its first user or password.
@@ -79,38 +60,12 @@ impl Redis {
         format!("{}://{}127.0.0.1:{port}/", self.options.scheme(), self.options.in_url())
     }
 
-    /// Returns the CA's certificate file.
-    ///
-    /// # Panics
-    /// Without TLS.
-    pub fn authority(&self) -> PathBuf {
-        self.certificates().authority()
-    }
-
-    /// Returns a client's certificate and key files.
-    ///
-    /// # Panics
-    /// Without TLS.
-    pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
-        (self.certificates().certificate(), self.certificates().key())
-    }
-
-    fn certificates(&self) -> &Certificates {
-        self.options.certificates.as_ref().expect("it speaks TLS")
-    }
-
-    /// Returns the process.
-    pub fn process(&self) -> &Process {
-        &self.process
-    }
-
     /// Restarts the server on the same port.
     ///
     /// With `keep_data`, it has the data that its persistence kept. In [`Sentinels`] or a
     /// [`Cluster`], a master that missed a failover restarts as a master, until the others change
     /// its role.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
-        self.process.thaw();
         self.process.stop();
         let folder = self.folder.path();
         let remembered: &[&str] = if self.options.is_told_its_role { &ROLE } else { &[] };
@@ -122,26 +77,6 @@ impl Redis {
         }
         self.process = launch(folder, &[CONFIGURATION], &self.admin)?;
         Ok(())
-    }
-
-    /// Shuts it down.
-    pub fn stop(&mut self) {
-        self.process.stop();
-    }
-
-    /// Kills it.
-    pub fn kill(&mut self) {
-        self.process.kill();
-    }
-
-    /// Freezes it.
-    pub fn freeze(&self) {
-        self.process.freeze();
-    }
-
-    /// Resumes it.
-    pub fn thaw(&self) {
-        self.process.thaw();
     }
 
     /// Returns a connection with all rights, without TCP.
@@ -167,17 +102,14 @@ fn write_configuration(
     options: &Options,
     folder: &Path,
 ) -> Result<()> {
-    let lines = options.lines(port, bus_port, folder)?;
+    let lines = options.lines(port, bus_port, folder);
     folder::write(&folder.join(CONFIGURATION), &lines, None)
 }
 
 fn launch(folder: &Path, arguments: &[&str], admin: &AdminConn) -> Result<Process> {
-    let program = match packages::find(&["usr/bin/redis-server", "usr/bin/valkey-server"]) {
-        Some(binary) => folder::text(&binary)?,
-        None => "redis-server".to_owned(),
-    };
-    let program = Program::new(program, "redis-server").args(arguments.iter().copied());
-    let mut process = program.start(folder)?;
+    let program = packages::find(&["usr/bin/redis-server", "usr/bin/valkey-server"]);
+    let program = Program::new(program.as_deref().unwrap_or("redis-server"), "redis-server");
+    let mut process = program.args(arguments.iter().copied()).start(folder)?;
     process.wait_until_ready(|| admin.answers().then_some(()))?;
     Ok(process)
 }

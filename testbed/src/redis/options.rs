@@ -3,12 +3,12 @@
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Redis;
 use super::admin_conn::Login;
-use crate::{Certificates, Result, folder, in_url, port};
+use crate::certificates::Tls;
+use crate::{Result, folder, in_url, port};
 
 const ADMIN: &str = "testbed-of-lockwright";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
@@ -16,13 +16,11 @@ const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 /// Options of a [`Redis`], without persistence by default.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    settings: Vec<(String, String)>,
+    pub(super) settings: Vec<(String, String)>,
     password: Option<String>,
     users: Vec<User>,
     without_default_user: bool,
-    tls: bool,
-    wants_client_certificates: bool,
-    pub(super) certificates: Option<Arc<Certificates>>,
+    pub(super) tls: Tls,
     pub(super) cluster: Option<Duration>,
     /// True if other processes set its role.
     pub(super) is_told_its_role: bool,
@@ -36,12 +34,6 @@ struct User {
 }
 
 impl Options {
-    /// Adds a line of `redis.conf`. Words are arguments.
-    pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.settings.push((name.into(), value.into()));
-        self
-    }
-
     /// Sets the default user's password.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
@@ -61,18 +53,6 @@ impl Options {
         self
     }
 
-    /// Accepts only TLS, with a certificate of [`Redis::authority`].
-    pub fn tls(mut self) -> Self {
-        self.tls = true;
-        self
-    }
-
-    /// Like [`Options::tls`], and requires a client certificate.
-    pub fn tls_with_client_certificates(mut self) -> Self {
-        self.wants_client_certificates = true;
-        self.tls()
-    }
-
     /// Sets the eviction policy, such as `allkeys-lru`.
     pub fn maxmemory_policy(self, policy: &str) -> Self {
         self.set("maxmemory-policy", policy)
@@ -85,32 +65,22 @@ impl Options {
 
     /// Makes it a replica, with the master's TLS and CA, but its own password and users.
     pub fn replica_of(mut self, master: &Redis) -> Self {
-        if let Some(certificates) = &master.options.certificates {
-            self.tls = true;
-            self.certificates = Some(Arc::clone(certificates));
-        }
+        self.tls.use_ca_of(&master.options.tls);
         self.logs_in_as(master.options.login())
             .set("replicaof", format!("{} {}", Ipv4Addr::LOCALHOST, master.port()))
     }
 
     /// Starts the server.
     pub fn start(mut self) -> Result<Redis> {
-        self.make_certificates()?;
+        self.tls.make_certificates()?;
         port::retried(|| Redis::start_on(port::free(), self.cluster.map(|_| port::free()), &self))
     }
 
     pub(super) fn in_a_set(mut self) -> Result<Self> {
-        self.make_certificates()?;
+        self.tls.make_certificates()?;
         self.is_told_its_role = true;
         let login = self.login();
         Ok(self.logs_in_as(login))
-    }
-
-    fn make_certificates(&mut self) -> Result<()> {
-        if self.tls && self.certificates.is_none() {
-            self.certificates = Some(Arc::new(Certificates::new()?));
-        }
-        Ok(())
     }
 
     fn logs_in_as(mut self, login: Option<Login>) -> Self {
@@ -145,7 +115,7 @@ impl Options {
     }
 
     pub(super) fn scheme(&self) -> &'static str {
-        if self.tls { "rediss" } else { "redis" }
+        if self.tls.is_on { "rediss" } else { "redis" }
     }
 
     /// A test may set it.
@@ -154,11 +124,11 @@ impl Options {
         own.map_or_else(|| folder.join("testbed.sock"), |(_, path)| path.into())
     }
 
-    pub(super) fn lines(&self, port: u16, bus_port: Option<u16>, folder: &Path) -> Result<String> {
+    pub(super) fn lines(&self, port: u16, bus_port: Option<u16>, folder: &Path) -> String {
         let mut lines = String::from("bind 127.0.0.1\ndaemonize no\nsave \"\"\n");
         // Otherwise a master waits 5 s for more replicas.
         lines += "repl-diskless-sync-delay 0\n";
-        lines += &self.listening(port, &self.socket(folder))?;
+        lines += &self.listening(port, &self.socket(folder));
         if let (Some(timeout), Some(bus_port)) = (self.cluster, bus_port) {
             let milliseconds = timeout.as_millis();
             let _ = writeln!(lines, "cluster-enabled yes\ncluster-announce-ip 127.0.0.1");
@@ -181,26 +151,26 @@ impl Options {
         if self.without_default_user {
             lines += "user default off\n";
         }
-        Ok(lines)
+        lines
     }
 
-    pub(super) fn listening(&self, port: u16, socket: &Path) -> Result<String> {
-        let mut lines = format!("unixsocket {}\n", quoted(&folder::text(socket)?));
-        let Some(certificates) = &self.certificates else {
+    pub(super) fn listening(&self, port: u16, socket: &Path) -> String {
+        let mut lines = format!("unixsocket {}\n", quoted(&folder::text(socket)));
+        let Some(certificates) = &self.tls.certificates else {
             let _ = writeln!(lines, "port {port}");
-            return Ok(lines);
+            return lines;
         };
-        let wanted = if self.wants_client_certificates { "yes" } else { "no" };
+        let wanted = if self.tls.wants_client_certificates { "yes" } else { "no" };
         let _ = writeln!(lines, "port 0\ntls-port {port}\ntls-auth-clients {wanted}");
         for (name, file) in [
             ("tls-ca-cert-file", certificates.authority()),
             ("tls-cert-file", certificates.certificate()),
             ("tls-key-file", certificates.key()),
         ] {
-            let _ = writeln!(lines, "{name} {}", quoted(&folder::text(&file)?));
+            let _ = writeln!(lines, "{name} {}", quoted(&folder::text(&file)));
         }
         lines += "tls-replication yes\ntls-cluster yes\n";
-        Ok(lines)
+        lines
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use super::admin_conn::{AdminConn, Login};
 use super::options::quoted;
 use super::{Options, Redis, launch};
 use crate::ensemble::{all_at_once, wait_until};
-use crate::{Error, Process, Result, folder, port};
+use crate::{Error, Process, Result, folder, methods, port};
 
 const MASTER: &str = "lockwright";
 const SENTINELS: usize = 3;
@@ -31,7 +30,6 @@ pub struct SentinelsOptions {
     server: Options,
     replicas: usize,
     down_after: Duration,
-    failover_timeout: Duration,
     password: Option<String>,
 }
 
@@ -52,12 +50,6 @@ impl SentinelsOptions {
     /// machine.
     pub fn down_after(mut self, limit: Duration) -> Self {
         self.down_after = limit;
-        self
-    }
-
-    /// Sets the limit of a failover; 3 s by default. A failed one is retried after twice that time.
-    pub fn failover_timeout(mut self, limit: Duration) -> Self {
-        self.failover_timeout = limit;
         self
     }
 
@@ -101,9 +93,6 @@ pub struct Sentinels {
 
 impl Sentinels {
     /// Starts a master with one replica.
-    ///
-    /// # Errors
-    /// If the processes don't find each other.
     pub fn start() -> Result<Self> {
         Self::options().start()
     }
@@ -114,7 +103,6 @@ impl Sentinels {
             server: Redis::options(),
             replicas: 1,
             down_after: Duration::from_secs(1),
-            failover_timeout: Duration::from_secs(3),
             password: None,
         }
     }
@@ -138,9 +126,6 @@ impl Sentinels {
     }
 
     /// Returns the master, by at least two Sentinels' answers.
-    ///
-    /// # Errors
-    /// If no two Sentinels answer and agree.
     pub fn master(&self) -> Result<usize> {
         let named: Vec<usize> = self.opinions().into_iter().flatten().collect();
         named
@@ -161,9 +146,6 @@ impl Sentinels {
 
     /// Waits until another server than `old` is the master, by its role and all Sentinels that
     /// answer, and returns it.
-    ///
-    /// # Errors
-    /// After a minute.
     pub fn wait_for_failover(&self, old: usize) -> Result<usize> {
         wait_until("the failover", || {
             let master = self.master().ok().filter(|master| *master != old)?;
@@ -174,9 +156,6 @@ impl Sentinels {
     }
 
     /// Waits until the Sentinels see all others and the replicas follow the master.
-    ///
-    /// # Errors
-    /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all know each other", || {
             let master = self.master().ok()?;
@@ -198,6 +177,9 @@ pub struct Sentinel {
     folder: TempDir,
 }
 
+methods::process_methods!(Sentinel);
+methods::port_methods!(Sentinel);
+
 impl Sentinel {
     fn start(options: &SentinelsOptions, master: u16) -> Result<Self> {
         port::retried(|| Self::start_on(port::free(), options, master))
@@ -206,7 +188,7 @@ impl Sentinel {
     fn start_on(port: u16, options: &SentinelsOptions, master: u16) -> Result<Self> {
         let folder = folder::temporary("sentinel", None)?;
         let socket = folder.path().join("testbed.sock");
-        let lines = options.lines(port, master, &socket)?;
+        let lines = options.lines(port, master, &socket);
         folder::write(&folder.path().join(CONFIGURATION), &lines, None)?;
         let login = options.password.clone();
         let login = login.map(|password| Login { user: None, password });
@@ -214,47 +196,11 @@ impl Sentinel {
         Ok(Self { process: launch_sentinel(folder.path(), &admin)?, port, admin, folder })
     }
 
-    /// Returns the port.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Returns the address.
-    pub fn address(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.port))
-    }
-
-    /// Returns the process.
-    pub fn process(&self) -> &Process {
-        &self.process
-    }
-
     /// Restarts it with its state.
     pub fn restart(&mut self) -> Result<()> {
-        self.process.thaw();
         self.process.stop();
         self.process = launch_sentinel(self.folder.path(), &self.admin)?;
         Ok(())
-    }
-
-    /// Shuts it down.
-    pub fn stop(&mut self) {
-        self.process.stop();
-    }
-
-    /// Kills it.
-    pub fn kill(&mut self) {
-        self.process.kill();
-    }
-
-    /// Freezes it.
-    pub fn freeze(&self) {
-        self.process.freeze();
-    }
-
-    /// Resumes it.
-    pub fn thaw(&self) {
-        self.process.thaw();
     }
 
     /// Sends a command on a new connection.
@@ -289,21 +235,21 @@ fn launch_sentinel(folder: &Path, admin: &AdminConn) -> Result<Process> {
 
 impl SentinelsOptions {
     /// The Sentinel rewrites it.
-    fn lines(&self, port: u16, master: u16, socket: &Path) -> Result<String> {
+    fn lines(&self, port: u16, master: u16, socket: &Path) -> String {
         let mut lines = String::from("bind 127.0.0.1\ndaemonize no\nprotected-mode no\n");
-        lines += &self.server.listening(port, socket)?;
+        lines += &self.server.listening(port, socket);
         if let Some(password) = &self.password {
             let _ = writeln!(lines, "requirepass {}", quoted(password));
         }
         let down_after = self.down_after.as_millis();
-        let failover_timeout = self.failover_timeout.as_millis();
         for line in [
             "resolve-hostnames no".to_owned(),
             "announce-ip 127.0.0.1".to_owned(),
             format!("announce-port {port}"),
             format!("monitor {MASTER} 127.0.0.1 {master} {QUORUM}"),
             format!("down-after-milliseconds {MASTER} {down_after}"),
-            format!("failover-timeout {MASTER} {failover_timeout}"),
+            // A failed failover is retried after twice this time, in milliseconds.
+            format!("failover-timeout {MASTER} 3000"),
         ] {
             let _ = writeln!(lines, "sentinel {line}");
         }
@@ -313,6 +259,6 @@ impl SentinelsOptions {
                 let _ = writeln!(lines, "sentinel auth-user {MASTER} {}", quoted(&user));
             }
         }
-        Ok(lines)
+        lines
     }
 }

@@ -1,19 +1,20 @@
 //! An archive of a member's classes. With it, a JVM needs a third less processor time to start.
 
-use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use fs_err as fs;
+
 use super::options::Options;
 use super::ports::Ports;
 use super::server;
-use crate::{Error, Program, Result, folder};
+use crate::{Program, Result, folder};
 
 /// Returns the JVM's option for the archive, which needs Java 13.
 pub(super) fn option() -> Option<String> {
     static ARCHIVE: OnceLock<Option<String>> = OnceLock::new();
-    let archive = ARCHIVE.get_or_init(|| folder::text(&provide().ok()?).ok());
+    let archive = ARCHIVE.get_or_init(|| provide().ok().map(|archive| folder::text(&archive)));
     archive.as_ref().map(|archive| format!("-XX:SharedArchiveFile={archive}"))
 }
 
@@ -21,13 +22,12 @@ fn provide() -> Result<PathBuf> {
     let cache = folder::cache()?;
     let archive = cache.join(format!("zookeeper-{:016x}.jsa", versions()?));
     if !archive.exists() {
-        let failed = |error: std::io::Error| Error::new(format!("{}: {error}", cache.display()));
         let place = folder::temporary("zookeeper", None)?;
-        let fresh = tempfile::Builder::new().tempdir_in(&cache).map_err(failed)?;
+        let fresh = tempfile::Builder::new().tempdir_in(&cache)?;
         let fresh = fresh.path().join("classes");
         write(place.path(), &fresh)?;
         // Replaces another process's equal file.
-        fs::rename(&fresh, &archive).map_err(failed)?;
+        fs::rename(&fresh, &archive)?;
     }
     Ok(archive)
 }
@@ -37,9 +37,8 @@ fn versions() -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     let java = Program::new("java", server::JAVA_PACKAGE).locate()?;
     for path in server::class_path()?.split(':').map(Path::new).chain([java.as_path()]) {
-        let failed = |error| Error::new(format!("{}: {error}", path.display()));
-        let path = path.canonicalize().map_err(failed)?;
-        let modified = path.metadata().and_then(|file| file.modified()).map_err(failed)?;
+        let path = fs::canonicalize(path)?;
+        let modified = fs::metadata(&path)?.modified()?;
         (path, modified).hash(&mut hasher);
     }
     Ok(hasher.finish())
@@ -53,7 +52,7 @@ fn write(place: &Path, archive: &Path) -> Result<()> {
         format!("standaloneEnabled=false\nserver.1=127.0.0.1:{quorum}:{election}:participant\n");
     let options = Options::default();
     server::prepare(place, 1, &options, ports, &members, "127.0.0.1 localhost\n")?;
-    let option = format!("-XX:ArchiveClassesAtExit={}", folder::text(archive)?);
+    let option = format!("-XX:ArchiveClassesAtExit={}", folder::text(archive));
     let mut process = server::start_with(place, &options, Some(option))?;
     process.wait_until_ready(|| server::ask(ports.clients, "ruok", server::SOON).ok())?;
     process.stop();

@@ -1,6 +1,5 @@
 //! A member of a ZooKeeper ensemble.
 
-use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,9 +9,10 @@ use tempfile::TempDir;
 
 use super::archive;
 use super::options::{Options, SUPERUSER};
-use super::ports::{Ports, local};
+use super::ports::Ports;
 use super::server::{self, CONFIGURATION, SMALL, SOON, ask, class_path, data, java};
-use crate::{Error, Process, Result};
+use crate::port::local;
+use crate::{Error, Process, Result, folder};
 
 /// A member.
 #[derive(Debug)]
@@ -24,10 +24,12 @@ pub struct Member {
     pub(super) folder: TempDir,
 }
 
+crate::methods::process_methods!(Member);
+
 impl Member {
     /// Returns the client port, the TLS port if it has one.
     pub fn port(&self) -> u16 {
-        if self.options.has_tls() { self.ports.secure } else { self.ports.clients }
+        if self.options.tls.is_on { self.ports.secure } else { self.ports.clients }
     }
 
     /// Returns the address for clients.
@@ -40,11 +42,6 @@ impl Member {
         self.is_observer
     }
 
-    /// Returns the process.
-    pub fn process(&self) -> &Process {
-        &self.process
-    }
-
     /// Returns the settings file.
     pub fn settings(&self) -> PathBuf {
         self.folder.path().join(CONFIGURATION)
@@ -52,7 +49,6 @@ impl Member {
 
     /// Restarts it on the same ports and waits for it, but not for the ensemble.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
-        self.process.thaw();
         self.process.stop();
         if !keep_data {
             self.forget()?;
@@ -60,30 +56,7 @@ impl Member {
         self.launch()
     }
 
-    /// Shuts it down.
-    pub fn stop(&mut self) {
-        self.process.stop();
-    }
-
-    /// Kills it.
-    pub fn kill(&mut self) {
-        self.process.kill();
-    }
-
-    /// Freezes it.
-    pub fn freeze(&self) {
-        self.process.freeze();
-    }
-
-    /// Resumes it.
-    pub fn thaw(&self) {
-        self.process.thaw();
-    }
-
     /// Returns its answer to a four-letter command.
-    ///
-    /// # Errors
-    /// If it doesn't answer.
     pub fn four_letter(&self, command: &str) -> Result<String> {
         ask(self.ports.clients, command, Duration::from_secs(5)).map_err(|error| {
             Error::new(format!("{command}: {error}; the log says:\n{}", self.process.log()))
@@ -91,9 +64,6 @@ impl Member {
     }
 
     /// Runs ZooKeeper's command line client as the superuser.
-    ///
-    /// # Errors
-    /// With its output, if it fails.
     pub fn cli(&self, arguments: &[&str]) -> Result<String> {
         let (user, password) = SUPERUSER;
         let mut script = format!("addauth digest {user}:{password}\n{}\n", arguments.join(" "));
@@ -151,13 +121,7 @@ impl Member {
     }
 
     pub(super) fn forget(&self) -> Result<()> {
-        let data = self.data();
-        match fs::remove_dir_all(&data) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::new(format!("{}: {error}", data.display())))
-            }
-            _ => Ok(()),
-        }
+        folder::remove(&self.data())
     }
 }
 

@@ -10,7 +10,6 @@ mod snapshot;
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use member::Member;
@@ -19,9 +18,10 @@ pub use snapshot::Snapshot;
 
 use crate::ensemble::{all_at_once, wait_until};
 use crate::network::{Dialler, Greeting, Network};
-use crate::{Certificates, Error, Result, folder, port};
+use crate::port::local;
+use crate::{Error, Result, folder, methods, port};
 use election::name;
-use ports::{Ports, local};
+use ports::Ports;
 
 /// A ZooKeeper ensemble, of three members by default.
 #[derive(Debug)]
@@ -32,20 +32,11 @@ pub struct ZooKeeper {
     network: Network,
 }
 
+methods::options!(ZooKeeper, Options, "a setting of `zoo.cfg`");
+methods::ensemble_methods!(ZooKeeper);
+methods::tls!(ZooKeeper, Options, options);
+
 impl ZooKeeper {
-    /// Starts three members.
-    ///
-    /// # Errors
-    /// If they don't form an ensemble.
-    pub fn start() -> Result<Self> {
-        Self::options().start()
-    }
-
-    /// Returns default options.
-    pub fn options() -> Options {
-        Options::default()
-    }
-
     fn start_with(options: &Options) -> Result<Self> {
         let options = Arc::new(options.clone());
         let network = Network::default();
@@ -73,54 +64,18 @@ impl ZooKeeper {
         Ok(this)
     }
 
-    /// Returns the URL.
-    pub fn url(&self) -> String {
-        self.url_through(self.members.iter().map(Member::port))
-    }
-
     /// Returns the URL with other `ports`.
     pub fn url_through(&self, ports: impl IntoIterator<Item = u16>) -> String {
         let hosts = ports.into_iter().map(|port| format!("127.0.0.1:{port}"));
         format!("zookeeper:{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// Returns the superuser's `digest` name and password.
-    pub fn superuser(&self) -> (&'static str, &'static str) {
-        options::SUPERUSER
-    }
-
-    /// Returns the CA's certificate file.
-    ///
-    /// # Panics
-    /// Without TLS.
-    pub fn authority(&self) -> PathBuf {
-        self.certificates().authority()
-    }
-
-    /// Returns a client's certificate and key files.
-    ///
-    /// # Panics
-    /// Without TLS.
-    pub fn client_certificate(&self) -> (PathBuf, PathBuf) {
-        (self.certificates().certificate(), self.certificates().key())
-    }
-
-    fn certificates(&self) -> &Certificates {
-        self.options.certificates.as_ref().expect("they speak TLS")
-    }
-
     /// Returns a member's answer: see [`Member::four_letter`].
-    ///
-    /// # Errors
-    /// If it doesn't answer.
     pub fn four_letter(&self, member: usize, command: &str) -> Result<String> {
         self.members[member].four_letter(command)
     }
 
     /// Returns the leader, the newer one if an isolated member still leads.
-    ///
-    /// # Errors
-    /// If there is none.
     pub fn leader(&self) -> Result<usize> {
         let leaders = self.members.iter().enumerate().filter(|(_, member)| member.is_leader());
         // The zxid's upper half is the epoch.
@@ -128,18 +83,7 @@ impl ZooKeeper {
         newest.map(|(index, _)| index).ok_or_else(|| Error::new("there is no leader"))
     }
 
-    /// Waits for another leader than `old`.
-    ///
-    /// # Errors
-    /// After a minute.
-    pub fn wait_for_another_leader(&self, old: usize) -> Result<usize> {
-        wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
-    }
-
     /// Waits until there is one leader and all others are in sync.
-    ///
-    /// # Errors
-    /// After a minute.
     pub fn wait_until_whole(&self) -> Result<()> {
         wait_until("that all members follow one leader", || {
             let modes: Vec<_> = self.members.iter().map_while(Member::mode).collect();
@@ -158,21 +102,9 @@ impl ZooKeeper {
         })
     }
 
-    /// Cuts a member off from all others, but not from clients. It answers their pings until it
-    /// detects the loss: see [`Options::sync_limit`]. The connections become silent.
-    pub fn isolate(&self, member: usize) {
-        self.network.isolate(member);
-    }
-
-    /// Reconnects a member.
-    pub fn heal(&self, member: usize) {
-        self.network.heal(member);
-    }
-
     /// Restarts all members and waits for them.
     pub fn restart(&mut self, keep_data: bool) -> Result<()> {
         all_at_once(&mut self.members, |member| {
-            member.process.thaw();
             member.process.kill();
             if !keep_data {
                 member.forget()?;
@@ -185,13 +117,8 @@ impl ZooKeeper {
 
 impl Options {
     /// Starts the ensemble and waits for its leader.
-    ///
-    /// # Errors
-    /// If it doesn't start.
     pub fn start(mut self) -> Result<ZooKeeper> {
-        if self.has_tls() && self.certificates.is_none() {
-            self.certificates = Some(Arc::new(Certificates::new()?));
-        }
+        self.tls.make_certificates()?;
         port::retried(|| ZooKeeper::start_with(&self))
     }
 }

@@ -1,12 +1,12 @@
 //! Options of a ZooKeeper ensemble.
 
 use std::fmt::Write;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::ports::Ports;
-use crate::{Certificates, Error, Result, folder};
+use crate::certificates::Tls;
+use crate::{Certificates, Result, folder};
 
 pub(super) const SUPERUSER: (&str, &str) = ("super", "testbed-of-lockwright");
 /// With the base64 of the SHA-1 of `name:password`.
@@ -23,13 +23,11 @@ pub struct Options {
     pub(super) voters: usize,
     pub(super) observers: usize,
     tick: Duration,
-    settings: Vec<(String, String)>,
+    pub(super) settings: Vec<(String, String)>,
     pub(super) properties: Vec<String>,
-    tls: bool,
-    wants_client_certificates: bool,
+    pub(super) tls: Tls,
     pub(super) is_durable: bool,
     pub(super) is_full_size: bool,
-    pub(super) certificates: Option<Arc<Certificates>>,
 }
 
 impl Default for Options {
@@ -40,11 +38,9 @@ impl Default for Options {
             tick: Duration::from_millis(200),
             settings: Vec::new(),
             properties: Vec::new(),
-            tls: false,
-            wants_client_certificates: false,
+            tls: Tls::default(),
             is_durable: false,
             is_full_size: false,
-            certificates: None,
         }
     }
 }
@@ -80,30 +76,10 @@ impl Options {
             .set("maxSessionTimeout", longest.as_millis().to_string())
     }
 
-    /// Adds a setting of `zoo.cfg`. The last one counts.
-    pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.settings.push((name.into(), value.into()));
-        self
-    }
-
     /// Sets a JVM property, for settings that `zoo.cfg` lacks.
     pub fn property(mut self, name: &str, value: &str) -> Self {
         self.properties.push(format!("-D{name}={value}"));
         self
-    }
-
-    /// Accepts TLS on a separate port, with a certificate of [`ZooKeeper::authority`].
-    ///
-    /// [`ZooKeeper::authority`]: super::ZooKeeper::authority
-    pub fn tls(mut self) -> Self {
-        self.tls = true;
-        self
-    }
-
-    /// Like [`Options::tls`], and requires a client certificate.
-    pub fn tls_with_client_certificates(mut self) -> Self {
-        self.wants_client_certificates = true;
-        self.tls()
     }
 
     /// Syncs to disk.
@@ -130,17 +106,17 @@ impl Options {
             ("4lw.commands.whitelist", "*".to_owned()),
             ("admin.enableServer", "false".to_owned()),
         ];
-        if let Some(certificates) = &self.certificates {
+        if let Some(certificates) = &self.tls.certificates {
             let key_store = folder.join(KEY_STORE);
             let trust_store = folder.join(TRUST_STORE);
             write_stores(certificates, &key_store, &trust_store)?;
-            let need = if self.wants_client_certificates { "need" } else { "none" };
+            let need = if self.tls.wants_client_certificates { "need" } else { "none" };
             lines.extend([
                 ("secureClientPort", ports.secure.to_string()),
                 ("secureClientPortAddress", "127.0.0.1".to_owned()),
                 ("serverCnxnFactory", "org.apache.zookeeper.server.NettyServerCnxnFactory".into()),
-                ("ssl.keyStore.location", folder::text(&key_store)?),
-                ("ssl.trustStore.location", folder::text(&trust_store)?),
+                ("ssl.keyStore.location", folder::text(&key_store)),
+                ("ssl.trustStore.location", folder::text(&trust_store)),
                 ("ssl.clientAuth", need.to_owned()),
             ]);
         }
@@ -155,17 +131,10 @@ impl Options {
         }
         Ok(text)
     }
-
-    pub(super) fn has_tls(&self) -> bool {
-        self.tls
-    }
 }
 
 fn write_stores(certificates: &Certificates, keys: &Path, trusted: &Path) -> Result<()> {
-    let read = |file: std::path::PathBuf| {
-        std::fs::read_to_string(&file)
-            .map_err(|error| Error::new(format!("{}: {error}", file.display())))
-    };
+    let read = fs_err::read_to_string::<PathBuf>;
     let both = read(certificates.key())? + &read(certificates.certificate())?;
     folder::write(keys, &both, None)?;
     folder::write(trusted, &read(certificates.authority())?, None)

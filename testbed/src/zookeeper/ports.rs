@@ -1,7 +1,5 @@
 //! The ports of a member.
 
-use std::net::{Ipv4Addr, SocketAddr};
-
 use crate::port;
 
 #[derive(Debug, Clone, Copy)]
@@ -17,8 +15,4 @@ impl Ports {
         let (clients, secure) = (port::free(), port::free());
         Self { clients, secure, quorum: port::free(), election: port::free() }
     }
-}
-
-pub(super) fn local(port: u16) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }

@@ -1,13 +1,15 @@
 //! The server program of a member.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fs_err as fs;
+
 use super::options::{Options, SUPERUSER_DIGEST};
-use super::ports::{Ports, local};
+use super::ports::Ports;
+use crate::port::local;
 use crate::{Error, Process, Program, Result, folder};
 
 pub(super) const JAVA_PACKAGE: &str = "default-jre-headless";
@@ -68,11 +70,11 @@ pub(super) fn prepare(
     hosts: &str,
 ) -> Result<()> {
     let data = data(folder);
-    fs::create_dir(&data).map_err(|error| Error::new(format!("{}: {error}", data.display())))?;
+    fs::create_dir(&data)?;
     folder::write(&data.join("myid"), &number.to_string(), None)?;
     folder::write(&folder.join(HOSTS), hosts, None)?;
     let lines = options.lines(ports, folder)?;
-    let lines = format!("dataDir={}\n{lines}{members}", folder::text(&data)?);
+    let lines = format!("dataDir={}\n{lines}{members}", folder::text(&data));
     folder::write(&folder.join(CONFIGURATION), &lines, None)
 }
 
@@ -93,7 +95,7 @@ pub(super) fn start_with(
         .arg(format!("-Dzookeeper.forceSync={force_sync}"))
         .arg(format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPERUSER_DIGEST}"))
         // So that each pair has its own link.
-        .arg(format!("-Djdk.net.hosts.file={}", folder::text(&folder.join(HOSTS))?))
+        .arg(format!("-Djdk.net.hosts.file={}", folder::text(&folder.join(HOSTS))))
         .args(["-cp", &class_path()?])
         .args(["org.apache.zookeeper.server.quorum.QuorumPeerMain", CONFIGURATION])
         .start(folder)

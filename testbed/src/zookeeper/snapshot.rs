@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use fs_err as fs;
 use tempfile::TempDir;
 
 use super::{Member, ZooKeeper};
 use crate::ensemble::all_at_once;
-use crate::{Error, Result, folder};
+use crate::{Result, folder};
 
 /// The state of an ensemble at one moment.
 #[derive(Debug)]
@@ -14,9 +15,6 @@ pub struct Snapshot(TempDir);
 
 impl ZooKeeper {
     /// Copies the frozen leader's data folder.
-    ///
-    /// # Errors
-    /// If there is no leader, or its files can't be read.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let snapshot = Snapshot(folder::temporary("zookeeper-snapshot", None)?);
         let leader = &self.members[self.leader()?];
@@ -27,12 +25,8 @@ impl ZooKeeper {
     }
 
     /// Restores a snapshot. Transaction ids go back too.
-    ///
-    /// # Errors
-    /// If it can't be written, or the members don't form an ensemble.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         all_at_once(&mut self.members, |member| {
-            member.process.thaw();
             member.process.kill();
             member.fill_from(snapshot.0.path())?;
             member.launch()
@@ -50,13 +44,10 @@ impl Member {
 
 /// ZooKeeper's data folder has no subfolders.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    let copy = || -> std::io::Result<()> {
-        std::fs::create_dir_all(to)?;
-        for entry in std::fs::read_dir(from)? {
-            let entry = entry?;
-            std::fs::copy(entry.path(), to.join(entry.file_name()))?;
-        }
-        Ok(())
-    };
-    copy().map_err(|error| Error::new(format!("{} to {}: {error}", from.display(), to.display())))
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        fs::copy(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
 }

@@ -2,34 +2,29 @@
 
 use std::time::Duration;
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
 #[derive(Debug, Clone)]
-pub(crate) struct Chance(u64);
+pub(crate) struct Chance(fastrand::Rng);
 
 impl Chance {
     pub(crate) fn from(seed: u64) -> Self {
-        Self(seed)
+        Self(fastrand::Rng::with_seed(seed))
     }
 
     /// Returns an independent source: one part's draws don't affect another's.
     pub(crate) fn branch(&mut self) -> Self {
-        Self(self.next())
+        Self(self.0.fork())
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
+        self.0.u64(..)
     }
 
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
+        self.0.u64(..limit.max(1))
     }
 
     pub(crate) fn between(&mut self, least: u64, most: u64) -> u64 {
-        least + self.below(most - least + 1)
+        self.0.u64(least..=most)
     }
 
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
@@ -41,7 +36,7 @@ impl Chance {
     }
 
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
+        from[self.0.usize(..from.len())]
     }
 
     pub(crate) fn time(&mut self, most: Duration) -> Duration {

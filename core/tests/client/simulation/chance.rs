@@ -7,21 +7,17 @@ use lockwright_core::{Token, TokenSource};
 
 use crate::support::millis;
 
-/// A xorshift generator that the tasks of one schedule share.
+/// A generator that the tasks of one schedule share.
 #[derive(Debug)]
-pub(super) struct Chance(Mutex<u64>);
+pub(super) struct Chance(Mutex<fastrand::Rng>);
 
 impl Chance {
     pub(super) fn from(seed: u64) -> Self {
-        Self(Mutex::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
+        Self(Mutex::new(fastrand::Rng::with_seed(seed)))
     }
 
     pub(super) fn below(&self, limit: u64) -> u64 {
-        let mut state = self.0.lock().unwrap();
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        (*state >> 11) % limit
+        self.0.lock().unwrap().u64(..limit)
     }
 
     pub(super) fn one_in(&self, n: u64) -> bool {
@@ -41,9 +37,7 @@ impl Chance {
     pub(super) fn tokens(seed: u64) -> TokenSource {
         let chance = Self::from(seed ^ 0x746f_6b65_6e73);
         TokenSource::from_fn(move || {
-            let mut bytes = [0; 16];
-            bytes.fill_with(|| chance.below(256) as u8);
-            Token::from_bytes(bytes)
+            Token::from_bytes(chance.0.lock().unwrap().u128(..).to_le_bytes())
         })
     }
 }

@@ -2,10 +2,30 @@
 //! faults, failover, TLS and users.
 
 use lockwright_testbed::etcd::Version;
-use lockwright_testbed::{Cluster, Etcd, MariaDb, PgBouncer, Postgres, Sentinels, ZooKeeper};
+use lockwright_testbed::{
+    Cluster, Etcd, MariaDb, PgBouncer, Postgres, Redis, Sentinels, ZooKeeper, go,
+};
 
-mod support;
-use support::assert_gone;
+use crate::assert_gone;
+
+#[test]
+fn redis() {
+    let mut server =
+        Redis::options().append_only("always").password("it's a secret").start().unwrap();
+    let value = |server: &Redis| server.command::<Option<String>>(&["GET", "kept"]).unwrap();
+    server.command::<()>(&["SET", "kept", "yes"]).unwrap();
+    let port = server.port();
+    server.restart(true).unwrap();
+    assert_eq!((server.port(), value(&server).as_deref()), (port, Some("yes")));
+    server.kill();
+    server.restart(true).unwrap();
+    assert_eq!(value(&server).as_deref(), Some("yes"));
+    server.restart(false).unwrap();
+    assert_eq!(value(&server), None);
+    let pid = server.process().pid();
+    drop(server);
+    assert_gone(pid);
+}
 
 #[test]
 fn postgres_and_pgbouncer() {
@@ -75,4 +95,24 @@ fn zookeeper() {
     let leader = zookeeper.leader().unwrap();
     assert_eq!(zookeeper.members[leader].mode().as_deref(), Some("leader"));
     assert_eq!(zookeeper.four_letter(leader, "ruok").unwrap(), "imok");
+}
+
+#[test]
+fn go_programs() {
+    let above = tempfile::tempdir().unwrap();
+    // Fixed names, so that each build replaces the last run's.
+    let build = |name: &str, go: &str| {
+        let folder = above.path().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("go.mod"), format!("module example\n\ngo {go}\n")).unwrap();
+        std::fs::write(folder.join("main.go"), "package main\n\nfunc main() {}\n").unwrap();
+        go::build(&folder)
+    };
+    let program = build("small", "1.19").unwrap();
+    assert!(std::process::Command::new(&program).status().unwrap().success());
+    let built = || std::fs::metadata(&program).unwrap().modified().unwrap();
+    let first = built();
+    assert_eq!((build("small", "1.19").unwrap(), built()), (program.clone(), first));
+    let error = build("too-new", "9.99").unwrap_err().to_string();
+    assert!(error.contains("needs Go 9.99 or newer; `go version go1."), "{error}");
 }

@@ -1,0 +1,231 @@
+//! The methods and options that kinds of servers have in common.
+
+/// Methods of a server whose field `process` is its process.
+macro_rules! process_methods {
+    ($Server:ident) => {
+        impl $Server {
+            /// Returns the process.
+            pub fn process(&self) -> &crate::Process {
+                &self.process
+            }
+
+            /// Shuts it down.
+            pub fn stop(&mut self) {
+                self.process.stop();
+            }
+
+            /// Kills it.
+            pub fn kill(&mut self) {
+                self.process.kill();
+            }
+
+            /// Freezes it.
+            pub fn freeze(&self) {
+                self.process.freeze();
+            }
+
+            /// Resumes it.
+            pub fn thaw(&self) {
+                self.process.thaw();
+            }
+        }
+    };
+}
+
+/// Methods of a server with one `port`.
+macro_rules! port_methods {
+    ($Server:ident) => {
+        impl $Server {
+            /// Returns the port.
+            pub fn port(&self) -> u16 {
+                self.port
+            }
+
+            /// Returns the address.
+            pub fn address(&self) -> std::net::SocketAddr {
+                crate::port::local(self.port)
+            }
+        }
+    };
+}
+
+/// Constructors of a server, and its options' settings.
+macro_rules! options {
+    ($Server:ident, $Options:ident, $what:literal) => {
+        impl $Server {
+            /// Starts it with default options.
+            pub fn start() -> crate::Result<Self> {
+                Self::options().start()
+            }
+
+            /// Returns default options.
+            pub fn options() -> $Options {
+                $Options::default()
+            }
+        }
+
+        impl $Options {
+            #[doc = concat!("Adds ", $what, ". The last one counts.")]
+            pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+                self.settings.push((name.into(), value.into()));
+                self
+            }
+        }
+    };
+}
+
+/// TLS with the field `tls` of the options.
+macro_rules! tls {
+    ($Server:ident, $Options:ident, $($path:tt)+) => {
+        impl $Options {
+            /// Accepts TLS, with a certificate of the server's `authority`: only TLS, except that
+            /// ZooKeeper adds a port.
+            pub fn tls(mut self) -> Self {
+                self.tls.is_on = true;
+                self
+            }
+
+            /// Like [`Self::tls`], and requires a client certificate.
+            pub fn tls_with_client_certificates(mut self) -> Self {
+                self.tls.wants_client_certificates = true;
+                self.tls()
+            }
+        }
+
+        impl $Server {
+            /// Returns the CA's certificate file.
+            ///
+            /// # Panics
+            /// Without TLS.
+            pub fn authority(&self) -> std::path::PathBuf {
+                self.$($path)+.tls.files().authority()
+            }
+
+            /// Returns a client's certificate and key files.
+            ///
+            /// # Panics
+            /// Without TLS.
+            pub fn client_certificate(&self) -> (std::path::PathBuf, std::path::PathBuf) {
+                let files = self.$($path)+.tls.files();
+                (files.certificate(), files.key())
+            }
+        }
+    };
+}
+
+/// Methods of a set of `members` in a `network`.
+macro_rules! ensemble_methods {
+    ($Set:ident) => {
+        impl $Set {
+            /// Returns the URL.
+            pub fn url(&self) -> String {
+                self.url_through(self.members.iter().map(Member::port))
+            }
+
+            /// Waits for another leader than `old`.
+            pub fn wait_for_another_leader(&self, old: usize) -> crate::Result<usize> {
+                wait_until("the election", || self.leader().ok().filter(|leader| *leader != old))
+            }
+
+            /// Cuts a member off from all others, but not from clients: it answers them until it
+            /// detects the loss. The connections become silent.
+            pub fn isolate(&self, member: usize) {
+                self.network.isolate(member);
+            }
+
+            /// Reconnects a member.
+            pub fn heal(&self, member: usize) {
+                self.network.heal(member);
+            }
+        }
+    };
+}
+
+/// Methods of an SQL server, whose module has the parts that differ.
+macro_rules! sql_methods {
+    ($Server:ident, $Options:ident) => {
+        impl $Options {
+            /// Sets the user's password.
+            pub fn password(mut self, password: &str) -> Self {
+                self.password = Some(password.to_owned());
+                self
+            }
+
+            /// Accepts TLS, with a certificate of the server's `authority`.
+            pub fn tls(mut self) -> Self {
+                self.tls = true;
+                self
+            }
+
+            /// Starts the server.
+            pub fn start(self) -> crate::Result<$Server> {
+                crate::port::retried(|| $Server::start_on(crate::port::free(), &self))
+            }
+        }
+
+        impl $Server {
+            fn start_on(port: u16, options: &$Options) -> crate::Result<Self> {
+                let folder = crate::folder::temporary("sql", account())?;
+                fill(options, folder.path())?;
+                let process = launch(port, options, folder.path())?;
+                let this = Self { process, port, options: options.clone(), folder };
+                this.prepare(true)?;
+                Ok(this)
+            }
+
+            /// Restarts the server, without `keep_data` with a new database.
+            pub fn restart(&mut self, keep_data: bool) -> crate::Result<()> {
+                self.stop();
+                if !keep_data {
+                    crate::folder::empty(self.folder.path())?;
+                    fill(&self.options, self.folder.path())?;
+                }
+                self.process = launch(self.port, &self.options, self.folder.path())?;
+                self.prepare(!keep_data)
+            }
+
+            /// Returns the folder with the unix socket.
+            pub fn folder(&self) -> &std::path::Path {
+                self.folder.path()
+            }
+
+            /// Returns the CA's certificate file. [`Self::restart`] without data replaces it.
+            pub fn authority(&self) -> std::path::PathBuf {
+                crate::certificates::authority(self.folder())
+            }
+
+            /// Returns the URL with the user and password.
+            pub fn url(&self) -> String {
+                self.url_through(self.port)
+            }
+
+            /// Returns the URL with a proxy's `port`.
+            pub fn url_through(&self, port: u16) -> String {
+                url(USER, self.password(), port)
+            }
+
+            /// Returns the superuser's URL.
+            pub fn admin_url(&self) -> String {
+                url(ADMIN, ADMIN_PASSWORD, self.port)
+            }
+
+            /// Returns the user's password.
+            pub fn password(&self) -> &str {
+                self.options.password.as_deref().unwrap_or(PASSWORD)
+            }
+
+            /// Runs SQL as the superuser. Returns rows as lines, with the client's separator
+            /// between fields: `|` of PostgreSQL, a tab of MariaDB.
+            pub fn sql(&self, statements: &str) -> crate::Result<String> {
+                self.sql_as(ADMIN, ADMIN_PASSWORD, statements)
+            }
+
+            /// Like [`Self::sql`], as the user.
+            pub fn sql_as_user(&self, statements: &str) -> crate::Result<String> {
+                self.sql_as(USER, self.password(), statements)
+            }
+        }
+    };
+}
+
+pub(crate) use {ensemble_methods, options, port_methods, process_methods, sql_methods, tls};

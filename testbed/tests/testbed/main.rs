@@ -1,0 +1,19 @@
+//! Servers start, answer, and end with their value, even if the test process is killed.
+
+mod process;
+mod proxy;
+mod servers;
+
+use lockwright_testbed::wait;
+
+fn runs(pid: u32) -> bool {
+    // A zombie has ended; its parent hasn't waited for it yet.
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        .and_then(|stat| stat.rsplit(')').next().map(|rest| !rest.trim_start().starts_with('Z')))
+        .unwrap_or(false)
+}
+
+fn assert_gone(pid: u32) {
+    assert!(wait::until(wait::LIMIT, || (!runs(pid)).then_some(())).is_some(), "{pid} lives on");
+}

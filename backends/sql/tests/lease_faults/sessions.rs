@@ -94,7 +94,7 @@ async fn count(server: &Server, time: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locked_table_leaves_the_limit() {
+async fn locked_table_leaves_the_limit_of_sessions() {
     let server = with_application(options());
     let asking = ask(&server).await;
     let locking = lock_table(&server, "lockwright_lease").await;
@@ -106,7 +106,7 @@ async fn locked_table_leaves_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_replica_leaves_the_limit() {
+async fn missing_replica_leaves_the_limit_of_sessions() {
     let server = with_application(options());
     let asking = ask(&server).await;
     wait_for_replica(&server, true);
@@ -118,7 +118,7 @@ async fn missing_replica_leaves_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn frozen_server_leaves_the_limit() {
+async fn frozen_server_leaves_the_limit_of_sessions() {
     let server = with_application(options());
     let asking = ask(&server).await;
     server.freeze();
@@ -130,7 +130,7 @@ async fn frozen_server_leaves_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn burst_of_names_leaves_the_limit() {
+async fn burst_of_names_leaves_the_limit_of_sessions() {
     let server = with_application(options());
     let url = format!("{}?connections={LIMIT}", server.url());
     let client = locks(&url, Duration::from_secs(30)).await;

@@ -64,24 +64,24 @@ async fn hold_twenty(table: &str, ask: impl AsyncFn(&Locks, &str) -> Guard) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn costs_one_hold_of_twenty() {
+async fn locked_row_costs_one_hold_of_twenty() {
     hold_twenty(LEASE, async |locks, name| locks.mutex(name).acquire().await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn costs_one_reader_of_twenty() {
+async fn locked_row_costs_one_reader_of_twenty() {
     hold_twenty(LEASE, async |locks, name| locks.read(name).acquire().await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_reader_costs_one_of_twenty() {
+async fn locked_row_of_a_reader_costs_one_of_twenty() {
     hold_twenty(BESIDE, async |locks, name| locks.read(name).acquire().await.unwrap()).await;
 }
 
 /// The renewal of the locked row must not lock the name's row while it waits, and that of another
 /// reader must not wait for the locked row.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_reader_costs_no_other_reader_of_the_name() {
+async fn locked_row_of_a_reader_costs_no_other_reader_of_the_name() {
     let server = options().start().unwrap();
     let client = locks(&server.url(), TTL * 10).await;
     let mut guards = Vec::new();
@@ -109,7 +109,7 @@ async fn of_a_reader_costs_no_other_reader_of_the_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn holds_up_no_listing_and_no_sweep() {
+async fn locked_row_holds_up_no_listing_and_no_sweep() {
     let server = options().start().unwrap();
     let client = locks(&server.url(), TTL).await;
     for number in 0..20 {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lockwright_core::Locks;
+use tokio::task::JoinSet;
 
 use super::server::{
     Backend, Server, application_connects, lock_table, options, sessions, wait_for_replica,
@@ -23,7 +24,7 @@ pub(super) async fn locks(url: &str, ttl: Duration) -> Locks {
 
 struct Asking {
     over: Arc<AtomicBool>,
-    tasks: Vec<tokio::task::JoinHandle<()>>,
+    tasks: JoinSet<()>,
     answers: Arc<AtomicUsize>,
 }
 
@@ -32,9 +33,10 @@ async fn ask(server: &Server) -> Asking {
     let url = format!("{}?connections={LIMIT}", server.url());
     let client = locks(&url, TTL).await;
     let (over, answers) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-    let tasks = (0..30).map(|task| {
+    let mut tasks = JoinSet::new();
+    for task in 0..30 {
         let (client, over, answers) = (client.clone(), Arc::clone(&over), Arc::clone(&answers));
-        tokio::spawn(async move {
+        tasks.spawn(async move {
             let mut number = 0;
             while !over.load(Ordering::Relaxed) {
                 number += 1;
@@ -46,9 +48,8 @@ async fn ask(server: &Server) -> Asking {
                     let _ = guard.release().await;
                 }
             }
-        })
-    });
-    let tasks = tasks.collect();
+        });
+    }
     Asking { over, tasks, answers }
 }
 
@@ -65,9 +66,7 @@ impl Asking {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         self.over.store(true, Ordering::Relaxed);
-        for task in self.tasks {
-            task.await.unwrap();
-        }
+        self.tasks.join_all().await;
     }
 }
 
@@ -94,7 +93,7 @@ async fn count(server: &Server, time: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locked_table_leaves_the_limit() {
+async fn locked_table_leaves_the_limit_of_sessions() {
     let server = with_application(options());
     let asking = ask(&server).await;
     let locking = lock_table(&server, "lockwright_lease").await;
@@ -106,7 +105,7 @@ async fn locked_table_leaves_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_replica_leaves_the_limit() {
+async fn missing_replica_leaves_the_limit_of_sessions() {
     let server = with_application(options());
     let asking = ask(&server).await;
     wait_for_replica(&server, true);
@@ -118,7 +117,7 @@ async fn missing_replica_leaves_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn frozen_server_leaves_the_limit() {
+async fn frozen_server_leaves_the_limit_of_sessions() {
     let server = with_application(options());
     let asking = ask(&server).await;
     server.freeze();
@@ -130,21 +129,17 @@ async fn frozen_server_leaves_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn burst_of_names_leaves_the_limit() {
+async fn burst_of_names_leaves_the_limit_of_sessions() {
     let server = with_application(options());
     let url = format!("{}?connections={LIMIT}", server.url());
     let client = locks(&url, Duration::from_secs(30)).await;
-    let tasks: Vec<_> = (0..1_000)
-        .map(|number| {
-            let asking = client.mutex(format!("burst-{number}"));
-            tokio::spawn(async move { asking.acquire().await.unwrap() })
-        })
-        .collect();
+    let mut requests = JoinSet::new();
+    for number in 0..1_000 {
+        let request = client.mutex(format!("burst-{number}"));
+        requests.spawn(async move { request.acquire().await.unwrap() });
+    }
     count(&server, Duration::from_secs(1)).await;
     application_connects(&server).await;
-    let mut guards = Vec::new();
-    for task in tasks {
-        guards.push(task.await.unwrap());
-    }
+    let _guards = requests.join_all().await;
     count(&server, Duration::from_millis(300)).await;
 }

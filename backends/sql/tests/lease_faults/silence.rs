@@ -11,7 +11,7 @@ use super::sessions::locks;
 use crate::support::{LIMIT, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_are_replaced_in_time() {
+async fn silent_connections_are_replaced_in_time() {
     let server = options().start().unwrap();
     let each = [1, 2, 3, 5, 30].map(|seconds| with_ttl(&server, Duration::from_secs(seconds)));
     let [one, two, three, four, five] = each;
@@ -45,7 +45,7 @@ async fn with_ttl(server: &Server, ttl: Duration) {
 
 /// The caller drops each request long before the client's own limit.
 #[tokio::test(flavor = "multi_thread")]
-async fn dropped_request_replaces_connections() {
+async fn dropped_request_replaces_silent_connections() {
     const CONNECTIONS: usize = 40;
     let server = options().start().unwrap();
     let proxy = Proxy::start(server.address()).unwrap();

@@ -8,10 +8,11 @@ use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, DistributedLock, ErrorKind, Event, Mode,
     Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome, Token, Wait,
 };
+use tokio::task::JoinSet;
 
 use crate::support::{
-    LIMIT, acquire_and_release, busy, claim, claim_for, events, eventually, grant, in_time, next,
-    refused, release,
+    LIMIT, acquire_and_release, busy, claim, claim_for, events, grant, in_time, is_busy, next,
+    refused, release, within,
 };
 
 const OF: u32 = 3;
@@ -48,35 +49,27 @@ async fn contend(
 
     let taken = Arc::new(AtomicU32::new(0));
     let together = Arc::new(AtomicU32::new(0));
-    let tasks: Vec<_> = (0..8)
-        .map(|task| {
-            let backend = Arc::clone(if task % 2 == 0 { &one } else { &two });
-            let (taken, together) = (Arc::clone(&taken), Arc::clone(&together));
-            tokio::spawn(async move {
-                for round in 0..ROUNDS {
-                    let claim = claim_as("x", mode(task, round));
-                    loop {
-                        match backend.try_acquire(&claim).await.unwrap() {
-                            AcquireOutcome::Granted(_) => break,
-                            AcquireOutcome::Busy(_) => {
-                                tokio::time::sleep(Duration::from_millis(1)).await
-                            }
-                        }
-                    }
-                    let weight = weight(claim.mode);
-                    let before = taken.fetch_add(weight, Ordering::SeqCst);
-                    together.fetch_max(before + weight, Ordering::SeqCst);
+    let mut tasks = JoinSet::new();
+    for task in 0..8 {
+        let backend = Arc::clone(if task % 2 == 0 { &one } else { &two });
+        let (taken, together) = (Arc::clone(&taken), Arc::clone(&together));
+        tasks.spawn(async move {
+            for round in 0..ROUNDS {
+                let claim = claim_as("x", mode(task, round));
+                while is_busy(&*backend, &claim).await {
                     tokio::time::sleep(Duration::from_millis(1)).await;
-                    taken.fetch_sub(weight, Ordering::SeqCst);
-                    let ended = backend.release(&claim, ReleaseMode::Plain).await.unwrap();
-                    assert_eq!(ended, ReleaseOutcome::Released);
                 }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
+                let weight = weight(claim.mode);
+                let before = taken.fetch_add(weight, Ordering::SeqCst);
+                together.fetch_max(before + weight, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                taken.fetch_sub(weight, Ordering::SeqCst);
+                let ended = backend.release(&claim, ReleaseMode::Plain).await.unwrap();
+                assert_eq!(ended, ReleaseOutcome::Released);
+            }
+        });
     }
+    tasks.join_all().await;
     let together = together.load(Ordering::SeqCst);
     assert!(together <= most, "{together} of {most} at once");
     assert!(together > 1, "nobody held beside another");
@@ -320,13 +313,7 @@ pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     }
     let writer = claim("read");
     busy(one, &writer, soon()).await;
-    eventually(|| async {
-        match one.try_acquire(&writer).await.unwrap() {
-            AcquireOutcome::Granted(_) => Some(()),
-            AcquireOutcome::Busy(_) => None,
-        }
-    })
-    .await;
+    within(LIMIT, "the holds to expire", async || !is_busy(one, &writer).await).await;
     release(one, &writer).await;
     tokio::time::sleep(Duration::from_secs(4)).await;
 }

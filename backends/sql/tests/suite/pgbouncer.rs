@@ -3,7 +3,7 @@
 mod factory;
 mod shelf;
 
-use std::net::SocketAddr;
+use std::ops::Deref;
 use std::time::Duration;
 
 use lockwright_conformance::Harm;
@@ -42,27 +42,15 @@ fn shelf_url(server: &Server) -> String {
     server.postgres.url()
 }
 
+impl Deref for Server {
+    type Target = PgBouncer;
+
+    fn deref(&self) -> &PgBouncer {
+        &self.pooler
+    }
+}
+
 impl Server {
-    fn url(&self) -> String {
-        self.pooler.url()
-    }
-
-    fn url_through(&self, port: u16) -> String {
-        self.pooler.url_through(port)
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.pooler.address()
-    }
-
-    fn freeze(&self) {
-        self.pooler.freeze();
-    }
-
-    fn thaw(&self) {
-        self.pooler.thaw();
-    }
-
     fn restart(&mut self, _keep_data: bool) -> Result<()> {
         self.pooler.restart()
     }

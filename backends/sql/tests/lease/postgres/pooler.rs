@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use lockwright_core::{BootInstant, DistributedLock, ReleaseMode, Wait, WakeUp};
 use lockwright_testbed::PgBouncer;
+use tokio::task::JoinSet;
 
 use super::server::{Server, connect};
 use crate::support::{acquire_and_release, busy, claim, findings, grant, hold};
@@ -19,21 +20,16 @@ async fn one_that_pools_transactions_is_noticed() {
     // A client behind the pooler and a direct client exclude each other. Many client connections
     // share two server connections.
     let direct = connect(&server.url()).await;
-    let tasks: Vec<_> = (0..16)
-        .map(|task| {
-            let backend = Arc::clone(&backend);
-            tokio::spawn(async move {
-                for _ in 0..20 {
-                    let held = claim(&format!("x{task}"));
-                    grant(&backend, &held).await;
-                    backend.release(&held, ReleaseMode::Plain).await.unwrap();
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.unwrap();
+    let mut tasks = JoinSet::new();
+    for task in 0..16 {
+        let backend = Arc::clone(&backend);
+        tasks.spawn(async move {
+            for _ in 0..20 {
+                acquire_and_release(&backend, &format!("x{task}")).await;
+            }
+        });
     }
+    tasks.join_all().await;
     let held = hold(&backend, "x").await;
     busy(&direct, &claim("x"), Wait::No).await;
     backend.release(&held, ReleaseMode::Reconcile).await.unwrap();

@@ -44,20 +44,9 @@ impl Place {
             return Ok(());
         }
         let _ = fs::remove_file(&record);
+        let _ = fs::remove_dir_all(self.target(what));
         make()?;
         fs::write(&record, made_of).map_err(text)
-    }
-
-    fn folder_once(
-        &self,
-        what: &str,
-        made_of: String,
-        make: impl FnOnce() -> Result<(), String>,
-    ) -> Result<(), String> {
-        self.once(what, made_of, || {
-            let _ = fs::remove_dir_all(self.target(what));
-            make()
-        })
     }
 
     fn run(&self, program: impl AsRef<Path>, args: &[&str]) -> Result<(), String> {
@@ -107,7 +96,7 @@ pub(crate) fn go(place: &Place, name: &str) -> Result<Vec<String>, String> {
 }
 
 pub(crate) fn java_libraries(place: &Place) -> Result<(), String> {
-    place.folder_once("lib", place.texts(&["pom.xml"])?, || {
+    place.once("lib", place.texts(&["pom.xml"])?, || {
         let repository = format!("-Dmaven.repo.local={}", shown(&place.target("repository")));
         let output = format!("-DoutputDirectory={}", shown(&place.target("lib")));
         place.run("mvn", &["-B", "-q", &repository, "dependency:copy-dependencies", &output])
@@ -133,7 +122,7 @@ pub(crate) fn node_libraries(place: &Place) -> Result<(), String> {
     let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
     output("cp", &[&["-R"], &sources[..], &[&shown(&place.target)]].concat())?;
     let made_of = place.texts(&["package.json", "package-lock.json"])?;
-    place.folder_once("node_modules", made_of + &output("node", &["--version"])?, || {
+    place.once("node_modules", made_of + &output("node", &["--version"])?, || {
         let cache = shown(&place.target("cache"));
         let target = shown(&place.target);
         place.run("npm", &["ci", "--no-audit", "--no-fund", "--cache", &cache, "--prefix", &target])
@@ -142,7 +131,7 @@ pub(crate) fn node_libraries(place: &Place) -> Result<(), String> {
 
 pub(crate) fn python_libraries(place: &Place) -> Result<(), String> {
     let made_of = place.texts(&["requirements.txt"])?;
-    place.folder_once("venv", made_of + &output("python3", &["--version"])?, || {
+    place.once("venv", made_of + &output("python3", &["--version"])?, || {
         let venv = place.target("venv");
         place.run("python3", &["-m", "venv", &shown(&venv)])?;
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];

@@ -25,7 +25,7 @@ async fn nested_names_are_independent_also_raw() {
             let waits = claim(held.name.as_str());
             busy(&other, &waits, FOR_EVER).await;
             assert_eq!(one.inspect(&held.name).await.unwrap().waiters, Some(1), "{}", held.name);
-            released(&one, &held, ReleaseMode::Plain).await;
+            released(&one, held, ReleaseMode::Plain).await;
             grant_next(&other, &waits).await;
             other.release(&waits, ReleaseMode::Plain).await.unwrap();
         }

@@ -239,7 +239,7 @@ async fn readers_and_permits_go_on_on_a_full_server() {
         assert_eq!(grant(&redis, holder).await.valid, None);
         let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
         assert!(seen.remaining > Some(holders[0].ttl), "{}: {seen:?}", holder.mode);
-        released(&redis, &holder, ReleaseMode::Plain).await;
+        released(&redis, holder, ReleaseMode::Plain).await;
     }
 }
 

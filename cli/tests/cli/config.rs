@@ -44,8 +44,7 @@ fn what_is_said_on_the_command_line_goes_before() {
     let args = ["run", "--json", "--ttl", "9s", "a", "--", "true"];
     let stderr = with_config(&sandbox, &config, args).stderr();
     assert!(stderr.contains("\"ttl_ms\":9000"), "{stderr}");
-    let finished = with_config(&sandbox, &config, ["list", "--url", "redis://127.0.0.1:1/"]);
-    assert_eq!(finished.code(), 69, "{}", finished.stderr());
+    with_config(&sandbox, &config, ["list", "--url", "redis://127.0.0.1:1/"]).exits(69);
 }
 
 #[test]
@@ -74,8 +73,8 @@ fn what_is_wrong_in_it_is_said_with_its_line_and_no_secret() {
         assert_eq!(finished.code(), 78, "{stderr}");
         assert!(stderr.contains(says) && !stderr.contains("hush"), "{stderr}");
     }
-    let finished = sandbox.output(["run", "--config", "/no/such/file", "a", "--", "true"]);
-    assert_eq!(finished.code(), 78);
+    let finished =
+        sandbox.output(["run", "--config", "/no/such/file", "a", "--", "true"]).exits(78);
     assert!(finished.stderr().contains("/no/such/file"), "{}", finished.stderr());
 }
 
@@ -109,8 +108,7 @@ fn a_sweep_clears_away_what_ran_out() {
 fn the_schema_is_printed_without_a_server() {
     let sandbox = Sandbox::new();
     let url = "postgres://me:hush@nowhere/db?table=shop_locks";
-    let schema = sandbox.output(["schema", "--url", url]);
-    assert_eq!(schema.code(), 0, "{}", schema.stderr());
+    let schema = sandbox.output(["schema", "--url", url]).exits(0);
     assert!(
         schema.stdout().contains("CREATE TABLE IF NOT EXISTS \"shop_locks"),
         "the table's name"
@@ -118,8 +116,7 @@ fn the_schema_is_printed_without_a_server() {
     let capitals = url.replace("postgres:", "POSTGRES:");
     assert_eq!(sandbox.output(["schema", "--url", &capitals]).stdout(), schema.stdout());
     assert!(sandbox.output(["schema"]).stdout().contains("CREATE TABLE lockwright_lease"));
-    let none = sandbox.output(["schema", "--url", "redis://:hush@h/"]);
-    assert_eq!(none.code(), 78);
+    let none = sandbox.output(["schema", "--url", "redis://:hush@h/"]).exits(78);
     assert!(!none.stderr().contains("hush"), "{}", none.stderr());
 }
 

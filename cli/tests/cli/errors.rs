@@ -173,8 +173,7 @@ fn a_password_is_not_in_the_arguments_of_what_we_start() {
     let redis = Redis::options().password("hush-hush").start().unwrap();
     let sandbox = Sandbox::at(&redis.url());
     let script = "cat /proc/$PPID/cmdline /proc/$$/cmdline | tr '\\0' ' '";
-    let finished = sandbox.output(["run", "a", "--", "sh", "-c", script]);
-    assert_eq!(finished.code(), 0, "{}", finished.stderr());
+    let finished = sandbox.output(["run", "a", "--", "sh", "-c", script]).exits(0);
     assert!(finished.stdout().contains("__supervise"), "{}", finished.stdout());
     assert!(!finished.stdout().contains("hush"), "{}", finished.stdout());
 }
@@ -226,8 +225,7 @@ fn without_a_home_it_says_what_to_set() {
         .env_remove("XDG_STATE_HOME")
         .output()
         .unwrap();
-    let finished = Finished(output);
-    assert_eq!(finished.code(), 78);
+    let finished = Finished(output).exits(78);
     assert!(finished.stderr().contains("--url"), "{}", finished.stderr());
 }
 
@@ -242,8 +240,7 @@ fn errors_are_json_where_that_is_wanted() {
 #[test]
 fn the_help_has_the_exit_codes_and_no_secret() {
     let sandbox = Sandbox::at("redis://me:hush-hush@host/");
-    let help = sandbox.output(["run", "--help"]);
-    assert_eq!(help.code(), 0);
+    let help = sandbox.output(["run", "--help"]).exits(0);
     for needed in ["Exit codes", "75", "-n", "--ttl", "LOCKWRIGHT_URL", "postgres://", "zookeeper:"]
     {
         assert!(help.stdout().contains(needed), "{}", help.stdout());

@@ -126,8 +126,7 @@ impl Sandbox {
 
     /// Takes the lock without waiting, to check that it is free.
     pub(crate) fn assert_free(&self, name: &str) {
-        let finished = self.output(["run", "-n", name, "--", "true"]);
-        assert_eq!(finished.code(), 0, "{}", finished.stderr());
+        self.output(["run", "-n", name, "--", "true"]).exits(0);
     }
 }
 
@@ -146,6 +145,12 @@ pub(crate) fn program() -> &'static str {
 pub(crate) struct Finished(pub Output);
 
 impl Finished {
+    /// Expects this exit code.
+    pub(crate) fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code(), code, "{}{}", self.stdout(), self.stderr());
+        self
+    }
+
     pub(crate) fn code(&self) -> i32 {
         self.0.status.code().unwrap_or_else(|| panic!("{:?}", self.0))
     }

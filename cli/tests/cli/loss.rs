@@ -267,8 +267,7 @@ fn everything_stopped_and_continued_is_ended_at_once() {
 #[test]
 fn a_broken_lock_ends_the_command_before_the_next_holder_begins() {
     let scene = Scene::begin();
-    let broken = scene.sandbox.output(["break", "--yes", "--reason", "test", "a"]);
-    assert_eq!(broken.code(), 0, "{}", broken.stderr());
+    scene.sandbox.output(["break", "--yes", "--reason", "test", "a"]).exits(0);
     let error = scene.holder.wait_for_event("error");
     assert!(error["message"].as_str().unwrap().contains("operator"), "{error}");
     assert_eq!(error["exit_code"], 75);
@@ -400,8 +399,7 @@ fn a_command_does_not_begin_after_its_term() {
         sandbox.finish(command.args(["touch", "began"]))
     };
     let now = lockwright::Clock::boot().now().as_nanos();
-    let finished = begin(now);
-    assert_eq!(finished.code(), 75, "{}", finished.stderr());
+    begin(now).exits(75);
     assert!(!sandbox.path("began").exists());
     assert_eq!(begin(now + 3_600_000_000_000).code(), 0);
     assert!(sandbox.path("began").exists());
@@ -478,8 +476,7 @@ fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
          exec {} run --ttl {TTL} a -- sh -c 'touch orphan; until [ -s job ]; do sleep 0.01; done'",
         program()
     );
-    let finished = sandbox.finish(sandbox.command("sh").args(["-c", &script]));
-    assert_eq!(finished.code(), 0, "{}", finished.stderr());
+    sandbox.finish(sandbox.command("sh").args(["-c", &script])).exits(0);
     let job: i32 = fs::read_to_string(sandbox.path("job")).unwrap().trim().parse().unwrap();
     sandbox.assert_free("a");
     assert_eq!(sandbox.processes(), [job]);

@@ -4,13 +4,18 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::harness::{Sandbox, program, wait_until};
+use crate::harness::{Finished, Sandbox, program, wait_until};
 
 /// Returns arguments for a shell whose `$0` is the program.
 fn nested<'a>(script: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut args = more.to_vec();
     args.extend(["a", "--", "sh", "-c", script, program()]);
     args
+}
+
+/// Runs the program as in a command under these holds.
+fn with_holds<const N: usize>(sandbox: &Sandbox, holds: &str, args: [&str; N]) -> Finished {
+    sandbox.finish(sandbox.lockwright(args).env("LOCKWRIGHT_HOLDS", holds))
 }
 
 #[test]
@@ -69,21 +74,14 @@ fn what_an_ended_run_told_is_refused() {
     let script = "printf %s \"$LOCKWRIGHT_HOLDS\" >holds";
     assert_eq!(sandbox.output_of(&nested(script, &[])).code(), 0);
     let stale = fs::read_to_string(sandbox.path("holds")).unwrap();
-    let refused = sandbox.finish(
-        sandbox.lockwright(["run", "a", "--", "touch", "ran"]).env("LOCKWRIGHT_HOLDS", &stale),
-    );
-    assert_eq!(refused.code(), 75, "{}", refused.stderr());
+    let refused = with_holds(&sandbox, &stale, ["run", "a", "--", "touch", "ran"]).exits(75);
     assert!(refused.stderr().contains("unset it"), "{}", refused.stderr());
     // Also under a later hold of the name than the variable has.
     let script = "LOCKWRIGHT_HOLDS=$(cat holds) \"$0\" run -n a -- touch ran";
-    let refused = sandbox.output_of(&nested(script, &[]));
-    assert_eq!(refused.code(), 75, "{}", refused.stderr());
+    sandbox.output_of(&nested(script, &[])).exits(75);
     assert!(!sandbox.path("ran").exists());
     // Other names aren't affected.
-    let other = sandbox.finish(
-        sandbox.lockwright(["run", "-n", "b", "--", "true"]).env("LOCKWRIGHT_HOLDS", &stale),
-    );
-    assert_eq!(other.code(), 0, "{}", other.stderr());
+    with_holds(&sandbox, &stale, ["run", "-n", "b", "--", "true"]).exits(0);
 }
 
 #[test]
@@ -104,8 +102,7 @@ fn what_somebody_invented_is_refused() {
         assert_eq!(refused.code(), 75, "{what}: {}", refused.stderr());
     }
     for nonsense in ["", "yes", "[1]", "{}"] {
-        let mut command = sandbox.lockwright(["run", "a", "--", "touch", "ran"]);
-        let refused = sandbox.finish(command.env("LOCKWRIGHT_HOLDS", nonsense));
+        let refused = with_holds(&sandbox, nonsense, ["run", "a", "--", "touch", "ran"]);
         assert_eq!(refused.code(), 64, "{nonsense}: {}", refused.stderr());
     }
     assert!(!sandbox.path("ran").exists());
@@ -119,10 +116,7 @@ fn who_does_not_descend_from_the_outer_run_is_refused() {
     let running = sandbox.start(&nested(script, &[]));
     wait_until("the variable", || sandbox.path("holds").exists());
     let holds = fs::read_to_string(sandbox.path("holds")).unwrap();
-    let refused = sandbox.finish(
-        sandbox.lockwright(["run", "a", "--", "touch", "ran"]).env("LOCKWRIGHT_HOLDS", holds),
-    );
-    assert_eq!(refused.code(), 75, "{}", refused.stderr());
+    with_holds(&sandbox, &holds, ["run", "a", "--", "touch", "ran"]).exits(75);
     assert!(!sandbox.path("ran").exists());
     fs::write(sandbox.path("done"), "").unwrap();
     assert_eq!(running.code(), 0);
@@ -160,11 +154,8 @@ fn the_inner_command_ends_with_the_outer_hold() {
 #[test]
 fn what_only_the_outer_run_can_do_is_refused() {
     let sandbox = Sandbox::new();
-    let refused = sandbox.output_of(&nested("\"$0\" run --max-hold 1s a -- touch ran", &[]));
-    assert_eq!(refused.code(), 64, "{}", refused.stderr());
-    let refused = sandbox.output_of(&nested("\"$0\" run --shared a -- touch ran", &[]));
-    assert_eq!(refused.code(), 65, "{}", refused.stderr());
-    let missing = sandbox.output_of(&nested("\"$0\" run a -- ./no-such-program", &[]));
-    assert_eq!(missing.code(), 127, "{}", missing.stderr());
+    sandbox.output_of(&nested("\"$0\" run --max-hold 1s a -- touch ran", &[])).exits(64);
+    sandbox.output_of(&nested("\"$0\" run --shared a -- touch ran", &[])).exits(65);
+    sandbox.output_of(&nested("\"$0\" run a -- ./no-such-program", &[])).exits(127);
     assert!(!sandbox.path("ran").exists());
 }

@@ -76,8 +76,7 @@ fn a_namespace_is_a_world_of_its_own() {
 fn nothing_is_broken_without_a_yes() {
     let sandbox = Sandbox::new();
     let _held = hold(&sandbox, "a");
-    let refused = sandbox.output(["break", "a"]);
-    assert_eq!(refused.code(), 64);
+    let refused = sandbox.output(["break", "a"]).exits(64);
     assert!(refused.stderr().contains("--yes"), "{}", refused.stderr());
     assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
 }
@@ -109,8 +108,7 @@ fn a_break_now_frees_at_once_and_says_what_that_may_cost() {
     let sandbox = Sandbox::new();
     let held = sandbox.start(&["--ttl", "3s", "a", "--", "sleep", "60"]);
     held.wait_for_event("started");
-    let broken = sandbox.output(["break", "--yes", "--now", "a"]);
-    assert_eq!(broken.code(), 0, "{}", broken.stderr());
+    let broken = sandbox.output(["break", "--yes", "--now", "a"]).exits(0);
     assert!(broken.stdout().contains("its holder may continue for up to "), "{}", broken.stdout());
     sandbox.assert_free("a");
     let error = held.wait_for_event("error");
@@ -130,16 +128,14 @@ fn only_the_hold_that_was_named_is_broken() {
     let other = "00112233445566778899aabbccddeeff";
     let broken = sandbox.output(["break", "--yes", "--json", "--token", other, "a"]);
     assert_eq!((broken.code(), &broken.json()["outcome"]), (1, &"not_held".into()));
-    let bad = sandbox.output(["break", "--yes", "--token", "x", "a"]);
-    assert_eq!(bad.code(), 64, "{}", bad.stderr());
+    sandbox.output(["break", "--yes", "--token", "x", "a"]).exits(64);
     assert_eq!(sandbox.output(["run", "-n", "a", "--", "true"]).code(), 1);
 }
 
 #[test]
 fn the_doctor_finds_no_error_in_a_fresh_database() {
     let sandbox = Sandbox::new();
-    let finished = sandbox.output(["doctor", "--json"]);
-    assert_eq!(finished.code(), 0, "{}{}", finished.stdout(), finished.stderr());
+    let finished = sandbox.output(["doctor", "--json"]).exits(0);
     let profile = &finished.json()["profile"];
     assert_eq!(profile["backend"], "sqlite");
     assert_eq!(
@@ -157,8 +153,7 @@ fn the_doctor_fails_on_an_error() {
     let findings = finished.json()["findings"].clone();
     assert_eq!(findings[0]["severity"], "error", "the worst comes first: {findings}");
     assert_eq!(finished.code(), 1);
-    let text = sandbox.output(["doctor"]);
-    assert_eq!(text.code(), 1);
+    let text = sandbox.output(["doctor"]).exits(1);
     for needed in ["error: ", "noeviction", "why: ", "fix: ", ": 1 error, "] {
         assert!(text.stdout().contains(needed), "{}", text.stdout());
     }
@@ -169,14 +164,12 @@ fn the_doctor_looks_at_a_server_that_can_not_lock() {
     let master = Redis::start().unwrap();
     let replica = Redis::options().replica_of(&master).start().unwrap();
     let sandbox = Sandbox::at(&replica.url());
-    let finished = sandbox.output(["doctor", "--json"]);
-    assert_eq!(finished.code(), 1, "{}", finished.stderr());
+    let finished = sandbox.output(["doctor", "--json"]).exits(1);
     let findings = finished.json()["findings"].clone();
     let codes: Vec<_> = findings.as_array().unwrap().iter().map(|f| &f["code"]).collect();
     assert!(codes.contains(&&"replica".into()), "{findings}");
     // For locks it is still refused.
-    let refused = sandbox.output(["run", "a", "--", "true"]);
-    assert_eq!(refused.code(), 78, "{}", refused.stderr());
+    let refused = sandbox.output(["run", "a", "--", "true"]).exits(78);
     assert!(refused.stderr().contains("replica"), "{}", refused.stderr());
 }
 
@@ -205,8 +198,7 @@ fn what_another_library_holds_can_only_be_freed_at_once() {
     let redis = Redis::start().unwrap();
     let sandbox = Sandbox::at(&redis.url());
     redis.command::<()>(&["SET", "a", "somebody else's", "PX", "60000"]).unwrap();
-    let refused = sandbox.output(["break", "-y", "a"]);
-    assert_eq!(refused.code(), 65, "{}", refused.stderr());
+    let refused = sandbox.output(["break", "-y", "a"]).exits(65);
     assert!(refused.stderr().contains("--now"), "{}", refused.stderr());
     assert_eq!(sandbox.output(["break", "-y", "--now", "a"]).code(), 0);
     sandbox.assert_free("a");
@@ -246,8 +238,7 @@ fn is_operated(url: &str, backend: &str) {
     let doctor = sandbox.output(["doctor", "--json"]);
     assert_eq!(doctor.json()["profile"]["backend"], backend, "{}", doctor.stderr());
 
-    let broken = sandbox.output(["break", "--yes", "--now", "--reason", "test", "jobs/night"]);
-    assert_eq!(broken.code(), 0, "{}", broken.stderr());
+    sandbox.output(["break", "--yes", "--now", "--reason", "test", "jobs/night"]).exits(0);
     sandbox.assert_free("jobs/night");
     let error = held.wait_for_event("error");
     assert_eq!(error["exit_code"], 75, "{error}");
@@ -269,8 +260,7 @@ fn an_operator_does_the_same_on_zookeeper() {
         ensemble.members[0].cli(&["create", node, "theirs"]).unwrap();
     }
     let sandbox = Sandbox::at(&ensemble.url());
-    let freed = sandbox.output(["break", "--yes", "--now", "theirs"]);
-    assert_eq!(freed.code(), 0, "{}{}", freed.stdout(), freed.stderr());
+    let freed = sandbox.output(["break", "--yes", "--now", "theirs"]).exits(0);
     assert!(
         freed.stdout().contains("by          a client of another library"),
         "{}",
@@ -307,8 +297,7 @@ fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
     let refused = run();
     assert!(refused.stderr().contains("it is new"), "{}", refused.stderr());
     assert!(refused.stderr().contains("lockwright admit"), "{}", refused.stderr());
-    let looked = sandbox.output(["admit"]);
-    assert_eq!(looked.code(), 1, "{}", looked.stderr());
+    let looked = sandbox.output(["admit"]).exits(1);
     assert!(looked.stdout().contains("nothing was done"), "{}", looked.stdout());
     assert_ne!(run().code(), 0, "looking changes nothing");
 
@@ -319,8 +308,7 @@ fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
     fleet.servers[2].restart(true).unwrap();
     let refused = sandbox.output(["admit", "--yes"]);
     assert!(refused.stderr().contains("--force"), "it may have lost a lock: {}", refused.stderr());
-    let admitted = sandbox.output(["admit", "--yes", "--force", "--json"]);
-    assert_eq!(admitted.code(), 0, "{}", admitted.stderr());
+    let admitted = sandbox.output(["admit", "--yes", "--force", "--json"]).exits(0);
     let nodes = admitted.json();
     assert_eq!(nodes.as_array().map(Vec::len), Some(3), "{nodes}");
     assert_eq!(nodes[2]["votes"], true, "{nodes}");
@@ -335,8 +323,6 @@ fn a_fleet_that_only_commands_use_is_waited_for_on_redis() {
     let fleet = Fleet::start(3).unwrap();
     let url = format!("redlock:{}?node_timeout=500ms&largest_ttl=2s", fleet.urls().join(","));
     let sandbox = Sandbox::at(&url);
-    let waited = sandbox.output(["admit", "--wait"]);
-    assert_eq!(waited.code(), 0, "{}{}", waited.stdout(), waited.stderr());
-    let ran = sandbox.output(["run", "--ttl", "2s", "a", "--nonblock", "--", "true"]);
-    assert_eq!(ran.code(), 0, "{}", ran.stderr());
+    sandbox.output(["admit", "--wait"]).exits(0);
+    sandbox.output(["run", "--ttl", "2s", "a", "--nonblock", "--", "true"]).exits(0);
 }

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 
 use crate::{folders, peers, process, servers};
 
-const USAGE: &str = include_str!("../../bench/usage.txt");
+const USAGE: &str = include_str!("../../benches/compare/usage.txt");
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
     if args.iter().any(|word| word == "--help" || word == "-h") {
@@ -33,7 +33,7 @@ fn run(args: &[String]) -> Result<ExitCode, String> {
     }
     let mut packages = vec!["build", "--release", "--package", "lockwright-bench"];
     if measures {
-        packages.extend(["--package", "lockwright-bench-contestants"]);
+        packages.extend(["--package", "lockwright-bench-subjects"]);
     }
     eprintln!("building, with optimisation: that takes minutes when it's the first time");
     let built = process::cargo(&packages).status().map_err(|error| format!("cargo: {error}"))?;
@@ -66,7 +66,7 @@ fn built_as_of(revision: &str) -> Result<PathBuf, String> {
     }
     git(&clone, &["checkout", "--quiet", "--force", "--detach", &commit])?;
     eprintln!("building what it was at {revision}");
-    let package = "build --release --package lockwright-bench-contestants --bin bench-ours";
+    let package = "build --release --package lockwright-bench-* --bin bench-ours";
     let target = clone.join("target");
     let built = process::cargo(&package.split(' ').collect::<Vec<_>>())
         .current_dir(&clone)

@@ -1,4 +1,4 @@
-//! The handshake of a benchmark's program: see `bench/README.md`.
+//! The handshake of a benchmark's program: see `benches/compare/README.md`.
 
 use std::iter::Peekable;
 use std::str::Chars;

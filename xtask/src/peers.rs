@@ -11,7 +11,7 @@ use crate::handshake::{self, Handshake};
 use crate::recipes::{self, Place, last_words, said, text};
 use crate::{folders, process, servers};
 
-const SOURCES: &str = "bench/peers";
+const SOURCES: &str = "benches/compare/peers";
 
 const HANDSHAKE: Duration = Duration::from_secs(60);
 

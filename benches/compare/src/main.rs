@@ -103,13 +103,13 @@ fn publish(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     if !is_kept {
         std::fs::copy(json, &kept)?;
     }
-    report::write_summary(results, &kept, &docs.join("benchmarks.md"), &folder)?;
+    report::write(results, &kept, &docs.join("benchmarks.md"), &folder, None)?;
     report_in(results, &kept, &out.join("report.md"), out)
 }
 
 fn report_in(results: &Results, json: &Path, page: &Path, folder: &Path) -> servers::Result<()> {
     let html = folder.join("report.html");
-    report::write(results, json, page, folder, &html)?;
+    report::write(results, json, page, folder, Some(&html))?;
     eprintln!("written: {}, {}, {}", json.display(), page.display(), html.display());
     Ok(())
 }

@@ -4,59 +4,49 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::Extent;
-use super::document::{Block, Item, Line, Row, Table};
 use super::findings::FAR;
 use super::names;
+use super::page::{Page, plain};
 use super::statistics::{BETWEEN_RUNS, CERTAINTY, relevant};
 use super::view::View;
 use crate::results::{Exclusion, Kind};
 
-pub(super) fn warning(view: &View<'_>) -> Option<Block> {
-    let text = "This was a smoke run: each measurement ran once, for a moment, to check that it \
-                works. Its figures mean nothing.";
-    view.results.settings.smoke.then(|| Block::Paragraph(Line::default().strong(text)))
+pub(super) fn warning(page: &mut Page, view: &View<'_>) {
+    if view.results.settings.smoke {
+        page.paragraph(
+            "**This was a smoke run: each measurement ran once, for a moment, to check that it \
+             works. Its figures mean nothing.**",
+        );
+    }
 }
 
-pub(super) fn run(view: &View<'_>, json: &Path) -> Vec<Block> {
+pub(super) fn run(page: &mut Page, view: &View<'_>, json: &Path) {
     let results = view.results;
     let machine = &results.machine;
     let memory = names::figure("bytes", machine.memory_bytes as f64);
-    let results_file = json.file_name().unwrap_or_default().to_string_lossy();
-    let command = format!("cargo xtask bench report {results_file}");
+    let file = json.file_name().unwrap_or_default().to_string_lossy();
     let mut items = vec![
-        Line::from(format!(
-            "{}, {} {}, {memory}, {}",
+        plain(&format!(
+            "{}, {}, {memory}, {}",
             machine.processor,
-            machine.cores,
-            if machine.cores == 1 { "core" } else { "cores" },
+            names::many(machine.cores as u64, "cores"),
             machine.kernel
         )),
-        Line::from(format!(
+        format!(
             "{}, in {}; {}, unless a workload says that it had fewer",
             results.made,
             names::duration(results.seconds),
-            match results.settings.rounds {
-                1 => "1 round".to_owned(),
-                rounds => format!("{rounds} rounds"),
-            }
-        )),
-        Line::from("all figures: ")
-            .code(results_file)
-            .text("; ")
-            .code(command)
-            .text(" writes their tables"),
+            names::many(results.settings.rounds as u64, "rounds")
+        ),
+        format!("all figures: `{file}`; `cargo xtask bench report {file}` writes their tables"),
     ];
-    items.extend(
-        results.versions.iter().map(|(of, version)| Line::from(format!("{of}: {version}"))),
-    );
-    vec![
-        Block::heading("Machine, versions, rounds"),
-        Block::List(items.into_iter().map(Item::from).collect()),
-    ]
+    items.extend(results.versions.iter().map(|(of, version)| plain(&format!("{of}: {version}"))));
+    page.heading("Machine, versions, rounds");
+    page.list(items.into_iter().map(|line| (line, vec![])));
 }
 
-pub(super) fn method() -> Vec<Block> {
-    let percent = |share: f64| names::percent(share);
+pub(super) fn method(page: &mut Page) {
+    let percent = names::percent;
     let points = [
         "Two regimes. The speed of a machine's loopback depends on whether both sides share a \
          core: on some machines the same round trip takes ten times as long, and an unpinned \
@@ -107,68 +97,46 @@ pub(super) fn method() -> Vec<Block> {
             percent(BETWEEN_RUNS)
         ),
     ];
-    let items = points.into_iter().map(|point| Item::from(code_spans(&point)));
-    vec![Block::heading("How this was measured"), Block::List(items.collect())]
+    page.heading("How this was measured");
+    page.list(points.map(|point| (point, vec![])));
 }
 
-fn code_spans(text: &str) -> Line {
-    text.split('`').enumerate().fold(Line::default(), |line, (index, part)| {
-        if index % 2 == 1 { line.code(part) } else { line.text(part) }
-    })
-}
-
-pub(super) fn subjects(view: &View<'_>, extent: Extent) -> Vec<Block> {
+pub(super) fn subjects(page: &mut Page, view: &View<'_>, extent: Extent) {
     let results = view.results;
-    let mut blocks = vec![Block::heading("Subjects, and missing libraries")];
-    let mut rows = Vec::new();
-    for subject in &results.subjects {
+    page.heading("Subjects, and missing libraries");
+    let row = |subject: &crate::results::Subject| {
         let cells = results.cells.iter().filter(|cell| cell.subject == subject.name);
         let timed: Vec<&str> = cells.map(|cell| cell.backend.as_str()).collect();
-        let what = match subject.kind {
+        let kind = match subject.kind {
             Kind::Ours => "Lockwright",
             Kind::Before => "Lockwright, an earlier build",
             Kind::Baseline => "the baseline",
             Kind::Peer => "peer",
         };
-        rows.push(Row {
-            cells: vec![
-                subject.name.clone(),
-                what.to_owned(),
-                subject.library.clone(),
-                subject.runtime.clone(),
-                backends(view, &timed),
-            ],
-            stands_out: false,
-        });
-    }
+        let words = [&subject.name, kind, &subject.library, &subject.runtime];
+        let mut cells = words.map(plain).to_vec();
+        cells.push(backends(view, &timed));
+        cells
+    };
+    let rows: Vec<_> = results.subjects.iter().map(row).collect();
     let head = ["subject", "kind", "library", "runtime", "timed on"].map(str::to_owned);
-    blocks.push(if rows.is_empty() {
-        Block::text("There were no subjects.")
-    } else {
-        Block::Table(Table { head: head.to_vec(), words: head.len(), rows })
-    });
-    let notes = results.subjects.iter().flat_map(|subject| {
-        subject.notes.iter().map(|note| {
-            Item::from(Line::default().strong(subject.name.clone()).text(format!(": {note}")))
-        })
-    });
-    let notes: Vec<Item> = notes.collect();
+    page.table(&head, head.len(), &rows);
+    let named = |name: &str, text: &str| (format!("**{}**: {}", plain(name), plain(text)), vec![]);
+    let notes = results
+        .subjects
+        .iter()
+        .flat_map(|subject| subject.notes.iter().map(|note| named(&subject.name, note)));
+    let notes: Vec<_> = notes.collect();
     if extent == Extent::Full && !notes.is_empty() {
-        blocks.push(Block::text("Notes about the subjects:"));
-        blocks.push(Block::List(notes));
+        page.paragraph("Notes about the subjects:");
+        page.list(notes);
     }
     if results.missing.is_empty() {
-        blocks.push(Block::text("No library is missing."));
+        page.paragraph("No library is missing.");
     } else {
-        blocks.push(Block::text("Missing, with the reason:"));
-        let missing = results.missing.iter().map(|missing| {
-            Item::from(
-                Line::default().strong(missing.name.clone()).text(format!(": {}", missing.reason)),
-            )
-        });
-        blocks.push(Block::List(missing.collect()));
+        page.paragraph("Missing, with the reason:");
+        page.list(results.missing.iter().map(|missing| named(&missing.name, &missing.reason)));
     }
-    blocks
 }
 
 fn backends(view: &View<'_>, these: &[&str]) -> String {
@@ -181,29 +149,24 @@ fn backends(view: &View<'_>, these: &[&str]) -> String {
     }
 }
 
-pub(super) fn exclusion(view: &View<'_>) -> Vec<Block> {
+pub(super) fn exclusion(page: &mut Page, view: &View<'_>) {
     let results = view.results;
-    let mut blocks = vec![Block::heading("Checks of mutual exclusion")];
-    blocks.push(Block::text(
+    page.heading("Checks of mutual exclusion");
+    page.paragraph(
         "Before it is timed, each subject contends with itself on each backend, and its turns are \
          checked: two overlapping turns are two holders at once. A subject that fails this check \
          isn't timed.",
-    ));
+    );
     let is_good = |exclusion: &&Exclusion| exclusion.overlaps == 0 && exclusion.error.is_none();
     let (good, bad): (Vec<_>, Vec<_>) = results.exclusion.iter().partition(is_good);
     if !bad.is_empty() {
-        blocks.push(Block::text("Not timed:"));
-        let items = bad.into_iter().map(|exclusion| {
-            let Exclusion { backend, subject, turns, overlaps, error } = exclusion;
-            let why = match error {
-                Some(error) => error.clone(),
-                None => format!("{overlaps} of {turns} turns began before another turn had ended"),
-            };
-            Item::from(
-                Line::default().strong(format!("{subject} on {backend}")).text(format!(": {why}")),
-            )
-        });
-        blocks.push(Block::List(items.collect()));
+        page.paragraph("Not timed:");
+        page.list(bad.into_iter().map(|Exclusion { backend, subject, turns, overlaps, error }| {
+            let overlapping =
+                || format!("{overlaps} of {turns} turns began before another turn had ended");
+            let why = plain(&error.clone().unwrap_or_else(overlapping));
+            (format!("**{} on {backend}**: {why}", plain(subject)), vec![])
+        }));
     }
     let mut seen: BTreeMap<&str, (usize, Vec<&str>)> = BTreeMap::new();
     for exclusion in &good {
@@ -212,34 +175,20 @@ pub(super) fn exclusion(view: &View<'_>) -> Vec<Block> {
         backends.push(&exclusion.backend);
     }
     if !seen.is_empty() {
-        let rows = seen.into_iter().map(|(subject, (turns, backends))| Row {
-            cells: vec![
-                subject.to_owned(),
-                self::backends(view, &backends),
-                names::count(turns as f64),
-            ],
-            stands_out: false,
+        let rows = seen.into_iter().map(|(subject, (turns, these))| {
+            vec![plain(subject), backends(view, &these), names::count(turns as f64)]
         });
-        let head = ["subject", "excludes on", "turns checked"].map(str::to_owned).to_vec();
-        blocks.push(Block::Table(Table { head, words: 2, rows: rows.collect() }));
+        let head = ["subject", "excludes on", "turns checked"].map(str::to_owned);
+        page.table(&head, 2, &rows.collect::<Vec<_>>());
     }
-    let unseen: BTreeSet<String> = results
-        .cells
-        .iter()
-        .filter(|cell| {
-            !results.exclusion.iter().any(|exclusion| {
-                exclusion.backend == cell.backend && exclusion.subject == cell.subject
-            })
-        })
-        .map(|cell| format!("{} on {}", cell.subject, cell.backend))
-        .collect();
+    let is_seen = |backend: &str, subject: &str| {
+        results.exclusion.iter().any(|seen| seen.backend == backend && seen.subject == subject)
+    };
+    let unseen = results.cells.iter().filter(|cell| !is_seen(&cell.backend, &cell.subject));
+    let unseen: BTreeSet<String> =
+        unseen.map(|cell| plain(&format!("{} on {}", cell.subject, cell.backend))).collect();
     if !unseen.is_empty() {
         let names: Vec<String> = unseen.into_iter().collect();
-        blocks.push(Block::Paragraph(
-            Line::default()
-                .strong("Timed without this check")
-                .text(format!(": {}.", names.join(", "))),
-        ));
+        page.paragraph(&format!("**Timed without this check**: {}.", names.join(", ")));
     }
-    blocks
 }

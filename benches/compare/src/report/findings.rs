@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::Extent;
-use super::document::{Block, Item, Line};
 use super::names;
+use super::page::{Page, plain};
 use super::view::{Against, Place, View, against, spread};
 use crate::results::{Cell, Kind, Profile};
 use crate::workload::Workload;
@@ -25,91 +25,73 @@ struct Comparison<'a> {
 
 type Group<'a> = Vec<Comparison<'a>>;
 
-pub(super) fn blocks(view: &View<'_>, extent: Extent) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    behind(view, extent, &mut blocks);
-    far(view, extent, &mut blocks);
-    beaten(view, extent, &mut blocks);
-    blocks
+pub(super) fn all(page: &mut Page, view: &View<'_>, extent: Extent) {
+    behind(page, view, extent);
+    far(page, view, extent);
+    beaten(page, view, extent);
 }
 
-fn behind(view: &View<'_>, extent: Extent, blocks: &mut Vec<Block>) {
-    blocks.push(Block::heading("Where Lockwright is slower than a peer, or costs more"));
+fn behind(page: &mut Page, view: &View<'_>, extent: Extent) {
+    page.heading("Where Lockwright is slower than a peer, or costs more");
     let all = comparisons(view, |own, other| own == Kind::Ours && other == Kind::Peer);
     let count = all.len();
     let (beyond, even): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|comparison| comparison.against.is_beyond_noise);
     let (behind, ahead): (Vec<_>, Vec<_>) =
         beyond.into_iter().partition(|comparison| comparison.against.goodness < 1.0);
-    blocks.push(Block::text(match (count, behind.len()) {
+    let (worse, better, even) = (behind.len(), ahead.len(), even.len());
+    page.paragraph(&match (count, worse) {
         (0, _) => "No peer was measured with Lockwright.".to_owned(),
         (_, 0) => format!(
-            "Nowhere, in {count} comparisons with peers: Lockwright is ahead in {}, and {} are \
-             within the noise.",
-            ahead.len(),
-            even.len()
+            "Nowhere, in {count} comparisons with peers: Lockwright is ahead in {better}, and \
+             {even} are within the noise."
         ),
-        (_, worse) => format!(
+        _ => format!(
             "In {worse} of {count} comparisons with peers Lockwright is behind by more than the \
-             noise; it is \
-             ahead in {}, and {} are within the noise. The worst first:",
-            ahead.len(),
-            even.len()
+             noise; it is ahead in {better}, and {even} are within the noise. The worst first:"
         ),
-    }));
-    list(view, grouped(behind), blocks, |group| match extent {
-        Extent::Full => vec![where_time_goes(view, &group[0])],
-        Extent::Summary => Vec::new(),
     });
+    list(page, view, extent, grouped(behind), |group| where_time_goes(view, &group[0]));
 }
 
-fn far(view: &View<'_>, extent: Extent, blocks: &mut Vec<Block>) {
-    blocks.push(Block::heading("Where Lockwright is far from the baseline"));
-    let all = comparisons(view, |own, other| own == Kind::Ours && other == Kind::Baseline);
-    let count = all.len();
-    let is_far = |comparison: &Comparison<'_>| {
-        comparison.against.is_beyond_noise && comparison.against.goodness < FAR
-    };
-    let far: Vec<_> = all.into_iter().filter(is_far).collect();
+fn far(page: &mut Page, view: &View<'_>, extent: Extent) {
+    page.heading("Where Lockwright is far from the baseline");
+    let mut far = comparisons(view, |own, other| own == Kind::Ours && other == Kind::Baseline);
+    let count = far.len();
+    far.retain(|Comparison { against, .. }| against.is_beyond_noise && against.goodness < FAR);
     let bound = "below half of the baseline's speed, or above twice its cost";
-    blocks.push(Block::text(match (count, far.len()) {
+    let next = match extent {
+        Extent::Full => "The worst first:",
+        Extent::Summary => "The table at a glance has the ratios.",
+    };
+    page.paragraph(&match (count, far.len()) {
         (0, _) => "No baseline was measured with Lockwright.".to_owned(),
         (_, 0) => format!("Nowhere, in {count} comparisons with baselines, Lockwright is {bound}."),
         (_, some) => {
-            let next = match extent {
-                Extent::Full => "The worst first:",
-                Extent::Summary => "The table at a glance has the ratios.",
-            };
             format!("In {some} of {count} comparisons with baselines Lockwright is {bound}. {next}")
         }
-    }));
+    });
     if extent == Extent::Full {
-        list(view, grouped(far), blocks, |group| vec![where_time_goes(view, &group[0])]);
+        list(page, view, extent, grouped(far), |group| where_time_goes(view, &group[0]));
     }
 }
 
-fn beaten(view: &View<'_>, extent: Extent, blocks: &mut Vec<Block>) {
-    blocks.push(Block::heading("Where a baseline was beaten"));
-    let all = comparisons(view, |own, other| own != Kind::Baseline && other == Kind::Baseline);
-    let is_better = |comparison: &Comparison<'_>| {
-        comparison.against.is_beyond_noise && comparison.against.goodness > 1.0
-    };
-    let better: Vec<_> = all.into_iter().filter(is_better).collect();
-    let rule = "The baseline is the bare commands through the client library that Lockwright uses";
-    blocks.push(Block::text(if better.is_empty() {
-        format!("{rule}. No subject was better by more than the noise.")
+fn beaten(page: &mut Page, view: &View<'_>, extent: Extent) {
+    page.heading("Where a baseline was beaten");
+    let mut better =
+        comparisons(view, |own, other| own != Kind::Baseline && other == Kind::Baseline);
+    better.retain(|Comparison { against, .. }| against.is_beyond_noise && against.goodness > 1.0);
+    let next = if better.is_empty() {
+        "No subject was better by more than the noise."
     } else {
-        format!(
-            "{rule}. These subjects were better by more than the noise, so it is no lower bound \
-             for them:"
-        )
-    }));
+        "These subjects were better by more than the noise, so it is no lower bound for them:"
+    };
+    page.paragraph(&format!(
+        "The baseline is the bare commands through the client library that Lockwright uses. {next}"
+    ));
     let mut groups = grouped(better);
     groups.reverse();
-    list(view, groups, blocks, |group| match extent {
-        Extent::Full => vec![why(view, group)],
-        Extent::Summary => Vec::new(),
-    });
+    list(page, view, extent, groups, |group| why(view, group));
 }
 
 fn comparisons<'a>(view: &View<'a>, are: impl Fn(Kind, Kind) -> bool) -> Vec<Comparison<'a>> {
@@ -144,28 +126,29 @@ fn grouped(mut all: Vec<Comparison<'_>>) -> Vec<Group<'_>> {
     groups
 }
 
+/// A full page has `more` of each group.
 fn list<'a>(
+    page: &mut Page,
     view: &View<'a>,
+    extent: Extent,
     groups: Vec<Group<'a>>,
-    blocks: &mut Vec<Block>,
-    more: impl Fn(&Group<'a>) -> Vec<Line>,
+    more: impl Fn(&Group<'a>) -> String,
 ) {
     let ours = view.results.subjects.iter().filter(|known| known.kind == Kind::Ours).count();
-    let items = groups.iter().map(|group| {
+    page.list(groups.iter().map(|group| {
         let Comparison { place, workload, own, .. } = &group[0];
-        let line = Line::default().strong(place.backend).text(format!(" · {}", workload.title));
         // Omitted if there is only one build of Lockwright.
-        let is_ours = view.kind(&own.subject) == Kind::Ours && ours < 2;
-        let line = if is_ours { line } else { line.text(format!(" · {}", own.subject)) };
-        Item { line, below: sentences(view, group).into_iter().chain(more(group)).collect() }
-    });
-    let items: Vec<Item> = items.collect();
-    if !items.is_empty() {
-        blocks.push(Block::List(items));
-    }
+        let who = match view.kind(&own.subject) {
+            Kind::Ours if ours < 2 => String::new(),
+            _ => format!(" · {}", plain(&own.subject)),
+        };
+        let line = format!("**{}** · {}{who}", plain(place.backend), workload.title);
+        let more = (extent == Extent::Full).then(|| more(group));
+        (line, sentences(view, group).into_iter().chain(more).collect())
+    }));
 }
 
-fn sentences(view: &View<'_>, group: &Group<'_>) -> Vec<Line> {
+fn sentences(view: &View<'_>, group: &Group<'_>) -> Vec<String> {
     let key = |of: &Comparison<'_>| (of.place.regime, of.other.subject.clone());
     let mut told = BTreeSet::new();
     let worst = group.iter().filter(|comparison| told.insert(key(comparison)));
@@ -179,23 +162,25 @@ fn sentences(view: &View<'_>, group: &Group<'_>) -> Vec<Line> {
         });
         let others: Vec<String> = others.collect();
         let line = sentence(view, worst);
-        if others.is_empty() { line } else { line.text(format!("; {}", others.join(", "))) }
+        if others.is_empty() { line } else { format!("{line}; {}", others.join(", ")) }
     });
     lines.collect()
 }
 
-fn sentence(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
+fn sentence(view: &View<'_>, comparison: &Comparison<'_>) -> String {
     let Comparison { place, workload, own, other, against } = comparison;
-    let median = |cell| spread(cell, workload.measure).map_or(f64::NAN, |spread| spread.median);
-    let figure = |cell| names::figure(workload.measure, median(cell));
-    let whose = whose(view, other);
-    let line = Line::default().text(format!("{}: {}, ", place.words(), figure(own)));
+    let figure = |cell| {
+        let median = spread(cell, workload.measure).map_or(f64::NAN, |spread| spread.median);
+        names::figure(workload.measure, median)
+    };
+    let (place, whose) = (place.words(), plain(&whose(view, other)));
+    let (own, other) = (figure(own), figure(other));
     let ratio = names::ratio(&against.ratio);
     if ratio == names::NONE {
-        return line.text(format!("where {whose} is {}", figure(other)));
+        return format!("{place}: {own}, where {whose} is {other}");
     }
     let of = if workload.more_is_better { "of" } else { "times" };
-    line.strong(ratio).text(format!(" {of} {whose} {}", figure(other)))
+    format!("{place}: {own}, **{ratio}** {of} {whose} {other}")
 }
 
 fn whose(view: &View<'_>, cell: &Cell) -> String {
@@ -205,20 +190,13 @@ fn whose(view: &View<'_>, cell: &Cell) -> String {
     }
 }
 
-fn where_time_goes(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
-    match profile(view, comparison) {
-        Some(profile) => {
-            let shares = profile.shares.iter().filter(|(_, share)| share.is_finite()).take(SHARES);
-            let shares = shares.map(|(what, share)| format!("{} {what}", names::percent(*share)));
-            Line::from(format!(
-                "where the time goes ({}, {}): {}",
-                names::regime(profile.regime),
-                profile.by,
-                shares.collect::<Vec<_>>().join(", ")
-            ))
-        }
-        None => costs(view, comparison),
-    }
+fn where_time_goes(view: &View<'_>, comparison: &Comparison<'_>) -> String {
+    let Some(profile) = profile(view, comparison) else { return costs(view, comparison) };
+    let shares = profile.shares.iter().filter(|(_, share)| share.is_finite()).take(SHARES);
+    let shares = shares.map(|(what, share)| format!("{} {what}", names::percent(*share)));
+    let (regime, by) = (names::regime(profile.regime), &profile.by);
+    let shares = shares.collect::<Vec<_>>().join(", ");
+    plain(&format!("where the time goes ({regime}, {by}): {shares}"))
 }
 
 fn profile<'a>(view: &View<'a>, comparison: &Comparison<'_>) -> Option<&'a Profile> {
@@ -233,60 +211,48 @@ fn profile<'a>(view: &View<'a>, comparison: &Comparison<'_>) -> Option<&'a Profi
     found().find(|profile| profile.regime == place.regime).or_else(|| found().next())
 }
 
-fn costs(view: &View<'_>, comparison: &Comparison<'_>) -> Line {
+fn costs(view: &View<'_>, comparison: &Comparison<'_>) -> String {
     let (own, other) = (parts(comparison.own), parts(comparison.other));
     if own.is_empty() {
-        return "where the time goes wasn't measured".into();
+        return "where the time goes wasn't measured".to_owned();
     }
-    let parts = own.iter().map(|part| {
-        let beside = other.iter().find(|beside| beside.what == part.what);
-        let figure = |part: &Part| names::figure(&part.measure, part.value);
-        match beside {
-            Some(beside) => format!("{} {} ({})", part.what, figure(part), figure(beside)),
-            None => format!("{} {}", part.what, figure(part)),
-        }
-    });
-    let parts: Vec<String> = parts.collect();
-    Line::from(format!(
-        "where the time goes ({}; in brackets {}): {}",
-        comparison.place.words(),
-        whose(view, comparison.other),
-        parts.join(", ")
-    ))
+    let parts =
+        own.iter().map(|(what, figure)| match other.iter().find(|(beside, _)| beside == what) {
+            Some((_, beside)) => format!("{what} {figure} ({beside})"),
+            None => format!("{what} {figure}"),
+        });
+    let (place, whose) = (comparison.place.words(), whose(view, comparison.other));
+    let parts = parts.collect::<Vec<_>>().join(", ");
+    plain(&format!("where the time goes ({place}; in brackets {whose}): {parts}"))
 }
 
-struct Part {
-    what: String,
-    measure: String,
-    value: f64,
-}
-
-fn parts(cell: &Cell) -> Vec<Part> {
+/// The parts of a cell's cost, with their figures.
+fn parts(cell: &Cell) -> Vec<(String, String)> {
     let median = |measure: &str| spread(cell, measure).map(|spread| spread.median);
     let mut parts = Vec::new();
-    let mut add = |what: String, measure: &str, value: Option<f64>| {
-        parts.extend(value.map(|value| Part { what, measure: measure.to_owned(), value }));
+    let mut add = |what: &str, measure: &str, value: Option<f64>| {
+        parts.extend(value.map(|value| (what.to_owned(), names::figure(measure, value))));
     };
     for (operation, word) in [("pair", "pair"), ("turn", "turn"), ("hand_over", "hand-over")] {
         let client = median(&format!("client_cpu_us_per_{operation}"));
         let server = median(&format!("server_cpu_us_per_{operation}"));
         let (Some(client_us), Some(server_us)) = (client, server) else { continue };
-        add(format!("per {word} client CPU"), "cpu_us", client);
-        add("server CPU".to_owned(), "cpu_us", server);
+        add(&format!("per {word} client CPU"), "cpu_us", client);
+        add("server CPU", "cpu_us", server);
         let rate = median(&format!("{operation}s_per_second")).filter(|rate| *rate > 0.0);
         let waiting = rate.map(|rate| (1e6 / rate - client_us - server_us).max(0.0));
-        add("waiting".to_owned(), "waiting_us", waiting);
+        add("waiting", "waiting_us", waiting);
         let commands = format!("server_commands_per_{operation}");
-        add("server commands".to_owned(), &commands, median(&commands));
+        add("server commands", &commands, median(&commands));
         return parts;
     }
     for measure in ["client_cpu_percent", "server_cpu_percent", "server_commands_per_second"] {
-        add(names::title(measure), measure, median(measure));
+        add(&names::title(measure), measure, median(measure));
     }
     parts
 }
 
-fn why(view: &View<'_>, group: &Group<'_>) -> Line {
+fn why(view: &View<'_>, group: &Group<'_>) -> String {
     let Comparison { place, own, other, .. } = &group[0];
     let cells = group.iter().flat_map(|comparison| [comparison.own, comparison.other]);
     let mut notes: BTreeSet<String> = cells.filter_map(|cell| cell.note.clone()).collect();
@@ -296,9 +262,9 @@ fn why(view: &View<'_>, group: &Group<'_>) -> Line {
         notes.extend(about.map(|note| format!("{name}: {note}")));
     }
     if notes.is_empty() {
-        return Line::default().strong("unexplained");
+        return "**unexplained**".to_owned();
     }
-    Line::from(format!("noted: {}", notes.into_iter().collect::<Vec<_>>().join("; ")))
+    plain(&format!("noted: {}", notes.into_iter().collect::<Vec<_>>().join("; ")))
 }
 
 /// It names the backend or its family, or the workload or baseline without a backend.

@@ -1,16 +1,13 @@
 //! The report of a run: a page of the book with pictures, and an HTML file.
 
 mod about;
+mod charts;
 pub mod compare;
-mod document;
+mod draw;
 mod findings;
-mod html;
-mod markdown;
 mod names;
-mod pictures;
-mod plots;
+mod page;
 pub mod statistics;
-mod svg;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -21,7 +18,8 @@ use std::io;
 use std::path::Path;
 
 use crate::results::{FORMAT, Results};
-use document::{Block, Picture};
+use crate::workload::WORKLOADS;
+use page::Page;
 use view::View;
 
 const TITLE: &str = "Benchmarks";
@@ -33,8 +31,8 @@ enum Extent {
     Full,
 }
 
-/// Writes the report of `results` (from the file `json`): the page `markdown`, new `pictures`, and
-/// the page `html`.
+/// Writes the report of `results` (from the file `json`): the page `markdown`, new pictures in
+/// `folder`, and the page `html`. Without `html`, the page is a summary.
 ///
 /// # Errors
 /// If a file can't be written.
@@ -42,45 +40,44 @@ pub fn write(
     results: &Results,
     json: &Path,
     markdown: &Path,
-    pictures: &Path,
-    html: &Path,
+    folder: &Path,
+    html: Option<&Path>,
 ) -> io::Result<()> {
-    let blocks = write_page(results, json, markdown, pictures, Extent::Full)?;
-    put(html, &html::page(&blocks, TITLE))
-}
-
-/// Writes only a summary, without HTML.
-///
-/// # Errors
-/// If a file can't be written.
-pub fn write_summary(
-    results: &Results,
-    json: &Path,
-    markdown: &Path,
-    pictures: &Path,
-) -> io::Result<()> {
-    write_page(results, json, markdown, pictures, Extent::Summary).map(drop)
-}
-
-fn write_page(
-    results: &Results,
-    json: &Path,
-    markdown: &Path,
-    pictures: &Path,
-    extent: Extent,
-) -> io::Result<Vec<Block>> {
+    let extent = if html.is_some() { Extent::Full } else { Extent::Summary };
     let view = View::of(results);
-    let drawn = pictures::all(&view);
-    let blocks = blocks(&view, json, &drawn, extent);
-    let beside = markdown.parent().unwrap_or(Path::new(""));
-    let seen_from_page = pictures.strip_prefix(beside).unwrap_or(pictures);
-    fs::create_dir_all(pictures).map_err(|error| of(pictures, error))?;
-    remove_old(pictures, &drawn)?;
-    for picture in &drawn {
-        put(&pictures.join(&picture.file), &picture.svg)?;
+    let pictures = charts::all(&view).map_err(|error| io::Error::other(error.to_string()))?;
+    for file in WORKLOADS.iter().flat_map(|workload| {
+        charts::KINDS.map(|kind| folder.join(format!("{}-{kind}.svg", workload.id)))
+    }) {
+        // There may be none of an earlier run.
+        let _ = fs::remove_file(file);
     }
-    put(markdown, &markdown::page(&blocks, seen_from_page))?;
-    Ok(blocks)
+    for picture in &pictures {
+        put(&folder.join(&picture.file), &picture.svg)?;
+    }
+    let beside = markdown.parent().unwrap_or(Path::new(""));
+    let seen_from_page = folder.strip_prefix(beside).unwrap_or(folder);
+    let mut page = Page(format!("# {TITLE}\n"));
+    about::warning(&mut page, &view);
+    findings::all(&mut page, &view, extent);
+    tables::glance(&mut page, &view);
+    about::run(&mut page, &view, json);
+    about::method(&mut page);
+    about::subjects(&mut page, &view, extent);
+    about::exclusion(&mut page, &view);
+    for workload in view.workloads() {
+        page.heading(workload.title);
+        page.paragraph(workload.what);
+        if extent == Extent::Full {
+            tables::figures(&mut page, &view, workload);
+        }
+        for picture in pictures.iter().filter(|picture| picture.workload == workload.id) {
+            let target = seen_from_page.join(&picture.file);
+            page.block(&format!("![{}]({})\n", picture.alt, target.display()));
+        }
+    }
+    put(markdown, &page.0)?;
+    html.map_or(Ok(()), |html| put(html, &page::html(&page.0, &pictures, TITLE)))
 }
 
 /// Reads a run's results.
@@ -108,36 +105,6 @@ pub fn read(path: &Path) -> io::Result<Results> {
             invalid(format!("incomplete results: {error}; measure again with `cargo xtask bench`"))
         }),
     }
-}
-
-fn blocks(view: &View<'_>, json: &Path, pictures: &[Picture], extent: Extent) -> Vec<Block> {
-    let mut blocks = vec![Block::Heading(1, TITLE.to_owned())];
-    blocks.extend(about::warning(view));
-    blocks.extend(findings::blocks(view, extent));
-    blocks.extend(tables::glance(view));
-    blocks.extend(about::run(view, json));
-    blocks.extend(about::method());
-    blocks.extend(about::subjects(view, extent));
-    blocks.extend(about::exclusion(view));
-    for workload in view.workloads() {
-        blocks.extend(tables::workload(view, workload, pictures, extent));
-    }
-    blocks
-}
-
-fn remove_old(folder: &Path, drawn: &[Picture]) -> io::Result<()> {
-    for entry in fs::read_dir(folder).map_err(|error| of(folder, error))? {
-        let path = entry?.path();
-        let is_drawn = drawn.iter().any(|picture| path.file_name() == Some(picture.file.as_ref()));
-        let is_picture = path.extension().is_some_and(|extension| extension == "svg");
-        if is_picture
-            && !is_drawn
-            && fs::read_to_string(&path).is_ok_and(|text| text.contains(svg::MADE))
-        {
-            fs::remove_file(&path).map_err(|error| of(&path, error))?;
-        }
-    }
-    Ok(())
 }
 
 fn put(path: &Path, text: &str) -> io::Result<()> {

@@ -82,10 +82,6 @@ pub(super) fn times(ratio: f64) -> String {
     }
 }
 
-pub(super) fn tick(ratio: f64) -> String {
-    if ratio >= 1000.0 { count(ratio) } else { number(ratio) }
-}
-
 pub(super) fn regime(regime: Regime) -> &'static str {
     match regime {
         Regime::OneCore => "one core",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{compare, read, write, write_summary};
+use super::{compare, read, write};
 use crate::results::{
     Cell, Exclusion, FORMAT, Kind, Machine, Missing, Profile, Regime, Results, Settings, Subject,
 };
@@ -148,10 +148,9 @@ fn written(results: &Results) -> Written {
     let [markdown, pictures, html] = ["src/benchmarks.md", "src/benchmarks", "out/index.html"]
         .map(|name| folder.path().join(name));
     fs::create_dir_all(&pictures).unwrap();
-    fs::write(pictures.join("old-bars.svg"), "<svg><!-- made by lockwright-bench --></svg>")
-        .unwrap();
+    fs::write(pictures.join("tasks-growth.svg"), "of an earlier run").unwrap();
     fs::write(pictures.join("own.svg"), "<svg></svg>").unwrap();
-    write(results, &folder.path().join("results.json"), &markdown, &pictures, &html).unwrap();
+    write(results, &folder.path().join("results.json"), &markdown, &pictures, Some(&html)).unwrap();
     let written = Written {
         markdown: fs::read_to_string(&markdown).unwrap(),
         html: fs::read_to_string(&html).unwrap(),
@@ -160,9 +159,9 @@ fn written(results: &Results) -> Written {
         fs::read_dir(&pictures).unwrap().map(|entry| entry.unwrap().path()).collect();
     there.retain(|path| !path.ends_with("own.svg"));
     there.sort();
-    let targets = written.markdown.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    let mut shown: Vec<PathBuf> =
-        targets.map(|target| folder.path().join("src").join(target)).collect();
+    let targets = written.markdown.split("](benchmarks/").skip(1);
+    let targets = targets.filter_map(|rest| rest.split(')').next());
+    let mut shown: Vec<PathBuf> = targets.map(|target| pictures.join(target)).collect();
     shown.sort();
     assert_eq!(there, shown, "pictures there, and pictures shown");
     for text in there.iter().map(|path| fs::read_to_string(path).unwrap()) {
@@ -242,7 +241,7 @@ fn summary_has_pictures_and_findings_without_figures() {
     change(&mut results, "etcd", "pairs", "lockwright", 0.5);
     let folder = tempfile::tempdir().unwrap();
     let (markdown, pictures) = (folder.path().join("page.md"), folder.path().join("page"));
-    write_summary(&results, &folder.path().join("results.json"), &markdown, &pictures).unwrap();
+    write(&results, &folder.path().join("results.json"), &markdown, &pictures, None).unwrap();
     let summary = fs::read_to_string(&markdown).unwrap();
     let full = written(&results).markdown;
     assert!(part(&summary, FAR).contains("In 1 of 78 comparisons"), "{summary}");

@@ -132,8 +132,10 @@ impl<'a> View<'a> {
         found.into_iter().map(|(_, _, subject)| subject).collect()
     }
 
+    /// None of the baseline itself.
     pub(super) fn to_baseline(&self, cell: &'a Cell) -> Option<Against> {
-        against(cell, self.baseline(&Place::of(cell))?)
+        let baseline = self.baseline(&Place::of(cell))?;
+        (baseline.subject != cell.subject).then(|| against(cell, baseline))?
     }
 }
 

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         Ok(Command::Bench(bench)) => measure(&bench),
         Ok(Command::Report(json)) => report::read(&json)
             .map_err(Into::into)
-            .and_then(|results| publish(&results, &json, &options::out())),
+            .and_then(|results| report(&results, &json, &options::out())),
         Ok(Command::Profile(json, bench)) => profile(&json, &bench),
         Ok(Command::Compare { old, new, all }) => compared(&old, &new, all),
         Err(problem) => {
@@ -88,28 +88,43 @@ fn measure(bench: &Bench) -> servers::Result<()> {
     if is_whole {
         return publish(&results, &json, &bench.out);
     }
-    report_in(&results, &json, &bench.out.join("report.md"), &bench.out)
+    report_in(&results, &json, &bench.out)
 }
 
+/// Also writes the page in docs.
 fn publish(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
-    let root = std::env::var_os("LOCKWRIGHT_ROOT").map_or_else(|| ".".into(), PathBuf::from);
-    let docs = root.join("docs/src");
-    let folder = docs.join("benchmarks");
+    let (page, folder, kept) = docs();
     std::fs::create_dir_all(&folder)?;
-    // For later comparisons.
-    let kept = folder.join("results.json");
-    // Copying it onto itself would empty it, and it may have several paths.
-    let is_kept = kept.exists() && kept.canonicalize()? == json.canonicalize()?;
-    if !is_kept {
+    // For later comparisons. Copying it onto itself would empty it.
+    if !is_same(json, &kept) {
         std::fs::copy(json, &kept)?;
     }
-    report::write(results, &kept, &docs.join("benchmarks.md"), &folder, None)?;
-    report_in(results, &kept, &out.join("report.md"), out)
+    report::write(results, &kept, &page, &folder, None)?;
+    report_in(results, &kept, out)
 }
 
-fn report_in(results: &Results, json: &Path, page: &Path, folder: &Path) -> servers::Result<()> {
-    let html = folder.join("report.html");
-    report::write(results, json, page, folder, Some(&html))?;
+/// Publishes only the results that are in docs.
+fn report(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
+    match is_same(json, &docs().2) {
+        true => publish(results, json, out),
+        false => report_in(results, json, out),
+    }
+}
+
+/// The page, the folder of its pictures, and its results.
+fn docs() -> (PathBuf, PathBuf, PathBuf) {
+    let root = std::env::var_os("LOCKWRIGHT_ROOT").map_or_else(|| ".".into(), PathBuf::from);
+    let folder = root.join("docs/src/benchmarks");
+    (folder.with_extension("md"), folder.clone(), folder.join("results.json"))
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
+fn report_in(results: &Results, json: &Path, folder: &Path) -> servers::Result<()> {
+    let (page, html) = (folder.join("report.md"), folder.join("report.html"));
+    report::write(results, json, &page, folder, Some(&html))?;
     eprintln!("written: {}, {}, {}", json.display(), page.display(), html.display());
     Ok(())
 }

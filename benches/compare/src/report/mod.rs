@@ -3,6 +3,8 @@
 mod about;
 mod charts;
 pub mod compare;
+#[cfg(test)]
+mod docs;
 mod draw;
 mod findings;
 mod names;

@@ -117,8 +117,8 @@ pub(super) fn html(markdown: &str, pictures: &[Picture], title: &str) -> String 
         let target = line.strip_prefix("![").and_then(|line| line.strip_suffix(')'));
         let picture = target
             .and_then(|target| pictures.iter().find(|picture| target.ends_with(&picture.file)));
-        if let Some(Picture { svg, .. }) = picture {
-            whole += &format!("<figure>\n{}\n</figure>", svg.trim_end());
+        if let Some(Picture { svg, alt, .. }) = picture {
+            whole += &format!("<figure aria-label=\"{alt}\">\n{}\n</figure>", svg.trim_end());
         } else if line.starts_with("# ") {
             whole += &format!("{line}\n\n{contents}");
         } else if line.starts_with("## ") {

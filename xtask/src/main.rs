@@ -11,7 +11,6 @@ mod config;
 mod cost;
 mod examples;
 mod folders;
-mod handshake;
 mod interop;
 mod libtest;
 mod newer_servers;

@@ -1,12 +1,13 @@
 //! Tests of the report with artificial results.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use serde_json::json;
+
 use super::{compare, read, write};
-use crate::results::{
-    Cell, Exclusion, FORMAT, Kind, Machine, Missing, Profile, Regime, Results, Settings, Subject,
-};
+use crate::results::{Cell, FORMAT, Kind, Regime, Results, Settings};
 use crate::workload::{WORKLOADS, Workload};
 
 /// Deterministic noise: xorshift64.
@@ -45,55 +46,37 @@ fn run() -> Results {
             for regime in Regime::ALL {
                 for (subject, _, speed) in SPEEDS {
                     for at in numbers {
-                        cells.push(cell(
-                            &mut noise,
-                            (backend, workload, *at, regime),
-                            subject,
-                            speed,
-                        ));
+                        let place = (backend, workload, *at, regime);
+                        cells.push(cell(&mut noise, place, subject, speed));
                     }
                 }
             }
         }
     }
-    let subject = |(name, kind, _): (&str, Kind, f64)| Subject {
-        name: name.to_owned(),
-        kind,
-        library: format!("{name} 1.2.3"),
-        runtime: "tokio".to_owned(),
-        notes: Vec::new(),
+    let subject = |(name, kind, _)| {
+        let library = format!("{name} 1.2.3");
+        json!({"name": name, "kind": kind, "library": library, "runtime": "tokio", "notes": []})
     };
-    let exclusion = |backend: &str, (subject, _, _): (&str, Kind, f64)| Exclusion {
-        backend: backend.to_owned(),
-        subject: subject.to_owned(),
-        turns: 400,
-        overlaps: 0,
-        error: None,
-    };
-    Results {
-        format: FORMAT,
-        made: "2026-11-22T08:00:00Z".to_owned(),
-        seconds: 6_423.0,
-        settings: Settings { rounds: 7, smoke: false },
-        machine: Machine {
-            processor: "A processor".to_owned(),
-            cores: 2,
-            memory_bytes: 8 << 30,
-            kernel: "Linux 6.1".to_owned(),
+    let exclusion = BACKENDS.into_iter().flat_map(|backend| {
+        SPEEDS.map(|(subject, ..)| {
+            json!({"backend": backend, "subject": subject, "turns": 400, "overlaps": 0})
+        })
+    });
+    let results = json!({
+        "format": FORMAT,
+        "made": "2026-11-22T08:00:00Z",
+        "seconds": 6_423.0,
+        "settings": {"rounds": 7, "smoke": false},
+        "machine": {
+            "processor": "A processor", "cores": 2, "memory_bytes": 8_u64 << 30, "kernel": "Linux"
         },
-        versions: [("Redis".to_owned(), "7.0.15".to_owned())].into(),
-        subjects: SPEEDS.map(subject).to_vec(),
-        missing: vec![Missing {
-            name: "absent".to_owned(),
-            reason: "no <compiler> here".to_owned(),
-        }],
-        exclusion: BACKENDS
-            .iter()
-            .flat_map(|backend| SPEEDS.map(|speed| exclusion(backend, speed)))
-            .collect(),
-        cells,
-        profiles: Vec::new(),
-    }
+        "versions": {"Redis": "7.0.15"},
+        "subjects": SPEEDS.map(subject),
+        "missing": [{"name": "absent", "reason": "no <compiler> here"}],
+        "exclusion": exclusion.collect::<Vec<_>>(),
+        "cells": cells,
+    });
+    serde_json::from_value(results).unwrap()
 }
 
 fn cell(
@@ -103,18 +86,14 @@ fn cell(
     speed: f64,
 ) -> Cell {
     let value = if workload.more_is_better { 10_000.0 * speed } else { 20.0 / speed };
-    let mut measures = vec![(workload.measure, noise.rounds(value, 7))];
+    let mut measures = BTreeMap::from([(workload.measure, noise.rounds(value, 7))]);
     measures.extend(workload.beside.iter().map(|measure| (*measure, noise.rounds(12.0, 7))));
-    Cell {
-        backend: backend.to_owned(),
-        workload: workload.id.to_owned(),
-        at,
-        regime,
-        subject: subject.to_owned(),
-        measures: measures.into_iter().map(|(name, rounds)| (name.to_owned(), rounds)).collect(),
-        distribution: vec![(0.0, 30.0), (0.5, 80.0), (0.99, 300.0), (1.0, 9_000.0)],
-        note: None,
-    }
+    let cell = json!({
+        "backend": backend, "workload": workload.id, "at": at, "regime": regime,
+        "subject": subject, "measures": measures,
+        "distribution": [[0.0, 30.0], [0.5, 80.0], [0.99, 300.0], [1.0, 9_000.0]],
+    });
+    serde_json::from_value(cell).unwrap()
 }
 
 /// Changes a cell's speed by a factor.
@@ -135,6 +114,13 @@ fn find<'a>(
         cell.backend == backend && cell.workload == workload && cell.subject == subject
     };
     results.cells.iter_mut().find(is).unwrap()
+}
+
+macro_rules! has {
+    ($text:expr, $($expected:expr),+ $(,)?) => {{
+        let text: &str = &$text;
+        $(assert!(text.contains($expected), "no {:?} in {text}", $expected);)+
+    }};
 }
 
 /// A written report, whose pictures were checked.
@@ -203,13 +189,11 @@ fn a_faster_peer_stands_first_with_its_ratio_and_the_costs() {
         first.starts_with("redis** · Uncontended: acquire and release - one core: "),
         "{first}"
     );
-    assert!(first.contains("of quick's 13.") && first.contains("**0.5"), "{first}");
+    has!(first, "of quick's 13.", "**0.5");
     assert!(!first.contains("of slow's"), "{first}");
-    assert!(
-        first.contains("where the time goes (one core; in brackets quick's): per pair client CPU")
-    );
-    assert!(first.contains("server CPU 1") && first.contains("waiting 1"), "{first}");
-    assert!(first.contains("server commands 1"), "{first}");
+    has!(first, "where the time goes (one core; in brackets quick's): per pair client CPU");
+    has!(first, "server CPU 1", "waiting 1");
+    has!(first, "server commands 1");
 }
 
 #[test]
@@ -217,10 +201,7 @@ fn nothing_is_said_of_what_is_noise() {
     let mut results = run();
     results.cells.retain(|cell| cell.subject != "quick");
     let page = written(&results).markdown;
-    assert!(
-        part(&page, BEHIND)
-            .contains("Nowhere, in 78 comparisons with peers: Lockwright is ahead in 78")
-    );
+    has!(part(&page, BEHIND), "Nowhere, in 78 comparisons with peers: Lockwright is ahead in 78");
     assert!(part(&page, BEATEN).contains("No subject was better"), "{}", part(&page, BEATEN));
     // The peer is slower in one of seven rounds.
     let mut results = run();
@@ -228,10 +209,7 @@ fn nothing_is_said_of_what_is_noise() {
     find(&mut results, "redis", "pairs", "quick").measures.get_mut("pairs_per_second").unwrap()
         [3] = 1.0;
     let text = part(&written(&results).markdown, BEHIND);
-    assert!(
-        text.contains("In 1 of 4 comparisons") && text.contains("1 are within the noise"),
-        "{text}"
-    );
+    has!(text, "In 1 of 4 comparisons", "1 are within the noise");
     assert!(text.contains("two cores: ") && !text.contains("one core: "), "{text}");
 }
 
@@ -244,7 +222,7 @@ fn summary_has_pictures_and_findings_without_figures() {
     write(&results, &folder.path().join("results.json"), &markdown, &pictures, None).unwrap();
     let summary = fs::read_to_string(&markdown).unwrap();
     let full = written(&results).markdown;
-    assert!(part(&summary, FAR).contains("In 1 of 78 comparisons"), "{summary}");
+    has!(part(&summary, FAR), "In 1 of 78 comparisons");
     for picture in fs::read_dir(&pictures).unwrap() {
         let file = picture.unwrap().file_name();
         assert!(summary.contains(file.to_str().unwrap()), "{file:?} in {summary}");
@@ -257,20 +235,17 @@ fn summary_has_pictures_and_findings_without_figures() {
 #[test]
 fn far_from_the_baseline_is_said_with_where_the_time_goes() {
     let mut results = run();
-    assert!(part(&written(&results).markdown, FAR).contains("Nowhere, in 78 comparisons"));
+    has!(part(&written(&results).markdown, FAR), "Nowhere, in 78 comparisons");
     change(&mut results, "etcd", "pairs", "lockwright", 0.5);
-    results.profiles.push(Profile {
-        backend: "etcd".to_owned(),
-        workload: "pairs".to_owned(),
-        regime: Regime::TwoCores,
-        subject: "lockwright".to_owned(),
-        by: "perf".to_owned(),
-        shares: vec![("tonic".to_owned(), 0.41), ("memcpy".to_owned(), 0.2)],
+    let profile = json!({
+        "backend": "etcd", "workload": "pairs", "regime": "two-cores", "subject": "lockwright",
+        "by": "perf", "shares": [["tonic", 0.41], ["memcpy", 0.2]],
     });
+    results.profiles.push(serde_json::from_value(profile).unwrap());
     let text = part(&written(&results).markdown, FAR);
-    assert!(text.contains("In 1 of 78 comparisons"), "{text}");
-    assert!(text.contains("**etcd** · Uncontended: acquire and release - one core: 3."), "{text}");
-    assert!(text.contains("of the baseline's 1"), "{text}");
+    has!(text, "In 1 of 78 comparisons");
+    has!(text, "**etcd** · Uncontended: acquire and release - one core: 3.");
+    has!(text, "of the baseline's 1");
     assert!(
         text.ends_with("where the time goes (two cores, perf): 41 % tonic, 20 % memcpy"),
         "{text}"
@@ -284,10 +259,7 @@ fn a_beaten_baseline_is_explained_or_said_to_be_unexplained() {
     results.subjects[2].notes =
         vec!["on etcd it reuses leases".to_owned(), "it waits 10 ms".to_owned()];
     let text = part(&written(&results).markdown, BEATEN);
-    assert!(
-        text.contains("**redis** · 8 tasks of one process on one name · quick - one core: "),
-        "{text}"
-    );
+    has!(text, "**redis** · 8 tasks of one process on one name · quick - one core: ");
     assert!(text.ends_with("- **unexplained**"), "{text}");
     results.subjects[2].notes.push("redis: it pipelines".to_owned());
     let text = part(&written(&results).markdown, BEATEN);
@@ -305,19 +277,13 @@ fn who_is_missing_or_does_not_exclude_is_named() {
     results.exclusion[7].error = Some("it hangs".to_owned());
     results.exclusion.remove(2);
     let written = written(&results);
-    assert!(written.markdown.contains("- **absent**: no \\<compiler\\> here\n"));
-    assert!(written.html.contains("<strong>absent</strong>: no &lt;compiler&gt; here"));
+    has!(written.markdown, "- **absent**: no \\<compiler\\> here\n");
+    has!(written.html, "<strong>absent</strong>: no &lt;compiler&gt; here");
     let text = part(&written.markdown, "Checks of mutual exclusion");
-    assert!(
-        text.contains("- **slow on memory**: 7 of 400 turns began before another turn"),
-        "{text}"
-    );
-    assert!(text.contains("- **slow on redis**: it hangs"), "{text}");
-    assert!(text.contains("**Timed without this check**: quick on memory."), "{text}");
-    assert!(
-        part(&written.markdown, "Subjects")
-            .contains("| lockwright | Lockwright | lockwright 1.2.3")
-    );
+    has!(text, "- **slow on memory**: 7 of 400 turns began before another turn");
+    has!(text, "- **slow on redis**: it hangs");
+    has!(text, "**Timed without this check**: quick on memory.");
+    has!(part(&written.markdown, "Subjects"), "| lockwright | Lockwright | lockwright 1.2.3");
 }
 
 #[test]
@@ -333,12 +299,9 @@ fn the_tables_have_the_baseline_first_then_ours_then_peers_by_speed() {
     assert!(table.contains(
         "| backend | subject | two cores | to the baseline | one core | to the baseline |"
     ));
-    assert!(
-        table.contains("| 0.70 (0.6") && table.contains("p99 | client CPU per pair"),
-        "{table}"
-    );
+    has!(table, "| 0.70 (0.6", "p99 | client CPU per pair");
     let growth = part(&page, "Growth with waiters");
-    assert!(growth.contains("| two cores / one core: 10 | 1k |"), "{growth}");
+    has!(growth, "| two cores / one core: 10 | 1k |");
     assert!(page.lines().all(|line| line.chars().count() < 250));
 }
 
@@ -348,7 +311,7 @@ fn a_smoke_run_says_so_before_all_else() {
     results.settings.smoke = true;
     let written = written(&results);
     assert!(written.markdown.starts_with("# Benchmarks\n\n**This was a smoke run"));
-    assert!(written.html.contains("<p><strong>This was a smoke run"));
+    has!(written.html, "<p><strong>This was a smoke run");
 }
 
 #[test]
@@ -393,7 +356,7 @@ fn any_subset_has_its_page() {
     for subset in &subsets {
         written(subset);
         let text = compare::text(subset, subset, true);
-        assert!(text.contains("Nothing changed beyond the noise"), "{text}");
+        has!(text, "Nothing changed beyond the noise");
         assert!(!compare::text(&all, subset, true).contains("NaN"));
     }
 }
@@ -402,7 +365,7 @@ fn any_subset_has_its_page() {
 fn a_run_is_the_same_as_itself_and_one_slower_cell_is_seen() {
     let before = run();
     let text = compare::text(&before, &before, true);
-    assert!(text.contains("Nothing changed beyond the noise, in 312 cells"), "{text}");
+    has!(text, "Nothing changed beyond the noise, in 312 cells");
     let mut after = before.clone();
     change(&mut after, "redis", "hand-over", "lockwright", 0.7);
     let text = compare::text(&before, &after, false);
@@ -415,7 +378,7 @@ fn a_run_is_the_same_as_itself_and_one_slower_cell_is_seen() {
     assert!(lines[3].starts_with("  redis, hand-over, one core: lockwright: 0.69 → 0.4"), "{text}");
     assert!(lines[3].contains(" of the baseline, -30 % (") && lines.len() == 4, "{text}");
     let back = compare::text(&after, &before, false);
-    assert!(back.contains("Better, the best first:") && back.contains(", +43 % ("), "{back}");
+    has!(back, "Better, the best first:", ", +43 % (");
 }
 
 #[test]
@@ -427,14 +390,11 @@ fn a_slower_machine_is_no_change_and_others_are_asked_for() {
     }
     after.machine.processor = "Another one".to_owned();
     let text = compare::text(&before, &after, false);
-    assert!(text.contains("Nothing of Lockwright changed"), "{text}");
-    assert!(text.contains("Another machine: A processor with 2 cores"), "{text}");
+    has!(text, "Nothing of Lockwright changed");
+    has!(text, "Another machine: A processor with 2 cores");
     // The baseline has no ratio, so the figures are compared.
     let text = compare::text(&before, &after, true);
-    assert!(
-        text.contains("memory, pairs, one core: baseline: ")
-            && text.contains("/s, -50 % (no baseline")
-    );
+    has!(text, "memory, pairs, one core: baseline: ", "/s, -50 % (no baseline");
     assert!(!text.contains(": quick: "), "{text}");
 }
 
@@ -455,9 +415,7 @@ fn what_is_in_one_run_only_and_what_differs_is_said() {
         assert!(text.contains(expected), "no {expected:?} in {text}");
     }
     assert!(!text.contains("Only in the new run"));
-    assert!(
-        compare::text(&after, &before, false).contains("Only in the new run:\n  etcd, tasks, one")
-    );
+    has!(compare::text(&after, &before, false), "Only in the new run:\n  etcd, tasks, one");
 }
 
 #[test]
@@ -469,13 +427,10 @@ fn what_cannot_be_read_says_what_to_do() {
         read(&path).unwrap_err().to_string()
     };
     let whole = serde_json::to_string(&run()).unwrap();
-    assert!(problem("{").contains("results.json: not JSON"));
-    assert!(problem("{}").contains("name a results.json"));
-    assert!(
-        problem("{\"format\": 99}")
-            .contains("format 99, and this program reads format 2: measure again")
-    );
-    assert!(problem("{\"format\": 2}").contains("measure again"));
+    has!(problem("{"), "results.json: not JSON");
+    has!(problem("{}"), "name a results.json");
+    has!(problem("{\"format\": 99}"), "format 99, and this program reads format 2: measure again");
+    has!(problem("{\"format\": 2}"), "measure again");
     fs::write(&path, whole).unwrap();
     assert_eq!(read(&path).unwrap(), run());
     fs::remove_file(&path).unwrap();

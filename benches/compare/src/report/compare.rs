@@ -1,12 +1,12 @@
 //! Changes between two runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::names;
 use super::statistics::{differ, median, ratios};
 use super::view::{Place, View};
-use crate::results::{Cell, Kind, Results};
+use crate::results::{Cell, Kind, Results, Subject};
 use crate::workload::Workload;
 
 #[derive(Debug)]
@@ -22,71 +22,54 @@ struct Change {
 #[must_use]
 pub fn text(old: &Results, new: &Results, all: bool) -> String {
     let (before, after) = (View::of(old), View::of(new));
-    let mut text = circumstances(old, new);
     let wanted = |cell: &&Cell| {
         all || [&before, &after].iter().any(|view| view.kind(&cell.subject) == Kind::Ours)
     };
+    let other = |view: &View<'_>, cell: &Cell| view.cell(&Place::of(cell), &cell.subject).is_some();
+    let only = |of: &Results, view: &View<'_>| -> BTreeSet<String> {
+        let cells = of.cells.iter().filter(wanted).filter(|cell| !other(view, cell));
+        cells.map(kind_of).collect()
+    };
     let mut compared = 0;
     let mut changes = Vec::new();
-    let mut only_old: BTreeSet<String> = BTreeSet::new();
-    let mut only_new: BTreeSet<String> = BTreeSet::new();
     for cell in old.cells.iter().filter(wanted) {
-        match after.cell(&Place::of(cell), &cell.subject) {
-            None => {
-                only_old.insert(kind_of(cell));
-            }
-            Some(newer) => {
-                let (was_comparable, change) = change((&before, cell), (&after, newer));
-                compared += usize::from(was_comparable);
-                changes.extend(change);
-            }
-        }
-    }
-    for cell in new.cells.iter().filter(wanted) {
-        if before.cell(&Place::of(cell), &cell.subject).is_none() {
-            only_new.insert(kind_of(cell));
-        }
+        let Some(newer) = after.cell(&Place::of(cell), &cell.subject) else { continue };
+        let (was_comparable, change) = change((&before, cell), (&after, newer));
+        compared += usize::from(was_comparable);
+        changes.extend(change);
     }
     changes.sort_by(|one: &Change, other| one.goodness.total_cmp(&other.goodness));
-    let (worse, better): (Vec<_>, Vec<_>) =
+    let (worse, mut better): (Vec<_>, Vec<_>) =
         changes.into_iter().partition(|change| change.goodness < 1.0);
+    better.reverse();
     let whose = if all { "" } else { " of Lockwright" };
-    if worse.is_empty() && better.is_empty() {
-        let _ = writeln!(
-            text,
-            "Nothing{whose} changed beyond the noise, in {compared} cells of both runs."
-        );
+    let text = circumstances(old, new);
+    let text = if worse.is_empty() && better.is_empty() {
+        format!(
+            "{text}Nothing{whose} changed beyond the noise, in {compared} cells of both runs.\n"
+        )
     } else {
-        let _ = writeln!(
-            text,
-            "Of {compared} cells{whose} in both runs, by more than the noise: {} worse, {} better.",
-            worse.len(),
-            better.len()
-        );
-    }
-    list(&mut text, "Worse, the worst first:", worse.iter().map(|change| change.line.as_str()));
-    list(
-        &mut text,
-        "Better, the best first:",
-        better.iter().rev().map(|change| change.line.as_str()),
-    );
-    list(&mut text, "Only in the old run:", only_old.iter().map(String::as_str));
-    list(&mut text, "Only in the new run:", only_new.iter().map(String::as_str));
-    text
+        let (worse, better) = (worse.len(), better.len());
+        format!(
+            "{text}Of {compared} cells{whose} in both runs, by more than the noise: {worse} worse, \
+             {better} better.\n"
+        )
+    };
+    let line = |change: Change| change.line;
+    text + &list("Worse, the worst first:", worse.into_iter().map(line))
+        + &list("Better, the best first:", better.into_iter().map(line))
+        + &list("Only in the old run:", only(old, &after))
+        + &list("Only in the new run:", only(new, &before))
 }
 
-fn list<'a>(text: &mut String, head: &str, lines: impl Iterator<Item = &'a str>) {
-    let lines: Vec<&str> = lines.collect();
-    if !lines.is_empty() {
-        let _ = writeln!(text, "\n{head}");
-        lines.iter().for_each(|line| {
-            let _ = writeln!(text, "  {line}");
-        });
-    }
+fn list(head: &str, lines: impl IntoIterator<Item = String>) -> String {
+    let lines: String = lines.into_iter().map(|line| format!("  {line}\n")).collect();
+    if lines.is_empty() { lines } else { format!("\n{head}\n{lines}") }
 }
 
 fn kind_of(cell: &Cell) -> String {
-    format!("{}, {}, {}: {}", cell.backend, cell.workload, names::regime(cell.regime), cell.subject)
+    let Cell { backend, workload, regime, subject, .. } = cell;
+    format!("{backend}, {workload}, {}: {subject}", names::regime(*regime))
 }
 
 fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Option<Change>) {
@@ -99,9 +82,9 @@ fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Optio
     let (Some((old, was)), Some((new, is))) = (figures(before.1), figures(cell)) else {
         return (false, None);
     };
-    let to_baseline = to_baseline(before, workload).zip(to_baseline(after, workload));
-    let has_baseline = to_baseline.is_some();
-    let (old, new) = to_baseline.unwrap_or((old, new));
+    let ratios = to_baseline(before, workload).zip(to_baseline(after, workload));
+    let has_baseline = ratios.is_some();
+    let (old, new) = ratios.unwrap_or((old, new));
     let (Some(from), Some(to)) = (median(&old), median(&new)) else { return (false, None) };
     let is_nothing = (was - is).abs() < names::resolution(workload.measure);
     if !differ(&old, &new) || is_nothing {
@@ -114,28 +97,22 @@ fn change(before: (&View<'_>, &Cell), after: (&View<'_>, &Cell)) -> (bool, Optio
     } else {
         format!("{} times", names::times(grown))
     };
-    let plain = format!(
-        "{} → {}",
-        names::figure(workload.measure, was),
-        names::figure(workload.measure, is)
-    );
+    let [was, is] = [was, is].map(|value| names::figure(workload.measure, value));
     let what = if has_baseline {
-        format!("{} → {} of the baseline, {by} ({plain})", names::times(from), names::times(to))
+        let [from, to] = [from, to].map(names::times);
+        format!("{from} → {to} of the baseline, {by} ({was} → {is})")
     } else {
-        format!("{plain}, {by} (no baseline to compare with)")
+        format!("{was} → {is}, {by} (no baseline to compare with)")
     };
-    let place = Place::of(cell).words();
-    let line = format!("{}, {}, {place}: {}: {what}", cell.backend, cell.workload, cell.subject);
+    let Cell { backend, workload, subject, .. } = cell;
+    let line = format!("{backend}, {workload}, {}: {subject}: {what}", Place::of(cell).words());
     (true, Some(Change { goodness, line }))
 }
 
 fn to_baseline((view, cell): (&View<'_>, &Cell), workload: &Workload) -> Option<Vec<f64>> {
-    if view.kind(&cell.subject) == Kind::Baseline {
-        return None;
-    }
-    let baseline = view.baseline(&Place::of(cell))?;
-    let ratios =
-        ratios(cell.measures.get(workload.measure)?, baseline.measures.get(workload.measure)?);
+    let baseline = view.baseline(&Place::of(cell)).filter(|it| it.subject != cell.subject)?;
+    let measure = |cell: &Cell| cell.measures.get(workload.measure).cloned();
+    let ratios = ratios(&measure(cell)?, &measure(baseline)?);
     median(&ratios).filter(|ratio| ratio.is_finite())?;
     Some(ratios)
 }
@@ -155,21 +132,14 @@ fn circumstances(old: &Results, new: &Results) -> String {
     say("machine", machine(old), machine(new));
     let rounds = |results: &Results| results.settings.rounds.to_string();
     say("number of rounds", rounds(old), rounds(new));
-    let versions = |results: &Results| results.versions.clone();
-    let (before, after): (BTreeMap<_, _>, BTreeMap<_, _>) = (versions(old), versions(new));
-    for (of, version) in &after {
-        if let Some(known) = before.get(of) {
+    for (of, version) in &new.versions {
+        if let Some(known) = old.versions.get(of) {
             say(&format!("version of {of}"), known.clone(), version.clone());
         }
     }
-    for subject in &new.subjects {
-        let known = old.subjects.iter().find(|known| known.name == subject.name);
-        if let Some(known) = known {
-            say(
-                &format!("version of {}", subject.name),
-                known.library.clone(),
-                subject.library.clone(),
-            );
+    for Subject { name, library, .. } in &new.subjects {
+        if let Some(known) = old.subjects.iter().find(|known| known.name == *name) {
+            say(&format!("version of {name}"), known.library.clone(), library.clone());
         }
     }
     for (results, which) in [(old, "old"), (new, "new")] {

@@ -1,13 +1,11 @@
 //! The table of measurements.
+#![allow(missing_docs)] // the names express the rest
 
 /// A measurement.
 #[derive(Debug)]
 pub struct Workload {
-    /// Its id.
     pub id: &'static str,
-    /// Its title.
     pub title: &'static str,
-    /// Its description.
     pub what: &'static str,
     /// The measure for ratios.
     pub measure: &'static str,
@@ -125,7 +123,6 @@ const HAND_OVER: &[&str] =
     &["wait_p50_us", "wait_p99_us", "longest_wait_us", "jain", "server_commands_per_hand_over"];
 
 impl Workload {
-    /// Returns a workload.
     #[must_use]
     pub fn of(id: &str) -> Option<&'static Self> {
         WORKLOADS.iter().find(|workload| workload.id == id)

@@ -6,31 +6,14 @@ use crate::results::Regime;
 pub(super) const NONE: &str = "–";
 
 pub(super) fn title(measure: &str) -> String {
-    let known = match measure {
-        "p50_us" => "p50",
-        "p99_us" => "p99",
-        "wait_p50_us" => "wait p50",
-        "wait_p99_us" => "wait p99",
-        "longest_wait_us" => "longest wait of a round",
-        "jain" => "fairness (Jain)",
-        "server_cpu_percent" => "server CPU",
-        "client_cpu_percent" => "client CPU",
-        "client_cpu_us_per_pair" => "client CPU per pair",
-        "server_cpu_us_per_pair" => "server CPU per pair",
-        "client_cpu_us_per_turn" => "client CPU per turn",
-        "server_cpu_us_per_turn" => "server CPU per turn",
-        "client_bytes_per_hold" => "client memory per hold",
-        "server_bytes_per_hold" => "server memory per hold",
-        "pairs_per_second" => "pairs per second",
-        "turns_per_second" => "turns per second",
-        "hand_overs_per_second" => "hand-overs per second",
-        "server_commands_per_second" => "server commands per second",
-        "server_commands_per_pair" => "server commands per pair",
-        "server_commands_per_turn" => "server commands per turn",
-        "server_commands_per_hand_over" => "server commands per hand-over",
-        _ => return measure.replace('_', " "),
-    };
-    known.to_owned()
+    match measure {
+        "longest_wait_us" => "longest wait of a round".to_owned(),
+        "jain" => "fairness (Jain)".to_owned(),
+        _ => {
+            let title = measure.replace("_us", "").replace("_percent", "").replace("cpu", "CPU");
+            title.replace("bytes", "memory").replace("hand_over", "hand-over").replace('_', " ")
+        }
+    }
 }
 
 /// A measure's resolution, or idle servers' activity.

@@ -4,6 +4,8 @@ use std::sync::{Mutex, PoisonError};
 use lockwright_bench::driver::{self, Plan};
 use lockwright_bench::results::{Kind, Results};
 
+use super::smoke_of;
+
 /// Each test starts many processes and depends on time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -14,14 +16,10 @@ fn measured(kind: Kind, fakes: &[&str], only: &[&str]) -> Results {
         fakes.iter().map(|&fake| vec![env!("CARGO_BIN_EXE_bench-fake").to_owned(), fake.to_owned()])
     };
     let plan = Plan {
-        backends: vec!["sqlite".to_owned()],
         only: only.iter().map(|&only| only.to_owned()).collect(),
-        rounds: 1,
-        smoke: true,
         ours: if kind == Kind::Peer { vec![] } else { commands().map(|it| (kind, it)).collect() },
         peers: if kind == Kind::Peer { commands().collect() } else { vec![] },
-        missing: vec![],
-        logs: folder.path().to_owned(),
+        ..smoke_of("sqlite", folder.path())
     };
     driver::run(&plan, |_| Ok(())).unwrap()
 }
@@ -72,14 +70,9 @@ fn who_fails_is_said_and_not_timed() {
 fn a_program_that_cant_be_started_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let plan = Plan {
-        backends: vec!["memory".to_owned()],
         only: vec!["pairs".to_owned()],
-        rounds: 1,
-        smoke: true,
-        ours: vec![],
         peers: vec![vec!["/nowhere/at/all".to_owned()], vec!["/bin/true".to_owned()]],
-        missing: vec![],
-        logs: folder.path().to_owned(),
+        ..smoke_of("memory", folder.path())
     };
     let results = driver::run(&plan, |_| Ok(())).unwrap();
     let missing: Vec<_> = results.missing.iter().map(|missing| missing.name.as_str()).collect();

@@ -2,6 +2,8 @@
 use lockwright_bench::driver::{self, Plan};
 use lockwright_bench::results::{Cell, Kind, Results};
 
+use super::smoke_of;
+
 /// The maximum number of attempts, as a busy machine may miss a contest of 30 ms.
 const TRIES: usize = 4;
 
@@ -20,17 +22,11 @@ fn everything_works_on(backend: &str) {
 fn measured(backend: &str) -> Results {
     let folder = tempfile::tempdir().unwrap();
     let plan = Plan {
-        backends: vec![backend.to_owned()],
-        only: vec![],
-        rounds: 1,
-        smoke: true,
         ours: vec![
             (Kind::Baseline, vec![env!("CARGO_BIN_EXE_bench-baseline").to_owned()]),
             (Kind::Ours, vec![env!("CARGO_BIN_EXE_bench-ours").to_owned()]),
         ],
-        peers: vec![],
-        missing: vec![],
-        logs: folder.path().to_owned(),
+        ..smoke_of(backend, folder.path())
     };
     let results = driver::run(&plan, |_| Ok(())).unwrap();
     // Never a matter of time.

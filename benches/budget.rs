@@ -119,13 +119,13 @@ async fn share_of_a_core(time: Duration) {
 }
 
 #[derive(Default)]
-struct Floors {
+struct Baselines {
     mutex: tokio::sync::Mutex<()>,
     notes: Mutex<HashMap<String, u64>>,
     table: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-impl Floors {
+impl Baselines {
     async fn mutex_beside_a_map(&self) {
         let guard = self.mutex.lock().await;
         self.notes.lock().unwrap().insert(black_box("orders/42").to_owned(), 1);
@@ -151,21 +151,22 @@ async fn ratio() {
     const ROUNDS: usize = 101;
     const TIMES: u32 = 2_000;
     let locks = lockwright::connect("memory:").await.unwrap();
-    let floors = Floors::default();
+    let baselines = Baselines::default();
     let (mut ours, mut beside, mut table) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        beside.push(time(TIMES, || floors.mutex_beside_a_map()).await);
+        beside.push(time(TIMES, || baselines.mutex_beside_a_map()).await);
         ours.push(time(TIMES, || acquire_and_release(&locks)).await);
-        table.push(time(TIMES, || floors.mutexes_in_a_map()).await);
+        table.push(time(TIMES, || baselines.mutexes_in_a_map()).await);
     }
     println!("acquire + release: {:.0} ns", spread(ours.iter().copied())[1]);
-    for (what, floor) in
+    for (what, baseline) in
         [("a tokio mutex and a hash map", beside), ("a hash map of tokio mutexes", table)]
     {
-        let [low, median, high] = spread(ours.iter().zip(&floor).map(|(our, floor)| our / floor));
+        let [low, median, high] =
+            spread(ours.iter().zip(&baseline).map(|(our, baseline)| our / baseline));
         println!(
             "  {median:.2} x {what} of {:.0} ns (p5 {low:.2}, p95 {high:.2})",
-            spread(floor.iter().copied())[1],
+            spread(baseline.iter().copied())[1],
         );
     }
 }

@@ -54,13 +54,13 @@ impl Named {
     }
 }
 
-fn floors(criterion: &mut Criterion) {
+fn baselines(criterion: &mut Criterion) {
     let runtime = runtime();
     let mutex = tokio::sync::Mutex::new(());
-    measure(criterion, "floor: a tokio mutex", &runtime, async || drop(mutex.lock().await));
+    measure(criterion, "baseline: a tokio mutex", &runtime, async || drop(mutex.lock().await));
     let named = Named::default();
     let call = || named.during(black_box(NAME), async {});
-    measure(criterion, "floor: a hash map of tokio mutexes", &runtime, call);
+    measure(criterion, "baseline: a hash map of tokio mutexes", &runtime, call);
 }
 
 fn acquire_and_release(criterion: &mut Criterion) {
@@ -111,7 +111,7 @@ fn while_held(criterion: &mut Criterion) {
     let locks = client(&runtime);
     let guard = runtime.block_on(locks.mutex(NAME).acquire()).unwrap();
     criterion.bench_function("check", |bencher| bencher.iter(|| guard.check().unwrap()));
-    measure(criterion, "floor: 100 polls", &runtime, || polled(black_box(100)));
+    measure(criterion, "baseline: 100 polls", &runtime, || polled(black_box(100)));
     measure(criterion, "run, 100 polls", &runtime, || guard.run(polled(black_box(100))));
     measure(criterion, "renew, asked for", &runtime, || guard.renew());
 }
@@ -135,7 +135,7 @@ async fn contend<F: Future<Output = ()> + Send + 'static>(
 fn hand_over(criterion: &mut Criterion) {
     let runtime = runtime();
     let named = Named::default();
-    measure(criterion, "floor: 8 tasks, 10 turns each", &runtime, || {
+    measure(criterion, "baseline: 8 tasks, 10 turns each", &runtime, || {
         let named = named.clone();
         contend(move || {
             let named = named.clone();
@@ -174,7 +174,7 @@ fn among_many(criterion: &mut Criterion) {
 }
 
 fn names(criterion: &mut Criterion) {
-    criterion.bench_function("floor: a name copied", |bencher| {
+    criterion.bench_function("baseline: a name copied", |bencher| {
         bencher.iter(|| Arc::<str>::from(black_box(NAME)));
     });
     criterion.bench_function("a name checked", |bencher| {
@@ -187,7 +187,7 @@ fn names(criterion: &mut Criterion) {
 
 criterion_group!(
     benches,
-    floors,
+    baselines,
     acquire_and_release,
     enter_again,
     while_held,

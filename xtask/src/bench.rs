@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use crate::process::{self, output};
 use crate::{folders, peers, servers};
 
-pub(crate) const USAGE: &str = include_str!("../../bench/usage.txt");
+pub(crate) const USAGE: &str = include_str!("../../benches/compare/usage.txt");
 
 pub(crate) fn run(args: &[String]) -> Result<ExitCode, String> {
     let mut args = args.to_vec();
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode, String> {
     }
     let mut packages = vec!["--package", "lockwright-bench"];
     if measures {
-        packages.extend(["--package", "lockwright-bench-contestants"]);
+        packages.extend(["--package", "lockwright-bench-subjects"]);
     }
     eprintln!("building, with optimisation: that takes minutes when it's the first time");
     build(&packages, &folders::root(), &folders::target())?;
@@ -50,7 +50,7 @@ fn built_as_of(revision: &str) -> Result<PathBuf, String> {
     output("git", &["-C", &to, "checkout", "--quiet", "--force", "--detach", commit.trim()])?;
     eprintln!("building what it was at {revision}");
     let target = clone.join("target");
-    let program = ["--package", "lockwright-bench-contestants", "--bin", "bench-ours"];
+    let program = ["--package", "lockwright-bench-*", "--bin", "bench-ours"];
     build(&program, &clone, &target)?;
     Ok(target.join("release/bench-ours"))
 }

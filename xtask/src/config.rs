@@ -19,7 +19,7 @@ const LIST: &[Package] = &[
     Package { package: "lockwright-redis", servers: &["redis"], without: &[] },
     Package { package: "lockwright-cli", servers: &[], without: &["cli", "lockwright"] },
     Package { package: "lockwright-testbed", servers: &[], without: &[] },
-    Package { package: "lockwright-bench-contestants", servers: &[], without: &[] },
+    Package { package: "lockwright-bench-subjects", servers: &[], without: &[] },
     Package { package: "lockwright-etcd", servers: &["etcd"], without: &["lib"] },
     Package { package: "lockwright-zookeeper", servers: &["zookeeper"], without: &["lib"] },
     Package { package: "lockwright-redlock", servers: &["redlock"], without: &["lib", "quorum"] },

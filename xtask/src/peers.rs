@@ -12,7 +12,7 @@ use crate::process::{self, output};
 use crate::recipes::{self, Place, last_words, shown};
 use crate::{folders, servers, text};
 
-const SOURCES: &str = "bench/peers";
+const SOURCES: &str = "benches/compare/peers";
 
 const HANDSHAKE: Duration = Duration::from_secs(60);
 
@@ -81,7 +81,7 @@ struct Built {
     handshake: Handshake,
 }
 
-/// The first line of a benchmark's program: see `bench/README.md`.
+/// The first line of a benchmark's program: see `benches/compare/README.md`.
 #[derive(Deserialize)]
 struct Handshake {
     name: String,

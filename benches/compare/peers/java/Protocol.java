@@ -1,0 +1,364 @@
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Deque;
+import java.util.List;
+import java.util.Properties;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Collectors;
+
+/**
+ * The subjects' side of the benchmarks' protocol in Java. A subject implements {@link Library}, and
+ * its main calls {@link #serve}. {@code benches/compare/README.md} describes the protocol. A task is a thread.
+ */
+final class Protocol {
+    /** The number of names that {@code hold} and {@code drop} process in parallel. */
+    private static final int AT_A_TIME = 64;
+
+    /** A connected lock library, configured as its users would do it. */
+    interface Library {
+        /** Connects. The servers are URLs or other information from the driver. */
+        void open(String backend, List<String> servers) throws Exception;
+
+        /** Creates the resources for locks of this TTL, once, before the measurement. */
+        void prepare(long ttlMillis) throws Exception;
+
+        /**
+         * Acquires a name, waiting as the library does, and keeps it alive until its release by the
+         * same thread.
+         */
+        Hold lock(String name, long ttlMillis) throws Exception;
+    }
+
+    /** A held lock. */
+    interface Hold {
+        /** Releases it, or throws {@link Lost} if it is known to have expired. */
+        void unlock() throws Exception;
+    }
+
+    /** A lock had expired before its release. */
+    @SuppressWarnings("serial")
+    static final class Lost extends Exception {
+        Lost() {
+            super("the lock expired on the way");
+        }
+    }
+
+    /** The library lacks this function. */
+    @SuppressWarnings("serial")
+    static final class Cannot extends Exception {
+        Cannot(String what) {
+            super(what);
+        }
+    }
+
+    private final Library library;
+    private final PrintStream answers;
+    private boolean open;
+    /** The holders for {@code hold}: a lock belongs to the thread that acquired it. */
+    private final List<Holder> holders = new ArrayList<>();
+
+    private Protocol(Library library, PrintStream answers) {
+        this.library = library;
+        this.answers = answers;
+    }
+
+    /**
+     * Runs a subject until its input ends. Its library is {@code group}:{@code artifact} in the
+     * class path.
+     */
+    static void serve(
+            String name, String group, String artifact, List<String> backends, List<String> notes, Library library) {
+        var answers = System.out;
+        // A library's output isn't an answer.
+        System.setOut(System.err);
+        answers.printf(
+                "{\"name\": %s, \"library\": %s, \"runtime\": %s, \"backends\": %s, \"notes\": %s}%n",
+                quoted(name),
+                quoted(group + ":" + artifact + " " + version(group, artifact)),
+                quoted("Java " + System.getProperty("java.version") + ", " + System.getProperty("java.vm.name")
+                        + ", no flags"),
+                quoted(backends),
+                quoted(notes));
+        answers.flush();
+        var commands = new SynchronousQueue<String>();
+        var worker = new Thread(() -> new Protocol(library, answers).work(commands));
+        worker.setDaemon(true);
+        worker.start();
+        try (var input = new BufferedReader(new InputStreamReader(System.in))) {
+            for (var line = input.readLine(); line != null; line = input.readLine()) {
+                commands.put(line);
+            }
+        } catch (IOException | InterruptedException error) {
+            System.err.println(error);
+        }
+        // Immediately, with locks held or waited for.
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static String quoted(String text) {
+        return '"' + text.replace("\\", "\\\\").replace("\"", "\\\"") + '"';
+    }
+
+    private static String quoted(List<String> texts) {
+        return texts.stream().map(Protocol::quoted).collect(Collectors.joining(", ", "[", "]"));
+    }
+
+    private static String version(String group, String artifact) {
+        var properties = new Properties();
+        var path = "/META-INF/maven/" + group + "/" + artifact + "/pom.properties";
+        try (var file = Protocol.class.getResourceAsStream(path)) {
+            properties.load(file);
+        } catch (IOException error) {
+            throw new IllegalStateException(error);
+        }
+        return properties.getProperty("version");
+    }
+
+    private void work(SynchronousQueue<String> commands) {
+        while (true) {
+            String answer;
+            try {
+                answer = answer(new Words(commands.take()));
+            } catch (Throwable error) {
+                answer = complaint(error);
+            }
+            answers.println(answer);
+            answers.flush();
+        }
+    }
+
+    private static String complaint(Throwable error) {
+        while (error instanceof ExecutionException && error.getCause() != null) {
+            error = error.getCause();
+        }
+        if (error instanceof Cannot) {
+            return "cannot " + error.getMessage();
+        }
+        var text = new StringBuilder("error " + error);
+        for (var cause = error.getCause(); cause != null; cause = cause.getCause()) {
+            text.append(": ").append(cause);
+        }
+        return text.toString().replaceAll("\\s+", " ");
+    }
+
+    private String answer(Words words) throws Exception {
+        var what = words.text();
+        if (!what.equals("open") && !open) {
+            throw new IllegalStateException("it isn't open");
+        }
+        switch (what) {
+            case "open":
+                library.open(words.text(), words.left());
+                open = true;
+                return "ready";
+            case "pairs":
+                return pairs(words.text(), words.number(), words.number());
+            case "turns":
+                return turns(words);
+            case "hold":
+                return hold(words.text(), words.number(), words.number(), words.number(), words.number());
+            case "wait":
+                return await(words.text(), words.number(), words.number());
+            case "drop":
+                return drop();
+            default:
+                throw new IllegalArgumentException("no such command: " + what);
+        }
+    }
+
+    private String pairs(String name, long ttl, long millis) throws Exception {
+        library.prepare(ttl);
+        var times = new long[1024];
+        var count = 0;
+        // System.nanoTime uses CLOCK_MONOTONIC.
+        var begun = System.nanoTime();
+        var end = begun + millis * 1_000_000;
+        while (begun < end) {
+            library.lock(name, ttl).unlock();
+            var over = System.nanoTime();
+            if (count == times.length) {
+                times = Arrays.copyOf(times, 2 * count);
+            }
+            times[count++] = over - begun;
+            begun = over;
+        }
+        var answer = new StringBuilder("pairs");
+        for (var index = 0; index < count; index++) {
+            answer.append(' ').append(times[index]);
+        }
+        return answer.toString();
+    }
+
+    /** The times of a turn. It is lost if the release found another holder. */
+    private record Turn(long asked, long granted, long released, boolean lost) {
+    }
+
+    private String turns(Words words) throws Exception {
+        var name = words.text();
+        var ttl = words.number();
+        var tasks = (int) words.number();
+        var start = words.number();
+        var end = words.number();
+        var section = words.number() * 1_000;
+        library.prepare(ttl);
+        var threads = Executors.newFixedThreadPool(tasks);
+        try {
+            var playing = new ArrayList<Future<List<Turn>>>();
+            for (var task = 0; task < tasks; task++) {
+                playing.add(threads.submit(() -> play(name, ttl, start, end, section)));
+            }
+            var answer = new StringBuilder("turns");
+            for (var task = 0; task < tasks; task++) {
+                for (var turn : playing.get(task).get()) {
+                    answer.append(' ').append(task).append(':').append(turn.asked());
+                    answer.append(':').append(turn.granted()).append(':').append(turn.released());
+                    answer.append(turn.lost() ? ":lost" : "");
+                }
+            }
+            return answer.toString();
+        } finally {
+            threads.shutdown();
+        }
+    }
+
+    private List<Turn> play(String name, long ttl, long start, long end, long section) throws Exception {
+        var turns = new ArrayList<Turn>();
+        sleepUntil(start);
+        while (true) {
+            var asked = System.nanoTime();
+            if (asked >= end) {
+                return turns;
+            }
+            var hold = library.lock(name, ttl);
+            var granted = System.nanoTime();
+            if (section > 0) {
+                sleepUntil(granted + section);
+            }
+            var released = System.nanoTime();
+            var lost = false;
+            try {
+                hold.unlock();
+            } catch (Lost expired) {
+                lost = true;
+            }
+            turns.add(new Turn(asked, granted, released, lost));
+        }
+    }
+
+    private static void sleepUntil(long instant) {
+        for (var left = instant - System.nanoTime(); left > 0; left = instant - System.nanoTime()) {
+            LockSupport.parkNanos(left);
+        }
+    }
+
+    private String hold(String prefix, long first, long count, long ttl, long millis) throws Exception {
+        library.prepare(ttl);
+        while (holders.size() < AT_A_TIME) {
+            holders.add(new Holder());
+        }
+        var end = System.nanoTime() + millis * 1_000_000;
+        var next = new AtomicLong(first);
+        each(holder -> () -> {
+            for (var number = next.getAndIncrement();
+                    number < first + count && System.nanoTime() < end;
+                    number = next.getAndIncrement()) {
+                holder.holds.add(library.lock(prefix + "/" + number, ttl));
+            }
+            return null;
+        });
+        return "held " + holders.stream().mapToLong(holder -> holder.holds.size()).sum();
+    }
+
+    private String drop() throws Exception {
+        var lost = new AtomicLong();
+        each(holder -> () -> {
+            while (!holder.holds.isEmpty()) {
+                try {
+                    holder.holds.remove().unlock();
+                } catch (Lost expired) {
+                    lost.incrementAndGet();
+                }
+            }
+            return null;
+        });
+        if (lost.get() > 0) {
+            throw new IllegalStateException(lost + " locks had expired");
+        }
+        return "dropped";
+    }
+
+    private interface Work {
+        Callable<Void> of(Holder holder);
+    }
+
+    /** Runs the work for all holders, each in its thread. */
+    private void each(Work work) throws Exception {
+        var working = new ArrayList<Future<Void>>();
+        for (var holder : holders) {
+            working.add(holder.thread.submit(work.of(holder)));
+        }
+        for (var one : working) {
+            one.get();
+        }
+    }
+
+    private static final class Holder {
+        final ExecutorService thread = Executors.newSingleThreadExecutor();
+        final Deque<Hold> holds = new ArrayDeque<>();
+    }
+
+    private String await(String name, long ttl, long tasks) throws Exception {
+        library.prepare(ttl);
+        var asking = new CountDownLatch((int) tasks);
+        for (var task = 0; task < tasks; task++) {
+            new Thread(() -> {
+                asking.countDown();
+                try {
+                    library.lock(name, ttl);
+                    System.err.println("a waiter was granted what somebody else holds");
+                } catch (Exception error) {
+                    System.err.println(complaint(error));
+                }
+            }).start();
+        }
+        asking.await();
+        return "waiting";
+    }
+
+    /** The words of a command. */
+    private static final class Words {
+        private final Deque<String> words;
+
+        Words(String command) {
+            words = new ArrayDeque<>(List.of(command.strip().split("\\s+")));
+        }
+
+        String text() {
+            if (words.isEmpty()) {
+                throw new IllegalArgumentException("the command is too short");
+            }
+            return words.remove();
+        }
+
+        long number() {
+            return Long.parseLong(text());
+        }
+
+        List<String> left() {
+            return List.copyOf(words);
+        }
+    }
+}

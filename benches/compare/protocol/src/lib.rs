@@ -1,0 +1,86 @@
+//! The benchmarks' protocol in Rust: see `benches/compare/README.md`. A `main` passes its [`Library`] to
+//! [`serve`].
+//!
+//! On one thread, because each subject is pinned to one core.
+#![forbid(unsafe_code)]
+
+mod serve;
+mod turns;
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+pub use serve::serve;
+
+/// The result of an operation.
+pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+
+/// A subject's first line.
+#[derive(Debug, Clone, Serialize)]
+pub struct Handshake {
+    /// The name in the tables.
+    pub name: &'static str,
+    /// The library and its version.
+    pub library: &'static str,
+    /// The language's version, if it matters.
+    pub runtime: &'static str,
+    /// The supported backends.
+    pub backends: &'static [&'static str],
+    /// Notes for the report.
+    pub notes: &'static [&'static str],
+}
+
+/// A connected lock library.
+#[allow(async_fn_in_trait)] // nothing is sent to another thread
+pub trait Library: Sized + 'static {
+    /// A held lock.
+    type Hold: 'static;
+
+    /// Connects.
+    async fn open(backend: &str, urls: &[String]) -> Result<Self>;
+
+    /// Acquires an uncontended name.
+    async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
+        self.lock(name, ttl).await
+    }
+
+    /// Acquires a name and waits as the library does.
+    async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold>;
+
+    /// Releases it.
+    async fn unlock(&self, hold: Self::Hold) -> Result<()>;
+
+    /// Acquires a name to be kept alive.
+    async fn keep(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
+        self.lock_alone(name, ttl).await
+    }
+
+    /// Keeps holds alive, for libraries without automatic renewal.
+    async fn keep_alive(&self, holds: &[Self::Hold], ttl: Duration) -> Result<()> {
+        let _ = (holds, ttl);
+        std::future::pending().await
+    }
+}
+
+/// The library lacks this function.
+#[derive(Debug)]
+pub struct Cannot(pub String);
+
+impl std::fmt::Display for Cannot {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl Error for Cannot {}
+
+/// Returns `CLOCK_MONOTONIC` in nanoseconds.
+#[must_use]
+pub fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

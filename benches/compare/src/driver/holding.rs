@@ -1,0 +1,187 @@
+//! The cost of idle holds and waiters.
+
+use std::time::Duration;
+
+use super::backend_run::{BackendRun, of_pairs};
+use super::cores;
+use super::pace::Pace;
+use super::subject::{RunningSubject, Used};
+use super::table::{Key, Round};
+use super::worker::Failure;
+use crate::results::Regime;
+use crate::servers::Watched;
+
+const REGIME: Regime = Regime::TwoCores;
+
+const WAITING_PROCESSES: usize = 4;
+
+impl BackendRun<'_> {
+    pub(super) fn measure_waiting(&mut self) {
+        if !self.wants("waiting") || self.is_in_one_process() {
+            return;
+        }
+        self.dismiss_all();
+        for subject in &mut self.subjects {
+            if !self.pace.is_for(subject.program.kind, "waiting", 0, REGIME) {
+                continue;
+            }
+            let name = subject.program.handshake.name.clone();
+            self.progress.say(&format!("{}, waiting: {name}", self.backend));
+            let lock = format!("bench/{}/{name}/waiting", self.backend);
+            let key = Key { workload: "waiting", at: 0, regime: REGIME, subject: name };
+            match wait(subject, self.servers, &lock, self.pace) {
+                Ok(()) => {
+                    let processes = WAITING_PROCESSES + 1;
+                    let round = watch(subject, self.servers, processes, self.pace.waiting);
+                    self.table.add(key, round);
+                }
+                Err(failure) => self.table.add(key, Err(failure)),
+            }
+            subject.dismiss();
+            self.progress.done(self.pace.seconds_of_one("waiting"));
+        }
+    }
+
+    pub(super) fn measure_holds(&mut self) {
+        if !self.wants("renewal") && !self.wants("held") {
+            return;
+        }
+        self.dismiss_all();
+        let holds: Vec<u64> = [1].into_iter().chain(self.pace.holds.clone()).collect();
+        for (round, count) in holds.into_iter().enumerate() {
+            for at in 0..self.subjects.len() {
+                // Another first subject each round: it may reuse a server's memory.
+                let subject = (at + round) % self.subjects.len();
+                let kind = self.subjects[subject].program.kind;
+                if !self.pace.is_for(kind, "renewal", count, REGIME) {
+                    continue;
+                }
+                self.measure_hold(subject, count);
+                self.subjects[subject].dismiss();
+                if count > 1 {
+                    self.progress.done(self.pace.seconds_of_one("renewal"));
+                }
+            }
+        }
+    }
+
+    fn measure_hold(&mut self, subject: usize, count: u64) {
+        let name = self.subjects[subject].program.handshake.name.clone();
+        self.progress.say(&format!("{}, {count} holds: {name}", self.backend));
+        let key = |workload, at| Key { workload, at, regime: REGIME, subject: name.clone() };
+        let fewer = self.pace.holds.iter().filter(|fewer| **fewer < count);
+        if fewer.chain(&[1]).any(|fewer| self.table.is_over(&key("renewal", *fewer))) {
+            let why = "it couldn't have fewer".to_owned();
+            return self.table.add(key("renewal", count), Err(Failure::Cannot(why)));
+        }
+        let renewal = self.held(subject, count);
+        if let Ok((held, _)) = &renewal
+            && *held < count
+        {
+            let time = self.pace.holding.as_secs();
+            let note = format!(
+                "it held only {held} of them after {time} s, so they aren't \
+                                compared"
+            );
+            self.table.give_up(key("renewal", count), note);
+        } else if count > 1 || renewal.is_err() {
+            self.table.add(key("renewal", count), renewal.map(|(_, round)| round));
+        }
+    }
+
+    /// Also checks that they were held.
+    fn held(&mut self, subject: usize, count: u64) -> Result<(u64, Round), Failure> {
+        let (pace, servers) = (self.pace, self.servers);
+        let name = self.subjects[subject].program.handshake.name.clone();
+        let prefix = format!("bench/{}/{name}/holds/{count}", self.backend);
+        let (held, mut round) = hold(&mut self.subjects[subject], servers, &prefix, count, pace)?;
+        if count > 1 && held == count && self.wants("renewal") {
+            std::thread::sleep(pace.before_renewal);
+            round.append(watch(&mut self.subjects[subject], servers, 1, pace.renewal)?);
+        }
+        if held == count && self.wants("held") {
+            for at in 0..pace.rounds {
+                let lock = format!("{prefix}/beside/{at}");
+                let pairs = self.subjects[subject].pairs(servers, REGIME, &lock, pace.pairs)?;
+                let key =
+                    Key { workload: "held", at: count, regime: REGIME, subject: name.clone() };
+                self.table.add(key, Ok(of_pairs(pairs)));
+            }
+        }
+        // It reports a missed renewal.
+        let workers = self.subjects[subject].spawn(1)?;
+        workers[0].send("drop");
+        workers[0].answer("dropped", pace.holding)?;
+        Ok((held, round))
+    }
+}
+
+fn wait(
+    subject: &mut RunningSubject<'_>,
+    servers: &Watched,
+    lock: &str,
+    pace: &Pace,
+) -> Result<(), Failure> {
+    // The old ones may have threads left.
+    subject.dismiss();
+    let ttl = subject.ttl().as_millis();
+    subject.used(servers, REGIME, WAITING_PROCESSES + 1, |workers| {
+        let (holder, waiting) = workers.split_first_mut().expect("there are five");
+        holder.send(&format!("hold {lock} 0 1 {ttl} 10000"));
+        holder.answer("held", Duration::ZERO)?;
+        let each = pace.waiters_waiting / WAITING_PROCESSES;
+        waiting.iter_mut().for_each(|worker| worker.send(&format!("wait {lock}/0 {ttl} {each}")));
+        waiting
+            .iter_mut()
+            .try_for_each(|worker| worker.answer("waiting", Duration::ZERO).map(drop))?;
+        std::thread::sleep(pace.settling);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn hold(
+    subject: &mut RunningSubject<'_>,
+    servers: &Watched,
+    prefix: &str,
+    count: u64,
+    pace: &Pace,
+) -> Result<(u64, Round), Failure> {
+    subject.dismiss();
+    let mut round = Round::default();
+    let used = subject.used(servers, REGIME, 1, |workers| {
+        let memory = |of: &[u32]| cores::memory(of) as f64;
+        let ours = [workers[0].pid()];
+        let before = (memory(&servers.processes()), memory(&ours));
+        let (ttl, time) = (pace.ttl.as_millis(), pace.holding.as_millis());
+        workers[0].send(&format!("hold {prefix} 0 {count} {ttl} {time}"));
+        let answer = workers[0].answer("held", pace.holding)?;
+        let is_no_number = |_| Failure::Failed(format!("not a number: {answer:?}"));
+        let held = answer.trim().parse().map_err(is_no_number)?;
+        // Some servers have a process per connection.
+        let after = (memory(&servers.processes()), memory(&ours));
+        round.add("server_bytes_per_hold", (after.0 - before.0) / held as f64);
+        round.add("client_bytes_per_hold", (after.1 - before.1) / held as f64);
+        Ok(held)
+    })?;
+    Ok((used.of, round))
+}
+
+fn watch(
+    subject: &mut RunningSubject<'_>,
+    servers: &Watched,
+    processes: usize,
+    time: Duration,
+) -> Result<Round, Failure> {
+    let Used { served, servers_us, subject_us, .. } =
+        subject.used(servers, REGIME, processes, |_| {
+            std::thread::sleep(time);
+            Ok(())
+        })?;
+    let mut round = Round::default();
+    let seconds = time.as_secs_f64();
+    round.add("server_commands_per_second", served.map(|served| served / seconds));
+    round.add("server_cpu_percent", servers_us / seconds / 1e4);
+    round.add("client_cpu_percent", subject_us / seconds / 1e4);
+    Ok(round)
+}

@@ -1,0 +1,169 @@
+//! The processes of one subject on one backend.
+
+use std::time::Duration;
+
+use super::cores;
+use super::pace::Pace;
+use super::turns::Turns;
+use super::worker::{Failure, Program, Worker};
+use crate::results::Regime;
+use crate::servers::{Servers, Watched};
+use rustix::time::{ClockId, clock_gettime};
+
+const HEAD_START: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub(super) struct RunningSubject<'a> {
+    pub(super) program: &'a Program,
+    words: String,
+    ttl: Duration,
+    stays_put: bool,
+    workers: Vec<Worker>,
+}
+
+#[derive(Debug)]
+pub(super) struct Used<T> {
+    pub(super) of: T,
+    pub(super) served: Option<f64>,
+    pub(super) servers_us: f64,
+    pub(super) subject_us: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Contest {
+    pub(super) processes: usize,
+    pub(super) tasks: usize,
+    pub(super) time: Duration,
+    pub(super) section: Duration,
+}
+
+impl<'a> RunningSubject<'a> {
+    pub(super) fn of(
+        program: &'a Program,
+        backend: &str,
+        servers: &dyn Servers,
+        pace: &Pace,
+    ) -> Self {
+        let words = match program.kind {
+            crate::results::Kind::Peer => servers.addresses().join(" "),
+            _ => servers.url(),
+        };
+        Self {
+            program,
+            words: format!("open {backend} {words}"),
+            ttl: pace.ttl,
+            stays_put: pace.stays_put,
+            workers: Vec::new(),
+        }
+    }
+
+    #[must_use]
+    pub(super) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    pub(super) fn spawn(&mut self, count: usize) -> Result<&mut [Worker], Failure> {
+        let before = self.workers.len();
+        while self.workers.len() < count {
+            self.workers.push(self.program.worker()?);
+        }
+        let mut new = self.workers[before.min(count)..].iter_mut();
+        if before == 0
+            && let Some(first) = new.next()
+        {
+            first.send(&self.words);
+            first.answer("ready", Duration::ZERO)?;
+        }
+        let mut new: Vec<_> = new.collect();
+        new.iter_mut().for_each(|worker| worker.send(&self.words));
+        new.iter_mut().try_for_each(|worker| worker.answer("ready", Duration::ZERO).map(drop))?;
+        Ok(&mut self.workers[..count])
+    }
+
+    pub(super) fn dismiss(&mut self) {
+        self.workers.clear();
+    }
+
+    fn ids(&self, count: usize) -> Vec<u32> {
+        self.workers.iter().take(count).map(Worker::pid).collect()
+    }
+
+    /// In nanoseconds per pair.
+    pub(super) fn pairs(
+        &mut self,
+        servers: &Watched,
+        regime: Regime,
+        name: &str,
+        time: Duration,
+    ) -> Result<Used<Vec<u64>>, Failure> {
+        let command = format!("pairs {name} {} {}", self.ttl.as_millis(), time.as_millis());
+        self.used(servers, regime, 1, |workers| {
+            workers[0].send(&command);
+            let answer = workers[0].answer("pairs", time)?;
+            let times: Result<Vec<u64>, _> = answer.split_whitespace().map(str::parse).collect();
+            times.map_err(|error| Failure::Failed(format!("not a time: {error}")))
+        })
+    }
+
+    /// After an error others may still run: dismiss the subject.
+    pub(super) fn contest(
+        &mut self,
+        servers: &Watched,
+        regime: Regime,
+        name: &str,
+        contest: &Contest,
+    ) -> Result<Used<Turns>, Failure> {
+        let Contest { processes, tasks, time, section } = contest;
+        let ttl = self.ttl.as_millis();
+        self.used(servers, regime, *processes, |workers| {
+            let start = now() + HEAD_START.as_nanos() as u64;
+            let end = start + time.as_nanos() as u64;
+            let section = section.as_micros();
+            for worker in &mut *workers {
+                worker.send(&format!("turns {name} {ttl} {tasks} {start} {end} {section}"));
+            }
+            let answers: Result<Vec<String>, Failure> =
+                workers.iter_mut().map(|worker| worker.answer("turns", *time)).collect();
+            Turns::parse(answers?.iter().map(String::as_str), start, end).map_err(Failure::Failed)
+        })
+    }
+
+    pub(super) fn used<T>(
+        &mut self,
+        servers: &Watched,
+        regime: Regime,
+        count: usize,
+        act: impl FnOnce(&mut [Worker]) -> Result<T, Failure>,
+    ) -> Result<Used<T>, Failure> {
+        self.spawn(count)?;
+        let subjects = self.ids(count);
+        let theirs = servers.processes();
+        if self.stays_put {
+            regime.release_mode(&theirs, &subjects);
+        }
+        let served = servers.servers().served().map_err(unanswered)?;
+        let before = (cores::used(&theirs), cores::used(&subjects));
+        let of = act(&mut self.workers[..count])?;
+        // Some servers have a process per connection.
+        let after = (cores::used(&servers.processes()), cores::used(&subjects));
+        let served = servers.served_since(served).map_err(unanswered)?.map(|served| served as f64);
+        let us =
+            |after: Duration, before: Duration| after.saturating_sub(before).as_secs_f64() * 1e6;
+        Ok(Used {
+            of,
+            served,
+            servers_us: us(after.0, before.0),
+            subject_us: us(after.1, before.1),
+        })
+    }
+}
+
+fn unanswered(error: impl std::fmt::Display) -> Failure {
+    Failure::Failed(format!("the servers: {error}"))
+}
+
+/// `CLOCK_MONOTONIC`, in nanoseconds.
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

@@ -1,0 +1,166 @@
+//! A subject's program and process.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::results::Kind;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Handshake {
+    pub(super) name: String,
+    pub(super) library: String,
+    pub(super) runtime: String,
+    pub(super) backends: Vec<String>,
+    #[serde(default)]
+    pub(super) notes: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Program {
+    command: Vec<String>,
+    log: PathBuf,
+    pub(super) handshake: Handshake,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failure {
+    Cannot(String),
+    /// Or ended, or timed out.
+    Failed(String),
+}
+
+impl Failure {
+    #[must_use]
+    pub(super) fn text(&self) -> &str {
+        let (Self::Cannot(text) | Self::Failed(text)) = self;
+        text
+    }
+}
+
+impl Program {
+    pub(super) fn meet(
+        command: Vec<String>,
+        kind: Kind,
+        logs: &std::path::Path,
+    ) -> Result<Self, Failure> {
+        let called = command.last().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
+        let log = logs.join(format!("{called}.log"));
+        let nobody = Handshake {
+            name: called.to_owned(),
+            library: String::new(),
+            runtime: String::new(),
+            backends: Vec::new(),
+            notes: Vec::new(),
+        };
+        let mut program = Self { command, log, handshake: nobody, kind };
+        program.handshake = program.start()?.1;
+        Ok(program)
+    }
+
+    pub(super) fn worker(&self) -> Result<Worker, Failure> {
+        Ok(self.start()?.0)
+    }
+
+    fn start(&self) -> Result<(Worker, Handshake), Failure> {
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::Failed(format!("{:?}: {error}", self.command));
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.log)
+            .map_err(|error| failed(&error))?;
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut process = command.spawn().map_err(|error| failed(&error))?;
+        let (commands, output) = (process.stdin.take(), process.stdout.take());
+        let (sender, answers) = channel();
+        // It could block indefinitely.
+        std::thread::spawn(move || {
+            let lines = output
+                .into_iter()
+                .flat_map(|output| BufReader::with_capacity(1 << 20, output).lines());
+            lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let mut worker = Worker { process, commands, answers, log: self.log.clone() };
+        let handshake = worker.answer_within(LIMIT)?;
+        let handshake = serde_json::from_str(&handshake)
+            .map_err(|error| failed(&format!("{handshake:?}: {error}")))?;
+        Ok((worker, handshake))
+    }
+}
+
+/// Dropping it kills the process.
+#[derive(Debug)]
+pub(super) struct Worker {
+    process: Child,
+    commands: Option<ChildStdin>,
+    answers: Receiver<String>,
+    log: PathBuf,
+}
+
+impl Worker {
+    #[must_use]
+    pub(super) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(super) fn send(&mut self, command: &str) {
+        // The answer reports an ended process.
+        let _ = self.commands.as_mut().map(|commands| writeln!(commands, "{command}"));
+    }
+
+    /// Returns the text after `word`. The command itself takes `time`.
+    pub(super) fn answer(&mut self, word: &str, time: Duration) -> Result<String, Failure> {
+        let answer = self.answer_within(time + LIMIT)?;
+        let (first, rest) = answer.split_once(' ').unwrap_or((&answer, ""));
+        match first {
+            _ if first == word => Ok(rest.to_owned()),
+            "cannot" => Err(Failure::Cannot(rest.to_owned())),
+            "error" => Err(Failure::Failed(rest.to_owned())),
+            _ => Err(Failure::Failed(format!(
+                "it says {:?}",
+                answer.chars().take(200).collect::<String>()
+            ))),
+        }
+    }
+
+    fn answer_within(&mut self, limit: Duration) -> Result<String, Failure> {
+        self.answers.recv_timeout(limit).map_err(|error| match error {
+            RecvTimeoutError::Timeout => {
+                Failure::Failed(format!("it has not answered for {} s", limit.as_secs()))
+            }
+            RecvTimeoutError::Disconnected => {
+                Failure::Failed(format!("it has ended: {}", self.last_words()))
+            }
+        })
+    }
+
+    fn last_words(&self) -> String {
+        let mut text = Vec::new();
+        let read = File::open(&self.log).and_then(|mut log| {
+            let length = log.seek(SeekFrom::End(0))?;
+            log.seek(SeekFrom::Start(length.saturating_sub(500)))?;
+            log.read_to_end(&mut text)
+        });
+        match read {
+            Ok(_) => String::from_utf8_lossy(&text).trim().replace('\n', " "),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,170 @@
+//! `lockwright-bench`: see `cargo xtask bench`.
+#![forbid(unsafe_code)]
+
+mod options;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use lockwright_bench::driver::{self, Plan};
+use lockwright_bench::results::{Kind, Missing, Profile, Results, Subject};
+use lockwright_bench::{report, servers};
+
+use options::{Bench, Command, USAGE};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let done = match options::parse(&words) {
+        Ok(Command::Help) => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        Ok(Command::Bench(bench)) => measure(&bench),
+        Ok(Command::Report(json)) => report::read(&json)
+            .map_err(Into::into)
+            .and_then(|results| report(&results, &json, &options::out())),
+        Ok(Command::Profile(json, bench)) => profile(&json, &bench),
+        Ok(Command::Compare { old, new, all }) => compared(&old, &new, all),
+        Err(problem) => {
+            eprintln!("cargo xtask bench: {problem}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cargo xtask bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn plan(bench: &Bench) -> servers::Result<Plan> {
+    let own = std::env::current_exe()?;
+    let beside = own.parent().unwrap_or(Path::new("."));
+    let program = |name: &str| vec![beside.join(name).display().to_string()];
+    let (peers, missing) = peers(&bench.peers)?;
+    let mut ours =
+        vec![(Kind::Baseline, program("bench-baseline")), (Kind::Ours, program("bench-ours"))];
+    ours.extend(bench.before.iter().map(|before| (Kind::Before, vec![before.clone()])));
+    Ok(Plan {
+        backends: bench.backends.clone(),
+        only: bench.only.clone(),
+        rounds: bench.rounds,
+        smoke: bench.smoke,
+        ours,
+        peers,
+        missing,
+        logs: bench.out.join("logs"),
+    })
+}
+
+/// The reason for a weak baseline is often found later.
+fn profile(json: &Path, bench: &Bench) -> servers::Result<()> {
+    let mut results = report::read(json)?;
+    let mut plan = plan(bench)?;
+    plan.peers.clear();
+    plan.ours.retain(|(kind, _)| *kind != Kind::Before);
+    let (new, subjects) = driver::profiles(&plan)?;
+    let is_old = |old: &Profile| !new.iter().any(|new| new.backend == old.backend);
+    results.profiles.retain(is_old);
+    results.profiles.extend(new);
+    for now in subjects {
+        let same = |old: &&mut Subject| old.name == now.name && old.library == now.library;
+        if let Some(old) = results.subjects.iter_mut().find(same) {
+            old.notes = now.notes;
+        }
+    }
+    write(json, &results)?;
+    publish(&results, json, &bench.out)
+}
+
+fn measure(bench: &Bench) -> servers::Result<()> {
+    let plan = plan(bench)?;
+    let json = bench.out.join(if bench.smoke { "smoke.json" } else { "results.json" });
+    let results = driver::run(&plan, |results| write(&json, results))?;
+    write(&json, &results)?;
+    let is_whole = !bench.smoke && bench.backends.is_empty() && bench.only.is_empty();
+    if is_whole {
+        return publish(&results, &json, &bench.out);
+    }
+    report_in(&results, &json, &bench.out)
+}
+
+/// Also writes the page in docs.
+fn publish(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
+    let (page, folder, kept) = docs();
+    std::fs::create_dir_all(&folder)?;
+    // For later comparisons. Copying it onto itself would empty it.
+    if !is_same(json, &kept) {
+        std::fs::copy(json, &kept)?;
+    }
+    report::write(results, &kept, &page, &folder, None)?;
+    report_in(results, &kept, out)
+}
+
+/// Publishes only the results that are in docs.
+fn report(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
+    match is_same(json, &docs().2) {
+        true => publish(results, json, out),
+        false => report_in(results, json, out),
+    }
+}
+
+/// The page, the folder of its pictures, and its results.
+fn docs() -> (PathBuf, PathBuf, PathBuf) {
+    let root = std::env::var_os("LOCKWRIGHT_ROOT").map_or_else(|| ".".into(), PathBuf::from);
+    let folder = root.join("docs/src/benchmarks");
+    (folder.with_extension("md"), folder.clone(), folder.join("results.json"))
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
+fn report_in(results: &Results, json: &Path, folder: &Path) -> servers::Result<()> {
+    let (page, html) = (folder.join("report.md"), folder.join("report.html"));
+    report::write(results, json, &page, folder, Some(&html))?;
+    eprintln!("written: {}, {}, {}", json.display(), page.display(), html.display());
+    Ok(())
+}
+
+fn compared(old: &Path, new: &Path, all: bool) -> servers::Result<()> {
+    print!("{}", report::compare::text(&report::read(old)?, &report::read(new)?, all));
+    Ok(())
+}
+
+fn write(path: &Path, results: &Results) -> servers::Result<()> {
+    // Complete, even after a crash.
+    let new = path.with_extension("new");
+    std::fs::write(&new, serde_json::to_string(results)? + "\n")?;
+    Ok(std::fs::rename(&new, path)?)
+}
+
+fn peers(folder: &Path) -> servers::Result<(Vec<Vec<String>>, Vec<Missing>)> {
+    let lines = |name: &str| -> servers::Result<Vec<Vec<String>>> {
+        let path = folder.join(name);
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect())
+    };
+    let commands = lines("commands.tsv")?
+        .into_iter()
+        .map(|line| line[1..].to_vec())
+        .filter(|command| !command.is_empty());
+    let missing = lines("missing.tsv")?.into_iter().map(|line| Missing {
+        name: line[0].clone(),
+        reason: line.get(1).cloned().unwrap_or_default(),
+    });
+    let (commands, mut missing): (Vec<_>, Vec<_>) = (commands.collect(), missing.collect());
+    if commands.is_empty() {
+        missing.push(Missing {
+            name: "all peers".to_owned(),
+            reason: "not built: `cargo xtask peers` does".to_owned(),
+        });
+    }
+    Ok((commands, missing))
+}

@@ -1,0 +1,181 @@
+//! The report's Markdown, and the HTML made of it.
+
+use pulldown_cmark::{Options, Parser, html};
+
+use super::charts::Picture;
+
+const WIDTH: usize = 100;
+
+/// A page in progress. It gets Markdown: [`plain`] escapes other text.
+#[derive(Debug, Default)]
+pub(super) struct Page(pub(super) String);
+
+/// A line and those below it.
+pub(super) type Item = (String, Vec<String>);
+
+impl Page {
+    pub(super) fn heading(&mut self, text: &str) {
+        self.block(&format!("## {text}\n"));
+    }
+
+    pub(super) fn paragraph(&mut self, text: &str) {
+        self.block(&wrapped(text, "", ""));
+    }
+
+    pub(super) fn list(&mut self, items: impl IntoIterator<Item = Item>) {
+        let items = items.into_iter().map(|(line, below)| {
+            let below = below.iter().map(|line| wrapped(line, "  - ", "    "));
+            wrapped(&line, "- ", "  ") + &below.collect::<String>()
+        });
+        let list: String = items.collect();
+        if !list.is_empty() {
+            self.block(&list);
+        }
+    }
+
+    /// The first columns are words, the others figures.
+    pub(super) fn table(&mut self, head: &[String], words: usize, rows: &[Vec<String>]) {
+        let width = |column: usize| {
+            let cells = rows.iter().map(|row| &row[column]).chain([&head[column]]);
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0).max(3)
+        };
+        let widths: Vec<usize> = (0..head.len()).map(width).collect();
+        let line = |cells: &[String]| {
+            let padded = cells.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+                if column < words { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+            });
+            format!("| {} |\n", padded.collect::<Vec<_>>().join(" | "))
+        };
+        let rule = widths.iter().enumerate().map(|(column, width)| {
+            let end = if column < words { "-" } else { ":" };
+            "-".repeat(width - 1) + end
+        });
+        let rule: Vec<String> = rule.collect();
+        let rows: String = rows.iter().map(|row| line(row)).collect();
+        self.block(&(line(head) + &line(&rule) + &rows));
+    }
+
+    pub(super) fn block(&mut self, text: &str) {
+        if !self.0.is_empty() {
+            self.0.push('\n');
+        }
+        self.0 += text;
+    }
+}
+
+/// Breaks lines only before words, which aren't Markdown at the start of a line.
+fn wrapped(text: &str, first: &str, next: &str) -> String {
+    let is_word = |word: &str| word.starts_with(|c: char| c.is_alphabetic() || "*`\\(".contains(c));
+    let (mut page, mut column) = (first.to_owned(), first.len());
+    for (index, word) in text.split_whitespace().enumerate() {
+        let length = word.chars().count();
+        if index > 0 && column + 1 + length > WIDTH && is_word(word) {
+            page += &format!("\n{next}");
+            column = next.len();
+        } else if index > 0 {
+            page.push(' ');
+            column += 1;
+        }
+        page += word;
+        column += length;
+    }
+    page + "\n"
+}
+
+/// Escapes text in one line.
+pub(super) fn plain(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        if "\\`*_<>[]|~$&#".contains(c) || (at == 0 && "-+".contains(c)) {
+            escaped.push('\\');
+        }
+        escaped.push(if c.is_control() { ' ' } else { c });
+    }
+    escaped
+}
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --line: #8884; --strong: #2f81f71f; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
+h1 + ul { columns: 2; font-size: 14px; }
+table { display: block; overflow-x: auto; border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
+th, td { padding: 2px 9px; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th { vertical-align: bottom; white-space: normal; } th:not([style]) { text-align: left; }
+tr:has(strong) { background: var(--strong); } tr:has(td:first-child:not(:empty)) td { border-top: 2px solid var(--line); }
+figure { margin: 1.5rem 0; } svg { max-width: 100%; height: auto; }
+code { font-size: 90%; }
+";
+
+/// Contains the pictures, and links to all parts.
+pub(super) fn html(markdown: &str, pictures: &[Picture], title: &str) -> String {
+    let parts = markdown.lines().filter_map(|line| line.strip_prefix("## ")).enumerate();
+    let contents: String =
+        parts.map(|(number, part)| format!("- [{part}](#part-{number})\n")).collect();
+    let (mut part, mut whole) = (0.., String::new());
+    for line in markdown.lines() {
+        let target = line.strip_prefix("![").and_then(|line| line.strip_suffix(')'));
+        let picture = target
+            .and_then(|target| pictures.iter().find(|picture| target.ends_with(&picture.file)));
+        if let Some(Picture { svg, alt, .. }) = picture {
+            whole += &format!("<figure aria-label=\"{alt}\">\n{}\n</figure>", svg.trim_end());
+        } else if line.starts_with("# ") {
+            whole += &format!("{line}\n\n{contents}");
+        } else if line.starts_with("## ") {
+            whole += &format!("{line} {{#part-{}}}", part.next().unwrap_or(0));
+        } else {
+            whole += line;
+        }
+        whole.push('\n');
+    }
+    let options = Options::ENABLE_TABLES | Options::ENABLE_HEADING_ATTRIBUTES;
+    let mut body = String::new();
+    html::push_html(&mut body, Parser::new_ext(&whole, options));
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+         <style>{STYLE}</style>\n{body}</html>\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_text() {
+        for text in ["a*b <c> [d](e) f|g `h`", "snake_case _x_ - y &amp; # ~z~", "- no list\u{1b}"]
+        {
+            let html = html(&plain(text), &[], "");
+            let escaped = text.replace('\u{1b}', " ").replace('&', "&amp;");
+            let escaped = escaped.replace('<', "&lt;").replace('>', "&gt;");
+            assert!(html.contains(&format!("<p>{}</p>", escaped.trim_end())), "{html}");
+        }
+    }
+
+    #[test]
+    fn long_lines_are_broken_and_stay_in_their_item() {
+        let mut page = Page::default();
+        let line = format!("**redis**: {}- 1. # 5 %", "word ".repeat(60));
+        page.list([(line.clone(), vec![line])]);
+        assert!(page.0.lines().all(|line| line.chars().count() <= WIDTH + 15), "{}", page.0);
+        assert!(page.0.starts_with("- **redis**: word") && page.0.contains("\n  - **redis**"));
+        let html = html(&page.0, &[], "");
+        assert_eq!((html.matches("<li>").count(), html.matches("<h1>").count()), (2, 0), "{html}");
+    }
+
+    #[test]
+    fn tables_are_aligned() {
+        let cells = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let mut page = Page::default();
+        let rows = [cells(["redis", "**ours**", "12.3k/s"]), cells(["", "a\\|b", "–"])];
+        page.table(&cells(["backend", "subject", "two cores"]), 2, &rows);
+        let expected = "\
+| backend | subject  | two cores |
+| ------- | -------- | --------: |
+| redis   | **ours** |   12.3k/s |
+|         | a\\|b     |         – |
+";
+        assert_eq!(page.0, expected);
+    }
+}

@@ -1,0 +1,134 @@
+//! A run's results, in a stable JSON format.
+//!
+//! Fields are only added; a change of meaning needs another [`FORMAT`].
+#![allow(missing_docs)] // the names express the rest
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The format's number.
+pub const FORMAT: u32 = 2;
+
+/// A complete run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    pub format: u32,
+    /// The start, such as `2026-11-22T08:00:00Z`.
+    pub made: String,
+    pub seconds: f64,
+    pub settings: Settings,
+    pub machine: Machine,
+    pub versions: BTreeMap<String, String>,
+    pub subjects: Vec<Subject>,
+    pub missing: Vec<Missing>,
+    pub exclusion: Vec<Exclusion>,
+    pub cells: Vec<Cell>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Profile>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The rounds of each cell.
+    pub rounds: usize,
+    /// True for a smoke run, whose figures mean nothing.
+    pub smoke: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    pub processor: String,
+    pub cores: usize,
+    pub memory_bytes: u64,
+    pub kernel: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Subject {
+    pub name: String,
+    pub kind: Kind,
+    pub library: String,
+    pub runtime: String,
+    pub notes: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Ours,
+    /// An earlier build of Lockwright.
+    Before,
+    Baseline,
+    /// Another library.
+    Peer,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Missing {
+    pub name: String,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Exclusion {
+    pub backend: String,
+    pub subject: String,
+    pub turns: usize,
+    pub overlaps: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    pub backend: String,
+    /// A [`crate::Workload`]'s id.
+    pub workload: String,
+    /// The number of waiters, holds or processes, or 0 without one.
+    pub at: u64,
+    pub regime: Regime,
+    pub subject: String,
+    /// The rounds' figures for each measure, whose name has the unit.
+    pub measures: BTreeMap<String, Vec<f64>>,
+    /// Quantiles (0 to 1) of all waits or pairs, in microseconds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distribution: Vec<(f64, f64)>,
+    /// The reason for missing figures, or a caveat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// The used cores. A loopback has two speeds, and an unpinned program flips between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Regime {
+    /// One shared core: processor time dominates.
+    OneCore,
+    /// A core each: round trips dominate.
+    TwoCores,
+}
+
+impl Regime {
+    pub const ALL: [Self; 2] = [Self::OneCore, Self::TwoCores];
+
+    /// Returns the name in the JSON.
+    #[must_use]
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::OneCore => "one-core",
+            Self::TwoCores => "two-cores",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    pub backend: String,
+    pub workload: String,
+    pub regime: Regime,
+    pub subject: String,
+    pub by: String,
+    /// Symbols with their shares (0 to 1).
+    pub shares: Vec<(String, f64)>,
+}

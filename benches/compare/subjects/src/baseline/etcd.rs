@@ -1,0 +1,203 @@
+//! etcd: keys on one lease, and a queue ordered by revision.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::process;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{
+    Client, Compare, CompareOp, ConnectOptions, Error, EventType, GetOptions, LeaseKeepAliveStream,
+    LeaseKeeper, PutOptions, Txn, TxnOp, WatchOptions, WatchStream,
+};
+use lockwright_bench_protocol::Result;
+use tokio::sync::{OnceCell, oneshot};
+use tokio::time::interval;
+
+use super::{Baseline, held, lost};
+
+const PREFIX: &str = "bench-baseline/";
+
+const END: char = '\0';
+
+pub(super) struct Etcd {
+    client: Client,
+    leases: RefCell<HashMap<Duration, Rc<OnceCell<i64>>>>,
+    queues: OnceCell<Arc<Mutex<Queues>>>,
+    asked: Cell<u64>,
+}
+
+pub(super) struct Hold {
+    key: Box<str>,
+}
+
+#[derive(Default)]
+struct Queues {
+    /// By revision.
+    keys: HashMap<String, BTreeMap<i64, String>>,
+    waiting: HashMap<String, oneshot::Sender<()>>,
+    /// Events up to it have been seen.
+    revision: i64,
+}
+
+impl Etcd {
+    async fn lease(&self, ttl: Duration) -> Result<i64> {
+        let lease = Rc::clone(self.leases.borrow_mut().entry(ttl).or_default());
+        let lease = lease.get_or_try_init(async || {
+            let mut client = self.client.clone();
+            let seconds = ttl.as_millis().div_ceil(1000) as i64;
+            let id = client.lease_grant(seconds, None).await?.id();
+            let (keeper, answers) = client.lease_keep_alive(id).await?;
+            tokio::spawn(keep(keeper, answers, ttl / 3));
+            Ok::<_, Error>(id)
+        });
+        Ok(*lease.await?)
+    }
+
+    async fn queues(&self) -> Result<&Arc<Mutex<Queues>>> {
+        let begin = async || {
+            let mut client = self.client.clone();
+            let mut watch = client.watch(PREFIX, Some(WatchOptions::new().with_prefix())).await?;
+            watch.message().await?;
+            let there = client.get(PREFIX, Some(GetOptions::new().with_prefix().with_keys_only()));
+            let there = there.await?;
+            let mut queues = Queues {
+                revision: there.header().map_or(0, |header| header.revision()),
+                ..Queues::default()
+            };
+            for entry in there.kvs() {
+                queues.came(entry.key_str()?, entry.create_revision());
+            }
+            let queues = Arc::new(Mutex::new(queues));
+            tokio::spawn(follow(watch, Arc::clone(&queues)));
+            Ok::<_, Error>(queues)
+        };
+        Ok(self.queues.get_or_try_init(begin).await?)
+    }
+}
+
+impl Baseline for Etcd {
+    type Hold = Hold;
+
+    async fn open(_backend: &str, url: &str) -> Result<Self> {
+        // Only one member, like Lockwright.
+        let urls = url.trim_start_matches("etcd:");
+        let member = urls.split([',', '?']).next().unwrap_or(urls);
+        let options = ConnectOptions::new().with_require_leader(true);
+        let mut client = Client::connect([member], Some(options)).await?;
+        client.get(PREFIX, None).await?;
+        Ok(Self {
+            client,
+            leases: RefCell::default(),
+            queues: OnceCell::new(),
+            asked: Cell::new(0),
+        })
+    }
+
+    async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Hold> {
+        let options = PutOptions::new().with_lease(self.lease(ttl).await?);
+        let key = format!("{PREFIX}{name}{END}");
+        let put = Txn::new()
+            .when([Compare::create_revision(&*key, CompareOp::Equal, 0)])
+            .and_then([TxnOp::put(&*key, "", Some(options))]);
+        if self.client.clone().txn(put).await?.succeeded() {
+            Ok(Hold { key: key.into() })
+        } else {
+            Err(held(name))
+        }
+    }
+
+    /// It holds the lock as soon as all earlier keys are gone.
+    async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
+        let options = PutOptions::new().with_lease(self.lease(ttl).await?);
+        let queues = self.queues().await?;
+        let number = self.asked.get();
+        self.asked.set(number + 1);
+        let key = format!("{PREFIX}{name}{END}{}/{number}", process::id());
+        let (front, in_front) = oneshot::channel();
+        // First, so that no event is missed.
+        locked(queues).waiting.insert(key.clone(), front);
+        self.client.clone().put(&*key, "", Some(options)).await?;
+        in_front.await?;
+        Ok(Hold { key: key.into() })
+    }
+
+    async fn unlock(&self, hold: Hold) -> Result<()> {
+        let deleted = self.client.clone().delete(&*hold.key, None).await?.deleted();
+        if deleted == 1 { Ok(()) } else { Err(lost(&hold.key)) }
+    }
+}
+
+impl Queues {
+    fn came(&mut self, key: &str, revision: i64) {
+        let Some(name) = name_of(key) else { return };
+        if !self.keys.contains_key(name) {
+            self.keys.insert(name.to_owned(), BTreeMap::new());
+        }
+        if let Some(queue) = self.keys.get_mut(name) {
+            queue.insert(revision, key.to_owned());
+        }
+        self.look(name);
+    }
+
+    fn went(&mut self, key: &str) {
+        let Some(name) = name_of(key) else { return };
+        if let Some(queue) = self.keys.get_mut(name) {
+            let found = queue.iter().find(|(_, other)| *other == key);
+            if let Some(revision) = found.map(|(revision, _)| *revision) {
+                queue.remove(&revision);
+            }
+        }
+        self.look(name);
+    }
+
+    fn look(&mut self, name: &str) {
+        let front = self.keys.get(name).and_then(BTreeMap::first_key_value);
+        if let Some((_, key)) = front
+            && let Some(waiter) = self.waiting.remove(key)
+        {
+            let _ = waiter.send(());
+        }
+    }
+}
+
+async fn keep(
+    mut keeper: LeaseKeeper,
+    mut answers: LeaseKeepAliveStream,
+    pause: Duration,
+) -> Result<(), Error> {
+    let mut ticks = interval(pause);
+    loop {
+        ticks.tick().await;
+        keeper.keep_alive().await?;
+        if answers.message().await?.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+async fn follow(mut watch: WatchStream, queues: Arc<Mutex<Queues>>) -> Result<(), Error> {
+    while let Some(message) = watch.message().await? {
+        let mut queues = locked(&queues);
+        for event in message.events() {
+            let Some(entry) = event.kv() else { continue };
+            if entry.mod_revision() <= queues.revision {
+                continue;
+            }
+            match event.event_type() {
+                EventType::Put => queues.came(entry.key_str()?, entry.create_revision()),
+                EventType::Delete => queues.went(entry.key_str()?),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn name_of(key: &str) -> Option<&str> {
+    key.strip_prefix(PREFIX)?.split(END).next()
+}
+
+fn locked(queues: &Mutex<Queues>) -> std::sync::MutexGuard<'_, Queues> {
+    queues.lock().unwrap_or_else(PoisonError::into_inner)
+}

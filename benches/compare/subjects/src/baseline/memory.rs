@@ -1,0 +1,47 @@
+//! A tokio mutex for each name.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_bench_protocol::Result;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::Baseline;
+
+#[derive(Default)]
+pub(super) struct Memory {
+    names: RefCell<HashMap<String, Arc<Mutex<()>>>>,
+}
+
+impl Memory {
+    fn mutex(&self, name: &str) -> Arc<Mutex<()>> {
+        let mut names = self.names.borrow_mut();
+        match names.get(name) {
+            Some(mutex) => Arc::clone(mutex),
+            None => Arc::clone(names.entry(name.to_owned()).or_default()),
+        }
+    }
+}
+
+impl Baseline for Memory {
+    type Hold = OwnedMutexGuard<()>;
+
+    async fn open(_backend: &str, _url: &str) -> Result<Self> {
+        Ok(Self::default())
+    }
+
+    async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
+        self.lock(name, ttl).await
+    }
+
+    async fn lock(&self, name: &str, _ttl: Duration) -> Result<Self::Hold> {
+        Ok(self.mutex(name).lock_owned().await)
+    }
+
+    async fn unlock(&self, hold: Self::Hold) -> Result<()> {
+        drop(hold);
+        Ok(())
+    }
+}

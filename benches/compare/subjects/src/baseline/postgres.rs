@@ -1,0 +1,124 @@
+//! PostgreSQL's statements.
+
+use std::time::Duration;
+
+use lockwright_bench_protocol::Result;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Row, query, query_scalar, raw_sql};
+
+use super::sql::{Lease, Server, key};
+
+const SCHEMA: &str = "
+    SELECT pg_advisory_xact_lock(0);
+    CREATE TABLE IF NOT EXISTS bench_baseline_lease (
+        name text COLLATE \"C\" PRIMARY KEY, token bigint NOT NULL, expires timestamptz NOT NULL
+    );
+    CREATE TABLE IF NOT EXISTS bench_baseline_row (name text COLLATE \"C\" PRIMARY KEY);";
+
+const PREPARE: &str = "SET client_min_messages = warning;
+    PREPARE bench_baseline_row AS SELECT 1 FROM bench_baseline_row WHERE name = $1 FOR UPDATE";
+
+const INSERT: &str =
+    "INSERT INTO bench_baseline_lease VALUES ($1, $2, now() + $3 * interval '1 ms')
+    ON CONFLICT DO NOTHING";
+
+/// Waiters queue for an advisory lock, so none polls. It ends with the lease's deletion.
+const INSERT_IN_TURN: &str = "INSERT INTO bench_baseline_lease
+    SELECT $1, $2, clock_timestamp() + $3 * interval '1 ms' FROM (SELECT pg_advisory_lock($4)) AS turn
+    ON CONFLICT DO NOTHING";
+
+const DELETE: &str = "DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2";
+
+/// The next waiter's insert waits for this transaction's end.
+const DELETE_IN_TURN: &str = "
+    WITH gone AS (DELETE FROM bench_baseline_lease WHERE name = $1 AND token = $2 RETURNING 1)
+    SELECT pg_advisory_unlock($3) FROM gone";
+
+const RENEW: &str =
+    "UPDATE bench_baseline_lease SET expires = now() + $2 * interval '1 ms' WHERE token = $1";
+
+pub(super) struct Postgres(PgConnectOptions);
+
+impl Server for Postgres {
+    type Connection = PgConnection;
+
+    fn new(url: &str) -> Result<Self> {
+        let options: PgConnectOptions = url.parse()?;
+        Ok(Self(options.extra_float_digits(None).disable_statement_logging()))
+    }
+
+    async fn connect(&self) -> Result<PgConnection> {
+        let mut connection = self.0.connect().await?;
+        raw_sql(SCHEMA).execute(&mut connection).await?;
+        raw_sql(PREPARE).execute(&mut connection).await?;
+        Ok(connection)
+    }
+
+    async fn insert(on: &mut PgConnection, lease: &Lease<'_>) -> Result<bool> {
+        let insert = query(INSERT).bind(lease.name).bind(lease.token).bind(millis(lease.ttl));
+        Ok(insert.execute(on).await?.rows_affected() == 1)
+    }
+
+    async fn insert_in_turn(on: &mut PgConnection, lease: &Lease<'_>) -> Result<bool> {
+        let insert = query(INSERT_IN_TURN)
+            .bind(lease.name)
+            .bind(lease.token)
+            .bind(millis(lease.ttl))
+            .bind(key(lease.name));
+        Ok(insert.execute(on).await?.rows_affected() == 1)
+    }
+
+    async fn delete(on: &mut PgConnection, name: &str, token: i64) -> Result<bool> {
+        Ok(query(DELETE).bind(name).bind(token).execute(on).await?.rows_affected() == 1)
+    }
+
+    async fn delete_in_turn(on: &mut PgConnection, name: &str, token: i64) -> Result<bool> {
+        let delete = query_scalar(DELETE_IN_TURN).bind(name).bind(token).bind(key(name));
+        Ok(delete.fetch_optional(on).await?.unwrap_or(false))
+    }
+
+    async fn renew(on: &mut PgConnection, token: i64, ttl: Duration) -> Result<u64> {
+        Ok(query(RENEW).bind(token).bind(millis(ttl)).execute(on).await?.rows_affected())
+    }
+
+    async fn take(on: &mut PgConnection, name: &str, waits: bool) -> Result<bool> {
+        if waits {
+            query("SELECT pg_advisory_lock($1)").bind(key(name)).execute(on).await?;
+            return Ok(true);
+        }
+        let take = query("SELECT pg_try_advisory_lock($1)").bind(key(name));
+        Ok(take.fetch_one(on).await?.try_get(0)?)
+    }
+
+    async fn free(on: &mut PgConnection, name: &str) -> Result<bool> {
+        let free = query("SELECT pg_advisory_unlock($1)").bind(key(name));
+        Ok(free.fetch_one(on).await?.try_get(0)?)
+    }
+
+    async fn lock_row(on: &mut PgConnection, name: &str) -> Result<()> {
+        let quoted = name.replace('\'', "''");
+        // In one packet, planned once.
+        let lock = format!("BEGIN; EXECUTE bench_baseline_row('{quoted}')");
+        while raw_sql(AssertSqlSafe(lock.clone())).fetch_all(&mut *on).await?.is_empty() {
+            Self::unlock_row(on).await?;
+            let make = "INSERT INTO bench_baseline_row VALUES ($1) ON CONFLICT DO NOTHING";
+            query(make).bind(name).execute(&mut *on).await?;
+        }
+        Ok(())
+    }
+
+    async fn unlock_row(on: &mut PgConnection) -> Result<()> {
+        // Unlike a commit, it doesn't wait for the disk.
+        raw_sql("ROLLBACK").execute(on).await?;
+        Ok(())
+    }
+
+    async fn ping(on: &mut PgConnection) -> Result<()> {
+        query("SELECT 1").execute(on).await?;
+        Ok(())
+    }
+}
+
+fn millis(ttl: Duration) -> i64 {
+    ttl.as_millis() as i64
+}

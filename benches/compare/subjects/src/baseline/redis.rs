@@ -1,0 +1,143 @@
+//! Redis: one server, a Sentinel master, or a Cluster's masters.
+
+use std::time::Duration;
+
+use lockwright_bench_protocol::Result;
+use redis::{Client, Value, cmd};
+use tokio::time::interval;
+
+use super::redis_server::{Server, Turn};
+use super::{Baseline, held, lost};
+
+const SLOTS: u16 = 16_384;
+
+pub(super) struct Redis {
+    masters: Vec<Server>,
+    /// Each range's last slot and master.
+    slots: Vec<(u16, usize)>,
+}
+
+pub(super) struct Hold {
+    name: Box<str>,
+    turn: Option<Turn>,
+}
+
+impl Redis {
+    async fn one(url: &str) -> Result<Self> {
+        Ok(Self { masters: vec![Server::connect(url).await?], slots: vec![(SLOTS - 1, 0)] })
+    }
+
+    async fn sentinels(url: &str) -> Result<Self> {
+        let rest = url.trim_start_matches("redis+sentinel://");
+        let (hosts, master) = rest.split_once('/').ok_or("the URL names no master")?;
+        let sentinel = hosts.split(',').next().unwrap_or(hosts);
+        let client = Client::open(format!("redis://{sentinel}"))?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let (host, port): (String, u16) = cmd("SENTINEL")
+            .arg("get-master-addr-by-name")
+            .arg(master.split('?').next().unwrap_or(master))
+            .query_async(&mut connection)
+            .await?;
+        Self::one(&format!("redis://{host}:{port}")).await
+    }
+
+    async fn cluster(url: &str) -> Result<Self> {
+        let hosts = url.trim_start_matches("redis+cluster://");
+        let seed = hosts.split([',', '?']).next().unwrap_or(hosts);
+        let client = Client::open(format!("redis://{seed}"))?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let map: Vec<Vec<Value>> = cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
+        let (mut masters, mut addresses, mut slots) = (Vec::new(), Vec::new(), Vec::new());
+        for range in map {
+            let [_, last, master, ..] = &range[..] else { return Err("not a map of slots".into()) };
+            let node: Vec<Value> = redis::from_redis_value(master.clone())?;
+            let [host, port, ..] = &node[..] else { return Err("not a node".into()) };
+            let host: String = redis::from_redis_value(host.clone())?;
+            let port: u16 = redis::from_redis_value(port.clone())?;
+            let address = format!("redis://{host}:{port}");
+            let known = addresses.iter().position(|other| *other == address);
+            let at = known.unwrap_or(addresses.len());
+            if known.is_none() {
+                masters.push(Server::connect(&address).await?);
+                addresses.push(address);
+            }
+            slots.push((redis::from_redis_value(last.clone())?, at));
+        }
+        slots.sort_unstable();
+        Ok(Self { masters, slots })
+    }
+
+    fn at(&self, name: &str) -> usize {
+        if self.masters.len() == 1 {
+            return 0;
+        }
+        let slot = crc16(name.as_bytes()) % SLOTS;
+        let range = self.slots.partition_point(|(last, _)| *last < slot);
+        self.slots.get(range).map_or(0, |(_, at)| *at)
+    }
+
+    fn master(&self, name: &str) -> &Server {
+        &self.masters[self.at(name)]
+    }
+}
+
+impl Baseline for Redis {
+    type Hold = Hold;
+
+    async fn open(backend: &str, url: &str) -> Result<Self> {
+        match backend {
+            "redis-sentinel" => Self::sentinels(url).await,
+            "redis-cluster" => Self::cluster(url).await,
+            _ => Self::one(url).await,
+        }
+    }
+
+    async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Hold> {
+        if self.master(name).set(name, ttl).await? {
+            Ok(Hold { name: name.into(), turn: None })
+        } else {
+            Err(held(name))
+        }
+    }
+
+    async fn lock(&self, name: &str, _ttl: Duration) -> Result<Hold> {
+        let turn = self.master(name).wait(name).await?;
+        Ok(Hold { name: name.into(), turn: Some(turn) })
+    }
+
+    async fn unlock(&self, hold: Hold) -> Result<()> {
+        let (name, master) = (&*hold.name, self.master(&hold.name));
+        match hold.turn {
+            Some(turn) => master.pass_on(name, turn).await,
+            None if master.delete(name).await? => Ok(()),
+            None => Err(lost(name)),
+        }
+    }
+
+    async fn keep_alive(&self, holds: &[&Hold], ttl: Duration) -> Result<()> {
+        let mut names = vec![Vec::new(); self.masters.len()];
+        for hold in holds {
+            names[self.at(&hold.name)].push(&*hold.name);
+        }
+        let mut ticks = interval(ttl / 3);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            for (master, names) in self.masters.iter().zip(&names) {
+                let renewed = master.renew(names, ttl).await?;
+                if renewed < names.len() {
+                    return Err(format!("{renewed} of {} leases were there", names.len()).into());
+                }
+            }
+        }
+    }
+}
+
+/// It determines a Cluster's slot.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |sum, byte| {
+        (0..8).fold(sum ^ u16::from(*byte) << 8, |sum, _| {
+            if sum & 0x8000 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 }
+        })
+    })
+}

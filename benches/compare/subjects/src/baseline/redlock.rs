@@ -1,0 +1,115 @@
+//! Five independent Redis servers. The slowest determines the time.
+
+use std::time::Duration;
+
+use lockwright_bench_protocol::Result;
+use tokio::time::{interval, sleep};
+
+use super::redis_server::{Server, Turn};
+use super::{Baseline, held, lost};
+
+const AGAIN: Duration = Duration::from_secs(1);
+
+pub(super) struct Redlock {
+    servers: [Server; 5],
+}
+
+pub(super) struct Hold {
+    name: Box<str>,
+    turn: Option<Turn>,
+}
+
+impl Redlock {
+    /// Undoes a minority's grants.
+    async fn set(&self, name: &str, ttl: Duration) -> Result<bool> {
+        let [a, b, c, d, e] = &self.servers;
+        let votes = tokio::join!(
+            a.set(name, ttl),
+            b.set(name, ttl),
+            c.set(name, ttl),
+            d.set(name, ttl),
+            e.set(name, ttl)
+        );
+        let granted = most(votes.into())?;
+        if !granted {
+            self.delete(name).await?;
+        }
+        Ok(granted)
+    }
+
+    async fn delete(&self, name: &str) -> Result<bool> {
+        let [a, b, c, d, e] = &self.servers;
+        let votes = tokio::join!(
+            a.delete(name),
+            b.delete(name),
+            c.delete(name),
+            d.delete(name),
+            e.delete(name)
+        );
+        most(votes.into())
+    }
+}
+
+impl Baseline for Redlock {
+    type Hold = Hold;
+
+    async fn open(_backend: &str, url: &str) -> Result<Self> {
+        let urls = url.trim_start_matches("redlock:");
+        let mut servers = Vec::new();
+        for url in urls.split('?').next().unwrap_or(urls).split(',') {
+            servers.push(Server::connect(url).await?);
+        }
+        let servers = servers.try_into().map_err(|_| "there must be five servers")?;
+        Ok(Self { servers })
+    }
+
+    async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Hold> {
+        if self.set(name, ttl).await? {
+            Ok(Hold { name: name.into(), turn: None })
+        } else {
+            Err(held(name))
+        }
+    }
+
+    /// The first server keeps the turns, so votes are never split.
+    async fn lock(&self, name: &str, ttl: Duration) -> Result<Hold> {
+        let turn = self.servers[0].wait(name).await?;
+        while !self.set(name, ttl).await? {
+            sleep(AGAIN).await;
+        }
+        Ok(Hold { name: name.into(), turn: Some(turn) })
+    }
+
+    async fn unlock(&self, hold: Hold) -> Result<()> {
+        let released = self.delete(&hold.name).await?;
+        if let Some(turn) = hold.turn {
+            self.servers[0].pass_on(&hold.name, turn).await?;
+        }
+        if released { Ok(()) } else { Err(lost(&hold.name)) }
+    }
+
+    async fn keep_alive(&self, holds: &[&Hold], ttl: Duration) -> Result<()> {
+        let names: Vec<&str> = holds.iter().map(|hold| &*hold.name).collect();
+        let mut ticks = interval(ttl / 3);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            let [a, b, c, d, e] = &self.servers;
+            tokio::try_join!(
+                a.renew(&names, ttl),
+                b.renew(&names, ttl),
+                c.renew(&names, ttl),
+                d.renew(&names, ttl),
+                e.renew(&names, ttl)
+            )?;
+        }
+    }
+}
+
+fn most(votes: [Result<bool>; 5]) -> Result<bool> {
+    let mut yes = 0;
+    for vote in votes {
+        yes += usize::from(vote?);
+    }
+    Ok(yes >= 3)
+}

@@ -1,0 +1,216 @@
+//! The baseline on database servers.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::process;
+use std::time::Duration;
+
+use lockwright_bench_protocol::Result;
+use tokio::sync::Mutex;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::pool::{Lent, Pool};
+use super::{Baseline, held, lost};
+
+/// As in Lockwright.
+const REQUESTS: usize = 4;
+
+/// Per process: one holds, one is in the server's queue, one follows.
+const IN_TURN: usize = 3;
+
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Keys are numbers derived from names.
+pub(super) trait Server: Sized + 'static {
+    type Connection: 'static;
+
+    fn new(url: &str) -> Result<Self>;
+
+    async fn connect(&self) -> Result<Self::Connection>;
+
+    /// `false` if there is a lease.
+    async fn insert(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
+
+    /// The turn ends with [`Self::delete_in_turn`].
+    async fn insert_in_turn(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
+
+    /// `false` if there was no lease.
+    async fn delete(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
+
+    async fn delete_in_turn(on: &mut Self::Connection, name: &str, token: i64) -> Result<bool>;
+
+    async fn renew(on: &mut Self::Connection, token: i64, ttl: Duration) -> Result<u64>;
+
+    async fn take(on: &mut Self::Connection, name: &str, waits: bool) -> Result<bool>;
+
+    async fn free(on: &mut Self::Connection, name: &str) -> Result<bool>;
+
+    async fn lock_row(on: &mut Self::Connection, name: &str) -> Result<()>;
+
+    async fn unlock_row(on: &mut Self::Connection) -> Result<()>;
+
+    async fn ping(on: &mut Self::Connection) -> Result<()>;
+}
+
+pub(super) struct Lease<'a> {
+    pub(super) name: &'a str,
+    pub(super) token: i64,
+    pub(super) ttl: Duration,
+}
+
+enum Mode {
+    Lease,
+    Session,
+    Row,
+}
+
+pub(super) struct Sql<S: Server> {
+    server: S,
+    mode: Mode,
+    token: i64,
+    requests: Pool<S::Connection>,
+    waiting: Pool<S::Connection>,
+    holding: Pool<S::Connection>,
+}
+
+pub(super) enum Hold<C> {
+    Lease(Box<str>),
+    LeaseInTurn(Box<str>, Lent<C>),
+    /// From the pool of waiters if it waited.
+    Connection {
+        name: Box<str>,
+        lent: Mutex<Lent<C>>,
+        waited: bool,
+    },
+}
+
+impl<S: Server> Sql<S> {
+    async fn lend(&self, pool: &Pool<S::Connection>) -> Result<Lent<S::Connection>> {
+        pool.take(async || self.server.connect().await).await
+    }
+
+    async fn lock_with(&self, name: &str, waits: bool) -> Result<Hold<S::Connection>> {
+        let pool = if waits { &self.waiting } else { &self.holding };
+        let mut lent = self.lend(pool).await?;
+        let on = &mut lent.connection;
+        match self.mode {
+            Mode::Row => S::lock_row(on, name).await?,
+            _ => {
+                if !S::take(on, name, waits).await? {
+                    return Err(held(name));
+                }
+            }
+        }
+        Ok(Hold::Connection { name: name.into(), lent: lent.into(), waited: waits })
+    }
+}
+
+impl<S: Server> Baseline for Sql<S> {
+    type Hold = Hold<S::Connection>;
+
+    async fn open(backend: &str, url: &str) -> Result<Self> {
+        let mode = match backend.split_once('-') {
+            Some((_, "session")) => Mode::Session,
+            Some((_, "row")) => Mode::Row,
+            _ => Mode::Lease,
+        };
+        // The mode is Lockwright's own parameter.
+        let baseline = Self {
+            server: S::new(url.split('?').next().unwrap_or(url))?,
+            mode,
+            token: i64::from(process::id()),
+            requests: Pool::of(REQUESTS),
+            waiting: Pool::of(IN_TURN),
+            holding: Pool::unlimited(),
+        };
+        let alone = if matches!(baseline.mode, Mode::Lease) {
+            &baseline.requests
+        } else {
+            &baseline.holding
+        };
+        for pool in [alone, &baseline.waiting] {
+            pool.give_back(baseline.lend(pool).await?);
+        }
+        Ok(baseline)
+    }
+
+    async fn lock_alone(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
+        if !matches!(self.mode, Mode::Lease) {
+            return self.lock_with(name, false).await;
+        }
+        let lease = Lease { name, token: self.token, ttl };
+        let mut lent = self.lend(&self.requests).await?;
+        let granted = S::insert(&mut lent.connection, &lease).await?;
+        self.requests.give_back(lent);
+        if granted { Ok(Hold::Lease(name.into())) } else { Err(held(name)) }
+    }
+
+    async fn lock(&self, name: &str, ttl: Duration) -> Result<Self::Hold> {
+        if !matches!(self.mode, Mode::Lease) {
+            return self.lock_with(name, true).await;
+        }
+        let lease = Lease { name, token: self.token, ttl };
+        let mut lent = self.lend(&self.waiting).await?;
+        let mut granted = S::insert_in_turn(&mut lent.connection, &lease).await?;
+        while !granted {
+            sleep(AGAIN).await;
+            granted = S::insert(&mut lent.connection, &lease).await?;
+        }
+        Ok(Hold::LeaseInTurn(name.into(), lent))
+    }
+
+    async fn unlock(&self, hold: Self::Hold) -> Result<()> {
+        let (pool, lent, name, released) = match hold {
+            Hold::Lease(name) => {
+                let mut lent = self.lend(&self.requests).await?;
+                let released = S::delete(&mut lent.connection, &name, self.token).await?;
+                (&self.requests, lent, name, released)
+            }
+            Hold::LeaseInTurn(name, mut lent) => {
+                let on = &mut lent.connection;
+                let released = S::delete_in_turn(on, &name, self.token).await?;
+                (&self.waiting, lent, name, released)
+            }
+            Hold::Connection { name, lent, waited } => {
+                let mut lent = lent.into_inner();
+                let on = &mut lent.connection;
+                let released = match self.mode {
+                    Mode::Row => S::unlock_row(on).await.map(|()| true)?,
+                    _ => S::free(on, &name).await?,
+                };
+                (if waited { &self.waiting } else { &self.holding }, lent, name, released)
+            }
+        };
+        pool.give_back(lent);
+        if released { Ok(()) } else { Err(lost(&name)) }
+    }
+
+    async fn keep_alive(&self, holds: &[&Self::Hold], ttl: Duration) -> Result<()> {
+        let mut ticks = interval(ttl / 3);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            if matches!(self.mode, Mode::Lease) {
+                let mut lent = self.lend(&self.requests).await?;
+                let renewed = S::renew(&mut lent.connection, self.token, ttl).await?;
+                self.requests.give_back(lent);
+                if renewed < holds.len() as u64 {
+                    return Err(format!("{renewed} of {} leases were there", holds.len()).into());
+                }
+                continue;
+            }
+            for hold in holds {
+                if let Hold::Connection { lent, .. } = hold {
+                    S::ping(&mut lent.lock().await.connection).await?;
+                }
+            }
+        }
+    }
+}
+
+/// Equal in all processes.
+pub(super) fn key(name: &str) -> i64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish().cast_signed()
+}

@@ -1,0 +1,106 @@
+//! Lockwright and the baseline on every backend: they exclude, and each measurement works.
+use lockwright_bench::driver::{self, Plan};
+use lockwright_bench::results::{Cell, Kind, Results};
+
+use super::smoke_of;
+
+/// The maximum number of attempts, as a busy machine may miss a contest of 30 ms.
+const TRIES: usize = 4;
+
+fn everything_works_on(backend: &str) {
+    // Tests run in parallel, because a smoke run's figures don't matter.
+    let mut lacking = Vec::new();
+    for _ in 0..TRIES {
+        lacking = lacking_in(&measured(backend), backend);
+        if lacking.is_empty() {
+            return;
+        }
+    }
+    panic!("{TRIES} times something was lacking, at last: {lacking:#?}");
+}
+
+fn measured(backend: &str) -> Results {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Plan {
+        ours: vec![
+            (Kind::Baseline, vec![env!("CARGO_BIN_EXE_bench-baseline").to_owned()]),
+            (Kind::Ours, vec![env!("CARGO_BIN_EXE_bench-ours").to_owned()]),
+        ],
+        ..smoke_of(backend, folder.path())
+    };
+    let results = driver::run(&plan, |_| Ok(())).unwrap();
+    // Never a matter of time.
+    for seen in &results.exclusion {
+        assert_eq!(seen.overlaps, 0, "{seen:?}");
+    }
+    let overlap = |cell: &&Cell| cell.note.as_deref().is_some_and(|note| note.contains("overlap"));
+    assert_eq!(results.cells.iter().find(overlap), None);
+    results
+}
+
+fn lacking_in(results: &Results, backend: &str) -> Vec<String> {
+    let mut lacking = Vec::new();
+    for subject in ["baseline", "lockwright"] {
+        let excludes = results
+            .exclusion
+            .iter()
+            .any(|seen| seen.subject == subject && seen.turns > 0 && seen.error.is_none());
+        if !excludes {
+            lacking.push(format!("{subject} excludes: {:?}", results.exclusion));
+        }
+    }
+    let failed = |cell: &&Cell| cell.note.as_deref().is_some_and(|note| note.contains("failed"));
+    lacking.extend(results.cells.iter().filter(failed).map(|cell| format!("{cell:?}")));
+    let alone = backend == "memory";
+    let nobody_counts = alone || backend == "sqlite";
+    let wanted = [
+        (true, "pairs", "pairs_per_second"),
+        (true, "tasks", "turns_per_second"),
+        (true, "renewal", "client_bytes_per_hold"),
+        (!alone, "hand-over", "wait_p99_us"),
+        (!nobody_counts, "waiting", "server_commands_per_second"),
+    ];
+    for (_, workload, measure) in wanted.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
+        let mut cells = results.cells.iter().filter(|cell| cell.workload == workload);
+        let ours =
+            |cell: &Cell| cell.subject == "lockwright" && cell.measures.contains_key(measure);
+        if !cells.any(ours) {
+            lacking.push(format!("{workload}: {measure}"));
+        }
+    }
+    lacking
+}
+
+macro_rules! on {
+    ($($test:ident $backend:literal)*) => {
+        $(
+            #[test]
+            fn $test() {
+                everything_works_on($backend);
+            }
+        )*
+
+        #[test]
+        fn no_backend_is_forgotten() {
+            let all: Vec<_> = lockwright_bench::servers::names().collect();
+            assert_eq!(all, [$($backend),*]);
+        }
+    };
+}
+
+on! {
+    memory "memory"
+    sqlite "sqlite"
+    postgres_lease "postgres-lease"
+    postgres_session "postgres-session"
+    postgres_row "postgres-row"
+    mysql_lease "mysql-lease"
+    mysql_session "mysql-session"
+    mysql_row "mysql-row"
+    redis "redis"
+    redis_sentinel "redis-sentinel"
+    redis_cluster "redis-cluster"
+    redlock "redlock-5"
+    etcd "etcd"
+    zookeeper "zookeeper"
+}

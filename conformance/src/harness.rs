@@ -15,7 +15,7 @@ use crate::report::{in_runtime, run_case};
 
 /// Runs the cases with the arguments of `cargo test`.
 ///
-/// A case that isn't promised is ignored, and fails if it is run anyway. Call [`child::main`](crate::child::main)
+/// A case that isn't promised is ignored, and fails if it is run anyway. Call [`child::main`]
 /// first if cases start this program as a child.
 pub fn main(factory: impl Factory) -> ExitCode {
     let mut arguments = Arguments::from_args();

@@ -10,7 +10,7 @@ use crate::newer_servers::{Root, SERVERS, Suite};
 use crate::options::Options;
 use crate::packages::{self, Archive};
 use crate::report::Report;
-use crate::{config, folders, process, servers, tmp};
+use crate::{folders, process, servers, tmp};
 
 pub(crate) fn step(options: &Options) -> Report {
     if let Some(reason) = obstacle(options) {
@@ -43,7 +43,6 @@ pub(crate) fn step(options: &Options) -> Report {
             }
         }
     }
-    jobs.sort_by_key(|job| config::start_order(&job.package, &job.name));
     let at_a_time = if options.at_a_time == 1 { 1 } else { 2 * options.at_a_time };
     let mut report = binaries::run("versions", jobs, &[], at_a_time, process::RUNNING);
     // The table shows cases that aren't promised.

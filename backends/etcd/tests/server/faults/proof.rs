@@ -145,7 +145,8 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     assert!(is_answered, "a leader that was replaced answers no keep-alive: this shows nothing");
     cluster.heal(old);
     let (renewed, _etcd) = renewing.await.unwrap();
-    assert!(matches!(renewed.unwrap()[0].outcome, RenewalOutcome::Renewed { .. }));
+    let outcome = &renewed.unwrap()[0].outcome;
+    assert!(matches!(outcome, RenewalOutcome::Renewed { .. }), "{outcome:?}");
     let left = left_of_the_hold(&cluster.members[new], granted.fence);
     assert!(left > ttl - counts / 2, "it was not renewed where it counts: {left:?}");
 }

@@ -120,7 +120,7 @@ pub struct Fragile {
 }
 
 impl Fragile {
-    /// Creates a server with these connectors, which `harm` does the harms to.
+    /// Describes a running server: its connectors, and the function that harms it.
     pub fn new(
         connect: Connect,
         cut_off: Connect,

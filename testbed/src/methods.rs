@@ -78,8 +78,8 @@ macro_rules! options {
 macro_rules! tls {
     ($Server:ident, $Options:ident, $($path:tt)+) => {
         impl $Options {
-            /// Accepts TLS, with a certificate of the server's `authority`: only TLS, except that
-            /// ZooKeeper adds a port.
+            /// Accepts TLS, with a certificate of the server's `authority`. The server then
+            /// accepts only TLS; ZooKeeper keeps its plain port and adds one.
             pub fn tls(mut self) -> Self {
                 self.tls.is_on = true;
                 self

@@ -42,7 +42,7 @@ const TEST_THREADS: &[(&str, &str, &str)] = &[
     (INTEROP, "queues", "6"),
 ];
 
-/// Binaries with servers take longest, and of a package those that wait.
+/// Packages with servers start first; within a package, first the binaries that mostly wait.
 pub(crate) fn start_order(package: &str, name: &str) -> (usize, bool) {
     let line = LIST.iter().position(|line| line.package == package).unwrap_or(LIST.len());
     (line, threads(package, name).is_none())

@@ -22,7 +22,7 @@ struct Distribution {
     attempts: &'static [Attempt],
 }
 
-/// The suites to search, and the one whose versions of the other packages suffice.
+/// The suites to search, and the suite for all other packages.
 type Attempt = (&'static [&'static str], Option<&'static str>);
 
 const DISTRIBUTIONS: &[Distribution] = &[

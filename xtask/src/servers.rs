@@ -62,7 +62,7 @@ const NEEDS: &[Need] = &[
     Need { what: "etcdctl", binary: "etcdctl", least: Some((3, 4)), packages: &["etcd-client"],
         probe: &["version"],
         why: "tests look at the cluster through it, and interoperation is tested with its locks", ..VERSION },
-    // It needs its standard definitions for etcd's.
+    // etcd's `.proto` files import protoc's standard ones.
     Need { what: "The compiler of protocol buffers", binary: "protoc", least: None, packages: &["protobuf-compiler", "libprotobuf-dev"],
         probe: &["--descriptor_set_out=/dev/null", "google/protobuf/descriptor.proto"],
         why: "the client library for etcd is built with it", ..VERSION },

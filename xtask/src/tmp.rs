@@ -65,7 +65,7 @@ fn in_memory() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Returns a number of the line that contains `word`.
+/// Returns the number in column `index` of the line that contains `word`.
 fn field(text: &str, word: &str, index: usize) -> Option<u64> {
     let line = text.lines().find(|line| line.contains(word))?;
     line.split_whitespace().nth(index)?.parse().ok()

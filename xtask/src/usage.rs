@@ -20,8 +20,8 @@ Tasks:
        --at-a-time NUMBER     how many test binaries run in parallel; default 2
   cost                        the step `cost` of `test`
        --record               write the present cost of hot paths as the baseline
-  bench [OPTION...]           measure every backend, its baseline and other libraries, for two hours;
-                              `cargo xtask bench --help` lists the options
+  bench [OPTION...]           measure every backend, its baseline and other libraries, for an hour
+                              and a half; `cargo xtask bench --help` lists the options
   chaos [OPTION...]           random faults on real servers, and a check of what clients observed;
                               `cargo xtask chaos --help` lists the options
   interop                     the step `interop` of `test`, with its preparations

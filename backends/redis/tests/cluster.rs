@@ -20,7 +20,8 @@ async fn connect(url: String) -> Result<Redis> {
 }
 
 async fn fragile() -> Result<Fragile> {
-    // Nodes without an announced host are at the address that was asked, so clients stay on the proxies.
+    // A node without an announced host is sought at the address that the client used, here the
+    // proxy's.
     let servers =
         testbed::Redis::options().set("cluster-preferred-endpoint-type", "unknown-endpoint");
     let mut cluster = testbed::Cluster::options().servers(servers).start().map_err(problem)?;
@@ -51,7 +52,7 @@ async fn fragile() -> Result<Fragile> {
     }))
 }
 
-/// Runs all cases in parallel on one Cluster; a separate one for each that damages it.
+/// Runs all cases in parallel on one Cluster. Each case that harms the Cluster gets its own.
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let cluster = testbed::Cluster::start()?;

@@ -58,7 +58,7 @@ async fn fragile() -> Result<Fragile> {
     }))
 }
 
-/// Runs all cases in parallel on one set; a separate one for each that damages it.
+/// Runs all cases in parallel on one set. Each case that harms the set gets its own.
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let set = start()?;

@@ -1,4 +1,4 @@
-//! Repeatable jitter.
+//! Random waits; with a seed, the same ones in each run.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;

@@ -76,7 +76,7 @@ async fn fragile() -> Result<Fragile> {
     }))
 }
 
-/// Runs all cases in parallel on one ensemble. Each case that harms it gets its own ensemble.
+/// Runs all cases in parallel on one ensemble. Each case that harms the ensemble gets its own.
 fn main() -> ExitCode {
     harness::serve(connect, || {
         let ensemble = testbed::ZooKeeper::start()?;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// A deterministic generator: SplitMix64 (Steele, Lea and Flood, 2014). Recorded seeds must replay
-/// the same schedules, so it isn't a library's, which may change.
+/// A deterministic generator: SplitMix64 (Steele, Lea and Flood, 2014). Written here, because a
+/// library may change its sequence; recorded seeds must replay the same schedules.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Returns the next number of a seed: SplitMix64 (Steele, Lea and Flood, 2014).
+/// Returns the next number of the sequence: SplitMix64 (Steele, Lea and Flood, 2014).
 pub fn next_random(state: &AtomicU64) -> u64 {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut bits = state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);

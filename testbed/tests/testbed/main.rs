@@ -1,4 +1,4 @@
-//! Servers start, answer, and end with their value, even if the test process is killed.
+//! A server ends when its Rust value is dropped or its test process dies.
 
 mod process;
 mod proxy;

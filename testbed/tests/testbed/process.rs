@@ -1,4 +1,4 @@
-//! Programs end with their value, with the test process, or at their limit.
+//! A server ends when its test process dies. A program also ends at its time limit.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

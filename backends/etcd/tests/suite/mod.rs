@@ -11,7 +11,8 @@ use lockwright_etcd::Etcd;
 use lockwright_testbed::etcd::Options;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// Runs all cases in parallel on one cluster. Each case that harms it gets its own cluster. The label is for tables.
+/// Runs all cases in parallel on one cluster. Each case that harms the cluster gets its own. The
+/// label is for tables.
 pub(crate) fn main(options: Options, label: &'static str) -> ExitCode {
     // With eight cases and three members on two cores, a leader may be silent for a second.
     let options = options.heartbeat(200).election(2_000);

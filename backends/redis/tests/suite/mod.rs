@@ -11,7 +11,8 @@ use lockwright_redis::Redis;
 use lockwright_testbed::redis::Options;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// Runs all cases in parallel on one server; a separate one for each that damages it. The label is for tables.
+/// Runs all cases in parallel on one server. Each case that harms the server gets its own. The
+/// label is for tables.
 pub(crate) fn main(options: Options, label: Option<&'static str>) -> ExitCode {
     harness::serve(connect, || {
         let running = options.clone().start()?;
@@ -47,7 +48,7 @@ fn url(server: &testbed::Redis, proxy: Option<&Proxy>) -> String {
 }
 
 async fn fragile(options: Options) -> Result<Fragile> {
-    // A restart must then end no hold.
+    // With `appendfsync always`, a restart keeps all holds.
     let mut server = options.append_only("always").start().map_err(problem)?;
     let proxy = Proxy::start(server.address()).map_err(problem)?;
     let direct = connector_to(url(&server, None), connect);

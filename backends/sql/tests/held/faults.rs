@@ -101,7 +101,7 @@ async fn a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl(
     proxy.set(Traffic::SwallowAll);
     let begun = Instant::now();
     let next = other.mutex("x").wait_for(ttl + ms(1_500)).acquire().await.unwrap();
-    assert!(guard.check().is_err(), "it believes beside the next one");
+    assert!(guard.check().is_err(), "the old guard is valid while the next holder has the lock");
     assert!(begun.elapsed() < ttl + ms(700), "free after {:?}", begun.elapsed());
     let ended = guard.signal().ended().await;
     assert!(matches!(ended, HoldState::Lost(_)), "{ended:?}");

@@ -51,7 +51,7 @@ const QUOTED_SCHEMA: &str = "`select`";
 /// permissions.
 const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::Denied, "");
 
-/// The tombstones' column with their end.
+/// The column with a tombstone's expiry.
 const UNTIL: &str = "until_us";
 
 /// Changes a setting of the administrator's statements, so that they may take long.

@@ -1,4 +1,4 @@
-//! The rules for granting rows. Each test failed with its rule broken.
+//! The rules for granting rows. Each test was seen to fail when its rule was broken by hand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::support::{
     refused, release,
 };
 
-/// On open connections, so that only the row decides.
+/// Connects first, so that the requests meet at the row.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_at_once_one_is_granted() {
     let (server, one) = start().await;

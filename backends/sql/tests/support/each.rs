@@ -1,4 +1,4 @@
-//! The same for each server, with the types of the parent module.
+//! Helpers compiled once per server. The parent module defines `Server`, `Backend` and the like.
 
 use std::sync::Arc;
 use std::time::Duration;

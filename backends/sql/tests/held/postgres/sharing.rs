@@ -80,7 +80,7 @@ async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &s
     waiter.hear();
     within(ms(5_000), "the writer to stop readers", async || !can_read(&backend).await).await;
     waiter.signal(Signal::STOP);
-    // Until its slice is over, which leaves the gate.
+    // Waits for the end of its slice; the session still has the gate.
     within(ms(8_000), "the stopped one to leave", async || queued(server) == 0).await;
     let waiting = backend.acquire(&next, in_time(LONG));
     let releasing = async {

@@ -35,7 +35,8 @@ async fn other_names_are_other_locks() {
     }
 }
 
-/// Although they aren't created in one transaction.
+/// The tables are created in several transactions; a backend that connects in between waits for the
+/// last table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backends_that_make_their_tables_at_once_wait_for_the_last_one() {
     let (server, _pool) = shop().await;

@@ -17,6 +17,16 @@ pub enum HoldState {
 }
 
 impl HoldState {
+    /// Returns a number that is larger for a worse state.
+    pub(crate) const fn severity(self) -> u8 {
+        match self {
+            Self::Held => 0,
+            Self::AtRisk => 1,
+            Self::Released => 2,
+            Self::Lost(_) => 3,
+        }
+    }
+
     /// Returns whether the lock is held.
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Held | Self::AtRisk)

@@ -37,14 +37,11 @@ impl Signal {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// Returns the state, exact even before a loss is reported.
+    /// Returns the state, exact even before a loss is reported. Of several holds, it is the worst: lost, released, at
+    /// risk, held.
     pub fn state(&self) -> HoldState {
-        let worst = |worst, one: &One| match (worst, one.hold.state()) {
-            (HoldState::Held, state) => state,
-            (HoldState::AtRisk, state) if !state.is_live() => state,
-            (worst, _) => worst,
-        };
-        self.all().fold(HoldState::Held, worst)
+        let states = self.all().map(|one| one.hold.state());
+        states.max_by_key(|state| state.severity()).unwrap_or(HoldState::Held)
     }
 
     /// Returns when the hold counts as lost.
@@ -57,7 +54,7 @@ impl Signal {
         self.others.iter().map(|one| one.hold.deadline()).fold(self.first.hold.deadline(), Ord::min)
     }
 
-    /// Waits until the hold is released or lost.
+    /// Waits until the hold, or the first of several, is released or lost.
     ///
     /// # Cancel safety
     /// May be dropped and called again; no change is missed.
@@ -65,7 +62,8 @@ impl Signal {
         if self.others.is_empty() {
             return self.first.ended().await;
         }
-        first_of(self.all().map(One::ended).collect()).await
+        first_of(self.all().map(One::ended).collect()).await;
+        self.state()
     }
 
     /// Waits for a change since the last call (a renewal, a risk, the end). Changes may be merged. After the end

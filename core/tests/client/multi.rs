@@ -1,6 +1,6 @@
 //! Multi-locks, beyond the conformance suite.
 
-use lockwright_core::{BootInstant, Clock, ErrorKind, Fence, Held, HoldState, Locks};
+use lockwright_core::{BootInstant, Clock, ErrorKind, Fence, Held, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
 use crate::support::{Act, Stage, TTL, another_client, client, millis, troubled};
@@ -194,4 +194,17 @@ async fn any_guard_reports_the_first_loss() {
     let [_kept, released] = <[_; 2]>::try_from(both.into_guards()).unwrap();
     released.release().await.unwrap();
     assert_eq!((signal.state(), signal.ended().await), (HoldState::Released, HoldState::Released));
+}
+
+#[tokio::test(start_paused = true)]
+async fn signal_of_several_reports_a_loss_after_a_release() {
+    let (locks, _memory, clock) = client();
+    let both = locks.multi(["a", "b"]).fixed().acquire().await.unwrap();
+    let signal = both.signal();
+    let [released, lost] = <[_; 2]>::try_from(both.into_guards()).unwrap();
+    released.release().await.unwrap();
+    clock.sleep(TTL * 2).await;
+    assert!(lost.check().is_err());
+    let lost = HoldState::Lost(Reason::Expired);
+    assert_eq!((signal.state(), signal.ended().await), (lost, lost));
 }

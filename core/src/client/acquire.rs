@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind, Result, Step};
 use crate::mode::Mode;
 use crate::name::LockName;
 use crate::operator::Holder;
+use crate::token::Token;
 use crate::validity::Term;
 
 use super::answer::{answer, at_once, until};
@@ -527,7 +528,8 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
     // A late acquire may have given the token a newer hold, which a swap would take.
-    let mut is_the_same = !ticket.is_open();
+    let is_open = ticket.is_open();
+    let mut is_the_same = !is_open;
     loop {
         let sent = shared.clock.now();
         let failure = if is_the_same {
@@ -543,10 +545,14 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
                 }
                 Answer::Busy(_) => return Err(ticket::gone()),
                 Answer::TooLate => return Err(ticket::too_late()),
-                Answer::Failed(failure) => failure,
+                Answer::Failed(failure) => {
+                    is_the_same = !is_open;
+                    failure
+                }
             }
         } else {
-            match is_there(&shared, ticket, sent, give_up_at).await {
+            let swapped = turn.pending.as_ref().map(|pending| pending.claim.token);
+            match is_there(&shared, ticket, swapped, sent, give_up_at).await {
                 Ok(true) => {
                     is_the_same = true;
                     continue;
@@ -564,18 +570,23 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     }
 }
 
+/// Returns whether the ticket's hold is on the server, also if an earlier swap has given it the token `swapped`.
 async fn is_there(
     shared: &Shared,
     ticket: &Ticket,
+    swapped: Option<Token>,
     now: BootInstant,
     give_up_at: BootInstant,
 ) -> Result<bool> {
     let useless = shared.term(now, ticket.ttl(), None).lost_at.min(give_up_at);
     let look = || shared.backend.inspect(ticket.name());
     let seen = answer(&shared.clock, look, useless, "the check of the ticket's hold").await?;
-    let is_it = |holder: &Holder| {
-        holder.token == Some(ticket.token())
-            && holder.fence.is_none_or(|fence| fence == ticket.fence())
+    let is_it = |holder: &Holder| match holder.token {
+        Some(token) if Some(token) == swapped => true,
+        token => {
+            token == Some(ticket.token())
+                && holder.fence.is_none_or(|fence| fence == ticket.fence())
+        }
     };
     Ok(seen.holders.iter().any(is_it))
 }

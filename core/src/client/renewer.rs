@@ -129,14 +129,8 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     });
     let mut answers = answers.into_iter();
     let now = shared.clock.now();
-    let look_again: Vec<BootInstant> = batch
-        .iter()
-        .map(|hold| {
-            // An application's waker may panic.
-            let answer = answers.next();
-            catch_unwind(AssertUnwindSafe(|| note_renewal(hold, answer, start, now))).unwrap_or(now)
-        })
-        .collect();
+    let look_again: Vec<BootInstant> =
+        batch.iter().map(|hold| note_renewal(hold, answers.next(), start, now)).collect();
     if shared.table().holds.reschedule(batch.iter().zip(look_again)) {
         shared.renewer.notify_one();
     }

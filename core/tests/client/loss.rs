@@ -227,3 +227,22 @@ async fn a_lost_hold_that_is_being_released_counts_for_no_other() {
     live.release().await.unwrap();
     assert_eq!((locks.metrics().held, locks.metrics().releasing), (0, 0));
 }
+
+/// A break by another client can overtake the answer of the acquire.
+#[tokio::test(start_paused = true)]
+async fn loss_before_the_answer_of_the_acquire_is_reported() {
+    for fixed in [false, true] {
+        let (locks, stage, other, _, clock) = troubled();
+        stage.on("acquire", [Act::AnswerLate(millis(500))]);
+        let request = locks.mutex("x");
+        let request = if fixed { request.fixed() } else { request };
+        let asking = tokio::spawn(request.acquire());
+        clock.sleep(millis(100)).await;
+        let target = BreakTarget::Token(stage.calls("acquire")[0].token);
+        other.break_lock("x", target, BreakMode::Now, "to see").await.unwrap();
+        let second = other.mutex("x").try_acquire().await.unwrap().expect("it is free");
+        let first = asking.await.unwrap().unwrap();
+        assert_eq!(first.signal().state(), HoldState::Lost(Reason::Broken), "fixed: {fixed}");
+        second.release().await.unwrap();
+    }
+}

@@ -1,10 +1,10 @@
 //! Renewals: their times, batches and failures.
 
-use lockwright_core::{Clock, ErrorKind, HoldState, Locks, Reason};
+use lockwright_core::{Clock, ErrorKind, Guard, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
 use crate::support::{
-    Act, Stage, TTL, another_client, client, hold, millis, secs, settle_down, troubled,
+    Act, Stage, TTL, another_client, client, hold, millis, poll_once, secs, settle_down, troubled,
 };
 
 #[tokio::test(start_paused = true)]
@@ -311,6 +311,26 @@ async fn other_losses_are_reported_when_a_waker_panics() {
     settle_down().await;
     for signal in &signals {
         assert_eq!(signal.state(), HoldState::Lost(Reason::Gone));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn name_is_free_again_when_a_waker_panics_at_the_end_of_the_hold() {
+    let ends: [fn(Guard); 3] = [
+        |guard| drop(guard),
+        |guard| assert!(poll_once(&mut Box::pin(guard.release())).is_some()),
+        |guard| drop(guard.into_ticket().unwrap()),
+    ];
+    for end in ends {
+        let (locks, ..) = client();
+        let guard = locks.mutex("x").acquire().await.unwrap();
+        let signal = guard.signal();
+        let mut ended = Box::pin(signal.ended());
+        let waker = std::task::Waker::from(std::sync::Arc::<PanickingWaker>::default());
+        assert!(ended.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        end(guard);
+        let next = locks.mutex("x").wait_for(TTL * 3).acquire().await.unwrap();
+        next.release().await.unwrap();
     }
 }
 

@@ -72,6 +72,27 @@ async fn a_late_duplicate_of_the_acquire_does_not_revive_a_ticket() {
     assert!(other.inspect("x").await.unwrap().holders.is_empty(), "it runs out by itself");
 }
 
+/// The same, when the duplicate arrives between two requests of one resumption.
+#[tokio::test(start_paused = true)]
+async fn late_duplicate_of_the_acquire_does_not_revive_a_ticket_that_is_being_resumed() {
+    let (locks, stage, other, _, clock) = troubled();
+    stage.on("acquire", [Act::ArriveLate(TTL + secs(1))]);
+    let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
+    clock.sleep(TTL - secs(1)).await;
+    stage.on_every("swap", Some(Act::Refuse(ErrorKind::Unavailable)));
+    let resuming = tokio::spawn({
+        let (locks, ticket) = (locks.clone(), ticket.clone());
+        async move { locks.resume(&ticket).await }
+    });
+    clock.sleep(millis(1_200)).await;
+    let next = other.mutex("x").try_acquire().await.unwrap().expect("it has run out");
+    next.release().await.unwrap();
+    clock.sleep(millis(1_500)).await;
+    stage.on_every("swap", None);
+    let error = resuming.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_ticket_is_good_though_an_acquire_was_left_unanswered() {
     let (locks, stage, other, _, clock) = troubled();

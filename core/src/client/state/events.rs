@@ -1,7 +1,6 @@
 //! The backend's events.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
@@ -46,10 +45,9 @@ impl Shared {
             }
         }
         let now = self.clock.now();
-        let holds = self.table().holds.find(|hold| facts.contains_key(&hold.claim.token));
+        let holds = self.table().concerned(&facts);
         for hold in &holds {
-            // An application's waker may panic.
-            let report = || match facts[&hold.claim.token] {
+            match facts[&hold.claim.token] {
                 HoldEvent::AtRisk => {
                     hold.renew_again_at(now);
                     hold.put_at_risk();
@@ -57,8 +55,7 @@ impl Shared {
                 HoldEvent::Lost(reason) => {
                     hold.lose(reason);
                 }
-            };
-            let _ = catch_unwind(AssertUnwindSafe(report));
+            }
         }
         self.table().holds.reschedule(holds.iter().map(|hold| (hold, now)));
     }

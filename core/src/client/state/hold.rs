@@ -1,6 +1,7 @@
 //! One hold: its term, and its loss in two stages.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -164,7 +165,8 @@ impl Hold {
         }
         if let Some(changed) = self.changed.get() {
             self.version.fetch_add(1, Ordering::Release);
-            changed.notify_waiters();
+            // An application's waker may panic; the hold must still be released.
+            let _ = catch_unwind(AssertUnwindSafe(|| changed.notify_waiters()));
         }
     }
 

@@ -83,6 +83,8 @@ pub(crate) enum HoldEvent {
 pub(crate) struct Table {
     pub(crate) turns: Turns,
     pub(crate) holds: Registry,
+    /// Losses that the backend reported before the client took in the hold. The oldest are first.
+    early_losses: VecDeque<(Token, Reason)>,
 }
 
 #[derive(Default)]

@@ -1,11 +1,40 @@
 //! Turns and holds under one mutex: acquire and release need both, and each mutex would cost much of their time.
 
+use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::clock::BootInstant;
 use crate::reason::Reason;
+use crate::token::Token;
 
-use super::{Hold, Shared, Table};
+use super::{Hold, HoldEvent, Shared, Table};
+
+/// Losses of holds that the client had already ended are also kept.
+const MOST_EARLY_LOSSES: usize = 1024;
+
+impl Table {
+    /// Returns the holds that the facts are about. A loss without a hold is kept for the hold's answer, which may
+    /// still be on its way.
+    pub(crate) fn concerned(&mut self, facts: &HashMap<Token, HoldEvent>) -> Vec<Arc<Hold>> {
+        let holds = self.holds.find(|hold| facts.contains_key(&hold.claim.token));
+        if holds.len() < facts.len() {
+            let mut early = facts.clone();
+            holds.iter().for_each(|hold| drop(early.remove(&hold.claim.token)));
+            self.early_losses.extend(early.into_iter().filter_map(|(token, fact)| match fact {
+                HoldEvent::Lost(reason) => Some((token, reason)),
+                HoldEvent::AtRisk => None,
+            }));
+            let excess = self.early_losses.len().saturating_sub(MOST_EARLY_LOSSES);
+            self.early_losses.drain(..excess);
+        }
+        holds
+    }
+
+    fn take_early_loss(&mut self, token: Token) -> Option<Reason> {
+        let place = self.early_losses.iter().position(|(lost, _)| *lost == token)?;
+        self.early_losses.remove(place).map(|(_, reason)| reason)
+    }
+}
 
 impl Shared {
     /// While locked, never drop, notify or send: each may call back.
@@ -15,11 +44,14 @@ impl Shared {
 
     pub(crate) fn take_in(hold: &Arc<Hold>, first_due: BootInstant, wait_nanos: u64) {
         let shared = &hold.shared;
-        let (tell_keeper, joined) = {
+        let (tell_keeper, joined, lost) = {
             let mut table = shared.table();
             let tell_keeper = table.holds.insert(hold, first_due, wait_nanos);
-            (tell_keeper, table.turns.granted(hold))
+            (tell_keeper, table.turns.granted(hold), table.take_early_loss(hold.claim.token))
         };
+        if let Some(reason) = lost {
+            hold.lose(reason);
+        }
         if tell_keeper {
             shared.renewer.notify_one();
         }

@@ -8,7 +8,7 @@ use fs_err as fs;
 
 use crate::baseline::{self, Costs, Path as Counted};
 use crate::options::Options;
-use crate::process::{cargo, output, quietly};
+use crate::process::{cargo_in_background, output, quietly};
 use crate::report::Report;
 use crate::{folders, text};
 
@@ -70,7 +70,7 @@ fn count() -> Result<Costs, String> {
 /// Fixed flags: all machines build the same code.
 fn build(host: &str) -> Result<PathBuf, String> {
     let folder = folders::target();
-    let mut command = cargo(&["build", "--package", CRATE, "--profile", PROFILE]);
+    let mut command = cargo_in_background(&["build", "--package", CRATE, "--profile", PROFILE]);
     // With an explicit target, the flags don't apply to build scripts.
     command.args(["--target", host, "--target-dir"]).arg(&folder);
     // Otherwise rustix reads the clock through the vDSO, which doesn't exist under valgrind.

@@ -1,7 +1,8 @@
 //! The options of all steps.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
+use crate::binaries::Binary;
 use crate::parallel::Gate;
 
 #[derive(Debug)]
@@ -9,6 +10,8 @@ pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) at_a_time: usize,
     pub(crate) tests_are_built: Gate,
+    /// Those of the step `test`. Cargo would wait for the steps in the background.
+    pub(crate) tests: OnceLock<Vec<Binary>>,
     /// Locked while steps run in the background.
     pub(crate) background: Mutex<()>,
 }
@@ -20,6 +23,7 @@ impl Default for Options {
             quick: false,
             at_a_time: 2,
             tests_are_built: Gate::default(),
+            tests: OnceLock::new(),
             background: Mutex::default(),
         }
     }

@@ -22,6 +22,9 @@ pub(crate) fn run_tests_of(
         Ok(binaries) => binaries,
         Err(report) => return report,
     };
+    if step == "test" {
+        let _ = options.tests.set(binaries.clone());
+    }
     binaries.retain(wanted);
     let (mut skips, mut left_out) = (Vec::new(), Vec::new());
     if options.quick {

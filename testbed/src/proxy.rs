@@ -224,6 +224,8 @@ impl Shared {
                     }
                     self.serve(client, Vec::new(), Duration::ZERO);
                 }
+                // A process that another thread has just forked also has the socket, until its exec.
+                let _ = rustix::net::shutdown(&listening, rustix::net::Shutdown::Both);
             }
             self.state().listening = false;
             self.changed.notify_all();

@@ -39,6 +39,7 @@ const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-etcd", "server", "9"),
     ("lockwright-zookeeper", "server", "8"),
     ("lockwright-testbed", "testbed", "4"),
+    ("lockwright-cli", "cli", "4"),
     (INTEROP, "queues", "6"),
 ];
 

@@ -43,7 +43,7 @@ const TRIES: u32 = 5;
 
 const IDLE: Duration = Duration::from_secs(300);
 
-/// A request dropped after this silence closes all connections of its generation.
+/// A request dropped after this silence closes all connections of its generation, unless one answers.
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {
@@ -62,6 +62,7 @@ struct Idle<C> {
     connections: Vec<(Connected<C>, Instant)>,
     /// Incremented when all connections seem dead; older ones aren't returned to the pool.
     generation: u64,
+    answered: Instant,
 }
 
 impl<D: Dialect> std::fmt::Debug for Pool<D> {
@@ -111,7 +112,11 @@ impl<D: Dialect> Pool<D> {
             sessions,
             turns: Arc::new(Semaphore::new(requests)),
             ordinary: Arc::new(Semaphore::new(requests.saturating_sub(1).max(1))),
-            idle: Mutex::new(Idle { connections: Vec::new(), generation: 0 }),
+            idle: Mutex::new(Idle {
+                connections: Vec::new(),
+                generation: 0,
+                answered: Instant::now(),
+            }),
         }
     }
 
@@ -246,7 +251,7 @@ impl<D: Dialect> Pool<D> {
                 let failure = errors::failed(cause, effect, &*self.dialect);
                 taken.sent = None;
                 if failure.lost {
-                    self.forget(taken.generation, &taken.runtime);
+                    self.forget(taken.generation, None, &taken.runtime);
                 }
                 Err(failure)
             }
@@ -254,7 +259,9 @@ impl<D: Dialect> Pool<D> {
                 if sending.waits {
                     taken.sent = None;
                 } else {
-                    self.forget(taken.generation, &taken.runtime);
+                    // The second try of a renewal must not get a dead connection too.
+                    let sent = taken.sent.filter(|_| !sending.renews);
+                    self.forget(taken.generation, sent, &taken.runtime);
                 }
                 if taken.is_old {
                     *when_ended = taken.end();
@@ -327,6 +334,7 @@ impl<D: Dialect> Pool<D> {
         let mut idle = self.idle();
         if taken.generation == idle.generation {
             let now = Instant::now();
+            idle.answered = now;
             idle.connections.extend(taken.connected.take().map(|connected| (connected, now)));
             if idle.connections.first().is_some_and(|(_, used)| used.elapsed() > IDLE) {
                 let old = vec![idle.connections.remove(0)];
@@ -338,10 +346,12 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    fn forget(&self, generation: u64, runtime: &Handle) {
+    /// Closes no other connections if the request was sent, and another has been answered since half of its time.
+    fn forget(&self, generation: u64, sent: Option<Instant>, runtime: &Handle) {
         let dead = {
             let mut idle = self.idle();
-            if idle.generation != generation {
+            let is_slow = sent.is_some_and(|sent| idle.answered > sent + sent.elapsed() / 2);
+            if idle.generation != generation || is_slow {
                 return;
             }
             idle.generation += 1;
@@ -397,7 +407,7 @@ impl<D: Dialect> Taken<'_, D> {
 impl<D: Dialect> Drop for Taken<'_, D> {
     fn drop(&mut self) {
         if self.connected.is_some() && self.sent.is_some_and(|sent| sent.elapsed() > SILENCE) {
-            self.pool.forget(self.generation, &self.runtime);
+            self.pool.forget(self.generation, self.sent, &self.runtime);
         }
         drop(self.end());
     }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use lockwright_core::Locks;
 use lockwright_testbed::Proxy;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::server::{Config, Server, lock_table, options, sessions};
@@ -79,4 +80,51 @@ async fn dropped_request_replaces_silent_connections() {
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(2), "a free lock took {took:?}");
     free.release().await.unwrap();
+}
+
+/// One connection is silent, while the others answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn dropped_request_keeps_connections_that_answer() {
+    const TASKS: usize = 16;
+    let server = options().start().unwrap();
+    let proxy = Proxy::start(server.address()).unwrap();
+    let client = locks(&server.url_through(proxy.port()), LIMIT).await;
+    let mut asking = JoinSet::new();
+    for task in 0..TASKS {
+        let client = client.clone();
+        asking.spawn(async move {
+            for number in 0.. {
+                let asking = client.mutex(format!("free-{task}-{number}")).try_acquire();
+                if let Ok(answer) = timeout(Duration::from_millis(300), asking).await
+                    && let Some(guard) = answer.unwrap()
+                {
+                    drop(guard);
+                }
+            }
+        });
+    }
+    // Until the pool has as many connections as the tasks need.
+    eventually(|| async {
+        let accepted = proxy.accepted();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        (accepted >= TASKS / 4 && proxy.accepted() == accepted).then_some(())
+    })
+    .await;
+    let before = eventually(|| async {
+        let accepted = proxy.accepted();
+        for connection in 0..accepted {
+            proxy.keep_requests_of(Some(connection));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            if proxy.kept_requests() > 0 {
+                return Some(accepted);
+            }
+        }
+        None
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let opened = proxy.accepted() - before;
+    asking.shutdown().await;
+    // One in its place, and one that ends its session.
+    assert!((1..=3).contains(&opened), "{opened} new connections");
 }

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_backend_is_told_with_what_to_type() {
+    fn a_missing_backend_is_reported_with_the_feature_to_enable() {
         for (url, features, typed) in [
             ("sqlite:x.db", "the feature `sqlite` of", "--features lockwright/sqlite`"),
             ("etcd:http://a", "the feature `etcd` of", "--features lockwright/etcd`"),

@@ -101,7 +101,7 @@ impl Job {
             Ok(ran) if shows_too_little(&ran) && self.options.selection && !is_last => {
                 return Ok(ControlFlow::Continue(()));
             }
-            Ok(ran) => tell(&ran, &self.options)?,
+            Ok(ran) => report(&ran, &self.options)?,
             Err(problem) => {
                 let (configuration, seed) = (schedule.configuration, schedule.seed);
                 println!(
@@ -120,7 +120,7 @@ fn shows_too_little(ran: &Ran) -> bool {
     ran.verdict.outcome == Outcome::ShowedNothing
 }
 
-fn tell(ran: &Ran, options: &Options) -> Result<()> {
+fn report(ran: &Ran, options: &Options) -> Result<()> {
     let Ran { schedule, verdict, entries } = ran;
     let configuration = schedule.configuration;
     println!("ran {} {configuration} {}", verdict.outcome, evidence::line(ran).replace('\t', " "));

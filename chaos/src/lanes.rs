@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options, args: &[String]) -> ExitCode {
     let tasks = Mutex::new(tasks(options));
     let counts = Mutex::new(Counts::default());
     thread::scope(|scope| {
-        for lane in 0..options.beside {
+        for lane in 0..options.jobs {
             let (tasks, counts) = (&tasks, &counts);
             scope.spawn(move || {
                 while options.time.is_none_or(|time| begun.elapsed() < time) {
@@ -75,7 +75,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
     };
     // Starting servers takes longer than a schedule.
     let per_lane = match options.configurations.len() {
-        1 => seeds.len().div_ceil(options.beside).clamp(1, SCHEDULES),
+        1 => seeds.len().div_ceil(options.jobs).clamp(1, SCHEDULES),
         _ => SCHEDULES,
     };
     let mut of_each: Vec<(Configuration, VecDeque<u64>)> = options

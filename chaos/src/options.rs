@@ -14,7 +14,7 @@ pub(crate) struct Options {
     pub(crate) seeds: Range<u64>,
     pub(crate) time: Option<Duration>,
     pub(crate) faults: Vec<Fault>,
-    pub(crate) beside: usize,
+    pub(crate) jobs: usize,
     pub(crate) record: bool,
     pub(crate) keep: bool,
     pub(crate) missing: bool,
@@ -31,7 +31,7 @@ impl Options {
             seeds: 1..11,
             time: None,
             faults: Fault::ALL.to_vec(),
-            beside: 4,
+            jobs: 4,
             record: false,
             keep: false,
             missing: false,
@@ -48,7 +48,7 @@ impl Options {
                 "--seeds" => this.seeds = range(&value()?)?,
                 "--minutes" => this.time = Some(Duration::from_secs(60 * number(&value()?)?)),
                 "--faults" => this.faults = faults(&value()?)?,
-                "--beside" => this.beside = number(&value()?)?.max(1) as usize,
+                "--jobs" => this.jobs = number(&value()?)?.max(1) as usize,
                 "--record" => this.record = true,
                 "--keep" => this.keep = true,
                 "--missing" => this.missing = true,
@@ -115,13 +115,13 @@ mod tests {
     #[test]
     fn options_are_read() {
         let options =
-            read("--backend redis,mysql --seed 7 --faults client-killed,throttled --beside 2");
+            read("--backend redis,mysql --seed 7 --faults client-killed,throttled --jobs 2");
         let options = options.unwrap();
         let names: Vec<_> = options.configurations.iter().map(|one| one.to_string()).collect();
         assert_eq!(names, ["redis", "mysql-lease", "mysql-session", "mysql-row"]);
         assert_eq!(options.seeds, 7..8);
         assert_eq!(options.faults, [Fault::ClientKilled, Fault::Throttled]);
-        assert_eq!(options.beside, 2);
+        assert_eq!(options.jobs, 2);
         assert_eq!(read("--seeds 3..9").unwrap().seeds, 3..9);
     }
 

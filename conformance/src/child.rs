@@ -71,7 +71,7 @@ impl Job {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum Message {
     Asking,
     Granted {
         token: Token,
@@ -87,7 +87,7 @@ pub(crate) enum Said {
     Done,
 }
 
-impl Said {
+impl Message {
     fn to_text(&self) -> String {
         match self {
             Self::Asking => "asking".to_owned(),
@@ -175,9 +175,9 @@ where
     })
 }
 
-fn say(said: &Said) -> std::io::Result<()> {
+fn send(message: &Message) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(format!("{}\n", said.to_text()).as_bytes())?;
+    out.write_all(format!("{}\n", message.to_text()).as_bytes())?;
     out.flush()
 }
 
@@ -189,17 +189,17 @@ async fn do_job(job: &Job, locks: &Locks) -> Verdict {
         What::Hold | What::Wait => 1,
     };
     for _ in 0..rounds {
-        say(&Said::Asking)?;
+        send(&Message::Asking)?;
         let invoked = clock.now();
         let guard = locks.mutex(&job.name).no_limit().acquire().await?;
         let (token, fence) = (guard.token(), guard.fence());
-        say(&Said::Granted { token, fence, invoked, granted: clock.now() })?;
-        say(&Said::Deadline(guard.deadline()))?;
+        send(&Message::Granted { token, fence, invoked, granted: clock.now() })?;
+        send(&Message::Deadline(guard.deadline()))?;
         match &job.what {
             What::Contend { counter, .. } => {
                 Counter::add_one(counter)?;
-                say(&Said::Written(register.write(fence)?))?;
-                say(&Said::Released(clock.now()))?;
+                send(&Message::Written(register.write(fence)?))?;
+                send(&Message::Released(clock.now()))?;
                 guard.release().await?;
             }
             What::Hold | What::Wait => {
@@ -207,32 +207,32 @@ async fn do_job(job: &Job, locks: &Locks) -> Verdict {
                 while guard.check().is_ok() {
                     if guard.deadline() != recorded {
                         recorded = guard.deadline();
-                        say(&Said::Deadline(recorded))?;
+                        send(&Message::Deadline(recorded))?;
                     }
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
-                say(&Said::Lost(clock.now()))?;
-                say(&Said::Written(register.write(fence)?))?;
+                send(&Message::Lost(clock.now()))?;
+                send(&Message::Written(register.write(fence)?))?;
             }
         }
     }
-    say(&Said::Done)?;
+    send(&Message::Done)?;
     Ok(())
 }
 
 async fn wait_once(locks: Locks, name: String) -> Verdict {
     let clock = Clock::boot();
-    say(&Said::Asking)?;
+    send(&Message::Asking)?;
     let invoked = clock.now();
     let guard = locks.mutex(&name).no_limit().acquire().await?;
     let (token, fence) = (guard.token(), guard.fence());
-    say(&Said::Granted { token, fence, invoked, granted: clock.now() })?;
-    say(&Said::Deadline(guard.deadline()))?;
+    send(&Message::Granted { token, fence, invoked, granted: clock.now() })?;
+    send(&Message::Deadline(guard.deadline()))?;
     tokio::time::sleep(Duration::from_millis(5)).await;
-    say(&if guard.check().is_ok() {
-        Said::Released(clock.now())
+    send(&if guard.check().is_ok() {
+        Message::Released(clock.now())
     } else {
-        Said::Lost(clock.now())
+        Message::Lost(clock.now())
     })?;
     guard.release().await?;
     locks.close().await;
@@ -241,7 +241,7 @@ async fn wait_once(locks: Locks, name: String) -> Verdict {
 
 pub(crate) struct Child {
     process: std::process::Child,
-    said: mpsc::UnboundedReceiver<Said>,
+    message: mpsc::UnboundedReceiver<Message>,
 }
 
 impl Child {
@@ -252,13 +252,15 @@ impl Child {
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()?;
-        let (sender, said) = mpsc::unbounded_channel();
+        let (sender, message) = mpsc::unbounded_channel();
         let out = process.stdout.take().ok_or_else(|| std::io::Error::other("no stdout"))?;
         std::thread::spawn(move || {
             let lines = BufReader::new(out).lines().map_while(std::result::Result::ok);
-            lines.filter_map(|line| Said::of_text(&line)).all(|said| sender.send(said).is_ok())
+            lines
+                .filter_map(|line| Message::of_text(&line))
+                .all(|message| sender.send(message).is_ok())
         });
-        Ok(Self { process, said })
+        Ok(Self { process, message })
     }
 
     pub(crate) fn cue(&mut self) -> std::io::Result<()> {
@@ -267,20 +269,20 @@ impl Child {
         to.flush()
     }
 
-    pub(crate) async fn next(&mut self, within: Duration) -> Verdict<Said> {
-        match tokio::time::timeout(within, self.said.recv()).await {
-            Ok(Some(said)) => Ok(said),
+    pub(crate) async fn next(&mut self, within: Duration) -> Verdict<Message> {
+        match tokio::time::timeout(within, self.message.recv()).await {
+            Ok(Some(message)) => Ok(message),
             Ok(None) => Err(Failure::new("a child ended early")),
             Err(_) => Err(Failure::new(format!("a child sent nothing for {within:?}"))),
         }
     }
 
-    pub(crate) async fn rest(&mut self, within: Duration) -> Verdict<Vec<Said>> {
+    pub(crate) async fn rest(&mut self, within: Duration) -> Verdict<Vec<Message>> {
         let mut rest = Vec::new();
         loop {
-            match tokio::time::timeout(within, self.said.recv()).await {
-                Ok(Some(Said::Done) | None) => return Ok(rest),
-                Ok(Some(said)) => rest.push(said),
+            match tokio::time::timeout(within, self.message.recv()).await {
+                Ok(Some(Message::Done) | None) => return Ok(rest),
+                Ok(Some(message)) => rest.push(message),
                 Err(_) => return Err(Failure::new(format!("a child sent nothing for {within:?}"))),
             }
         }
@@ -315,12 +317,12 @@ impl Drop for Child {
     }
 }
 
-pub(crate) fn holds_of(who: &str, name: &str, said: &[Said]) -> Vec<crate::history::Hold> {
+pub(crate) fn holds_of(who: &str, name: &str, messages: &[Message]) -> Vec<crate::history::Hold> {
     let mut holds: Vec<crate::history::Hold> = Vec::new();
-    for said in said {
+    for message in messages {
         let last = holds.last_mut();
-        match said {
-            Said::Granted { token, fence, invoked, granted } => {
+        match message {
+            Message::Granted { token, fence, invoked, granted } => {
                 holds.push(crate::history::Hold {
                     who: who.to_owned(),
                     name: name.to_owned(),
@@ -332,26 +334,26 @@ pub(crate) fn holds_of(who: &str, name: &str, said: &[Said]) -> Vec<crate::histo
                     until: *granted,
                 });
             }
-            Said::Deadline(at) => {
+            Message::Deadline(at) => {
                 if let Some(last) = last {
                     last.until = *at;
                 }
             }
-            Said::Released(at) | Said::Lost(at) => {
+            Message::Released(at) | Message::Lost(at) => {
                 if let Some(last) = last {
                     last.until = last.until.min(*at);
                 }
             }
-            Said::Asking | Said::Written(_) | Said::Done => {}
+            Message::Asking | Message::Written(_) | Message::Done => {}
         }
     }
     holds
 }
 
-pub(crate) fn writes(said: &[Said]) -> HashMap<bool, usize> {
+pub(crate) fn writes(messages: &[Message]) -> HashMap<bool, usize> {
     let mut writes = HashMap::new();
-    for said in said {
-        if let Said::Written(accepted) = said {
+    for message in messages {
+        if let Message::Written(accepted) = message {
             *writes.entry(*accepted).or_default() += 1;
         }
     }
@@ -377,21 +379,21 @@ mod tests {
             assert_eq!(Job::of_text(&job.to_text()), Some(job));
         }
         let at = BootInstant::from_nanos(17);
-        for said in [
-            Said::Asking,
-            Said::Granted {
+        for message in [
+            Message::Asking,
+            Message::Granted {
                 token: Token::random(),
                 fence: Fence::new(3),
                 invoked: at,
                 granted: at,
             },
-            Said::Deadline(at),
-            Said::Released(at),
-            Said::Lost(at),
-            Said::Written(true),
-            Said::Done,
+            Message::Deadline(at),
+            Message::Released(at),
+            Message::Lost(at),
+            Message::Written(true),
+            Message::Done,
         ] {
-            assert_eq!(Said::of_text(&said.to_text()), Some(said));
+            assert_eq!(Message::of_text(&message.to_text()), Some(message));
         }
     }
 }

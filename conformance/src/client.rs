@@ -4,16 +4,20 @@ use lockwright_core::{Guard, LockName, Locks, Result, async_trait};
 
 /// A client under test.
 #[async_trait]
-pub trait Believer: Send + Sync {
+pub trait TestedClient: Send + Sync {
     /// Sends one request.
-    async fn try_acquire(&self, name: &LockName, fixed: bool) -> Result<Option<Box<dyn Belief>>>;
+    async fn try_acquire(
+        &self,
+        name: &LockName,
+        fixed: bool,
+    ) -> Result<Option<Box<dyn TestedHold>>>;
 }
 
 /// A hold of a client under test.
 #[async_trait]
-pub trait Belief: Send + Sync {
+pub trait TestedHold: Send + Sync {
     /// Returns whether the client considers it valid.
-    fn believes(&self) -> bool;
+    fn is_valid(&self) -> bool;
 
     /// Waits for the hold's end.
     async fn ended(&self);
@@ -24,8 +28,12 @@ pub trait Belief: Send + Sync {
 
 /// The real client.
 #[async_trait]
-impl Believer for Locks {
-    async fn try_acquire(&self, name: &LockName, fixed: bool) -> Result<Option<Box<dyn Belief>>> {
+impl TestedClient for Locks {
+    async fn try_acquire(
+        &self,
+        name: &LockName,
+        fixed: bool,
+    ) -> Result<Option<Box<dyn TestedHold>>> {
         let request = self.mutex(name);
         let request = if fixed { request.fixed() } else { request };
         Ok(request.try_acquire().await?.map(|guard| Box::new(guard) as _))
@@ -33,8 +41,8 @@ impl Believer for Locks {
 }
 
 #[async_trait]
-impl Belief for Guard {
-    fn believes(&self) -> bool {
+impl TestedHold for Guard {
+    fn is_valid(&self) -> bool {
         self.check().is_ok()
     }
 

@@ -13,7 +13,7 @@ use lockwright_core::{
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::client::Believer;
+use crate::client::TestedClient;
 use crate::factory::{Connect, Factory, Runtime};
 use crate::failure::{Failure, Verdict};
 use crate::faults::Faulty;
@@ -86,8 +86,11 @@ impl Context {
     }
 
     /// Returns the client under test.
-    pub fn believer(&self, backend: Arc<dyn DistributedLock>) -> Result<Box<dyn Believer>> {
-        self.factory.believer(backend, &self.clock, self.ttl)
+    pub fn tested_client(
+        &self,
+        backend: Arc<dyn DistributedLock>,
+    ) -> Result<Box<dyn TestedClient>> {
+        self.factory.tested_client(backend, &self.clock, self.ttl)
     }
 
     /// Returns a name under the root.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, Locks, Result, async_trait};
 
-use crate::client::Believer;
+use crate::client::TestedClient;
 use crate::protected::Protect;
 
 /// The suite's access to a backend.
@@ -63,12 +63,12 @@ pub trait Factory: Send + Sync + 'static {
     }
 
     /// Returns the client under test, by default the real one.
-    fn believer(
+    fn tested_client(
         &self,
         backend: Arc<dyn DistributedLock>,
         clock: &Clock,
         ttl: Duration,
-    ) -> Result<Box<dyn Believer>> {
+    ) -> Result<Box<dyn TestedClient>> {
         Ok(Box::new(Locks::builder(backend).clock(clock.clone()).ttl(ttl).build()?))
     }
 }

@@ -105,7 +105,7 @@ pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn Dis
 }
 
 /// Tests that a rejected claim leaves no entry. `count` includes holders.
-pub async fn what_is_refused_leaves_nothing(
+pub async fn refused_request_leaves_nothing(
     backend: &dyn DistributedLock,
     count: impl AsyncFn() -> usize,
 ) {

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_too_late_is_refused_for_ever() {
+    async fn late_request_is_refused_for_ever() {
         let gate = Gate::new();
         let x = LockName::new("x").unwrap();
         for fence in [3, 3, 5, 5] {
@@ -305,7 +305,7 @@ mod tests {
 
     /// Otherwise a late writer could enter under an unused name.
     #[tokio::test]
-    async fn what_was_sent_under_another_lock_is_refused() {
+    async fn fence_of_another_lock_is_refused() {
         let gate = Gate::new();
         let lock = LockName::new("shop/x").unwrap();
         gate.remember(&lock, Fence::new(5)).await;

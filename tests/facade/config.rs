@@ -34,7 +34,7 @@ fn json_does_as_well() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn problem_is_named() {
     assert!(bad(r#"url = "memory:""#.replace("url", "uri").as_str()).contains("uri"));
     let unknown = bad("url = \"memory:\"\ntll = \"3s\"");
     assert!(unknown.contains("tll") && unknown.contains("ttl"), "{unknown}");
@@ -81,7 +81,7 @@ mod memory {
     }
 
     #[tokio::test]
-    async fn what_a_backend_cannot_promise_is_refused_with_what_can() {
+    async fn refusal_of_a_promise_names_backends_that_keep_it() {
         let mut config = Config::new("memory:");
         config.require = vec![Requirement::StrictFencing, Requirement::Fifo];
         config.connect().await.unwrap();

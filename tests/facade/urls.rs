@@ -9,7 +9,7 @@ async fn refused(url: &str) -> lockwright::Error {
 }
 
 #[tokio::test]
-async fn what_names_no_backend_is_told_what_does() {
+async fn an_unknown_backend_lists_the_known_ones() {
     for url in [
         "",
         "nonsense",
@@ -27,7 +27,7 @@ async fn what_names_no_backend_is_told_what_does() {
 }
 
 #[tokio::test]
-async fn what_is_said_to_be_missing_is_missing() {
+async fn features_reported_as_missing_are_missing() {
     let text = refused("nonsense").await.to_string();
     let (_, schemes) = text.split_once("begins with one of ").unwrap();
     for scheme in schemes.split(", ").filter_map(|one| one.strip_suffix(" (not in this build)")) {
@@ -96,7 +96,7 @@ mod sqlite {
     }
 
     #[tokio::test]
-    async fn what_is_not_a_database_is_left_as_it_is() {
+    async fn other_file_is_not_changed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes.txt");
         let text = "not a database, and somebody's only copy".repeat(100);
@@ -117,7 +117,7 @@ mod redis {
     use super::*;
 
     #[tokio::test]
-    async fn malformed_ones_are_told_apart_from_dead_ones() {
+    async fn malformed_keys_are_distinct_from_dead_ones() {
         for url in
             ["redis:", "redis://", "redis://me:hush@", "redis://db:port/", "redis://db:70000"]
         {
@@ -171,7 +171,7 @@ mod etcd {
     use super::*;
 
     #[tokio::test]
-    async fn malformed_ones_are_told_apart_from_dead_ones_by_etcd() {
+    async fn malformed_keys_are_distinct_from_dead_ones_by_etcd() {
         for url in [
             "etcd:",
             "etcd:http://",
@@ -195,7 +195,7 @@ mod zookeeper {
     use super::*;
 
     #[tokio::test]
-    async fn malformed_ones_are_told_apart_from_dead_ones_by_zookeeper() {
+    async fn malformed_keys_are_distinct_from_dead_ones_by_zookeeper() {
         for url in [
             "zookeeper:",
             "zookeeper:me:hush@",

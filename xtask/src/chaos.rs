@@ -43,7 +43,7 @@ pub(crate) fn step(options: &Options) -> Report {
     if !process::quietly("chaos-build", process::cargo(&BUILD)).ok() {
         return Report::of(false);
     }
-    let selection = runner(&["--selection".to_owned(), "--beside".to_owned(), "8".to_owned()]);
+    let selection = runner(&["--selection".to_owned(), "--jobs".to_owned(), "8".to_owned()]);
     let mut counts = Counts::default();
     let finished = process::run("chaos", selection, LIMIT, |line| {
         if let Some(outcome) = line.strip_prefix("ran ") {

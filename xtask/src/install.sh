@@ -64,7 +64,7 @@ for package in $(comm -13 "$lists/before" "$lists/after"); do
     done
 done
 
-# Whatever a package does behind our back is said, not believed away.
+# Whatever a package does behind our back is said, not ignored.
 started=0
 touch "$lists/all"
 for process in /proc/[0-9]*; do

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn doc_tests_are_told_apart() {
+    fn doc_tests_are_distinct() {
         const RESULT: &str = "test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; \
              finished in 2.00s; merged doctests compilation took 1.00s\n";
         let text = format!(
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_aborts_counts_as_a_failure() {
+    fn aborted_binary_counts_as_a_failure() {
         let text = "   Doc-tests a\nrunning 5 tests\ntest x ... ok\n   Doc-tests b\n\
                     process didn't exit successfully: (signal: 6, SIGABRT: process abort signal)\n";
         let (suites, open) = read(Reader::default(), text);

@@ -3,13 +3,13 @@
 use std::sync::{Mutex, OnceLock};
 
 use crate::binaries::Binary;
-use crate::parallel::Gate;
+use crate::parallel::Latch;
 
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) at_a_time: usize,
-    pub(crate) tests_are_built: Gate,
+    pub(crate) tests_are_built: Latch,
     /// Those of the step `test`. Cargo would wait for the steps in the background.
     pub(crate) tests: OnceLock<Vec<Binary>>,
     /// Locked while steps run in the background.
@@ -22,7 +22,7 @@ impl Default for Options {
         Self {
             quick: false,
             at_a_time: 2,
-            tests_are_built: Gate::default(),
+            tests_are_built: Latch::default(),
             tests: OnceLock::new(),
             background: Mutex::default(),
         }

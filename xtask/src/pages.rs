@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_pages_is_found() {
+    fn problems_of_pages_are_found() {
         let folder = tempfile::tempdir().unwrap();
         for (file, text) in [
             ("backends/x/doctor.rs", "code: \"known\", code: \"new\""),

@@ -29,9 +29,9 @@ pub(crate) fn run<T: Send, R: Send>(
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Gate(OnceLock<()>);
+pub(crate) struct Latch(OnceLock<()>);
 
-impl Gate {
+impl Latch {
     pub(crate) fn open(&self) {
         let _ = self.0.set(());
     }

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_a_failure_and_ended_with_all_that_it_started() {
+    fn hanging_binary_fails_and_is_ended_with_its_processes() {
         let limit = Duration::from_millis(500);
         // A child, an orphaned grandchild, and a process that prints nothing more.
         for (what, script) in [

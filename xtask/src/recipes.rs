@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_unchanged_is_made_once() {
+    fn unchanged_module_is_built_once() {
         let folder = tempfile::tempdir().unwrap();
         let (source, target) = (folder.path().to_path_buf(), folder.path().to_path_buf());
         let place = Place { source, target };

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_what_to_install() {
+    fn missing_program_is_named_with_its_package() {
         let need = Need {
             what: "Redis",
             binary: "lockwright-no-such-binary",
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_too_old_is_said() {
+    fn a_version_that_is_too_old_is_reported() {
         let probe = &["-c", "echo 5.3"];
         let need = |least| Need { binary: "sh", probe, least: Some(least), ..VERSION };
         assert_eq!(problem(&need((5, 3))), None);

@@ -75,15 +75,15 @@ fn busy(reply: &Reply) -> Busy {
 /// Polls when the present hold or offer ends. If all waiters before it are dead, this request offers the lock on.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;
-    const MOMENT: Duration = Duration::from_millis(1);
-    const MOMENTS: u32 = 20;
+    const STEP: Duration = Duration::from_millis(1);
+    const MOST_STEPS: u32 = 20;
 
     let before = u32::try_from(before).unwrap_or(u32::MAX);
     let is_foreign = busy.holder.as_ref().is_some_and(|holder| holder.token.is_none());
     let later = if is_foreign {
         FOREIGN_POLL * before.min(FOREIGN_POLLS - 1)
     } else {
-        MOMENT * before.min(MOMENTS)
+        STEP * before.min(MOST_STEPS)
     };
     busy.retry_after = busy.retry_after.map(|time| time.saturating_add(later));
     busy.queued = true;

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_taken_as_it_is_is_asked_for_again() {
+    fn unusable_offer_is_requested_again() {
         let offers = Offers::default();
         let (early, fixed) = (claim(RenewalMode::Auto), claim(RenewalMode::Off));
         offers.asks(early.token);

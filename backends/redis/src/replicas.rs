@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changed_nothing_needs_no_replica() {
+    fn request_without_a_change_needs_no_replica() {
         let words = |words: &[&str]| {
             Value::Array(
                 words.iter().map(|word| Value::BulkString(word.as_bytes().to_vec())).collect(),

@@ -61,7 +61,7 @@ pub(crate) struct Tracked {
 impl Tracked {
     pub(crate) fn note(&self, works: bool) {
         self.works.store(works, Ordering::Release);
-        self.tell(Changed::Reconnected);
+        self.notify(Changed::Reconnected);
     }
 
     pub(crate) fn works(&self) -> bool {
@@ -70,10 +70,10 @@ impl Tracked {
 
     pub(crate) fn receive(&self, told: &[Value]) {
         match told {
-            [Value::Array(keys)] => self.tell(Changed::Keys(
+            [Value::Array(keys)] => self.notify(Changed::Keys(
                 keys.iter().filter_map(|key| String::from_redis_value(key.clone()).ok()).collect(),
             )),
-            _ => self.tell(Changed::Flushed),
+            _ => self.notify(Changed::Flushed),
         }
     }
 
@@ -100,7 +100,7 @@ impl Tracked {
         }
         drop(known);
         if !keys.is_empty() {
-            self.tell(Changed::Renewed(keys));
+            self.notify(Changed::Renewed(keys));
         }
     }
 
@@ -111,7 +111,7 @@ impl Tracked {
         }
     }
 
-    fn tell(&self, changed: Changed) {
+    fn notify(&self, changed: Changed) {
         if let Some(to) = self.changed.get() {
             let _ = to.send(changed);
         }

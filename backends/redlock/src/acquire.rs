@@ -107,7 +107,7 @@ impl<'f> Round<'f> {
         let claim = Arc::new(claim.clone());
         let token_state = fleet.token_states.of(claim.token);
         let (verdict, hears_verdict) = watch::channel(Verdict::Open);
-        let (tells, reports) = mpsc::unbounded_channel();
+        let (sender, reports) = mpsc::unbounded_channel();
         for at in 0..fleet.nodes.len() {
             let ballot = Ballot {
                 fleet: Arc::clone(fleet),
@@ -118,7 +118,7 @@ impl<'f> Round<'f> {
                 waits,
                 until: begun + limit,
                 verdict: hears_verdict.clone(),
-                reports: tells.clone(),
+                reports: sender.clone(),
                 note_is_on_its_way: false,
             };
             fleet.runtime.spawn(ballot.run());

@@ -183,7 +183,7 @@ mod tests {
     const NODES: &str = "redlock:redis://a:1,redis://b:2,redis://c:3";
 
     #[test]
-    fn the_nodes_are_told_apart() {
+    fn nodes_are_distinct() {
         assert_eq!(split("redis://a:1,redis://b:2"), ["redis://a:1", "redis://b:2"]);
         assert_eq!(
             split("redis://me:hu,sh@a:1,rediss://b:2/1,redis+unix:///x?db=1"),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_and_nothing_secret_is() {
+    fn problem_is_named_without_secrets() {
         for (url, named) in [
             ("redis://a:1", "redlock:"),
             ("redlock:redis://a:1,redis://me:hush@b:x,redis://c:3", "node 2"),

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asking_again_does_not_mend_is_told_as_such() {
+    fn permanent_errors_are_reported_as_such() {
         let errors = |kinds: &[ErrorKind]| {
             let mut errors = NodeErrors::default();
             for kind in kinds {

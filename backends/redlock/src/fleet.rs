@@ -193,18 +193,18 @@ where
     F: Future<Output = Result<T>> + Send + 'static,
 {
     let until = Instant::now() + limit;
-    let (tells, mut told) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     for (at, node) in fleet.nodes.iter().enumerate() {
-        let (answer, tells) = (ask(Arc::clone(node)), tells.clone());
+        let (answer, sender) = (ask(Arc::clone(node)), sender.clone());
         // In tasks, so that the node's own time-out sees a hanging request.
         fleet.runtime.spawn(async move {
-            let _ = tells.send((at, answer.await));
+            let _ = sender.send((at, answer.await));
         });
     }
-    drop(tells);
+    drop(sender);
     let mut answers: Vec<Option<Result<T>>> = fleet.nodes.iter().map(|_| None).collect();
     while !is_enough(&answers) {
-        match timeout_at(until, told.recv()).await {
+        match timeout_at(until, receiver.recv()).await {
             Ok(Some((at, answer))) => answers[at] = Some(answer),
             Ok(None) | Err(_) => break,
         }

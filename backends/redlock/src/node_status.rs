@@ -13,7 +13,7 @@ use crate::fleet::Fleet;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-const MOMENT: Duration = Duration::from_millis(200);
+const SHORT_WAIT: Duration = Duration::from_millis(200);
 
 /// A node's voting status.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Redlock {
             if !statuses.iter().any(|(_, status)| matches!(status, NodeStatus::New(_))) {
                 return statuses;
             }
-            sleep(MOMENT).await;
+            sleep(SHORT_WAIT).await;
         }
     }
 
@@ -142,25 +142,25 @@ impl Redlock {
 }
 
 async fn look(fleet: &Arc<Fleet>, enough: usize) -> Vec<Result<()>> {
-    let (tells, mut told) = mpsc::unbounded_channel();
+    let (sender, mut receiver) = mpsc::unbounded_channel();
     for at in 0..fleet.nodes.len() {
-        let (fleet, tells) = (Arc::clone(fleet), tells.clone());
+        let (fleet, sender) = (Arc::clone(fleet), sender.clone());
         fleet.runtime.clone().spawn(async move {
             let looked = {
                 let _looking = fleet.memberships[at].looking.lock().await;
                 fleet.look(at).await
             };
-            let _ = tells.send((at, looked));
+            let _ = sender.send((at, looked));
         });
     }
-    drop(tells);
+    drop(sender);
     let mut until = Instant::now() + PATIENCE;
     let mut answers: Vec<Option<Result<()>>> = fleet.nodes.iter().map(|_| None).collect();
-    while let Ok(Some((at, looked))) = timeout_at(until, told.recv()).await {
+    while let Ok(Some((at, looked))) = timeout_at(until, receiver.recv()).await {
         answers[at] = Some(looked);
         let good = answers.iter().flatten().filter(|looked| looked.is_ok()).count();
         if good >= enough {
-            until = until.min(Instant::now() + MOMENT);
+            until = until.min(Instant::now() + SHORT_WAIT);
         }
     }
     let silent = || {

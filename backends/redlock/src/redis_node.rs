@@ -120,7 +120,7 @@ mod tests {
     use super::short;
 
     #[test]
-    fn a_node_is_told_by_host_and_port() {
+    fn a_node_is_reported_by_host_and_port() {
         for (url, address) in [
             ("redis://127.0.0.1:7001", "127.0.0.1:7001"),
             ("redis://me:***@db:7001/3?prefix=p:", "db:7001"),

@@ -23,18 +23,18 @@ pub(crate) async fn release(
     let claim = Arc::new(claim.clone());
     let token_state = fleet.token_states.known(claim.token);
     let in_doubt = token_state.map(|token_state| token_state.end()).unwrap_or_default();
-    let (tells, mut answers) = mpsc::unbounded_channel();
+    let (sender, mut answers) = mpsc::unbounded_channel();
     for at in 0..fleet.nodes.len() {
         let release_mode =
             if in_doubt.contains(at) { ReleaseMode::Reconcile } else { release_mode };
-        let (fleet, claim, tells) = (Arc::clone(fleet), Arc::clone(&claim), tells.clone());
+        let (fleet, claim, sender) = (Arc::clone(fleet), Arc::clone(&claim), sender.clone());
         fleet.runtime.clone().spawn(async move {
             let answer = fleet.release_at(at, &claim, release_mode).await;
             let answer = answer.and_then(|ended| fleet.check_membership(at).map(|()| ended));
-            let _ = tells.send((at, answer));
+            let _ = sender.send((at, answer));
         });
     }
-    drop(tells);
+    drop(sender);
     let mut count = Count::default();
     while let Ok(Some((at, answer))) = timeout_at(begun + patience, answers.recv()).await {
         count.add(fleet.address(at), answer);

@@ -22,11 +22,11 @@ pub(crate) async fn renew(fleet: &Arc<Fleet>, holds: &[Renew<'_>]) -> Result<Vec
         return Ok(Vec::new());
     };
     let claims: Vec<Claim> = holds.iter().map(|hold| hold.claim.clone()).collect();
-    let (tells, answer) = oneshot::channel();
+    let (sender, answer) = oneshot::channel();
     let limit = fleet.options.patience(shortest).min(Renew::time_to_answer(holds));
     let count = Count::begin(fleet, claims, limit);
     // A late reply may show that a node lacks a hold.
-    fleet.runtime.spawn(count.run(tells));
+    fleet.runtime.spawn(count.run(sender));
     answer
         .await
         .unwrap_or_else(|_| Err(error(ErrorKind::Indeterminate, "this client's runtime has ended")))
@@ -49,12 +49,12 @@ impl Count {
         let begun = fleet.now();
         let tallies = claims.iter().map(|_| Tally::default()).collect();
         let claims = Arc::new(claims);
-        let (tells, reports) = mpsc::unbounded_channel();
+        let (sender, reports) = mpsc::unbounded_channel();
         for at in 0..fleet.nodes.len() {
-            let (node, claims, tells) = (Arc::clone(fleet), Arc::clone(&claims), tells.clone());
+            let (node, claims, sender) = (Arc::clone(fleet), Arc::clone(&claims), sender.clone());
             fleet.runtime.spawn(async move {
                 let outcomes = renew_at(&node, at, &claims, until).await;
-                let _ = tells.send((at, outcomes));
+                let _ = sender.send((at, outcomes));
             });
         }
         Self {
@@ -69,7 +69,7 @@ impl Count {
         }
     }
 
-    async fn run(mut self, tells: oneshot::Sender<Result<Vec<Renewal>>>) {
+    async fn run(mut self, sender: oneshot::Sender<Result<Vec<Renewal>>>) {
         while self.tallies.iter().any(|tally| tally.outcome(&self.fleet).is_none()) {
             match timeout_at(self.until, self.reports.recv()).await {
                 Ok(Some((at, outcomes))) => self.on_reply(at, outcomes),
@@ -78,7 +78,7 @@ impl Count {
         }
         let token_states: Vec<Option<Arc<TokenState>>> =
             (0..self.claims.len()).map(|hold| self.renewed(hold)).collect();
-        let _ = tells.send(self.answer());
+        let _ = sender.send(self.answer());
         for at in 0..self.fleet.nodes.len() {
             self.repair(at, &token_states);
         }

@@ -28,11 +28,11 @@ pub(crate) struct Wakeups {
     random: Random,
     runtime: Handle,
     clients: Mutex<Arc<Vec<Events>>>,
-    told: Mutex<Told>,
+    seen: Mutex<Seen>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct Seen {
     wakes: HashMap<LockName, Wake>,
     losses: HashMap<Token, Loss>,
     count: u64,
@@ -68,7 +68,7 @@ impl Wakeups {
             random,
             runtime,
             clients: Mutex::default(),
-            told: Mutex::default(),
+            seen: Mutex::default(),
         });
         for (at, node) in nodes.iter().enumerate() {
             let this = Arc::downgrade(&this);
@@ -104,19 +104,19 @@ impl Wakeups {
 
     fn wake(self: &Arc<Self>, at: usize, name: LockName) {
         let goes_on = {
-            let mut told = self.told();
-            told.count += 1;
-            let number = told.count;
-            let fresh = told.wakes.get(&name).is_none_or(|wake| wake.by.contains(at));
+            let mut seen = self.seen();
+            seen.count += 1;
+            let number = seen.count;
+            let fresh = seen.wakes.get(&name).is_none_or(|wake| wake.by.contains(at));
             if fresh {
-                if told.wakes.len() >= MOST {
-                    told.wakes.clear();
+                if seen.wakes.len() >= MOST {
+                    seen.wakes.clear();
                 }
                 let wake = Wake { number, by: Nodes::default(), is_done: false };
-                told.wakes.insert(name.clone(), wake);
+                seen.wakes.insert(name.clone(), wake);
                 self.go_on_later(name.clone(), number);
             }
-            let Some(wake) = told.wakes.get_mut(&name) else { return };
+            let Some(wake) = seen.wakes.get_mut(&name) else { return };
             wake.by.add(at);
             let goes_on = !wake.is_done && wake.by.count() >= self.quorum;
             wake.is_done |= goes_on;
@@ -134,9 +134,9 @@ impl Wakeups {
             sleep(pause).await;
             let Some(this) = Weak::upgrade(&this) else { return };
             let wake = {
-                let mut told = this.told();
-                match told.wakes.get(&name) {
-                    Some(wake) if wake.number == number => told.wakes.remove(&name),
+                let mut seen = this.seen();
+                match seen.wakes.get(&name) {
+                    Some(wake) if wake.number == number => seen.wakes.remove(&name),
                     _ => None,
                 }
             };
@@ -148,17 +148,17 @@ impl Wakeups {
 
     fn risk(&self, at: usize, token: Token, is_lost: bool) {
         let is_first = {
-            let mut told = self.told();
+            let mut seen = self.seen();
             let now = Instant::now();
-            if told.losses.len() >= MOST {
-                told.losses.retain(|_, loss| now < loss.since + TOGETHER);
-                if told.losses.len() >= MOST {
-                    told.losses.clear();
+            if seen.losses.len() >= MOST {
+                seen.losses.retain(|_, loss| now < loss.since + TOGETHER);
+                if seen.losses.len() >= MOST {
+                    seen.losses.clear();
                 }
             }
             let fresh =
                 || Loss { since: now, by: Nodes::default(), at_risk: false, is_told: false };
-            let loss = told.losses.entry(token).or_insert_with(fresh);
+            let loss = seen.losses.entry(token).or_insert_with(fresh);
             if now >= loss.since + TOGETHER {
                 *loss = fresh();
             }
@@ -175,8 +175,8 @@ impl Wakeups {
     /// True only once per hold.
     fn is_lost(&self, token: Token) -> bool {
         let spare = self.nodes - self.quorum;
-        let mut told = self.told();
-        let Some(loss) = told.losses.get_mut(&token) else { return false };
+        let mut seen = self.seen();
+        let Some(loss) = seen.losses.get_mut(&token) else { return false };
         loss.by.count() > spare && !std::mem::replace(&mut loss.is_told, true)
     }
 
@@ -201,7 +201,7 @@ impl Wakeups {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 --
 -- A row with the mode `exclusive` is a writer that waits for readers. Until it expires or the fence
 -- changes, new readers are rejected.
-CREATE TABLE IF NOT EXISTS {beside} (
+CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     VARCHAR(512) NOT NULL,
     token    VARCHAR(32) NOT NULL,
     identity TEXT NOT NULL,

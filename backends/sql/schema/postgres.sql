@@ -46,7 +46,7 @@ CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 --
 -- A row with the mode `exclusive` is a writer that waits for readers. Until it expires or the fence
 -- changes, new readers are rejected.
-CREATE TABLE IF NOT EXISTS {beside} (
+CREATE TABLE IF NOT EXISTS {shared_holder} (
     name     text COLLATE "C" NOT NULL,
     token    text COLLATE "C" NOT NULL,
     identity text NOT NULL,

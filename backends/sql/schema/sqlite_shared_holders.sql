@@ -4,7 +4,7 @@
 --
 -- A row with the mode `exclusive` is a writer that waits for readers. Until it expires or the fence
 -- changes, new readers are rejected.
-CREATE TABLE IF NOT EXISTS lockwright_beside (
+CREATE TABLE IF NOT EXISTS lockwright_shared_holder (
     name       TEXT    NOT NULL COLLATE BINARY,
     token      TEXT    NOT NULL,
     identity   TEXT    NOT NULL,

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_value_is_read() {
         for given in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 2, of: u32::MAX }] {
             let (count, of) = permits(given);
             assert_eq!(mode(word(given), count.into(), of.into()), Some(given));

@@ -15,7 +15,7 @@ use lockwright_sql::sqlite::{check_fence, make_fence_table};
 use sqlx::Executor;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool as Pool, SqlitePoolOptions};
 
-use self::shelf::{Shelf, said};
+use self::shelf::{Shelf, from_sqlx};
 
 /// The lock file. The application has its own file next to it.
 struct File(PathBuf);
@@ -32,10 +32,10 @@ async fn shelf(file: PathBuf, name: LockName) -> Result<Shelf> {
         .max_connections(1)
         .connect_with(file.create_if_missing(true))
         .await
-        .map_err(said)?;
+        .map_err(from_sqlx)?;
     let table = "CREATE TABLE IF NOT EXISTS shelf (name TEXT PRIMARY KEY, value INTEGER NOT NULL)";
-    pool.execute(table).await.map_err(said)?;
-    make_fence_table(&mut *pool.acquire().await.map_err(said)?).await?;
+    pool.execute(table).await.map_err(from_sqlx)?;
+    make_fence_table(&mut *pool.acquire().await.map_err(from_sqlx)?).await?;
     Ok(Shelf { pool, name: name.to_string() })
 }
 

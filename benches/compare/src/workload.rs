@@ -14,7 +14,7 @@ pub struct Workload {
     /// The growing number, if any.
     pub grows: Option<&'static str>,
     /// Further columns.
-    pub beside: &'static [&'static str],
+    pub columns: &'static [&'static str],
 }
 
 /// The default number of processes.
@@ -29,7 +29,7 @@ pub const WORKLOADS: &[Workload] = &[
         measure: "pairs_per_second",
         more_is_better: true,
         grows: None,
-        beside: &[
+        columns: &[
             "p50_us",
             "p99_us",
             "client_cpu_us_per_pair",
@@ -45,7 +45,7 @@ pub const WORKLOADS: &[Workload] = &[
         measure: "hand_overs_per_second",
         more_is_better: true,
         grows: None,
-        beside: HAND_OVER,
+        columns: HAND_OVER,
     },
     Workload {
         id: "hand-over-5ms",
@@ -55,7 +55,7 @@ pub const WORKLOADS: &[Workload] = &[
         measure: "hand_overs_per_second",
         more_is_better: true,
         grows: None,
-        beside: HAND_OVER,
+        columns: HAND_OVER,
     },
     Workload {
         id: "tasks",
@@ -65,7 +65,7 @@ pub const WORKLOADS: &[Workload] = &[
         measure: "turns_per_second",
         more_is_better: true,
         grows: None,
-        beside: &["wait_p50_us", "wait_p99_us", "jain", "server_commands_per_turn"],
+        columns: &["wait_p50_us", "wait_p99_us", "jain", "server_commands_per_turn"],
     },
     Workload {
         id: "waiting",
@@ -74,7 +74,7 @@ pub const WORKLOADS: &[Workload] = &[
         measure: "server_commands_per_second",
         more_is_better: false,
         grows: None,
-        beside: &["server_cpu_percent", "client_cpu_percent"],
+        columns: &["server_cpu_percent", "client_cpu_percent"],
     },
     Workload {
         id: "renewal",
@@ -83,7 +83,7 @@ pub const WORKLOADS: &[Workload] = &[
         measure: "server_cpu_percent",
         more_is_better: false,
         grows: Some("holds"),
-        beside: &[
+        columns: &[
             "client_cpu_percent",
             "client_bytes_per_hold",
             "server_bytes_per_hold",
@@ -97,7 +97,7 @@ pub const WORKLOADS: &[Workload] = &[
         measure: "hand_overs_per_second",
         more_is_better: true,
         grows: Some("waiters"),
-        beside: HAND_OVER,
+        columns: HAND_OVER,
     },
     Workload {
         id: "held",
@@ -106,7 +106,7 @@ pub const WORKLOADS: &[Workload] = &[
         measure: "pairs_per_second",
         more_is_better: true,
         grows: Some("held names"),
-        beside: &["p50_us", "p99_us"],
+        columns: &["p50_us", "p99_us"],
     },
     Workload {
         id: "processes",
@@ -115,7 +115,7 @@ pub const WORKLOADS: &[Workload] = &[
         measure: "hand_overs_per_second",
         more_is_better: true,
         grows: Some("processes"),
-        beside: HAND_OVER,
+        columns: HAND_OVER,
     },
 ];
 

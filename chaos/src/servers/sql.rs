@@ -158,7 +158,7 @@ fn held_rows(configuration: Configuration, prefix: &str, now: &str) -> Vec<(&'st
     vec![
         ("held rows", count("lease", "AND token IS NOT NULL")),
         // A waiting writer keeps its place for 3 s.
-        ("rows of readers and permits", count("beside", "AND mode <> 'exclusive'")),
+        ("rows of readers and permits", count("shared_holder", "AND mode <> 'exclusive'")),
     ]
 }
 

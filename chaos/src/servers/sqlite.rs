@@ -79,7 +79,7 @@ impl Servers for File {
         let now = lockwright::Clock::boot().now().as_nanos();
         let mut leaks = Vec::new();
         // A waiting writer keeps its place for 3 s.
-        for (table, and) in [("lease", ""), ("beside", "AND mode <> 'exclusive'")] {
+        for (table, and) in [("lease", ""), ("shared_holder", "AND mode <> 'exclusive'")] {
             let left = session.number(&format!(
                 "SELECT count(*) FROM lockwright_{table} \
                  WHERE name LIKE '{prefix}%' AND expires_ns > {now} {and}"

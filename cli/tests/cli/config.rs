@@ -38,7 +38,7 @@ fn all_of_it_counts() {
 }
 
 #[test]
-fn what_is_said_on_the_command_line_goes_before() {
+fn the_command_line_has_precedence() {
     let sandbox = Sandbox::new();
     let config = format!("url = \"{}\"\nttl = \"7s\"\n", locks_file(&sandbox));
     let args = ["run", "--json", "--ttl", "9s", "a", "--", "true"];
@@ -58,7 +58,7 @@ fn a_requirement_that_cannot_be_met_stops_it_at_the_start() {
 }
 
 #[test]
-fn what_is_wrong_in_it_is_said_with_its_line_and_no_secret() {
+fn error_has_its_line_and_no_secret() {
     let sandbox = Sandbox::new();
     for (config, says) in [
         ("url = \"redis://:hush@h/\"\ntypo = 1\n", "line 2: unknown field `typo`"),

@@ -90,7 +90,7 @@ fn a_command_that_is_no_program() {
 }
 
 #[test]
-fn bad_urls_and_no_secret_in_what_is_said_of_them() {
+fn errors_for_bad_urls_show_no_secret() {
     let secret = "hush-hush";
     for (url, code) in [
         ("nonsense", 78),

@@ -51,7 +51,7 @@ fn a_timeout_that_is_long_enough_gets_the_lock() {
 }
 
 #[test]
-fn nobody_waits_for_himself() {
+fn client_does_not_wait_for_itself() {
     let redis = lockwright_testbed::redis::Redis::start().unwrap();
     for sandbox in [Sandbox::new(), Sandbox::at(&redis.url())] {
         for _ in 0..20 {

@@ -69,7 +69,7 @@ fn with_another_lock_in_between_it_is_the_outer_one_too() {
 }
 
 #[test]
-fn what_an_ended_run_told_is_refused() {
+fn handle_of_an_ended_run_is_refused() {
     let sandbox = Sandbox::new();
     let script = "printf %s \"$LOCKWRIGHT_HOLDS\" >holds";
     assert_eq!(sandbox.output_of(&nested(script, &[])).code(), 0);
@@ -85,7 +85,7 @@ fn what_an_ended_run_told_is_refused() {
 }
 
 #[test]
-fn what_somebody_invented_is_refused() {
+fn invented_handle_is_refused() {
     let sandbox = Sandbox::new();
     // Each runs under the hold, but with another token, fence or process.
     for (what, with) in [
@@ -109,7 +109,7 @@ fn what_somebody_invented_is_refused() {
 }
 
 #[test]
-fn who_does_not_descend_from_the_outer_run_is_refused() {
+fn process_outside_the_outer_run_is_refused() {
     let sandbox = Sandbox::new();
     let script = "printf %s \"$LOCKWRIGHT_HOLDS\" >holds.new; mv holds.new holds; \
                   while [ ! -e done ]; do sleep 0.02; done";
@@ -152,7 +152,7 @@ fn the_inner_command_ends_with_the_outer_hold() {
 }
 
 #[test]
-fn what_only_the_outer_run_can_do_is_refused() {
+fn outer_runs_operations_are_refused_inside() {
     let sandbox = Sandbox::new();
     sandbox.output_of(&nested("\"$0\" run --max-hold 1s a -- touch ran", &[])).exits(64);
     sandbox.output_of(&nested("\"$0\" run --shared a -- touch ran", &[])).exits(65);

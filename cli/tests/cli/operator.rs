@@ -174,7 +174,7 @@ fn the_doctor_looks_at_a_server_that_can_not_lock() {
 }
 
 #[test]
-fn what_others_wrote_can_not_steer_the_terminal() {
+fn foreign_text_can_not_control_the_terminal() {
     let redis = Redis::start().unwrap();
     let sandbox = Sandbox::at(&redis.url());
     let held = hold(&sandbox, "a");
@@ -194,7 +194,7 @@ fn what_others_wrote_can_not_steer_the_terminal() {
 }
 
 #[test]
-fn what_another_library_holds_can_only_be_freed_at_once() {
+fn foreign_hold_can_only_be_freed_immediately() {
     let redis = Redis::start().unwrap();
     let sandbox = Sandbox::at(&redis.url());
     redis.command::<()>(&["SET", "a", "somebody else's", "PX", "60000"]).unwrap();

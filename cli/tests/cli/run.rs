@@ -126,7 +126,7 @@ fn it_is_renewed_for_as_long_as_the_command_runs() {
 }
 
 #[test]
-fn what_the_command_leaves_behind_is_ended_before_the_lock_is_released() {
+fn processes_of_the_command_end_before_the_release() {
     let sandbox = Sandbox::new();
     let script = "setsid sleep 60 & (sleep 60 &) ; trap '' TERM; sleep 60 & exit 3";
     let held = sandbox.start(&["a", "--", "sh", "-c", script]);
@@ -138,7 +138,7 @@ fn what_the_command_leaves_behind_is_ended_before_the_lock_is_released() {
 }
 
 #[test]
-fn what_ends_by_itself_soon_after_the_command_is_left_to_do_so() {
+fn process_that_ends_soon_after_the_command_is_left_alone() {
     let sandbox = Sandbox::new();
     let script = "(sleep 0.3; echo late) & echo early";
     let finished = sandbox.output(["run", "a", "--", "sh", "-c", script]);

@@ -12,7 +12,7 @@ use lockwright_sql::transaction::{Outcome, Wait};
 use lockwright_testbed::MariaDb;
 use sqlx::{Connection, MySqlConnection};
 
-const MOMENT: Duration = Duration::from_millis(300);
+const SILENCE: Duration = Duration::from_millis(300);
 
 /// A name that is locked as it is, and two that are hashed.
 const LOCKS: [(&str, &str); 3] = [
@@ -47,7 +47,7 @@ async fn waiting(locks: &Locks, name: &'static str) -> tokio::task::JoinHandle<G
     let locks = locks.clone();
     let waiter =
         tokio::spawn(async move { locks.mutex(name).wait_for(LIMIT).acquire().await.unwrap() });
-    tokio::time::sleep(MOMENT).await;
+    tokio::time::sleep(SILENCE).await;
     assert!(!waiter.is_finished());
     waiter
 }
@@ -84,7 +84,7 @@ async fn a_hold_of_a_session_keeps_mariadb_out_until_it_is_released() {
         let guard = locks.mutex(name).acquire().await.unwrap();
         assert_eq!(mariadb.ask(&format!("SELECT GET_LOCK({documented}, 0);")), "0", "{name}");
         mariadb.send(&format!("SELECT GET_LOCK({documented}, 20);"));
-        assert!(mariadb.is_silent_for(MOMENT));
+        assert!(mariadb.is_silent_for(SILENCE));
         guard.release().await.unwrap();
         assert_eq!(mariadb.answer(), "1");
         assert!(locks.mutex(name).try_acquire().await.unwrap().is_none());
@@ -101,7 +101,7 @@ async fn a_row_that_mariadb_has_locked_and_a_hold_in_a_row_exclude_each_other() 
 
     let guard = locks.mutex("orders/42").acquire().await.unwrap();
     mariadb.send(&format!("BEGIN; {row};"));
-    assert!(mariadb.is_silent_for(MOMENT));
+    assert!(mariadb.is_silent_for(SILENCE));
     guard.release().await.unwrap();
     assert_eq!(mariadb.answer(), "orders/42");
 
@@ -124,7 +124,7 @@ async fn a_lock_of_a_transaction_and_a_row_that_mariadb_has_locked_exclude_each_
     let ours = lock_in_transaction(&mut tx, "orders/42", Wait::No).await.unwrap();
     assert_eq!(ours, Outcome::Locked);
     mariadb.send(&format!("BEGIN; {row};"));
-    assert!(mariadb.is_silent_for(MOMENT));
+    assert!(mariadb.is_silent_for(SILENCE));
     tx.commit().await.unwrap();
     assert_eq!(mariadb.answer(), "orders/42");
 

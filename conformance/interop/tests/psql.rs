@@ -12,7 +12,7 @@ use lockwright_sql::transaction::{Outcome, Wait};
 use lockwright_testbed as testbed;
 use sqlx::{Connection, PgConnection};
 
-const MOMENT: Duration = Duration::from_millis(300);
+const SILENCE: Duration = Duration::from_millis(300);
 
 /// Returns the documented key of a name.
 fn key(name: &str) -> String {
@@ -37,7 +37,7 @@ async fn waiting(locks: &Locks, name: &'static str) -> tokio::task::JoinHandle<G
     let locks = locks.clone();
     let waiter =
         tokio::spawn(async move { locks.mutex(name).wait_for(LIMIT).acquire().await.unwrap() });
-    tokio::time::sleep(MOMENT).await;
+    tokio::time::sleep(SILENCE).await;
     assert!(!waiter.is_finished());
     waiter
 }
@@ -74,7 +74,7 @@ async fn a_hold_of_a_session_keeps_psql_out_until_it_is_released() {
     let attempt = format!("SELECT pg_try_advisory_lock({});", key("orders/42"));
     assert_eq!(psql.ask(&attempt), "f");
     psql.send(&format!("SELECT pg_advisory_lock({});", key("orders/42")));
-    assert!(psql.is_silent_for(MOMENT));
+    assert!(psql.is_silent_for(SILENCE));
     guard.release().await.unwrap();
     assert_eq!(psql.answer(), "");
     assert!(locks.mutex("orders/42").try_acquire().await.unwrap().is_none());
@@ -112,7 +112,7 @@ async fn a_row_that_psql_has_locked_and_a_hold_in_a_row_exclude_each_other() {
 
     let guard = locks.mutex("orders/42").acquire().await.unwrap();
     psql.send(&format!("BEGIN; {row};"));
-    assert!(psql.is_silent_for(MOMENT));
+    assert!(psql.is_silent_for(SILENCE));
     guard.release().await.unwrap();
     assert_eq!(psql.answer(), "orders/42");
 

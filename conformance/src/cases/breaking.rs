@@ -30,13 +30,13 @@ pub(super) const CASES: &[Case] = cases! { Breaking:
         "inspect shows the note until the broken hold ends";
     a_hold_can_be_freed_at_once [Breakable]
         "the name is free, the old hold can't be renewed, and the result reports the possible overlap";
-    a_broken_client_is_told [Breakable]
+    a_break_is_reported_to_the_holder [Breakable]
         "the holder's guard is lost, with the reason";
-    whoever_holds_can_be_broken [Breakable]
+    present_holder_can_be_broken [Breakable]
         "a break without a preceding inspect ends the current hold";
     a_break_is_refused_if_unsupported []
         "a backend without breaks returns Unsupported, and other backends break the hold";
-    a_freed_client_is_told [Breakable]
+    an_immediate_break_is_reported_to_the_holder [Breakable]
         "the holder is notified before the reported overlap ends, and its release reports the loss";
     a_break_can_be_hastened [Breakable]
         "a hold that was broken to expire can be freed at once, and its note is removed";
@@ -111,13 +111,13 @@ async fn a_broken_hold_is_not_rearmed(context: Arc<Context>) -> Verdict {
     break_hold(&*backend, &claim, BreakMode::RunOut).await?;
     context.clock.sleep(context.ttl / 2).await;
     let sent = context.clock.now();
-    let mut believed_until = entry.sent;
+    let mut valid_until = entry.sent;
     if let Ok(AcquireOutcome::Granted(granted)) = backend.acquire(&claim, Wait::No).await {
-        believed_until = sent + granted.valid.unwrap_or(context.ttl).min(context.ttl);
+        valid_until = sent + granted.valid.unwrap_or(context.ttl).min(context.ttl);
     }
     let bound = context.ttl / 2 + Duration::from_secs(1) + context.moment();
     let end = context.granted_within(&*backend, &next, bound, context.ttl / 100).await?;
-    ensure!(end.answered >= believed_until, "the hold ended before the repeat's reported validity");
+    ensure!(end.answered >= valid_until, "the hold ended before the repeat's reported validity");
     release(&*backend, &next).await
 }
 
@@ -162,7 +162,7 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
     release(&*backend, &next).await
 }
 
-async fn a_broken_client_is_told(context: Arc<Context>) -> Verdict {
+async fn a_break_is_reported_to_the_holder(context: Arc<Context>) -> Verdict {
     let (locks, operator) = (context.client().await?, context.client().await?);
     let guard = locks.mutex("x").acquire().await?;
     let begun = context.clock.now();
@@ -181,7 +181,7 @@ async fn a_broken_client_is_told(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-async fn whoever_holds_can_be_broken(context: Arc<Context>) -> Verdict {
+async fn present_holder_can_be_broken(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let claim = context.long_claim("x");
     take(&context, &*backend, &claim).await?;
@@ -238,7 +238,7 @@ async fn ends_in_time(
     Ok(())
 }
 
-async fn a_freed_client_is_told(context: Arc<Context>) -> Verdict {
+async fn an_immediate_break_is_reported_to_the_holder(context: Arc<Context>) -> Verdict {
     let (locks, operator) = (context.client().await?, context.client().await?);
     let guard = locks.mutex("x").acquire().await?;
     let seen = BreakTarget::Token(guard.token());

@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = cases! { Election:
         "an observer reports each new leader and each vacancy, without repeats";
     later_leaders_have_larger_fences [Fences]
         "a later leader has a larger fence, so that a deposed leader's writes are refused";
-    a_deposed_leader_is_told [Breakable]
+    the_loss_of_leadership_is_reported [Breakable]
         "the deposed leader's work is stopped, and another candidate leads";
     bad_values_are_refused []
         "values that are too long or contain control characters are refused";
@@ -162,7 +162,7 @@ async fn later_leaders_have_larger_fences(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-async fn a_deposed_leader_is_told(context: Arc<Context>) -> Verdict {
+async fn the_loss_of_leadership_is_reported(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
     let leadership = lead(&one.election("x"), "one").await?;
     let seen = BreakTarget::Token(leadership.token());

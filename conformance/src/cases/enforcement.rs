@@ -19,7 +19,7 @@ pub(super) const CASES: &[Case] = cases! { Enforcement:
         "a holder that missed the loss of its hold can't write after the next holder's write";
     a_holder_writes_again_and_again [Fences, Enforcement]
         "all writes of one hold are accepted with its fence, on any connection";
-    what_is_refused_stays_refused [Fences, Enforcement]
+    refused_write_stays_refused [Fences, Enforcement]
         "after one write of a later holder, repeated writes of each earlier holder are refused";
     a_refused_write_changes_nothing [Fences, Enforcement]
         "a refused write returns Superseded, with the later holder's fence";
@@ -110,7 +110,7 @@ async fn a_holder_writes_again_and_again(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-async fn what_is_refused_stays_refused(context: Arc<Context>) -> Verdict {
+async fn refused_write_stays_refused(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let fences = holds(&locks, "x", 3).await?;
     let (latest, earlier) = (&fences[2], &fences[..2]);

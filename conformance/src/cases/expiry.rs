@@ -199,7 +199,7 @@ async fn the_longest_ttl_works(context: Arc<Context>) -> Verdict {
 
 async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
     let faulty = Faulty::new(context.backend().await?, context.clock.clone());
-    let believer = context.believer(Arc::new(faulty.clone()))?;
+    let tested = context.tested_client(Arc::new(faulty.clone()))?;
     faulty.next(Op::Acquire, [Fate::DelayAnswer(delay)]);
     let (watching, next) = (context.backend().await?, context.claim("x"));
     let racing = async {
@@ -208,16 +208,16 @@ async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
         let within = context.ttl + delay + late(context);
         context.granted_within(&*watching, &next, within, Duration::from_millis(1)).await
     };
-    let believing = async {
-        let belief = believer.try_acquire(&context.name("x"), true).await;
-        (belief, context.clock.now())
+    let holding = async {
+        let hold = tested.try_acquire(&context.name("x"), true).await;
+        (hold, context.clock.now())
     };
-    let ((belief, answered), entry) = tokio::join!(
+    let ((hold, answered), entry) = tokio::join!(
         async {
-            let (belief, answered) = believing.await;
+            let (hold, answered) = holding.await;
             let mut last = None;
-            if let Ok(Some(belief)) = &belief {
-                while belief.believes() {
+            if let Ok(Some(hold)) = &hold {
+                while hold.is_valid() {
                     last = Some(context.clock.now());
                     context.clock.sleep(Duration::from_millis(1)).await;
                     if context.clock.now() > answered + context.ttl * 4 {
@@ -225,11 +225,11 @@ async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
                     }
                 }
             }
-            ((belief, last), answered)
+            ((hold, last), answered)
         },
         racing
     );
-    let (belief, last) = belief;
+    let (hold, last) = hold;
     let entry = entry?;
     if let Some(last) = last {
         ensure!(
@@ -242,8 +242,8 @@ async fn slow_answer(context: &Context, delay: Duration) -> Verdict {
         answered < entry.answered || last.is_none(),
         "the client's hold became valid after the next grant"
     );
-    if let Ok(Some(belief)) = belief {
-        let _ = belief.release().await;
+    if let Ok(Some(hold)) = hold {
+        let _ = hold.release().await;
     }
     refused(&*watching, &context.claim("x")).await?;
     release(&*watching, &next).await

@@ -11,17 +11,17 @@ use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::faults::{Fate, Faulty, Op};
 
 pub(super) const CASES: &[Case] = cases! { Loss:
-    a_loss_is_told_while_renewals_hang []
+    a_loss_is_reported_while_renewals_hang []
         "if the server doesn't answer, the holder is notified of the loss before the next grant";
-    a_loss_is_told_though_renewals_panic []
+    a_loss_is_reported_though_renewals_panic []
         "if the backend panics, the holder is notified of the loss before the next grant";
     an_unreachable_server_is_the_reason []
         "if all renewals fail, the hold is lost as Unreachable";
-    what_the_server_no_longer_has_is_lost []
+    hold_that_the_server_no_longer_has_is_lost []
         "a hold that was deleted on the server is lost at its next renewal";
     a_loss_is_for_ever []
         "a late answer never makes a lost hold live again";
-    a_risk_is_told_and_taken_back []
+    a_risk_is_reported_and_taken_back []
         "an overdue renewal is signalled as AtRisk, and a later success as Held";
     work_is_stopped_at_a_loss []
         "run drops its future before the deadline and returns the reason";
@@ -29,7 +29,7 @@ pub(super) const CASES: &[Case] = cases! { Loss:
         "the signal of a released hold is Released, never Lost";
     a_late_renewal_revives_nothing [MovedClock]
         "a renewal's answer after the loss doesn't restore the hold";
-    a_suspended_client_stops_believing [MovedClock]
+    a_suspended_clients_hold_is_not_valid [MovedClock]
         "a hold's validity follows a clock that runs during suspend";
     a_suspended_machine_knows_at_once [MovedClock]
         "after a suspend beyond the deadline, the first check fails";
@@ -37,23 +37,23 @@ pub(super) const CASES: &[Case] = cases! { Loss:
         "verify returns the server's state without changing it";
 };
 
-async fn renewing_in_vain(context: &Context, fate: Fate) -> Verdict {
+async fn renewals_fail(context: &Context, fate: Fate) -> Verdict {
     let faulty = Faulty::new(context.backend().await?, context.clock.clone());
     faulty.always(Op::Renew, fate);
-    let believer = context.believer(Arc::new(faulty.clone()))?;
-    let belief = believer.try_acquire(&context.name("x"), false).await?;
-    let Some(belief) = belief else { return Err(Failure::new("a free name was refused")) };
+    let tested = context.tested_client(Arc::new(faulty.clone()))?;
+    let hold = tested.try_acquire(&context.name("x"), false).await?;
+    let Some(hold) = hold else { return Err(Failure::new("a free name was refused")) };
     let (backend, next) = (context.backend().await?, context.claim("x"));
     let signalled = AtomicBool::new(false);
     let signalling = async {
-        belief.ended().await;
+        hold.ended().await;
         signalled.store(true, Ordering::SeqCst);
         context.clock.now()
     };
     let taking = async {
         let within = context.patience();
         let entry = context.granted_within(&*backend, &next, within, context.ttl / 200).await?;
-        Ok::<_, Failure>((entry, belief.believes(), signalled.load(Ordering::SeqCst)))
+        Ok::<_, Failure>((entry, hold.is_valid(), signalled.load(Ordering::SeqCst)))
     };
     let both = async { tokio::join!(signalling, taking) };
     // A busy machine delays the notified task.
@@ -61,8 +61,8 @@ async fn renewing_in_vain(context: &Context, fate: Fate) -> Verdict {
         Ok(both) => both,
         Err(_) => return Err(Failure::new("the loss was never signalled")),
     };
-    let (entry, believes, _) = taken?;
-    ensure!(!believes, "the hold was still valid at the next grant");
+    let (entry, is_valid, _) = taken?;
+    ensure!(!is_valid, "the hold was still valid at the next grant");
     ensure!(
         signalled_at <= entry.answered + context.moment(),
         "the loss was signalled {:?} after the next grant",
@@ -70,17 +70,17 @@ async fn renewing_in_vain(context: &Context, fate: Fate) -> Verdict {
     );
     ensure!(faulty.calls(Op::Renew) > 0, "inconclusive: there was no renewal");
     faulty.mend();
-    let _ = belief.release().await;
+    let _ = hold.release().await;
     refused(&*backend, &context.claim("x")).await?;
     release(&*backend, &next).await
 }
 
-async fn a_loss_is_told_while_renewals_hang(context: Arc<Context>) -> Verdict {
-    renewing_in_vain(&context, Fate::Hang).await
+async fn a_loss_is_reported_while_renewals_hang(context: Arc<Context>) -> Verdict {
+    renewals_fail(&context, Fate::Hang).await
 }
 
-async fn a_loss_is_told_though_renewals_panic(context: Arc<Context>) -> Verdict {
-    renewing_in_vain(&context, Fate::Panic).await
+async fn a_loss_is_reported_though_renewals_panic(context: Arc<Context>) -> Verdict {
+    renewals_fail(&context, Fate::Panic).await
 }
 
 async fn an_unreachable_server_is_the_reason(context: Arc<Context>) -> Verdict {
@@ -101,7 +101,7 @@ async fn an_unreachable_server_is_the_reason(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-async fn what_the_server_no_longer_has_is_lost(context: Arc<Context>) -> Verdict {
+async fn hold_that_the_server_no_longer_has_is_lost(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     let guard = locks.mutex("x").acquire().await?;
     let mut theirs = context.claim("x");
@@ -144,7 +144,7 @@ async fn a_loss_is_for_ever(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-async fn a_risk_is_told_and_taken_back(context: Arc<Context>) -> Verdict {
+async fn a_risk_is_reported_and_taken_back(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     let guard = locks.mutex("x").acquire().await?;
     faulty.always(Op::Renew, Fate::LoseRequest);
@@ -229,16 +229,16 @@ async fn a_late_renewal_revives_nothing(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-async fn a_suspended_client_stops_believing(context: Arc<Context>) -> Verdict {
-    let believer = context.believer(context.backend().await?)?;
+async fn a_suspended_clients_hold_is_not_valid(context: Arc<Context>) -> Verdict {
+    let tested = context.tested_client(context.backend().await?)?;
     let (backend, next) = (context.backend().await?, context.claim("x"));
-    let belief = believer.try_acquire(&context.name("x"), true).await?;
-    let Some(belief) = belief else { return Err(Failure::new("a free name was refused")) };
-    ensure!(belief.believes(), "a new hold isn't valid");
+    let hold = tested.try_acquire(&context.name("x"), true).await?;
+    let Some(hold) = hold else { return Err(Failure::new("a free name was refused")) };
+    ensure!(hold.is_valid(), "a new hold isn't valid");
     context.clock.jump(context.ttl);
     context.granted_within(&*backend, &next, context.moment(), context.ttl / 200).await?;
-    ensure!(!belief.believes(), "the hold was still valid at the next grant");
-    let _ = belief.release().await;
+    ensure!(!hold.is_valid(), "the hold was still valid at the next grant");
+    let _ = hold.release().await;
     release(&*backend, &next).await
 }
 

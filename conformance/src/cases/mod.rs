@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_as_is_said() {
+    fn the_number_is_as_reported() {
         assert!(super::all().count() >= 60, "{}", super::all().count());
     }
 }

@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = cases! { Multi:
         "a request that names a lock twice doesn't wait for itself";
     one_lock_of_two_clients_is_noticed []
         "two names of one lock on the server are an error, not a deadlock";
-    the_loss_of_one_is_told [Breakable]
+    the_loss_of_one_is_reported [Breakable]
         "if one hold is lost, the common check fails and the work is stopped";
     a_dropped_request_leaves_nothing []
         "a dropped request leaves no hold and no waiter";
@@ -162,7 +162,7 @@ async fn one_lock_of_two_clients_is_noticed(context: Arc<Context>) -> Verdict {
     context.nothing_left().await
 }
 
-async fn the_loss_of_one_is_told(context: Arc<Context>) -> Verdict {
+async fn the_loss_of_one_is_reported(context: Arc<Context>) -> Verdict {
     let (locks, operator) = (context.client().await?, context.client().await?);
     let all = locks.multi(["a", "b"]).acquire().await?;
     let Some(second) = all.guards().get(1) else {

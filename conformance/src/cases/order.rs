@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockwright_core::{AcquireOutcome, BootInstant, Claim, DistributedLock, Wait};
 
 use crate::case::{Case, cases};
-use crate::child::{Child, Said, What, job};
+use crate::child::{Child, Message, What, job};
 use crate::context::{Context, is_free, refused, release, take};
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::register::Register;
@@ -164,8 +164,8 @@ async fn processes_are_served_in_order(context: Arc<Context>) -> Verdict {
         let mut done = 0;
         while done < EACH {
             match child.next(SILENCE).await? {
-                Said::Granted { invoked, granted, .. } => grants.push((granted, invoked)),
-                Said::Released(_) => done += 1,
+                Message::Granted { invoked, granted, .. } => grants.push((granted, invoked)),
+                Message::Released(_) => done += 1,
                 _ => {}
             }
         }
@@ -209,7 +209,7 @@ async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     let released = context.clock.now();
     release(&*backend, &holder).await?;
     let granted = loop {
-        if let Said::Granted { granted, .. } = last.next(SILENCE).await? {
+        if let Message::Granted { granted, .. } = last.next(SILENCE).await? {
             break granted;
         }
     };
@@ -221,16 +221,16 @@ async fn dead_processes_are_passed_over(context: Arc<Context>) -> Verdict {
     }
     let mut holds = Vec::new();
     for child in &mut children[1..] {
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         loop {
             let next = child.next(SILENCE).await?;
-            let is_last = matches!(next, Said::Released(_) | Said::Lost(_));
-            said.push(next);
+            let is_last = matches!(next, Message::Released(_) | Message::Lost(_));
+            messages.push(next);
             if is_last {
                 break;
             }
         }
-        holds.extend(crate::child::holds_of("a stopped one", "x", &said));
+        holds.extend(crate::child::holds_of("a stopped one", "x", &messages));
     }
     ensure!(holds.len() == STOPPED as usize, "{} of the stopped processes held", holds.len());
     holds.sort_unstable_by_key(|hold| hold.granted);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockwright_core::{BootInstant, Fencing, Mode};
 
 use crate::case::{Case, cases};
-use crate::child::{Child, Said, What, contend, holds_of, job, writes};
+use crate::child::{Child, Message, What, contend, holds_of, job, writes};
 use crate::context::Context;
 use crate::failure::{Failure, Verdict, ensure, in_time};
 use crate::history::{History, Hold};
@@ -46,7 +46,7 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     // Held until all children compete.
     let invoked = context.clock.now();
-    let gate = locks.mutex("x").acquire().await?;
+    let earlier = locks.mutex("x").acquire().await?;
     let granted = context.clock.now();
     let mut children = Vec::new();
     for _ in 0..CHILDREN {
@@ -54,7 +54,7 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
     }
     for child in &mut children {
         ensure!(
-            child.next(SILENCE).await? == Said::Asking,
+            child.next(SILENCE).await? == Message::Asking,
             "a child's first message wasn't its request"
         );
     }
@@ -63,22 +63,22 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
         who: "the parent".to_owned(),
         name: "x".to_owned(),
         mode: Mode::Exclusive,
-        token: gate.token(),
-        fence: gate.fence(),
+        token: earlier.token(),
+        fence: earlier.fence(),
         asked: invoked,
         granted,
         until: context.clock.now(),
     });
-    gate.release().await?;
+    earlier.release().await?;
     for (number, child) in children.iter_mut().enumerate() {
-        let said = child.rest(SILENCE).await?;
-        let mine = holds_of(&format!("process {number}"), "x", &said);
+        let messages = child.rest(SILENCE).await?;
+        let mine = holds_of(&format!("process {number}"), "x", &messages);
         ensure!(mine.len() == ROUNDS as usize, "process {number} held {} times", mine.len());
-        let refused = writes(&said).get(&false).copied().unwrap_or_default();
+        let refused = writes(&messages).get(&false).copied().unwrap_or_default();
         if context.profile.fencing != Fencing::None {
             ensure!(refused == 0, "{refused} writes of process {number} came with a stale fence");
         }
-        mine.into_iter().for_each(|belief| history.add(belief));
+        mine.into_iter().for_each(|hold| history.add(hold));
     }
     let fences = context.profile.fencing != Fencing::None;
     if let Some(violation) = history.check(fences).first() {
@@ -93,7 +93,7 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
 
 async fn holds(child: &mut Child) -> Verdict<BootInstant> {
     loop {
-        if let Said::Deadline(deadline) = child.next(SILENCE).await? {
+        if let Message::Deadline(deadline) = child.next(SILENCE).await? {
             return Ok(deadline);
         }
     }
@@ -133,12 +133,12 @@ async fn a_stopped_process_knows_when_it_goes_on(context: Arc<Context>) -> Verdi
     register.write(entry.granted.fence);
     context.clock.sleep(context.ttl / 5).await;
     holder.thaw()?;
-    let said = holder.rest(SILENCE).await?;
+    let messages = holder.rest(SILENCE).await?;
     let mut lost = None;
-    for said in &said {
-        match said {
-            Said::Deadline(at) => deadline = *at,
-            Said::Lost(at) => lost = Some(*at),
+    for message in &messages {
+        match message {
+            Message::Deadline(at) => deadline = *at,
+            Message::Lost(at) => lost = Some(*at),
             _ => {}
         }
     }
@@ -149,7 +149,7 @@ async fn a_stopped_process_knows_when_it_goes_on(context: Arc<Context>) -> Verdi
         entry.answered
     );
     if context.profile.fencing != Fencing::None {
-        let refused = writes(&said).get(&false).copied().unwrap_or_default();
+        let refused = writes(&messages).get(&false).copied().unwrap_or_default();
         ensure!(refused == 1, "a write with the old fence was accepted");
     }
     crate::context::release(&*backend, &claim).await

@@ -37,7 +37,7 @@ pub(super) const CASES: &[Case] = cases! { Repeats:
         "a duplicated acquire that arrives after the release blocks others only briefly";
     an_unanswered_release_is_done []
         "a release whose answer is lost is retried";
-    an_honest_refusal_is_told []
+    an_honest_refusal_is_reported []
         "a server's refusal is returned as an error, and leaves no hold";
 };
 
@@ -283,7 +283,7 @@ async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
     Ok(())
 }
 
-async fn an_honest_refusal_is_told(context: Arc<Context>) -> Verdict {
+async fn an_honest_refusal_is_reported(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     faulty.always(Op::Acquire, Fate::Refuse);
     fails(locks.mutex("x").try_acquire().await, ErrorKind::Unavailable)?;

@@ -20,7 +20,7 @@ pub(super) const CASES: &[Case] = cases! { Tickets:
         "a transferred hold is never free, and has a larger fence afterwards";
     a_ticket_is_good_once [Tickets]
         "a ticket's second resumption is refused";
-    the_belief_ends_with_the_ticket [Tickets]
+    the_hold_ends_with_the_ticket [Tickets]
         "a guard that made a ticket no longer holds";
     an_old_token_is_worth_nothing [Tickets]
         "the old token can't renew or release a transferred hold, and is never granted again";
@@ -34,7 +34,7 @@ pub(super) const CASES: &[Case] = cases! { Tickets:
         "a ticket of a broken or freed hold can't be resumed";
     a_shared_guard_makes_no_ticket [Tickets]
         "a guard makes no ticket while its owner has another guard of the same hold";
-    without_tickets_it_is_said [NoTickets]
+    a_backend_without_tickets_refuses_them [NoTickets]
         "a backend without tickets returns Unsupported, and the hold is released";
 };
 
@@ -98,7 +98,7 @@ async fn a_ticket_is_good_once(context: Arc<Context>) -> Verdict {
     context.nothing_left().await
 }
 
-async fn the_belief_ends_with_the_ticket(context: Arc<Context>) -> Verdict {
+async fn the_hold_ends_with_the_ticket(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let guard = locks.mutex("x").acquire().await?;
     let signal = guard.signal();
@@ -234,7 +234,7 @@ async fn a_shared_guard_makes_no_ticket(context: Arc<Context>) -> Verdict {
     Ok(resumed.release().await?)
 }
 
-async fn without_tickets_it_is_said(context: Arc<Context>) -> Verdict {
+async fn a_backend_without_tickets_refuses_them(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let guard = locks.mutex("x").acquire().await?;
     let failed = guard.into_ticket().expect_err("the profile has no tickets");

@@ -287,8 +287,8 @@ async fn an_expiry_lets_the_waiter_in(context: Arc<Context>) -> Verdict {
 }
 
 async fn clients_are_served_in_order(context: Arc<Context>) -> Verdict {
-    let gate = context.client().await?;
-    let guard = gate.mutex("x").acquire().await?;
+    let holder = context.client().await?;
+    let guard = holder.mutex("x").acquire().await?;
     let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
     let mut waiting = tokio::task::JoinSet::new();
     for number in 0..5 {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use lockwright_conformance::client::{Belief, Believer};
+use lockwright_conformance::client::{TestedClient, TestedHold};
 use lockwright_core::{
     AcquireOutcome, BootInstant, Claim, Clock, DistributedLock, Error, Identity, LockName, Mode,
     ReleaseMode, Renew, RenewalMode, RenewalOutcome, Result, Token, Wait, async_trait,
@@ -34,8 +34,12 @@ struct Held {
 }
 
 #[async_trait]
-impl Believer for SmallClient {
-    async fn try_acquire(&self, name: &LockName, fixed: bool) -> Result<Option<Box<dyn Belief>>> {
+impl TestedClient for SmallClient {
+    async fn try_acquire(
+        &self,
+        name: &LockName,
+        fixed: bool,
+    ) -> Result<Option<Box<dyn TestedHold>>> {
         let claim = Claim {
             name: name.clone(),
             mode: Mode::Exclusive,
@@ -55,7 +59,7 @@ impl Believer for SmallClient {
         };
         let mut deadline = anchor + self.ttl * 98 / 100;
         if self.clock.now() >= deadline {
-            if self.flaw != ClientFlaw::BelievesLateGrants {
+            if self.flaw != ClientFlaw::AcceptsLateGrants {
                 self.backend.release(&claim, ReleaseMode::Plain).await?;
                 return Ok(None);
             }
@@ -137,8 +141,8 @@ fn poll_plainly<T>(poll: impl FnOnce() -> T) -> T {
 }
 
 #[async_trait]
-impl Belief for Held {
-    fn believes(&self) -> bool {
+impl TestedHold for Held {
+    fn is_valid(&self) -> bool {
         match self.flaw {
             // These flaws rely only on the renewal task.
             ClientFlaw::KeeperDiesOfAPanic | ClientFlaw::WaitsForTheRenewal => {
@@ -151,7 +155,7 @@ impl Belief for Held {
     }
 
     async fn ended(&self) {
-        while self.believes() {
+        while self.is_valid() {
             self.clock.sleep(Duration::from_millis(10)).await;
             if self.keeper.is_finished() && self.flaw == ClientFlaw::None {
                 return;

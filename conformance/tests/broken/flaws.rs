@@ -45,7 +45,7 @@ pub(crate) const BACKENDS: &[(Flaw, &str, &str)] = &[
         "an old token broke the hold",
     ),
     (Flaw::BreakIsFinal, "a_break_can_be_hastened", "the second was answered"),
-    (Flaw::FreedIsRenewed, "a_freed_client_is_told", "never signalled"),
+    (Flaw::FreedIsRenewed, "an_immediate_break_is_reported_to_the_holder", "never signalled"),
     (Flaw::BreakForgetsTheBlock, "a_break_passes_the_block", "broken block"),
     (Flaw::BreakForgetsWhy, "a_break_says_who_and_why", "the note is"),
     (Flaw::BreakAdmitsNoOverlap, "a_hold_can_be_freed_at_once", "the reported overlap"),
@@ -154,8 +154,8 @@ pub(crate) const FENCED_STORES: &[(FencedStoreFlaw, &str, &str)] = &[
         "was accepted after",
     ),
     (FencedStoreFlaw::RefusesRepeats, "a_holder_writes_again_and_again", "Superseded"),
-    (FencedStoreFlaw::RemembersWhoCameLast, "what_is_refused_stays_refused", "was accepted after"),
-    (FencedStoreFlaw::EachWriterRemembers, "what_is_refused_stays_refused", "was accepted after"),
+    (FencedStoreFlaw::RemembersWhoCameLast, "refused_write_stays_refused", "was accepted after"),
+    (FencedStoreFlaw::EachWriterRemembers, "refused_write_stays_refused", "was accepted after"),
     (FencedStoreFlaw::WritesThenLooks, "a_refused_write_changes_nothing", "was written last"),
     (
         FencedStoreFlaw::LooksThenWrites,
@@ -175,7 +175,7 @@ pub(crate) const FENCED_STORES: &[(FencedStoreFlaw, &str, &str)] = &[
 pub(crate) enum ClientFlaw {
     None,
     AnchorsAtTheReply,
-    BelievesLateGrants,
+    AcceptsLateGrants,
     KeeperDiesOfAPanic,
     WaitsForTheRenewal,
     MonotonicClock,
@@ -184,16 +184,20 @@ pub(crate) enum ClientFlaw {
 /// Each flaw of a client, and the case that finds it.
 pub(crate) const CLIENTS: &[(ClientFlaw, &str, &str)] = &[
     (ClientFlaw::AnchorsAtTheReply, "a_deadline_is_reckoned_from_the_send", "after the next grant"),
-    (ClientFlaw::BelievesLateGrants, "a_grant_after_its_deadline_is_none", "after the next grant"),
+    (ClientFlaw::AcceptsLateGrants, "a_grant_after_its_deadline_is_none", "after the next grant"),
     (
         ClientFlaw::KeeperDiesOfAPanic,
-        "a_loss_is_told_though_renewals_panic",
+        "a_loss_is_reported_though_renewals_panic",
         "the loss was never signalled",
     ),
     (
         ClientFlaw::WaitsForTheRenewal,
-        "a_loss_is_told_while_renewals_hang",
+        "a_loss_is_reported_while_renewals_hang",
         "the loss was never signalled",
     ),
-    (ClientFlaw::MonotonicClock, "a_suspended_client_stops_believing", "the hold was still valid"),
+    (
+        ClientFlaw::MonotonicClock,
+        "a_suspended_clients_hold_is_not_valid",
+        "the hold was still valid",
+    ),
 ];

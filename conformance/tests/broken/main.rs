@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use lockwright_conformance::client::Believer;
+use lockwright_conformance::client::TestedClient;
 use lockwright_conformance::report::run_case;
 use lockwright_conformance::{
     Case, Connect, Factory, Group, Outcome, Protect, Runtime, cases, connector,
@@ -84,12 +84,12 @@ impl Factory for Simulated {
         self.store.clone()
     }
 
-    fn believer(
+    fn tested_client(
         &self,
         backend: Arc<dyn DistributedLock>,
         clock: &Clock,
         ttl: Duration,
-    ) -> Result<Box<dyn Believer>> {
+    ) -> Result<Box<dyn TestedClient>> {
         match self.client {
             Some(flaw) => Ok(Box::new(SmallClient { flaw, backend, clock: clock.clone(), ttl })),
             None => {

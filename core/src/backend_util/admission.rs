@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_is_let_in_by_those_before_it() {
+    fn earlier_waiters_admit_the_holder() {
         let lines: [(&[Mode], usize); 10] = [
             (&[], 0),
             (&[W, W, R], 1),

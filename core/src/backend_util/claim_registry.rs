@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_renewed_stays_and_who_is_not_is_overdue() {
+    async fn unrenewed_waiters_are_overdue() {
         let clock = Clock::tokio();
         let roster = ClaimRegistry::new(clock.clone());
         let (renewed, forgotten) = (claim("a"), claim("b"));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_marked_keeps_its_place_until_it_is_struck_off() {
+    async fn marked_waiter_keeps_its_place_until_removed() {
         let clock = Clock::tokio();
         let roster = ClaimRegistry::new(clock.clone());
         let held = claim("a");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knew_of_takes_nobodys_place_and_is_not_overdue_twice() {
+    fn unknown_waiter_takes_no_place_and_is_not_overdue_twice() {
         let roster = ClaimRegistry::new(Clock::boot());
         let (known, unknown) = (claim("a"), claim("b"));
         roster.enter(&known, 1, BootInstant::FAR_FUTURE);

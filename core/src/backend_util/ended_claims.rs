@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_remembered_by_name_and_token_with_its_first_reason() {
+    fn ended_hold_is_remembered_with_its_first_reason() {
         let over = EndedClaims::new(Clock::boot());
         let (one, mut other) = (claim("a"), claim("b"));
         over.set(&one, Reason::Broken);

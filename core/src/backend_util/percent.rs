@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_comes_back() {
+    fn encoding_round_trips() {
         for text in ["", "a/b", "100 %", "%2F", "./..", "ä\u{e000}\u{10ffff}", "a%"] {
             let encoded = encode(text, |c| c == '/' || c == '.' || c >= '\u{e000}');
             assert!(!encoded.contains(['/', '.']), "{encoded}");
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_encoded_is_refused() {
+    fn malformed_encoding_is_refused() {
         for text in ["%", "%4", "%zz", "%+1", "%ff"] {
             assert_eq!(decode(text), None, "{text}");
         }

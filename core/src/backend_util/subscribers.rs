@@ -117,7 +117,7 @@ impl Subscribers {
 
 impl Waiting {
     fn forget(&mut self, now: Instant, after: Duration) {
-        self.names.retain(|_, heard| now.duration_since(*heard) < after);
+        self.names.retain(|_, seen| now.duration_since(*seen) < after);
     }
 }
 
@@ -134,24 +134,24 @@ mod tests {
     #[test]
     fn only_those_who_wait_are_woken_and_who_has_gone_is_forgotten() {
         let audience = Subscribers::new(Duration::from_secs(1));
-        let (told, there) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
-        let (count, is_there) = (Arc::clone(&told), Arc::clone(&there));
+        let (calls, there) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+        let (count, is_there) = (Arc::clone(&calls), Arc::clone(&there));
         audience.attach(Events::to(move |_| {
             count.fetch_add(1, Ordering::SeqCst);
             is_there.load(Ordering::SeqCst)
         }));
         audience.wake(&name("a"));
-        assert_eq!(told.load(Ordering::SeqCst), 0, "nobody waits");
+        assert_eq!(calls.load(Ordering::SeqCst), 0, "nobody waits");
         audience.waits(&name("a"));
         audience.wake(&name("b"));
-        assert_eq!(told.load(Ordering::SeqCst), 0, "nobody waits for this one");
+        assert_eq!(calls.load(Ordering::SeqCst), 0, "nobody waits for this one");
         audience.wake(&name("a"));
         audience.wake_all();
-        assert_eq!(told.load(Ordering::SeqCst), 2);
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
         there.store(false, Ordering::SeqCst);
         audience.wake(&name("a"));
         audience.wake(&name("a"));
-        assert_eq!(told.load(Ordering::SeqCst), 3, "it was told once more and then no longer");
+        assert_eq!(calls.load(Ordering::SeqCst), 3, "it was called once more and then no longer");
     }
 
     #[test]

@@ -130,16 +130,16 @@ mod tests {
     #[test]
     fn a_servers_own_words_come_before_what_is_more_general() {
         let own = [("BadCertificate", ErrorKind::Denied, "own")];
-        let said = |cause| refusal(cause, &own).map(|(_, what)| what);
-        assert_eq!(said("received fatal alert: BadCertificate"), Some("own"));
+        let words = |cause| refusal(cause, &own).map(|(_, what)| what);
+        assert_eq!(words("received fatal alert: BadCertificate"), Some("own"));
         let general = refusal("received fatal alert: BadCertificate", &[]).unwrap().1;
         assert_eq!(general, "it refuses the client's certificate");
-        assert!(said("invalid peer certificate: UnknownIssuer").unwrap().contains("ca=PATH"));
-        assert_eq!(said("connection refused"), None);
+        assert!(words("invalid peer certificate: UnknownIssuer").unwrap().contains("ca=PATH"));
+        assert_eq!(words("connection refused"), None);
     }
 
     #[test]
-    fn what_leaves_the_machine_is_known_by_its_address() {
+    fn remote_address_is_recognized() {
         for local in ["http://127.0.0.1:1", "https://[::1]:2", "localhost:3", "127.9.9.9:4"] {
             assert!(is_local(local), "{local}");
         }

@@ -70,11 +70,11 @@ pub(crate) async fn by_tries(
                 shared.clock.sleep(shared.spread(pause)).await;
                 Ok(())
             };
-            shared.unless_closed(pause).await.map_err(|error| shared.tell(error, &name))?;
+            shared.unless_closed(pause).await.map_err(|error| shared.with_context(error, &name))?;
         }
     }
     shared.metrics.timed_out.add(1);
-    Err(shared.tell(Error::timed_out(Step::Holder, &name), &name))
+    Err(shared.with_context(Error::timed_out(Step::Holder, &name), &name))
 }
 
 /// `None` only for one attempt at a held lock.
@@ -120,7 +120,7 @@ pub(crate) fn admitted(hold: Arc<Hold>) -> Result<Arc<Hold>> {
 
 #[cold]
 fn not_admitted(hold: Arc<Hold>, error: Error) -> Error {
-    let error = hold.shared.tell(error, &hold.claim.name);
+    let error = hold.shared.with_context(error, &hold.claim.name);
     end_in_background(hold);
     error
 }
@@ -153,8 +153,8 @@ fn begin(
             Ok(Entry::Queued(receiver)) => return Begun::So(Far::Queued(shared, name, receiver)),
             Err(error) => return Begun::Failed(failed(&shared, error, &name, limit)),
         },
-        Mode::Shared | Mode::Permits { .. } => match enter_beside(&shared, &name, options, begun) {
-            Ok(None) => Turn::beside_others(shared, name),
+        Mode::Shared | Mode::Permits { .. } => match enter_shared(&shared, &name, options, begun) {
+            Ok(None) => Turn::placeholder(shared, name),
             Ok(Some(share)) => return Begun::Done(Some(share.into_hold())),
             Err(error) => return Begun::Failed(failed(&shared, error, &name, limit)),
         },
@@ -162,12 +162,12 @@ fn begin(
     let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, options, begun));
     let before = pending.send(begun);
     let Some(answer) = at_once(|| shared.backend.acquire_at_once(&pending.claim)) else {
-        pending.unsend(before);
+        pending.undo_send(before);
         return Begun::So(Far::Unasked(turn));
     };
-    match hear(shared, pending, before, answer, begun) {
-        Answer::Granted(granted, believed) => {
-            Begun::Done(Some(into_hold(&mut turn, options, granted, believed, begun)))
+    match take_answer(shared, pending, before, answer, begun) {
+        Answer::Granted(granted, valid) => {
+            Begun::Done(Some(into_hold(&mut turn, options, granted, valid, begun)))
         }
         Answer::Busy(_) if limit == Limit::Once => Begun::Done(None),
         answer => Begun::So(Far::Asked(turn, answer)),
@@ -179,7 +179,7 @@ fn failed(shared: &Shared, error: Error, name: &LockName, limit: Limit) -> Error
     if error.is_timed_out() && limit != Limit::Once {
         shared.metrics.timed_out.add(1);
     }
-    shared.tell(error, name)
+    shared.with_context(error, name)
 }
 
 fn enter(
@@ -192,13 +192,13 @@ fn enter(
     shared.table().turns.enter(name, &want(options), limit != Limit::Once, now)
 }
 
-fn enter_beside(
+fn enter_shared(
     shared: &Shared,
     name: &LockName,
     options: &Options,
     now: BootInstant,
 ) -> Result<Option<Entered>> {
-    shared.table().turns.enter_beside(name, &want(options), now)
+    shared.table().turns.enter_shared(name, &want(options), now)
 }
 
 fn want(options: &Options) -> Want {
@@ -248,13 +248,13 @@ async fn in_queue(
 }
 
 enum Answer {
-    Granted(Granted, Believed),
+    Granted(Granted, ValidGrant),
     TooLate,
     Busy(Busy),
     Failed(Error),
 }
 
-fn hear(
+fn take_answer(
     shared: &Shared,
     pending: &mut Pending,
     before: Before,
@@ -265,8 +265,8 @@ fn hear(
         Ok(AcquireOutcome::Granted(granted)) => {
             pending.release_mode = before.release_mode;
             // The registry of holds counts this attempt.
-            match believe(shared, &pending.claim, granted, sent) {
-                Some(believed) => Answer::Granted(granted, believed),
+            match valid_grant(shared, &pending.claim, granted, sent) {
+                Some(valid) => Answer::Granted(granted, valid),
                 None => Answer::TooLate,
             }
         }
@@ -281,7 +281,7 @@ fn hear(
         Err(error) => {
             shared.metrics.attempts.add(1);
             if error.kind() != ErrorKind::Indeterminate {
-                pending.unsend(before);
+                pending.undo_send(before);
             }
             Answer::Failed(error)
         }
@@ -340,9 +340,9 @@ async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) 
     if limit == Limit::Once && matches!(answer, Answer::Busy(_)) {
         return Ok(None);
     }
-    let (granted, believed) = asking.until_granted(&mut turn, answer).await?;
+    let (granted, valid) = asking.until_granted(&mut turn, answer).await?;
     asking.answered(&turn);
-    Ok(Some(into_hold(&mut turn, options, granted, believed, begun)))
+    Ok(Some(into_hold(&mut turn, options, granted, valid, begun)))
 }
 
 struct Asking<'a> {
@@ -368,10 +368,10 @@ impl Asking<'_> {
         &mut self,
         turn: &mut Turn,
         mut answer: Answer,
-    ) -> Result<(Granted, Believed)> {
+    ) -> Result<(Granted, ValidGrant)> {
         loop {
             let next = match answer {
-                Answer::Granted(granted, believed) => return Ok((granted, believed)),
+                Answer::Granted(granted, valid) => return Ok((granted, valid)),
                 Answer::TooLate => {
                     too_late(self.shared, turn).await;
                     if self.limit == Limit::Once {
@@ -383,8 +383,8 @@ impl Asking<'_> {
                 Answer::Failed(error) => self.after_error(turn, error)?,
             };
             self.wait(&next).await;
-            if let Some((granted, believed)) = self.take_handed(turn) {
-                return Ok((granted, believed));
+            if let Some((granted, valid)) = self.take_handed(turn) {
+                return Ok((granted, valid));
             }
             self.sent = self.shared.clock.now();
             if self.sent >= self.give_up_at() {
@@ -409,7 +409,7 @@ impl Asking<'_> {
         };
         let send = || shared.backend.acquire(claim, wait);
         let answer = answer(&shared.clock, send, answer_by, "the acquire").await;
-        hear(shared, pending, before, answer, self.sent)
+        take_answer(shared, pending, before, answer, self.sent)
     }
 
     fn is_blocked(&self) -> bool {
@@ -509,12 +509,12 @@ impl Asking<'_> {
     }
 
     /// An invalid hold is confirmed by the next request.
-    fn take_handed(&self, turn: &mut Turn) -> Option<(Granted, Believed)> {
+    fn take_handed(&self, turn: &mut Turn) -> Option<(Granted, ValidGrant)> {
         let granted = self.spot.as_ref()?.take_handed()?;
         let started = granted.start?;
         let pending = turn.pending.as_mut()?;
         pending.on_server = true;
-        Some((granted, believe(self.shared, &pending.claim, granted, started)?))
+        Some((granted, valid_grant(self.shared, &pending.claim, granted, started)?))
     }
 }
 
@@ -523,7 +523,7 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     let options = Options::of_ticket(ticket);
     // The server would consume the ticket.
     options.check(&shared)?;
-    let mut turn = Turn::beside_others(Arc::clone(&shared), ticket.name().clone());
+    let mut turn = Turn::placeholder(Arc::clone(&shared), ticket.name().clone());
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
@@ -539,9 +539,9 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
             let useless = shared.term(sent, claim.ttl, None).lost_at.min(give_up_at);
             let send = || shared.backend.swap(ticket.token(), claim);
             let answer = answer(&shared.clock, send, useless, "the resumption").await;
-            match hear(shared, pending, before, answer, sent) {
-                Answer::Granted(granted, believed) => {
-                    return Ok(into_hold(&mut turn, &options, granted, believed, begun));
+            match take_answer(shared, pending, before, answer, sent) {
+                Answer::Granted(granted, valid) => {
+                    return Ok(into_hold(&mut turn, &options, granted, valid, begun));
                 }
                 Answer::Busy(_) => return Err(ticket::gone()),
                 Answer::TooLate => return Err(ticket::too_late()),
@@ -604,23 +604,23 @@ fn fresh(shared: &Shared, name: LockName, options: &Options, now: BootInstant) -
     Pending { claim, release_mode: ReleaseMode::Plain, on_server: false, last_sent: now }
 }
 
-struct Believed {
+struct ValidGrant {
     now: BootInstant,
     start: BootInstant,
     term: Term,
 }
 
-fn believe(
+fn valid_grant(
     shared: &Shared,
     claim: &Claim,
     granted: Granted,
     sent: BootInstant,
-) -> Option<Believed> {
+) -> Option<ValidGrant> {
     let now = shared.clock.now();
     // A start may be after the send, but not in the future.
     let start = granted.start.unwrap_or(sent).min(now);
     let term = shared.term(start, claim.ttl, granted.valid);
-    (now < term.lost_at).then_some(Believed { now, start, term })
+    (now < term.lost_at).then_some(ValidGrant { now, start, term })
 }
 
 /// The old token is never requested again: a late release would end its new hold.
@@ -658,10 +658,10 @@ fn into_hold(
     turn: &mut Turn,
     options: &Options,
     granted: Granted,
-    believed: Believed,
+    valid: ValidGrant,
     begun: BootInstant,
 ) -> Arc<Hold> {
-    let Believed { now, start, term } = believed;
+    let ValidGrant { now, start, term } = valid;
     let (shared, pending, has_turn) = turn.take_parts().expect("what was granted was claimed");
     let hold = Arc::new(Hold::new(
         shared,

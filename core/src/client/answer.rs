@@ -51,8 +51,8 @@ pub(crate) async fn until<F: Future>(
 }
 
 /// A subscriber's panic must not end renewals and releases.
-pub(crate) fn say(log: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(log));
+pub(crate) fn log(write: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(write));
 }
 
 /// After a panic, the closure's state must only be dropped.

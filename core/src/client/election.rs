@@ -80,7 +80,7 @@ impl Election {
     pub fn observe(&self) -> Observer {
         let each = self.locks.profile().slow_poll.min(Duration::from_secs(1));
         let (next_look, looking) = (BootInstant::from_nanos(0), JoinSet::new());
-        Observer { election: self.clone(), each, told: None, next_look, looking }
+        Observer { election: self.clone(), each, reported: None, next_look, looking }
     }
 }
 
@@ -109,7 +109,7 @@ pub struct Leader {
 pub struct Observer {
     election: Election,
     each: Duration,
-    told: Option<Option<Leader>>,
+    reported: Option<Option<Leader>>,
     next_look: BootInstant,
     /// Kept when a call is dropped: a caller that drops every call would get no result.
     looking: JoinSet<Result<Option<Leader>>>,
@@ -148,8 +148,8 @@ impl Observer {
             let ended = |error| Error::unavailable("the query was cancelled").with_source(error);
             let leader = answer.map_err(ended)??;
             let token = |leader: &Option<Leader>| leader.as_ref().map(|leader| leader.token);
-            if self.told.as_ref().map(token) != Some(token(&leader)) {
-                self.told = Some(leader.clone());
+            if self.reported.as_ref().map(token) != Some(token(&leader)) {
+                self.reported = Some(leader.clone());
                 return Ok(leader);
             }
         }

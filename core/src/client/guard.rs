@@ -177,7 +177,7 @@ impl Guard {
     }
 
     pub(super) fn closed(&self) -> Error {
-        self.client().tell(Error::closed(), &self.0.hold().claim.name)
+        self.client().with_context(Error::closed(), &self.0.hold().claim.name)
     }
 
     /// Returns the full name and the fence.
@@ -331,7 +331,7 @@ impl Inner {
             .shared
             .inside(asking)
             .await
-            .map_err(|error| hold.shared.tell(error, &hold.claim.name))?;
+            .map_err(|error| hold.shared.with_context(error, &hold.claim.name))?;
         let answer = answers.pop();
         let is_known =
             answer.as_ref().is_some_and(|it| it.outcome != RenewalOutcome::Indeterminate);
@@ -344,7 +344,7 @@ impl Inner {
             return Ok(());
         }
         let error = Error::indeterminate("the server did not say whether the lock was renewed");
-        Err(hold.shared.tell(error, &hold.claim.name))
+        Err(hold.shared.with_context(error, &hold.claim.name))
     }
 
     async fn verify(&self) -> Result<bool> {
@@ -353,7 +353,7 @@ impl Inner {
         let seen = shared
             .inside(shared.backend.inspect(&hold.claim.name))
             .await
-            .map_err(|error| hold.shared.tell(error, &hold.claim.name))?;
+            .map_err(|error| hold.shared.with_context(error, &hold.claim.name))?;
         Ok(seen
             .holders
             .iter()

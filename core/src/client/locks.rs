@@ -76,7 +76,7 @@ impl Locks {
     pub async fn resume(&self, ticket: &Ticket) -> Result<Guard> {
         let shared = self.shared();
         let name = ticket.name();
-        shared.ready().map_err(|error| shared.tell(error, name))?;
+        shared.ready().map_err(|error| shared.with_context(error, name))?;
         if !shared.backend.profile().tickets {
             let what = "moving a hold to another process";
             return Err(Error::unsupported(what, shared.backend.profile()).with_name(name));
@@ -90,7 +90,7 @@ impl Locks {
         }
         let hold =
             shared.unless_closed(Box::pin(acquire::by_ticket(Arc::clone(shared), ticket))).await;
-        let hold = hold.map_err(|error| shared.tell(error, name))?;
+        let hold = hold.map_err(|error| shared.with_context(error, name))?;
         Ok(Guard::new(acquire::admitted(hold)?))
     }
 
@@ -107,7 +107,7 @@ impl Locks {
         let inspection = shared
             .inside(shared.backend.inspect(&name))
             .await
-            .map_err(|e| shared.tell(e, &name))?;
+            .map_err(|e| shared.with_context(e, &name))?;
         Ok(self.in_namespace(inspection))
     }
 
@@ -155,7 +155,7 @@ impl Locks {
         shared
             .inside(shared.backend.break_lock(&name, seen, how, &by, reason))
             .await
-            .map_err(|error| shared.tell(error, &name))
+            .map_err(|error| shared.with_context(error, &name))
     }
 
     /// Removes a batch of data of holds that ended at least `idle` ago. Repeat it while there is

@@ -353,7 +353,7 @@ impl Part {
             other.name()
         );
         let name = shared.full_name(&self.name)?;
-        Err(shared.tell(Error::new(ErrorKind::Conflict, message), &name))
+        Err(shared.with_context(Error::new(ErrorKind::Conflict, message), &name))
     }
 }
 

@@ -160,7 +160,7 @@ fn checked(shared: &Arc<Shared>, name: Result<LockName>, options: &Options) -> R
     let name = name?;
     match shared.ready().and_then(|()| options.check(shared)) {
         Ok(()) => Ok(name),
-        Err(error) => Err(shared.tell(error, &name)),
+        Err(error) => Err(shared.with_context(error, &name)),
     }
 }
 

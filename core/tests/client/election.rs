@@ -16,7 +16,7 @@ async fn told_beside_others(observer: &mut Observer, rounds: u32) -> Option<Opti
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_has_other_things_to_do_is_told_as_soon() {
+async fn a_loss_is_reported_as_soon_to_a_busy_task() {
     let (locks, stage, other, _, _) = troubled();
     let mut observer = locks.election("x").observe().each(secs(1));
     assert_eq!(observer.next().await.unwrap(), None);
@@ -29,7 +29,7 @@ async fn whoever_has_other_things_to_do_is_told_as_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_takes_longer_than_a_round_is_told_too() {
+async fn an_answer_that_takes_longer_than_a_round_is_reported_too() {
     let (locks, stage, other, ..) = troubled();
     let mut observer = locks.election("x").observe().each(secs(1));
     let leadership = other.election("x").campaign("me").acquire().await.unwrap();
@@ -40,7 +40,7 @@ async fn an_answer_that_takes_longer_than_a_round_is_told_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_fails_is_told_and_the_next_goes_on() {
+async fn a_look_that_fails_is_reported_and_the_next_goes_on() {
     let (locks, stage, other, _, clock) = troubled();
     let mut observer = locks.election("x").observe().each(secs(1));
     let _leadership = other.election("x").campaign("me").acquire().await.unwrap();

@@ -8,7 +8,7 @@ use lockwright_core::{BreakMode, BreakTarget, Broken, ErrorKind, Event, HoldStat
 use crate::support::{Act, TTL, client, millis, polled, secs, settle_down, troubled};
 
 #[tokio::test(start_paused = true)]
-async fn a_risk_is_told_before_the_loss_and_both_before_the_deadline() {
+async fn a_risk_is_reported_before_the_loss_and_both_before_the_deadline() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
     let start = clock.now();
@@ -39,7 +39,7 @@ async fn a_risk_passes_when_a_renewal_goes_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_once_and_never_after_a_clean_release() {
+async fn a_loss_is_reported_once_and_never_after_a_clean_release() {
     let (locks, _, clock) = client();
     let guard = locks.mutex("x").acquire().await.unwrap();
     let signal = guard.signal();
@@ -129,7 +129,7 @@ async fn run_does_not_call_done_what_ended_after_the_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_backend_tells_is_acted_on_at_once() {
+async fn backend_events_take_effect_immediately() {
     let (locks, stage, _, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
     stage.on_every("renew", Some(Act::Refuse(ErrorKind::Unavailable)));
@@ -144,7 +144,7 @@ async fn what_the_backend_tells_is_acted_on_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_break_is_told_and_the_next_holder_waits_until_it_runs_out() {
+async fn a_break_is_reported_and_the_next_holder_waits_until_it_runs_out() {
     let (locks, stage, other, _, clock) = troubled();
     let guard = locks.mutex("x").acquire().await.unwrap();
     let seen = other.inspect("x").await.unwrap().holders[0].token.unwrap();

@@ -62,7 +62,7 @@ async fn a_second_acquire_of_an_owner_that_waits_joins_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_joins_goes_on_when_the_first_gives_up() {
+async fn joined_request_continues_when_the_first_ends() {
     let (locks, stage, other, _, _) = troubled();
     let held = other.mutex("x").acquire().await.unwrap();
     let owner = Owner::new();

@@ -5,7 +5,7 @@ use lockwright_core::{Error, ErrorKind, Locks, Modes, Profile, Reason, Step};
 use crate::support::{Act, Stage, TTL, another_client, client, fails, millis, secs, troubled};
 
 #[tokio::test(start_paused = true)]
-async fn bad_names_are_told_when_the_request_is_sent() {
+async fn bad_names_are_reported_when_the_request_is_sent() {
     let (locks, _, _) = client();
     for name in ["", " x", "x ", "a\nb", &"x".repeat(513)] {
         for error in [
@@ -102,7 +102,7 @@ async fn limit_of_zero_is_one_try() {
 
 /// The error reports the unreachable server, not the queue position lost in that time.
 #[tokio::test(start_paused = true)]
-async fn what_kept_a_request_from_its_lock_is_told_and_not_what_it_lost_meanwhile() {
+async fn timed_out_request_reports_the_first_obstacle() {
     for limit in [None, Some(TTL * 2)] {
         let (locks, stage, ..) = troubled();
         let lost = ErrorKind::Lost(Reason::Expired);
@@ -139,7 +139,7 @@ async fn no_pause_is_too_long_to_be_reckoned_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_operators_see_must_be_fit_to_be_shown() {
+async fn operator_texts_must_be_printable() {
     let (locks, memory, _) = client();
     for label in ["a\nb", "\u{1b}[31m", &"x".repeat(129)] {
         let error = Locks::builder(memory.clone()).label(label).build().unwrap_err();

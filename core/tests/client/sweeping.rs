@@ -27,7 +27,7 @@ async fn a_client_sweeps_when_asked_to_and_goes_on_while_there_is_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_does_not_sweep_unasked_or_in_vain() {
+async fn a_client_does_not_sweep_unasked_or_where_it_has_no_effect() {
     let (_, memory, clock) = client();
     let stage = Stage::new(&memory, &clock);
     let unasked = Locks::builder(stage.clone()).clock(clock.clone()).build().unwrap();

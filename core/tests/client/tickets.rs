@@ -20,7 +20,7 @@ async fn a_client_that_can_not_keep_to_the_ttl_leaves_the_ticket_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_comes_when_the_time_is_up_is_told_as_that() {
+async fn an_answer_after_the_ttl_is_an_expired_hold() {
     let (locks, stage, _, memory, _) = troubled();
     let ticket = locks.mutex("x").acquire().await.unwrap().into_ticket().unwrap();
     stage.on("swap", [Act::StartBefore(secs(9))]);

@@ -703,7 +703,7 @@ fn a_newcomer_that_overtakes() {
 }
 
 #[test]
-fn who_is_offered_the_lock_and_waits_on() {
+fn waiter_continues_after_an_offer() {
     let rules = Rules { leaves_the_queue: false, ..RULES };
     let title = "A client that is offered the lock stays in the queue";
     refuted(title, &HandOver::with(rules), Promise::NoClientWaitsAndHolds);

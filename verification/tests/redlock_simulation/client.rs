@@ -95,7 +95,7 @@ impl Task {
             if self.chance.one_in(4) { self.chance.below(12) } else { self.chance.below(3) };
         for _ in 0..steps {
             stage.net.resumed(self.client).await;
-            if !hold.is_believed() || stage.clock.now() >= stage.horizon {
+            if !hold.is_valid() || stage.clock.now() >= stage.horizon {
                 break;
             }
             self.write(&hold, number, ttl).await;
@@ -192,7 +192,7 @@ impl Hold {
         self.guard.as_ref().expect("it has its guard until it ends")
     }
 
-    fn is_believed(&mut self) -> bool {
+    fn is_valid(&mut self) -> bool {
         let lost = self.guard().check().is_err();
         if lost {
             self.told_lost.get_or_insert(self.stage.clock.now());

@@ -72,7 +72,7 @@ fn show(world: World, seed: u64) -> ! {
 }
 
 #[test]
-fn whatever_happens_one_believes_and_nothing_is_left() {
+fn whatever_happens_one_holds_and_nothing_is_left() {
     let seeds = seeds();
     let begun = Instant::now();
     let kept = run_all(World::Claimed, seeds.clone(), |seed, outcome| {

@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_saw_other_data_is_a_stranger() {
+    fn node_with_other_data_has_no_vote() {
         let mut bench = Bench::new(true, 1_000_000);
         let before = bench.look();
         bench.0.lose_data();

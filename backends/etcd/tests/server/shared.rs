@@ -28,7 +28,7 @@ async fn a_writer_that_gives_up_leaves_readers_their_fence() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_claim_leaves_nothing() {
     let (cluster, etcd) = member_and_client().await;
-    queue_tests::what_is_refused_leaves_nothing(&etcd, async || queue(&cluster, "x").await.len())
+    queue_tests::refused_request_leaves_nothing(&etcd, async || queue(&cluster, "x").await.len())
         .await;
 }
 

@@ -67,7 +67,7 @@ async fn everything(url: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_documented_is_enough_and_all_of_it_is_needed() {
+async fn documented_permissions_are_necessary_and_sufficient() {
     let server = testbed::Redis::start().unwrap();
     let user = |rules: &str| {
         let password = format!(">{SECRET}");
@@ -142,7 +142,7 @@ async fn the_default_user_needs_to_ask_nobody() {
 }
 
 #[tokio::test]
-async fn what_is_documented_is_enough_by_sentinel_too() {
+async fn documented_permissions_are_sufficient_by_sentinel_too() {
     let enough = format!("{} +role", rules());
     let servers = testbed::Redis::options().user("locks", SECRET, &enough);
     let set = testbed::Sentinels::options().servers(servers).start().unwrap();

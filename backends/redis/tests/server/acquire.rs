@@ -57,7 +57,7 @@ async fn a_repeat_is_the_same_hold_armed_again() {
 }
 
 #[tokio::test]
-async fn who_holds_is_told_to_who_does_not() {
+async fn a_refusal_names_the_holder() {
     let (_server, redis) = server_and_client().await;
     let holder = claim("a");
     let granted = grant(&redis, &holder).await;
@@ -272,7 +272,7 @@ async fn a_foreign_holder_keeps_us_out_and_counts_no_fence() {
 }
 
 #[tokio::test]
-async fn what_is_left_of_a_hold_does_not_describe_the_next_holder() {
+async fn remains_of_a_hold_do_not_describe_the_next_holder() {
     let (server, redis) = server_and_client().await;
     let ours = claim("a");
     grant(&redis, &ours).await;

@@ -100,7 +100,7 @@ async fn names_that_try_to_escape_their_slot_stay_in_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_cluster_is_refused_and_so_is_a_node_without_the_others() {
+async fn non_cluster_and_incomplete_cluster_are_refused() {
     let single = testbed::Redis::start().unwrap();
     let url = single.url().replace("redis://", "redis+cluster://");
     let error =
@@ -147,7 +147,7 @@ async fn one_node_is_enough_to_find_the_others_and_dead_ones_cost_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_with_a_view_of_its_own_is_not_believed() {
+async fn a_node_with_a_view_of_its_own_is_not_trusted() {
     let cluster = block_in_place(Cluster::start).unwrap();
     // Removed long ago, it serves the whole Cluster alone.
     let stray = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
@@ -287,7 +287,7 @@ async fn a_client_keeps_its_holds_through_a_failover() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loss_is_told_in_time_when_nobody_takes_over() {
+async fn a_loss_is_reported_in_time_when_nobody_takes_over() {
     let mut cluster = block_in_place(Cluster::start).unwrap();
     let [name, elsewhere, _] = names_of_all_masters(&cluster);
     let replica = cluster.replica_of(0).unwrap();
@@ -309,7 +309,7 @@ async fn a_loss_is_told_in_time_when_nobody_takes_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frozen_master_is_noticed_and_not_believed_when_it_thaws() {
+async fn a_frozen_master_is_noticed_and_not_trusted_when_it_thaws() {
     let cluster = block_in_place(Cluster::start).unwrap();
     let [name, elsewhere, _] = names_of_all_masters(&cluster);
     let redis = impatient(&cluster.url()).await;
@@ -408,7 +408,7 @@ async fn a_failover_can_lose_a_lock_and_the_fence_tells() {
     let stolen =
         eventually(|| async { second.mutex(&name).ttl(ttl).try_acquire().await.ok().flatten() })
             .await;
-    guard.check().expect("two believe at the same time: what is not promised");
+    guard.check().expect("two hold at the same time: what is not promised");
     assert!(stolen.fence() > guard.fence(), "{} after {}", stolen.fence(), guard.fence());
     guard.renew().await.unwrap_err();
     assert!(guard.check().is_err());
@@ -464,7 +464,7 @@ async fn the_doctor_looks_at_every_master_and_at_how_they_hang_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slots_that_nobody_serves_are_told() {
+async fn slots_that_nobody_serves_are_reported() {
     let cluster = block_in_place(Cluster::start).unwrap();
     let redis = impatient(&cluster.url()).await;
     let [name, ..] = names_of_all_masters(&cluster);
@@ -484,7 +484,7 @@ async fn slots_that_nobody_serves_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_documentation_permits_is_enough() {
+async fn documented_rights_are_sufficient() {
     let rules =
         format!("{} +asking +cluster|slots +cluster|info +cluster|nodes", crate::acl::rules());
     let servers = testbed::Redis::options().user("locks", "secret", &rules);

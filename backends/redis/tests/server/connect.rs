@@ -107,7 +107,7 @@ async fn a_password_is_asked_for_and_checked() {
 }
 
 #[tokio::test]
-async fn a_user_without_a_permission_is_told_which() {
+async fn an_error_names_the_missing_permission() {
     let server = testbed::Redis::start().unwrap();
     let port = server.port();
     let user = |name: &str| format!("redis://{name}:{SECRET}@127.0.0.1:{port}/");
@@ -131,7 +131,7 @@ async fn a_user_without_a_permission_is_told_which() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_redis_is_not_taken_for_one() {
+async fn other_server_is_not_taken_for_redis() {
     for (greeting, kind) in [
         (Some("HTTP/1.1 400 Bad Request\r\n\r\n"), ErrorKind::InvalidConfig),
         // The server closes the connection, or sends nothing.

@@ -96,7 +96,7 @@ async fn a_snapshot_that_fails_is_an_error() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_looked_at_is_a_finding() {
+async fn failed_inspection_is_a_finding() {
     let server = sound().start().unwrap();
     let url = |user: &str| format!("redis://{user}:secret@127.0.0.1:{}/", server.port());
     for (user, denied, wanted) in [

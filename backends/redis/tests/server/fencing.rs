@@ -61,7 +61,7 @@ async fn a_fence_below_the_highest_is_refused_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cant_be_right_is_refused_and_changes_nothing() {
+async fn impossible_input_is_refused_and_changes_nothing() {
     let (_server, mut connection) = server().await;
     for other in ["", "x", "-1", "1.5", "1e3"] {
         let () = connection.set(FENCE, other).await.unwrap();

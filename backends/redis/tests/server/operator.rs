@@ -66,7 +66,7 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
 }
 
 #[tokio::test]
-async fn who_broke_a_hold_first_is_who_broke_it() {
+async fn first_break_is_the_recorded_one() {
     let (_server, redis) = server_and_client().await;
     for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count: 1, of: 2 }] {
         let mut holder = claim(&format!("{mode}"));
@@ -152,7 +152,7 @@ async fn a_break_moves_the_fence_even_if_the_clock_stands_still() {
 }
 
 #[tokio::test]
-async fn whoever_holds_can_be_broken_without_naming_a_token() {
+async fn present_holder_can_be_broken_without_a_token() {
     let (server, redis) = server_and_client().await;
     let name = name("a");
     for how in [BreakMode::Now, BreakMode::RunOut] {
@@ -227,7 +227,7 @@ async fn a_listing_has_what_is_held_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_held_all_the_time_is_listed_exactly_once_whatever_changes_around_it() {
+async fn permanent_hold_is_listed_exactly_once_among_changes() {
     let (_server, redis) = server_and_client().await;
     let redis = std::sync::Arc::new(redis);
     let mut steady = BTreeSet::new();

@@ -163,13 +163,13 @@ impl Setting {
         let holds = |token| holders.iter().any(|(holder, _)| *holder == token);
         let is_intact = |token| holders.contains(&(token, false));
         // The tokens whose clients were granted the lock.
-        let mut believers: Vec<(Token, Mode)> = Vec::new();
+        let mut claimants: Vec<(Token, Mode)> = Vec::new();
         let ended = matches!(case.request, Request::Release | Request::BreakNow | Request::Swap);
         for claim in held.iter().skip(usize::from(ended)) {
-            believers.push((claim.token, claim.mode));
+            claimants.push((claim.token, claim.mode));
         }
         match &done {
-            Ok(granted) => believers.extend(granted.map(|token| (token, case.wanted))),
+            Ok(granted) => claimants.extend(granted.map(|token| (token, case.wanted))),
             Err(error) => {
                 let is_honest = match (error.kind(), case.request) {
                     (ErrorKind::Indeterminate, _) => true,
@@ -182,7 +182,7 @@ impl Setting {
                 };
                 assert!(is_honest, "{context}");
                 if case.request == Request::BreakNow && ends.is_some_and(is_intact) {
-                    believers.push((held[0].token, held[0].mode));
+                    claimants.push((held[0].token, held[0].mode));
                 }
             }
         }
@@ -197,18 +197,18 @@ impl Setting {
                 Some(Event::Handed(token, granted)) if granted.valid != Some(Duration::ZERO) => {
                     assert!(holds(token), "{token} was offered it and doesn't hold: {context}");
                     let mode = waiting.iter().find(|claim| claim.token == token).unwrap().mode;
-                    believers.push((token, mode));
+                    claimants.push((token, mode));
                 }
                 _ => {}
             }
         }
-        for (token, mode) in &believers {
+        for (token, mode) in &claimants {
             assert!(holds(*token), "{token} ({mode}) doesn't hold: {context}");
         }
-        let writes = believers.iter().any(|(_, mode)| *mode == X);
-        assert!(!writes || believers.len() == 1, "{believers:?}: {context}");
-        let permits = believers.iter().filter(|(_, mode)| *mode == P).count();
-        assert!(permits <= 2, "{believers:?}: {context}");
+        let writes = claimants.iter().any(|(_, mode)| *mode == X);
+        assert!(!writes || claimants.len() == 1, "{claimants:?}: {context}");
+        let permits = claimants.iter().filter(|(_, mode)| *mode == P).count();
+        assert!(permits <= 2, "{claimants:?}: {context}");
     }
 }
 

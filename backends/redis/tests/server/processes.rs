@@ -76,7 +76,7 @@ impl Process {
     }
 
     /// Returns its next line.
-    fn hear(&mut self) -> String {
+    fn next_line(&mut self) -> String {
         loop {
             let line = self.said.next().expect("the process ended before its time").unwrap();
             if let Some((_, said)) = line.split_once("> ") {
@@ -115,7 +115,7 @@ async fn a_hundred_waiters_in_four_processes_ask_next_to_nothing() {
     let mut processes: Vec<Process> =
         (0..PROCESSES).map(|_| Process::start("processes::part", &server.url(), TTL)).collect();
     for process in &mut processes {
-        assert_eq!(process.hear(), "all wait");
+        assert_eq!(process.next_line(), "all wait");
     }
     // Only the first waiter of each process is in the server's queue.
     eventually(|| async {
@@ -130,7 +130,7 @@ async fn a_hundred_waiters_in_four_processes_ask_next_to_nothing() {
     assert!(asked <= 10, "{asked} requests in 10 s");
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
     for process in &mut processes {
-        assert_eq!(process.hear(), format!("{WAITERS} were served"));
+        assert_eq!(process.next_line(), format!("{WAITERS} were served"));
     }
 }
 
@@ -157,11 +157,11 @@ async fn contenders(url: &str, waiters: u64, ttl: Duration) -> (Process, Vec<Pro
     let observer = connect(url).await;
     let start = || {
         let mut process = Process::start("processes::contender", url, ttl);
-        assert_eq!(process.hear(), "connected");
+        assert_eq!(process.next_line(), "connected");
         process
     };
     let mut holder = start();
-    assert_eq!(holder.hear(), "holds");
+    assert_eq!(holder.next_line(), "holds");
     let mut queue = Vec::new();
     for waiters in 1..=waiters {
         queue.push(start());
@@ -191,7 +191,7 @@ async fn dead_holder_and_dead_waiters_are_passed_over(url: &str) {
     queue[2].stop();
     let died = Instant::now();
     holder.kill();
-    assert_eq!(queue[3].hear(), "holds");
+    assert_eq!(queue[3].next_line(), "holds");
     assert!(died.elapsed() <= bound(3), "{:?}", died.elapsed());
 }
 
@@ -200,10 +200,10 @@ async fn dead_releaser_is_recovered_from(url: &str) {
     let (mut holder, mut queue) = contenders(url, 2, TTL).await;
     queue[0].stop();
     holder.input.write_all(b"release\n").unwrap();
-    assert_eq!(holder.hear(), "released");
+    assert_eq!(holder.next_line(), "released");
     let died = Instant::now();
     holder.kill();
-    assert_eq!(queue[1].hear(), "holds");
+    assert_eq!(queue[1].next_line(), "holds");
     assert!(died.elapsed() <= bound(1), "{:?}", died.elapsed());
 }
 
@@ -235,7 +235,7 @@ async fn waiters_that_die_in_a_row_cost_one_offer_each() {
     dead.iter().for_each(Process::stop);
     let died = Instant::now();
     holder.kill();
-    assert_eq!(last.hear(), "holds");
+    assert_eq!(last.next_line(), "holds");
     assert!(died.elapsed() <= bound(7), "{:?}", died.elapsed());
 }
 
@@ -248,9 +248,9 @@ async fn dead_releaser_of_a_long_hold_costs_one_offer() {
     let (mut holder, mut queue) = contenders(&server.url(), 2, Duration::from_secs(60)).await;
     queue[0].stop();
     holder.input.write_all(b"release\n").unwrap();
-    assert_eq!(holder.hear(), "released");
+    assert_eq!(holder.next_line(), "released");
     let died = Instant::now();
     holder.kill();
-    assert_eq!(queue[1].hear(), "holds");
+    assert_eq!(queue[1].next_line(), "holds");
     assert!(died.elapsed() <= OFFER + Duration::from_secs(1), "{:?}", died.elapsed());
 }

@@ -180,7 +180,7 @@ async fn a_writer_that_has_gone_keeps_no_readers_out() {
 }
 
 #[tokio::test]
-async fn nobody_overtakes_who_waits() {
+async fn waiters_are_not_overtaken() {
     let (server, redis) = server_and_client().await;
     let newcomer = connect(&server.url()).await;
     let mut told = events(&redis);
@@ -242,7 +242,7 @@ async fn a_place_outlives_the_limit_a_little() {
 }
 
 #[tokio::test]
-async fn what_nobody_renews_is_asked_for_again() {
+async fn unrenewed_position_is_requested_again() {
     let (_server, redis) = server_and_client().await;
     let mut told = events(&redis);
     let (held, mut fixed) = (claim("a"), claim("a"));
@@ -375,7 +375,7 @@ async fn nothing_is_left_of_readers_that_died() {
 }
 
 #[tokio::test]
-async fn whoever_may_not_be_told_keeps_its_place() {
+async fn waiter_without_notifications_keeps_its_place() {
     let (server, _) = server_and_client().await;
     let rules = "~* resetchannels &lockwright:* +@all -publish";
     let user = ["ACL", "SETUSER", "quiet", "reset", "on", "nopass"];

@@ -88,7 +88,7 @@ async fn waiting(master: &testbed::Redis, limit: Duration) -> Redis {
 }
 
 #[tokio::test]
-async fn what_was_granted_and_renewed_is_on_the_replica_already() {
+async fn grants_and_renewals_are_on_the_replica() {
     let (master, replica) = pair().await;
     let redis = waiting(&master, LONG).await;
     for i in 0..20 {
@@ -162,7 +162,7 @@ async fn a_master_that_became_a_replica_is_left() {
 }
 
 #[tokio::test]
-async fn what_was_not_found_to_be_given_back_may_still_be_held() {
+async fn missing_vote_may_still_be_held() {
     let address = Address::new();
     let (old, new) = (address.server("old"), address.server("new"));
     address.lead_to("old");
@@ -292,7 +292,7 @@ async fn a_late_release_of_what_did_not_count_ends_no_hold() {
 }
 
 #[tokio::test]
-async fn who_waits_for_replicas_holds_up_nobody_else() {
+async fn waiting_for_replicas_delays_no_other_request() {
     let (master, replica) = pair().await;
     let redis = waiting(&master, LONG).await;
     replica.freeze();
@@ -314,7 +314,7 @@ async fn who_waits_for_replicas_holds_up_nobody_else() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_waited_for_is_refused_when_connecting() {
+async fn unwaitable_setting_is_refused_when_connecting() {
     for (parameters, says) in [
         ("replicas=0", "is zero"),
         ("replicas=1&replica_timeout=0", "is zero"),

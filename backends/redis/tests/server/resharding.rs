@@ -244,7 +244,7 @@ async fn nothing_is_granted_or_broken_by_halves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_while_the_slot_is_moved_gets_in_when_it_is_done() {
+async fn waiter_is_served_after_its_slot_has_moved() {
     let cluster = block_in_place(Cluster::start).unwrap();
     let holder = Locks::new(impatient(&cluster.url()).await).unwrap();
     let waiter = Locks::new(impatient(&cluster.url()).await).unwrap();

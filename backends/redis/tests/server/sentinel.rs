@@ -96,7 +96,7 @@ async fn the_master_is_found_and_the_next_one_too() {
 
 /// The offer may come from another server and clock.
 #[tokio::test]
-async fn what_is_handed_over_is_asked_for_again() {
+async fn handed_over_hold_is_requested_again() {
     let set = Sentinels::start().unwrap();
     let redis = connect(&set.url()).await;
     let mut told = events(&redis);
@@ -124,7 +124,7 @@ async fn sentinels_that_are_frozen_or_dead_cost_little() {
 }
 
 #[tokio::test]
-async fn wrong_settings_of_sentinels_are_told() {
+async fn wrong_settings_of_sentinels_are_reported() {
     let set = Sentinels::options().sentinel_password(SECRET).start().unwrap();
     let url = set.url();
     let error = wrong(&url, ErrorKind::Denied, "sentinel_password").await;
@@ -147,7 +147,7 @@ async fn wrong_settings_of_sentinels_are_told() {
 }
 
 #[tokio::test]
-async fn logins_of_the_servers_and_of_the_sentinels_are_told_apart() {
+async fn logins_of_servers_and_sentinels_are_distinct() {
     let options = testbed::Redis::options().password(SECRET);
     let sentinels = Sentinels::options().servers(options).sentinel_password("another");
     let set = sentinels.start().unwrap();
@@ -163,7 +163,7 @@ async fn logins_of_the_servers_and_of_the_sentinels_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
+async fn a_master_that_was_frozen_over_a_failover_is_not_trusted() {
     let set = Sentinels::start().unwrap();
     let (asking, idle) = (impatient(&set).await, impatient(&set).await);
     // It expires while the master is frozen.
@@ -216,7 +216,7 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_believed() {
 
 /// The Sentinels' connections break silently during an election.
 #[tokio::test]
-async fn a_master_is_not_believed_because_nobody_can_say_otherwise() {
+async fn a_master_is_not_trusted_because_nobody_can_say_otherwise() {
     let set = Sentinels::start().unwrap();
     let proxies: Vec<_> =
         set.sentinels.iter().map(|sentinel| Proxy::start(sentinel.address()).unwrap()).collect();
@@ -311,7 +311,7 @@ async fn a_master_that_comes_back_empty_tells_its_holders_before_their_deadline(
 
 /// Replication is asynchronous, so the profile excludes failovers.
 #[tokio::test]
-async fn a_failover_can_lose_a_lock_and_its_holder_is_told() {
+async fn a_failover_can_lose_a_lock_and_its_holder_is_reported() {
     let set = Sentinels::start().unwrap();
     let ttl = Duration::from_secs(12);
     let (redis, rival) = (Arc::new(impatient(&set).await), impatient(&set).await);
@@ -336,7 +336,7 @@ async fn a_failover_can_lose_a_lock_and_its_holder_is_told() {
     let granted = eventually(|| async { rival.try_acquire(&theirs).await.ok() }).await;
     let AcquireOutcome::Granted(granted) = granted else { panic!("it was lost: {granted:?}") };
     let deadline = signal.deadline();
-    assert!(deadline > lockwright_core::Clock::boot().now(), "two believed at the same time");
+    assert!(deadline > lockwright_core::Clock::boot().now(), "two held at the same time");
     // The fence protects the data.
     assert!(granted.fence > guard.fence(), "{granted:?} after {:?}", guard.fence());
     assert!(guard.fence() > earliest.fence);

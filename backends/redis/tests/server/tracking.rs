@@ -46,7 +46,7 @@ fn is_quiet(events: &mut UnboundedReceiver<Event>) {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_foreign_holder_is_woken_when_it_goes() {
+async fn waiter_is_woken_when_a_foreign_holder_releases() {
     let (server, redis) = server_and_client().await;
     let mut woken = events(&redis);
     for (going, left) in [
@@ -75,7 +75,7 @@ async fn whoever_waits_for_a_foreign_holder_is_woken_when_it_goes() {
 }
 
 #[tokio::test]
-async fn who_only_tries_has_nothing_watched_and_neither_has_a_lock_without_contention() {
+async fn tries_and_uncontended_locks_watch_nothing() {
     let (server, redis) = server_and_client().await;
     server.command::<()>(&["SET", "a", THEIRS]).unwrap();
     busy(&redis, &claim("a"), Wait::No).await;
@@ -147,7 +147,7 @@ async fn a_hold_that_somebody_takes_away_is_at_risk_at_once() {
 }
 
 #[tokio::test]
-async fn what_takes_nothing_away_is_no_risk() {
+async fn harmless_setting_is_no_risk() {
     let (server, redis) = server_and_client().await;
     let mut told = events(&redis);
     let claim = held(&server, &redis, "a").await;
@@ -176,7 +176,7 @@ async fn what_takes_nothing_away_is_no_risk() {
 }
 
 #[tokio::test]
-async fn a_client_is_told_of_its_loss_long_before_a_renewal_is_due() {
+async fn a_client_reports_its_loss_long_before_a_renewal_is_due() {
     for taking in [&["DEL", "a"][..], &["FLUSHALL"]] {
         let server = testbed::Redis::start().unwrap();
         let locks = Locks::new(connect(&server.url()).await).unwrap();
@@ -247,7 +247,7 @@ async fn it_works_in_a_cluster_and_when_slots_are_moved() {
 }
 
 #[tokio::test]
-async fn who_may_not_track_asks_more_often() {
+async fn client_without_tracking_polls_more_often() {
     let server = testbed::Redis::start().unwrap();
     let mut user = vec!["ACL", "SETUSER", "deaf", "on", ">secret", "~*", "&*", "+@all"];
     user.push("-client|tracking");

@@ -35,7 +35,7 @@ fn every_form_is_read() {
 }
 
 #[test]
-fn what_is_wrong_with_one_is_said_and_no_secret_is() {
+fn problem_of_a_url_is_reported_without_secrets() {
     for (url, says) in [
         (format!("redis+sentinel://u:{SECRET}@a:1,b:2"), "master's name is missing"),
         (format!("redis+sentinel://u:{SECRET}@a:1,b:2/"), "master's name is missing"),
@@ -80,7 +80,7 @@ fn what_is_wrong_with_one_is_said_and_no_secret_is() {
 }
 
 #[test]
-fn what_may_be_a_secret_in_the_wrong_place_is_not_shown() {
+fn possible_secret_in_the_wrong_place_is_not_shown() {
     for url in [
         format!("redis://{SECRET}@a:1/?x=1"),
         format!("redis+sentinel://{SECRET}@a:1,b:2"),
@@ -109,7 +109,7 @@ fn settings_show_no_secret() {
 
 #[cfg(not(feature = "tls"))]
 #[test]
-fn what_is_not_in_this_build_is_named() {
+fn backend_outside_this_build_is_named() {
     for url in ["rediss://a", "rediss+sentinel://a/m", "rediss+cluster://a,b", "valkeys://a"] {
         let error = Config::new(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{url}");

@@ -228,7 +228,7 @@ async fn a_vote_whose_answer_was_lost_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_inherits_a_token_gets_what_it_was_asked_for() {
+async fn inherited_token_keeps_its_request() {
     let five = five();
     grant(&five.redlock, &claim("seen before")).await;
     for node in &five.nodes {
@@ -253,7 +253,7 @@ async fn whoever_inherits_a_token_gets_what_it_was_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_votes_after_the_grant_notes_its_fence_too() {
+async fn late_vote_records_the_fence() {
     let five = five();
     grant(&five.redlock, &claim("seen before")).await;
     let held = claim("x");
@@ -270,7 +270,7 @@ async fn who_votes_after_the_grant_notes_its_fence_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_unanswered_request_may_do_is_kept_out_when_a_later_vote_is_given_back() {
+async fn unanswered_request_stays_blocked_after_a_later_vote_is_returned() {
     let five = five();
     grant(&five.redlock, &claim("seen before")).await;
     let waiting = claim("x");

@@ -41,16 +41,16 @@ async fn a_quorum_wakes_at_once_and_a_single_node_a_little_later() {
     let five = five();
     let mut heard = events(&five.redlock);
     let wake = Event::Wake(claim("x").name);
-    five.nodes[0].tell(&wake);
-    five.nodes[1].tell(&wake);
+    five.nodes[0].send_event(&wake);
+    five.nodes[1].send_event(&wake);
     assert!(heard.try_recv().is_err(), "there is nothing to get yet");
-    five.nodes[2].tell(&wake);
+    five.nodes[2].send_event(&wake);
     assert_eq!(heard.try_recv().unwrap(), wake);
-    five.nodes[3].tell(&wake);
-    five.nodes[4].tell(&wake);
+    five.nodes[3].send_event(&wake);
+    five.nodes[4].send_event(&wake);
     sleep(Duration::from_secs(1)).await;
     assert!(heard.try_recv().is_err(), "the rest of the same");
-    five.nodes[0].tell(&wake);
+    five.nodes[0].send_event(&wake);
     let begun = tokio::time::Instant::now();
     assert_eq!(heard.recv().await.unwrap(), wake);
     let took = begun.elapsed();
@@ -59,19 +59,19 @@ async fn a_quorum_wakes_at_once_and_a_single_node_a_little_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_when_no_quorum_is_left() {
+async fn a_loss_is_reported_when_no_quorum_is_left() {
     let five = five();
     let mut heard = events(&five.redlock);
     let token = claim("x").token;
     let lost = Event::Lost(token, Reason::Broken);
-    five.nodes[0].tell(&lost);
+    five.nodes[0].send_event(&lost);
     assert_eq!(heard.try_recv().unwrap(), Event::AtRisk(token));
-    five.nodes[0].tell(&lost);
-    five.nodes[1].tell(&lost);
+    five.nodes[0].send_event(&lost);
+    five.nodes[1].send_event(&lost);
     assert!(heard.try_recv().is_err(), "three still have it");
-    five.nodes[2].tell(&lost);
+    five.nodes[2].send_event(&lost);
     assert_eq!(heard.try_recv().unwrap(), lost);
-    five.nodes[3].tell(&lost);
+    five.nodes[3].send_event(&lost);
     assert!(heard.try_recv().is_err(), "once");
 }
 
@@ -81,7 +81,7 @@ async fn those_that_have_gone_are_forgotten() {
     drop(events(&five.redlock));
     let mut heard = events(&five.redlock);
     for _ in 0..3 {
-        five.nodes[0].tell(&Event::AtRisk(claim("x").token));
+        five.nodes[0].send_event(&Event::AtRisk(claim("x").token));
     }
     assert!(heard.try_recv().is_ok());
 }
@@ -106,7 +106,7 @@ async fn only_what_a_quorum_has_is_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_quorum_may_have_is_shown_while_nodes_are_away() {
+async fn possible_holds_of_a_quorum_are_shown_while_nodes_are_away() {
     let five = five();
     five.nodes[3].fate(Fate::Down);
     five.nodes[4].fate(Fate::Down);
@@ -122,7 +122,7 @@ async fn what_a_quorum_may_have_is_shown_while_nodes_are_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_an_earlier_hold_is_not_taken_for_the_present_one() {
+async fn remains_of_an_earlier_hold_are_not_taken_for_the_present_one() {
     // Equally many nodes show each; chance must not decide.
     for _ in 0..10 {
         let five = five();
@@ -204,7 +204,7 @@ async fn a_listing_is_merged_page_by_page() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_holds_is_broken_everywhere() {
+async fn present_holder_is_broken_on_all_nodes() {
     let five = five();
     let held = claim("x");
     grant(&five.redlock, &held).await;

@@ -119,7 +119,7 @@ async fn another_largest_ttl_is_another_fleet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_quorum_is_refused() {
+async fn minority_is_refused() {
     let clock = Clock::tokio();
     for number in [0, 1, 2, 4, 6, 64] {
         let error = redlock(&nodes(number), options(&clock)).unwrap_err();

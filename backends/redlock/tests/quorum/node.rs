@@ -134,7 +134,7 @@ impl TestNode {
         self.state().requests.iter().filter(|request| **request == what).count()
     }
 
-    pub(crate) fn tell(&self, event: &Event) {
+    pub(crate) fn send_event(&self, event: &Event) {
         let events = self.state().events.clone();
         for events in events {
             events.send(event.clone());
@@ -316,7 +316,7 @@ impl Node for TestNode {
             })
             .await?;
         if wake {
-            self.tell(&Event::Wake(claim.name.clone()));
+            self.send_event(&Event::Wake(claim.name.clone()));
         }
         Ok(ended)
     }
@@ -370,7 +370,7 @@ impl Node for TestNode {
             })
             .await?;
         let Some((token, broken)) = answer else { return Ok(Broken::NotHeld) };
-        self.tell(&Event::Lost(token, Reason::Broken));
+        self.send_event(&Event::Lost(token, Reason::Broken));
         Ok(broken)
     }
 

@@ -59,7 +59,7 @@ async fn a_node_that_was_away_is_owed_its_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_owed_anything_for_ever() {
+async fn owed_releases_end() {
     let five = five();
     let held = claim("x");
     grant(&five.redlock, &held).await;
@@ -117,7 +117,7 @@ async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
 
 /// For every order of replies.
 #[tokio::test(start_paused = true)]
-async fn what_only_a_minority_still_had_was_lost_before() {
+async fn hold_of_a_minority_was_already_lost() {
     for lost in [[0, 1, 2], [2, 3, 4], [0, 2, 4]] {
         let five = five();
         let held = claim("x");

@@ -58,7 +58,7 @@ async fn each_hold_of_a_batch_has_its_own_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_quorum_has_is_topped_up_with_its_own_fence() {
+async fn repair_copies_the_fence_of_the_quorum() {
     let five = five();
     let held = claim("x");
     let fence = grant(&five.redlock, &held).await.fence;
@@ -140,7 +140,7 @@ async fn silence_is_no_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_hold_is_told_as_such() {
+async fn a_broken_hold_is_reported_as_broken() {
     let five = five();
     let held = claim("x");
     grant(&five.redlock, &held).await;

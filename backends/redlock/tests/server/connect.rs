@@ -99,7 +99,7 @@ async fn a_duplicate_that_appears_later_has_no_vote() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_password_is_told_and_not_shown() {
+async fn a_wrong_password_is_reported_and_not_shown() {
     let fleet = testbed::Redis::options().password("right").start_fleet(3).unwrap();
     let urls: Vec<_> = fleet.urls().iter().map(|url| url.replace("right", "hush")).collect();
     let error = refused(&urls).await;

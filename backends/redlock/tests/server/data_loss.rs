@@ -28,7 +28,7 @@ async fn bare_quorum() -> (Five, Redlock, Claim, Instant) {
 }
 
 /// Asserts that another claim is granted only after the hold's end.
-async fn nobody_gets_in_beside_it(five: &Five, since: Instant) {
+async fn exclusive_hold_excludes_all_others(five: &Five, since: Instant) {
     let other = five.connect().await;
     let granted = loop {
         let next = claim_for("x", LARGEST_TTL);
@@ -51,7 +51,7 @@ async fn a_node_restarted_empty_lets_no_second_holder_in() {
     }
     five.server(2).kill();
     five.server(2).restart(false).unwrap();
-    nobody_gets_in_beside_it(&five, since).await;
+    exclusive_hold_excludes_all_others(&five, since).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +67,7 @@ async fn a_flushed_node_lets_no_second_holder_in() {
     let next = claim_for("x", LARGEST_TTL);
     let answer = other.try_acquire(&next).await;
     assert!(!matches!(answer, Ok(AcquireOutcome::Granted(_))), "{answer:?}");
-    nobody_gets_in_beside_it(&five, since).await;
+    exclusive_hold_excludes_all_others(&five, since).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

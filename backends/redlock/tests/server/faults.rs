@@ -133,7 +133,7 @@ async fn a_hold_outlives_a_frozen_minority() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_connects_does_not_wait_for_a_node_that_hangs() {
+async fn connecting_does_not_wait_for_a_hanging_node() {
     let five = Five::start().await;
     five.fleet.servers[2].freeze();
     let begun = Instant::now();

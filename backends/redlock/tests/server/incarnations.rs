@@ -41,7 +41,7 @@ async fn hold_by_a_bare_quorum(mut five: Five, redlock: &Redlock) -> (Five, Inst
 }
 
 /// Asserts that `x` isn't granted a second time.
-async fn nobody_gets_in(five: &Five, since: Instant) {
+async fn no_client_is_admitted(five: &Five, since: Instant) {
     if let Ok(other) = five.config().connect().await {
         for _ in 0..3 {
             let asked = other.try_acquire(&claim_for("x", LARGEST_TTL)).await;
@@ -77,7 +77,7 @@ async fn a_copy_of_another_nodes_data() {
     // After the restart, no sign is left that it was a replica.
     copy.kill();
     copy.restart(true).unwrap();
-    nobody_gets_in(&five, since).await;
+    no_client_is_admitted(&five, since).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,7 +93,7 @@ async fn its_own_data_as_its_replica_had_them() {
     node.command::<()>(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]).unwrap();
     is_linked(node).await;
     node.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
-    nobody_gets_in(&five, since).await;
+    no_client_is_admitted(&five, since).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,7 +110,7 @@ async fn data_of_which_some_were_thrown_out() {
     let incarnation: Option<String> = five.server(2).command(&INCARNATION).unwrap();
     assert!(incarnation.is_some(), "it has no end, so it stays");
     five.server(2).command::<()>(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
-    nobody_gets_in(&five, since).await;
+    no_client_is_admitted(&five, since).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,7 +123,7 @@ async fn another_databases_data() {
         assert!(matches!(status, NodeStatus::Votes), "{address}: {status:?}");
     }
     five.server(2).command::<()>(&["SWAPDB", "0", "1"]).unwrap();
-    nobody_gets_in(&five, since).await;
+    no_client_is_admitted(&five, since).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

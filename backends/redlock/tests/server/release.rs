@@ -37,7 +37,7 @@ async fn a_round_that_too_few_answered_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_frozen_nodes_do_late_leaves_nothing() {
+async fn late_work_of_frozen_nodes_leaves_nothing() {
     let five = Five::start().await;
     let redlock = five.connect().await;
     grant(&redlock, &claim("before")).await;

@@ -69,7 +69,7 @@ async fn a_node_that_was_away_is_topped_up_when_it_votes_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broken_hold_is_told_at_once() {
+async fn a_broken_hold_is_reported_at_once() {
     let five = Five::start().await;
     let locks = lockwright_core::Locks::builder(five.connect().await).build().unwrap();
     let guard = locks.mutex("x").acquire().await.unwrap();

@@ -112,15 +112,15 @@ macro_rules! texts {
                 include_str!("../../schema/postgres_transaction.sql")
             ),
             $($name: text!($name),)*
-            beside_acquire: concat!(text!(beside_lock), text!(beside_acquire)),
-            beside_release: concat!(text!(beside_lock), text!(beside_end)),
-            beside_reconcile: concat!(text!(beside_bury), text!(beside_lock), text!(beside_end)),
-            beside_swap: concat!(text!(beside_lock), text!(beside_swap)),
-            beside_break: concat!(text!(beside_lock), text!(beside_break)),
-            beside_break_now: concat!(
-                text!(beside_lock),
-                text!(beside_bury_broken),
-                text!(beside_end)
+            shared_acquire: concat!(text!(shared_lock), text!(shared_acquire)),
+            shared_release: concat!(text!(shared_lock), text!(shared_end)),
+            shared_reconcile: concat!(text!(shared_bury), text!(shared_lock), text!(shared_end)),
+            shared_swap: concat!(text!(shared_lock), text!(shared_swap)),
+            shared_break: concat!(text!(shared_lock), text!(shared_break)),
+            shared_break_now: concat!(
+                text!(shared_lock),
+                text!(shared_bury_broken),
+                text!(shared_end)
             ),
         }
     };
@@ -140,10 +140,10 @@ static TEXTS: Texts = texts!(
     sweep_floor,
     sweep_leases,
     sweep_tombstones,
-    beside_renew,
-    beside_end,
-    beside_wait,
-    beside_sweep
+    shared_renew,
+    shared_end,
+    shared_wait,
+    shared_sweep
 );
 
 impl Dialect for Postgresql {

@@ -111,16 +111,16 @@ pub(crate) struct Texts {
     pub(crate) sweep_leases: &'static str,
     pub(crate) sweep_tombstones: &'static str,
     // Shared holders.
-    pub(crate) beside_acquire: &'static str,
-    pub(crate) beside_renew: &'static str,
-    pub(crate) beside_release: &'static str,
-    pub(crate) beside_reconcile: &'static str,
-    pub(crate) beside_end: &'static str,
-    pub(crate) beside_wait: &'static str,
-    pub(crate) beside_swap: &'static str,
-    pub(crate) beside_break: &'static str,
-    pub(crate) beside_break_now: &'static str,
-    pub(crate) beside_sweep: &'static str,
+    pub(crate) shared_acquire: &'static str,
+    pub(crate) shared_renew: &'static str,
+    pub(crate) shared_release: &'static str,
+    pub(crate) shared_reconcile: &'static str,
+    pub(crate) shared_end: &'static str,
+    pub(crate) shared_wait: &'static str,
+    pub(crate) shared_swap: &'static str,
+    pub(crate) shared_break: &'static str,
+    pub(crate) shared_break_now: &'static str,
+    pub(crate) shared_sweep: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

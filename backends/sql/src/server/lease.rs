@@ -86,8 +86,8 @@ macro_rules! statements {
 statements!(
     often: acquire, renew, release;
     seldom: reconcile, swap, inspect, list, break_run_out, break_now, sweep_floor, sweep_leases,
-        sweep_tombstones, beside_acquire, beside_renew, beside_release, beside_reconcile, beside_end,
-        beside_wait, beside_swap, beside_break, beside_break_now, beside_sweep
+        sweep_tombstones, shared_acquire, shared_renew, shared_release, shared_reconcile, shared_end,
+        shared_wait, shared_swap, shared_break, shared_break_now, shared_sweep
 );
 
 impl<D: Dialect> LeaseBackend<D> {
@@ -100,7 +100,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let dialect = pool.dialect();
         let statements = Statements::new(dialect.texts(), |text| dialect.expand(text));
         // Only for names' rows: a wait for a reader's row would lock out the other readers.
-        let waiting = [dialect.texts().renew, dialect.texts().beside_renew]
+        let waiting = [dialect.texts().renew, dialect.texts().shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         Self {
             pool,
@@ -117,7 +117,7 @@ impl<D: Dialect> LeaseBackend<D> {
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let (statement, kind) = match (claim.mode, kind::kind(claim.mode)) {
             (Mode::Exclusive, _) => (&self.statements.acquire, String::new()),
-            (_, Some(kind)) => (&self.statements.beside_acquire, kind),
+            (_, Some(kind)) => (&self.statements.shared_acquire, kind),
             (other, None) => {
                 return Err(Error::unsupported(&format!("the mode {other}"), &self.profile));
             }
@@ -166,7 +166,7 @@ impl<D: Dialect> LeaseBackend<D> {
         busy.retry_after = busy.retry_after.map(|after| poll.map_or(after, |poll| after.min(poll)));
         let is_read = holding.mode == Mode::Shared;
         if is_read && claim.mode == Mode::Exclusive && matches!(wait, Wait::Until(_)) {
-            self.change_so(&self.statements.beside_wait, &arguments, sending).await?;
+            self.change_so(&self.statements.shared_wait, &arguments, sending).await?;
             busy.queued = true;
         }
         Ok(AcquireOutcome::Busy(busy))
@@ -175,7 +175,7 @@ impl<D: Dialect> LeaseBackend<D> {
     async fn take_over(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let statement = match to.mode {
             Mode::Exclusive => &self.statements.swap,
-            _ => &self.statements.beside_swap,
+            _ => &self.statements.shared_swap,
         };
         let (permits, size) = kind::permits(to.mode);
         let (from, token) = (from.to_string(), to.token.to_string());
@@ -210,8 +210,8 @@ impl<D: Dialect> LeaseBackend<D> {
         let statement = match (alone, release_mode) {
             (true, ReleaseMode::Plain) => &self.statements.release,
             (true, ReleaseMode::Reconcile) => &self.statements.reconcile,
-            (false, ReleaseMode::Plain) => &self.statements.beside_release,
-            (false, ReleaseMode::Reconcile) => &self.statements.beside_reconcile,
+            (false, ReleaseMode::Plain) => &self.statements.shared_release,
+            (false, ReleaseMode::Reconcile) => &self.statements.shared_reconcile,
         };
         // A repeat changes nothing.
         let again = release_mode == ReleaseMode::Reconcile;
@@ -219,8 +219,8 @@ impl<D: Dialect> LeaseBackend<D> {
         let mut ended = self.held(&self.change_so(statement, &arguments, sending).await?)?;
         if alone && !ended {
             // The claim may have waited for readers.
-            let beside_end = &self.statements.beside_end;
-            ended = self.held(&self.change_so(beside_end, &arguments, sending).await?)?;
+            let shared_end = &self.statements.shared_end;
+            ended = self.held(&self.change_so(shared_end, &arguments, sending).await?)?;
         }
         Ok(if ended { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
     }
@@ -272,14 +272,14 @@ impl<D: Dialect> LeaseBackend<D> {
             ("tombstone", Value::Int(micros_up(TOMBSTONE))),
             ("channel", Value::Text(self.pool.dialect().channel())),
         ];
-        let (alone, beside, left) = match how {
-            BreakMode::RunOut => (&self.statements.break_run_out, &self.statements.beside_break, 0),
-            BreakMode::Now => (&self.statements.break_now, &self.statements.beside_break_now, 2),
+        let (alone, shared, left) = match how {
+            BreakMode::RunOut => (&self.statements.break_run_out, &self.statements.shared_break, 0),
+            BreakMode::Now => (&self.statements.break_now, &self.statements.shared_break_now, 2),
         };
         let mut left_at = 0;
         let mut rows = self.change(alone, &arguments).await?;
         if rows.is_empty() {
-            rows = self.change(beside, &arguments).await?;
+            rows = self.change(shared, &arguments).await?;
             left_at = left;
         }
         match rows.last().map(|row| row.int(left_at)) {
@@ -501,22 +501,22 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let deadline = Instant::now() + Renew::time_to_answer(holds);
-        let (alone, beside): (Vec<_>, Vec<_>) =
+        let (alone, shared): (Vec<_>, Vec<_>) =
             holds.iter().enumerate().partition(|(_, hold)| hold.claim.mode == Mode::Exclusive);
         // Neither delays the other's holds.
-        let (alone, beside) = tokio::join!(
+        let (alone, shared) = tokio::join!(
             self.renew_with((&self.statements.renew, &self.waiting[0]), alone, deadline),
-            self.renew_with((&self.statements.beside_renew, &self.waiting[1]), beside, deadline),
+            self.renew_with((&self.statements.shared_renew, &self.waiting[1]), shared, deadline),
         );
         let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
         // One statement's answers are kept even if the other failed.
-        let known = match (alone, beside) {
+        let known = match (alone, shared) {
             (Err(error), Err(_)) => return Err(error),
             (Err(error), Ok(known)) | (Ok(known), Err(error)) if known.is_empty() => {
                 return Err(error);
             }
-            (alone, beside) => {
-                alone.unwrap_or_default().into_iter().chain(beside.unwrap_or_default())
+            (alone, shared) => {
+                alone.unwrap_or_default().into_iter().chain(shared.unwrap_or_default())
             }
         };
         for (place, renewal) in known {
@@ -594,15 +594,15 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         };
         let rows = self.change_so(&self.statements.sweep_tombstones, &arguments, slowly).await?;
         let tombstones = rows.last().map_or(Ok(0), |row| self.sound(row.int(0)))?;
-        let rows = self.change_so(&self.statements.beside_sweep, &arguments, slowly).await?;
-        let beside = rows.last().map_or(Ok(0), |row| self.sound(row.int(0)))?;
+        let rows = self.change_so(&self.statements.shared_sweep, &arguments, slowly).await?;
+        let shared = rows.last().map_or(Ok(0), |row| self.sound(row.int(0)))?;
 
         let at_the_end = seen < SWEEP as i64;
         let next = if at_the_end { "" } else { last.unwrap_or_default() };
         next.clone_into(&mut self.swept.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(SweepReport {
-            rows: u64::try_from(leases + tombstones + beside).unwrap_or(0),
-            more: !at_the_end || tombstones.max(beside) >= SWEEP as i64,
+            rows: u64::try_from(leases + tombstones + shared).unwrap_or(0),
+            more: !at_the_end || tombstones.max(shared) >= SWEEP as i64,
         })
     }
 

@@ -43,9 +43,17 @@ impl Tables {
     /// `{lease}` and so on become quoted names, and `{prefix}` the prefix of index names.
     pub(crate) fn expand(&self, text: &str, quote: char) -> String {
         let mut text = text.replace("{prefix}", &self.prefix);
-        for table in
-            ["lease", "beside", "tombstone", "meta", "hold", "reader", "row", "fence", "turn"]
-        {
+        for table in [
+            "lease",
+            "shared_holder",
+            "tombstone",
+            "meta",
+            "hold",
+            "reader",
+            "row",
+            "fence",
+            "turn",
+        ] {
             let name = match &self.schema {
                 Some(schema) => {
                     format!("{quote}{schema}{quote}.{quote}{}_{table}{quote}", self.prefix)

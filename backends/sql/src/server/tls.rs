@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stays_on_the_machine_is_known() {
+    fn local_address_is_recognized() {
         for host in ["localhost", "LOCALHOST.", "db.localhost", "127.1.2.3", "::1", "[::1]"] {
             assert!(is_on_this_machine(host), "{host}");
         }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_of_a_certificate_is_cut_off() {
+    fn quoted_certificate_text_is_truncated() {
         let quoted = "Invalid certificate -----BEGIN PRIVATE KEY-----\nsecret\n-----END";
         assert_eq!(without_pem(quoted), "Invalid certificate ***");
         assert_eq!(without_pem("Invalid certificate file: /x"), "Invalid certificate file: /x");

@@ -18,10 +18,10 @@ pub(super) const VERSION: i64 = 1;
 
 pub(super) const SCHEMA: &str = concat!(
     include_str!("../../schema/sqlite.sql"),
-    include_str!("../../schema/sqlite_beside.sql")
+    include_str!("../../schema/sqlite_shared_holders.sql")
 );
 
-const ADDED: &str = include_str!("../../schema/sqlite_beside.sql");
+const ADDED: &str = include_str!("../../schema/sqlite_shared_holders.sql");
 
 #[derive(Debug, Clone)]
 pub(super) struct Database {
@@ -232,7 +232,7 @@ async fn missing(connection: &mut SqliteConnection) -> sqlx::Result<Option<&'sta
         return Ok(Some(SCHEMA));
     }
     let is_known = version(connection).await? == VERSION;
-    let lacks = is_known && !has_table(connection, "lockwright_beside").await?;
+    let lacks = is_known && !has_table(connection, "lockwright_shared_holder").await?;
     Ok(lacks.then_some(ADDED))
 }
 

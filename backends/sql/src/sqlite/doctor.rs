@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_a_finding() {
+    fn missing_object_is_a_finding() {
         let finding = file_system(Path::new("/no/such/file")).unwrap();
         assert_eq!(finding.code, "file-system-unknown");
     }

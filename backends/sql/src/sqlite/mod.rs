@@ -16,13 +16,13 @@
 //! - The runtime must have its timer and its I/O driver enabled.
 
 mod backend;
-mod beside;
 mod boot;
 mod config;
 mod connection;
 mod doctor;
 mod errors;
 mod file_system;
+mod shared_holders;
 mod statements;
 mod transaction;
 mod wakeup;

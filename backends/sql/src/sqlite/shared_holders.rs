@@ -72,7 +72,7 @@ pub(super) async fn acquire(
     let until = at.now + asked.ttl;
     let fence = if !is_live {
         let kind = kind::kind(asked.mode).unwrap_or_default();
-        let opened = query!("beside_open")
+        let opened = query!("shared_open")
             .bind(asked.name.as_str())
             .bind(kind)
             .bind(kind::word(asked.mode))
@@ -121,7 +121,7 @@ pub(super) async fn holders(
     name: &LockName,
     at: Moment<'_>,
 ) -> Result<Vec<SqliteRow>> {
-    query!("beside_holders")
+    query!("shared_holders")
         .bind(name.as_str())
         .bind(at.boot)
         .bind(stored(at.now))
@@ -159,7 +159,7 @@ pub(super) async fn swap(
         _ => number(connection, &asked.name).await?,
     };
     let from = from.to_string();
-    query!("beside_swap")
+    query!("shared_swap")
         .bind(asked.name.as_str())
         .bind(&from)
         .bind(asked.token.to_string())
@@ -181,7 +181,7 @@ pub(super) async fn renew(
     at: Moment<'_>,
     renewed: &mut HashSet<String>,
 ) -> Result<()> {
-    let rows = query!("beside_renew")
+    let rows = query!("shared_renew")
         .bind(json(asked)?)
         .bind(stored(at.now))
         .bind(at.boot)
@@ -212,11 +212,11 @@ pub(super) async fn release(
         // The row remains for the waiting writer's record.
         (None, Some(_)) => at.now,
         (None, None) => {
-            query!("beside_close").bind(name).execute(connection).await?;
+            query!("shared_close").bind(name).execute(connection).await?;
             return Ok((ReleaseOutcome::Released, true));
         }
     };
-    query!("beside_shorten").bind(name).bind(stored(ends)).execute(connection).await?;
+    query!("shared_shorten").bind(name).bind(stored(ends)).execute(connection).await?;
     let makes_room = look.last_end.is_none() || hold.mode != Mode::Shared;
     Ok((ReleaseOutcome::Released, makes_room))
 }
@@ -231,7 +231,7 @@ pub(super) async fn withdraw(
 }
 
 async fn remove(connection: &mut SqliteConnection, hold: &Hold) -> Result<Option<SqliteRow>> {
-    let gone = query!("beside_release")
+    let gone = query!("shared_release")
         .bind(hold.name.as_str())
         .bind(hold.token.to_string())
         .fetch_all(connection)
@@ -240,7 +240,7 @@ async fn remove(connection: &mut SqliteConnection, hold: &Hold) -> Result<Option
 }
 
 async fn look(connection: &mut SqliteConnection, name: &LockName, at: Moment<'_>) -> Result<Look> {
-    let row = query!("beside_look")
+    let row = query!("shared_look")
         .bind(name.as_str())
         .bind(at.boot)
         .bind(stored(at.now))
@@ -264,7 +264,7 @@ async fn own(
     token: Token,
     at: Moment<'_>,
 ) -> Result<Option<SqliteRow>> {
-    let rows = query!("beside_own")
+    let rows = query!("shared_own")
         .bind(name.as_str())
         .bind(token.to_string())
         .fetch_all(connection)
@@ -296,7 +296,7 @@ async fn again(
 }
 
 async fn number(connection: &mut SqliteConnection, name: &LockName) -> Result<i64> {
-    query!("beside_number").bind(name.as_str()).fetch_one(connection).await?.try_get("fence")
+    query!("shared_number").bind(name.as_str()).fetch_one(connection).await?.try_get("fence")
 }
 
 async fn add(
@@ -307,7 +307,7 @@ async fn add(
     at: Moment<'_>,
 ) -> Result<()> {
     let (count, of) = kind::permits(asked.mode);
-    query!("beside_add")
+    query!("shared_add")
         .bind(asked.name.as_str())
         .bind(asked.token.to_string())
         .bind(&asked.identity)
@@ -330,7 +330,7 @@ async fn keep(
     at: Moment<'_>,
 ) -> Result<()> {
     let names: Vec<[&str; 1]> = names.iter().map(|name| [name.as_ref()]).collect();
-    query!("beside_keep")
+    query!("shared_keep")
         .bind(json(&names)?)
         .bind(stored(at.now))
         .bind(at.boot)

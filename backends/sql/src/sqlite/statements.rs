@@ -10,7 +10,7 @@ use lockwright_core::{
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Result, Row};
 
-use super::beside;
+use super::shared_holders;
 use crate::kind;
 
 macro_rules! query {
@@ -104,17 +104,17 @@ pub(super) async fn acquire(
     if row.try_get::<Option<&str>, _>("name")?.is_none() || !at.is_live(&row)? {
         return Ok(Acquired::Again);
     }
-    let present = beside::present(&row)?;
+    let present = shared_holders::present(&row)?;
     if !present.is_of_the_kind_of(asked.mode) {
         return Ok(Acquired::OtherKind(present));
     }
     if present == Mode::Shared {
         if asked.waits {
-            beside::wait(connection, asked, &row, at).await?;
+            shared_holders::wait(connection, asked, &row, at).await?;
         }
         return Ok(Acquired::Outcome(AcquireOutcome::Busy(Busy {
             retry_after: Some(at.remaining(&row)?),
-            holder: beside::first(connection, &asked.name, at).await?,
+            holder: shared_holders::first(connection, &asked.name, at).await?,
             queued: asked.waits,
         })));
     }
@@ -162,7 +162,7 @@ pub(super) async fn swap(
     at: Moment<'_>,
 ) -> Result<Acquired> {
     if asked.mode != Mode::Exclusive {
-        return beside::swap(connection, from, asked, at).await;
+        return shared_holders::swap(connection, from, asked, at).await;
     }
     let (from, token) = (from.to_string(), asked.token.to_string());
     let row = seen(connection, asked, at).await?;
@@ -234,7 +234,7 @@ pub(super) async fn renew(
     }
     if !several.is_empty() {
         let several: Vec<Asked<'_>> = several.into_iter().map(asked).collect();
-        beside::renew(connection, &several, at, &mut renewed).await?;
+        shared_holders::renew(connection, &several, at, &mut renewed).await?;
     }
     let mut renewals = Vec::with_capacity(holds.len());
     for hold in holds {
@@ -274,14 +274,14 @@ pub(super) async fn release(
         bury(connection, &token, at.now + hold.ttl.max(TOMBSTONE), at.boot, None).await?;
     }
     if hold.mode != Mode::Exclusive {
-        return beside::release(connection, hold, at).await;
+        return shared_holders::release(connection, hold, at).await;
     }
     let ended =
         query!("release").bind(hold.name.as_str()).bind(&token).fetch_all(&mut *connection).await?;
     let released = match ended.first() {
         Some(row) => at.is_live(row)?,
         // The claim may have waited for readers.
-        None => beside::withdraw(connection, hold, at).await?,
+        None => shared_holders::withdraw(connection, hold, at).await?,
     };
     Ok((if released { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld }, released))
 }
@@ -322,7 +322,7 @@ pub(super) async fn break_lock(
         longest = longest.max(Some(remaining));
         let is_alone = row.try_get::<&str, _>("mode")? == "exclusive";
         if how == BreakMode::RunOut {
-            let mark = if is_alone { query!("break") } else { query!("beside_break") };
+            let mark = if is_alone { query!("break") } else { query!("shared_break") };
             mark.bind(name.as_str()).bind(&token).bind(broken).execute(&mut *connection).await?;
             continue;
         }
@@ -332,7 +332,7 @@ pub(super) async fn break_lock(
             let mode = holder(&row, at)?.mode;
             let token = token.parse().map_err(decode)?;
             let hold = Hold { name: name.clone(), mode, token, ttl: Duration::ZERO };
-            beside::release(connection, &hold, at).await?;
+            shared_holders::release(connection, &hold, at).await?;
         }
         let until = at.now + remaining.max(TOMBSTONE);
         bury(connection, &token, until, at.boot, Some(broken)).await?;
@@ -421,7 +421,7 @@ pub(super) async fn sweep(
         .bind(limit)
         .execute(&mut *connection)
         .await?;
-    let beside = query!("sweep_beside")
+    let shared = query!("sweep_shared")
         .bind(at.boot)
         .bind(stored(at.now - idle))
         .bind(limit)
@@ -433,7 +433,7 @@ pub(super) async fn sweep(
         .bind(limit)
         .execute(connection)
         .await?;
-    let gone = [leases, beside, tombstones].map(|gone| gone.rows_affected());
+    let gone = [leases, shared, tombstones].map(|gone| gone.rows_affected());
     let more = gone.into_iter().any(|gone| gone >= u64::from(limit));
     Ok(SweepReport { rows: gone.into_iter().sum(), more })
 }
@@ -454,9 +454,9 @@ async fn holders(
     if row.try_get::<Option<&str>, _>("name")?.is_none() || !at.is_live(&row)? {
         return Ok(Vec::new());
     }
-    match beside::present(&row)? {
+    match shared_holders::present(&row)? {
         Mode::Exclusive => Ok(vec![row]),
-        _ => beside::holders(connection, name, at).await,
+        _ => shared_holders::holders(connection, name, at).await,
     }
 }
 

@@ -14,10 +14,10 @@ use lockwright_core::{
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::beside;
 use super::connection::{BUSY_LIMIT, Database, Open, Patience};
 use super::doctor::{self, Examination};
 use super::errors::{Effect, Failure, is_busy};
+use super::shared_holders;
 use super::statements::{self, Acquire, Acquired, Hold, Moment};
 use super::wakeup::Waiters;
 
@@ -338,7 +338,7 @@ impl Writer {
                     .into());
             }
             Request::Acquire(asked) => {
-                return Ok(beside::acquire(connection, asked, at).await?.into());
+                return Ok(shared_holders::acquire(connection, asked, at).await?.into());
             }
             Request::Swap { from, to } => {
                 return Ok(statements::swap(connection, *from, to, at).await?.into());

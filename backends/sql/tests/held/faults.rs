@@ -9,21 +9,21 @@ use super::server::{
     Server, backend, client, client_through, end_session_of, holding, plain, queued, run, session,
     sessions_of, writing,
 };
-use super::{DEAD_SESSION, GATES, SHORT_TTL};
+use super::{DEAD_SESSION, OTHER_LOCKS, SHORT_TTL};
 use crate::in_each_mode;
 use crate::support::{LONG, MODES, acquire_and_release, claim_for, ms, within};
 
 in_each_mode!(
     plain;
-    a_terminated_session_is_told_at_once,
-    a_broken_way_is_told_at_once,
+    a_terminated_session_is_reported_at_once,
+    a_broken_way_is_reported_at_once,
     a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl,
 );
 
 /// Long before the next renewal is due.
 const AT_ONCE: Duration = ms(1_000);
 
-async fn a_terminated_session_is_told_at_once(server: &Server, mode: &str) {
+async fn a_terminated_session_is_reported_at_once(server: &Server, mode: &str) {
     let locks = client(server, mode, LONG).await;
     let guard = locks.mutex("x").acquire().await.unwrap();
     let fence = guard.fence();
@@ -40,7 +40,7 @@ async fn a_terminated_session_is_told_at_once(server: &Server, mode: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_is_told_at_once_and_outlived() {
+async fn a_restart_is_reported_at_once_and_outlived() {
     for mode in MODES {
         let mut server = Server::start().unwrap();
         let (locks, other) = (client(&server, mode, LONG).await, client(&server, mode, LONG).await);
@@ -73,7 +73,7 @@ async fn a_restart_is_told_at_once_and_outlived() {
     }
 }
 
-async fn a_broken_way_is_told_at_once(server: &Server, mode: &str) {
+async fn a_broken_way_is_reported_at_once(server: &Server, mode: &str) {
     let proxy = Proxy::start(server.address()).unwrap();
     let locks = client_through(server, proxy.port(), mode, LONG).await;
     let guard = locks.mutex("x").acquire().await.unwrap();
@@ -115,7 +115,7 @@ async fn a_silent_way_is_a_loss_by_the_deadline_and_frees_within_the_ttl(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_there_is_said_soon() {
+async fn an_absent_server_is_reported_soon() {
     for mode in MODES {
         let mut server = Server::start().unwrap();
         let locks = client(&server, mode, LONG).await;
@@ -135,11 +135,11 @@ async fn nobody_there_is_said_soon() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_ended_is_not_written_down() {
     let server = Server::start().unwrap();
-    for (mode, lock) in MODES.into_iter().flat_map(|mode| GATES.map(|lock| (mode, lock))) {
+    for (mode, lock) in MODES.into_iter().flat_map(|mode| OTHER_LOCKS.map(|lock| (mode, lock))) {
         let backend = backend(&server, mode).await;
         acquire_and_release(&backend, "x").await;
-        let mut gate = session(&server).await;
-        run(&mut gate, lock).await;
+        let mut locking = session(&server).await;
+        run(&mut locking, lock).await;
         let late = claim_for("x", LONG);
         let acquiring = backend.acquire(&late, Wait::No);
         let ending = async {
@@ -149,7 +149,7 @@ async fn a_session_that_has_ended_is_not_written_down() {
             .await;
             end_session_of(&server, late.token);
             within(ms(2_000), "its end", async || sessions_of(&server, late.token) == 0).await;
-            run(&mut gate, "COMMIT").await;
+            run(&mut locking, "COMMIT").await;
         };
         let (answer, ()) = tokio::join!(acquiring, ending);
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable, "{mode}, {lock}");

@@ -32,7 +32,7 @@ const SHORT_TTL: Duration = ms(2_000);
 const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable, ErrorKind::Indeterminate];
 
 /// A lock that blocks the write of a holder's row, but no reads.
-const GATES: [&str; 1] = ["BEGIN; SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE"];
+const OTHER_LOCKS: [&str; 1] = ["BEGIN; SELECT * FROM lockwright_hold WHERE name = 'x' FOR UPDATE"];
 
 const FOR_SHARE: &str = "LOCK IN SHARE MODE";
 

@@ -15,7 +15,7 @@ use crate::support::{LONG, break_x, claim_for, grant, hold, in_mode, ms, refused
 in_each_mode!(
     plain;
     a_break_ends_the_session_at_once_and_says_so,
-    who_may_not_end_a_session_is_told_what_it_takes,
+    a_refusal_to_end_a_session_names_the_privilege,
     a_release_through_another_connection_ends_the_session,
     a_sweep_leaves_the_held_and_keeps_the_fences,
     nothing_is_left_behind,
@@ -31,7 +31,7 @@ async fn a_break_ends_the_session_at_once_and_says_so(server: &Server, mode: &st
     assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::Broken));
 }
 
-async fn who_may_not_end_a_session_is_told_what_it_takes(server: &Server, mode: &str) {
+async fn a_refusal_to_end_a_session_names_the_privilege(server: &Server, mode: &str) {
     let one = backend(server, mode).await;
     let held = hold(&one, "x").await;
     add_user(server, "auditor", "secret");

@@ -46,7 +46,7 @@ const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable];
 
 /// Locks that block the write of a holder's row, but no reads. The statement reaches the second
 /// lock in the middle.
-const GATES: [&str; 2] = [
+const OTHER_LOCKS: [&str; 2] = [
     "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE",
     "BEGIN; SELECT FROM lockwright_hold WHERE name = 'x' FOR UPDATE",
 ];

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use super::server::{Backend, Server, backend, holding, plain, queued};
 use super::{SHARED_MODES, SHORT_TTL, dead_waiter_limit};
 use crate::in_each_mode;
-use crate::support::process::{Process, ROLE, say, this_binary};
+use crate::support::process::{Process, ROLE, print, this_binary};
 use crate::support::{
     LONG, acquire_and_release, claim_for, grant, hold, in_mode, in_time, is_busy, ms, reader,
     within,
@@ -44,20 +44,20 @@ async fn part() {
         "holder" => {
             let locks = Locks::builder(backend).ttl(ttl).build().unwrap();
             let guard = locks.mutex("x").acquire().await.unwrap();
-            say(guard.fence());
+            print(guard.fence());
             let ended = guard.signal().ended().await;
-            say(format!("{ended:?}"));
+            print(format!("{ended:?}"));
         }
         "reader" => {
             let locks = Locks::builder(backend).ttl(ttl).build().unwrap();
             let guard = locks.read("x").acquire().await.unwrap();
-            say(guard.fence());
+            print(guard.fence());
             guard.signal().ended().await;
         }
         "waiter" => {
-            say("asks");
+            print("asks");
             let _ = backend.acquire(&claim_for("x", ttl), in_time(LONG)).await;
-            say("granted");
+            print("granted");
             std::future::pending().await
         }
         other => panic!("no such part: {other}"),
@@ -77,7 +77,7 @@ async fn a_stopped_holder_loses_it_within_its_ttl(server: &Server, mode: &str) {
             within(ms(5_000), "the holder to wait", async || queued(server) == 1).await;
             backend.release(&before, ReleaseMode::Plain).await.unwrap();
         }
-        let fence: u64 = holder.hear().parse().unwrap();
+        let fence: u64 = holder.next_line().parse().unwrap();
         tokio::time::sleep(ttl * 2).await;
         assert!(is_busy(&backend, &claim_for("x", LONG)).await, "it lost its hold by itself");
         let stopped = Instant::now();
@@ -94,7 +94,7 @@ async fn a_stopped_holder_loses_it_within_its_ttl(server: &Server, mode: &str) {
         let again = grant(&backend, &next).await;
         assert!(again.fence.get() > fence);
         holder.signal(Signal::CONT);
-        let said = holder.hear();
+        let said = holder.next_line();
         assert!(said.starts_with("Lost"), "the holder says {said}");
         backend.release(&next, ReleaseMode::Plain).await.unwrap();
     }
@@ -103,7 +103,7 @@ async fn a_stopped_holder_loses_it_within_its_ttl(server: &Server, mode: &str) {
 async fn a_killed_holder_frees_at_once(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let mut holder = start("holder", server, mode, LONG);
-    holder.hear();
+    holder.next_line();
     assert!(is_busy(&backend, &claim_for("x", LONG)).await);
     holder.kill();
     let next = claim_for("x", LONG);
@@ -121,7 +121,7 @@ async fn a_crashed_holder_shares_its_fence_with_nobody(server: &Server, mode: &s
     let mut fences = vec![server.sql(&last).unwrap().parse::<u64>().unwrap()];
     for _ in 0..3 {
         let mut holder = start("holder", server, mode, LONG);
-        fences.push(holder.hear().parse::<u64>().unwrap());
+        fences.push(holder.next_line().parse::<u64>().unwrap());
         let next = claim_for("x", LONG);
         let killing = async {
             let until = async || queued(server) == 1;
@@ -140,7 +140,7 @@ async fn a_killed_waiter_leaves_the_queue(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let holder = hold(&backend, "x").await;
     let mut waiter = start("waiter", server, mode, LONG);
-    waiter.hear();
+    waiter.next_line();
     within(ms(5_000), "the waiter to stand in the queue", async || queued(server) == 1).await;
     waiter.kill();
     within(dead_waiter_limit(mode), "the dead waiter to leave", async || queued(server) == 0).await;
@@ -158,7 +158,7 @@ async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time(server: &S
         let first = reader("x", LONG);
         grant(&backend, &first).await;
         let mut waiter = start("waiter", server, mode, ttl);
-        waiter.hear();
+        waiter.next_line();
         within(ms(5_000), "the writer to stop readers", async || !can_read(&backend).await).await;
         waiter.signal(Signal::STOP);
         let stopped = Instant::now();
@@ -176,7 +176,7 @@ async fn a_killed_reader_ends_alone(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let mine = reader("x", LONG);
     let mut other = start("reader", server, mode, LONG);
-    let fence: u64 = other.hear().parse().unwrap();
+    let fence: u64 = other.next_line().parse().unwrap();
     assert_eq!(grant(&backend, &mine).await.fence.get(), fence, "they read beside each other");
     other.kill();
     let holders = async || backend.inspect(&mine.name).await.unwrap().holders.len();

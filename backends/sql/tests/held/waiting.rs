@@ -16,7 +16,7 @@ in_each_mode!(
     plain;
     a_dropped_wait_leaves_no_ghost,
     a_wait_dropped_as_it_is_granted_leaves_no_ghost,
-    a_wait_is_believed_from_its_end_on,
+    a_hold_after_a_wait_is_valid_from_the_end_of_the_wait,
     a_wait_states_when_it_was_over,
     many_waiters_of_a_process_block_one_connection,
     a_limit_of_any_length_is_kept,
@@ -91,7 +91,7 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost(server: &Server, mode: 
     }
 }
 
-async fn a_wait_is_believed_from_its_end_on(server: &Server, mode: &str) {
+async fn a_hold_after_a_wait_is_valid_from_the_end_of_the_wait(server: &Server, mode: &str) {
     let ttl = ms(2_000);
     let (holding, waiting) = (client(server, mode, ttl).await, client(server, mode, ttl).await);
     let guard = holding.mutex("x").acquire().await.unwrap();

@@ -9,7 +9,7 @@ use std::process::Command;
 use lockwright_core::{DistributedLock, ErrorKind, Wait};
 use lockwright_sql::Sqlite;
 
-use crate::support::{LONG, Place, Process, claim_for, say, sql, start_as, this_binary};
+use crate::support::{LONG, Place, Process, claim_for, print, sql, start_as, this_binary};
 
 async fn refused(path: &Path) -> (ErrorKind, String) {
     let error = Sqlite::open(path).await.expect_err("it was opened");
@@ -142,15 +142,15 @@ async fn a_file_or_folder_that_cannot_be_written() {
     mode(&place.file(), 0o444);
     mode(place.folder(), 0o755);
     let mut other = start_as_another_user("not-allowed-to-write", &place);
-    assert_eq!(other.hear(), "Denied: locks.db");
+    assert_eq!(other.next_line(), "Denied: locks.db");
     // Writable for all, but its log can't be created next to it.
     mode(&place.file(), 0o666);
     mode(place.folder(), 0o555);
-    other.tell();
-    assert_eq!(other.hear(), "Denied: folder");
+    other.go_on();
+    assert_eq!(other.next_line(), "Denied: folder");
     mode(place.folder(), 0o777);
-    other.tell();
-    assert_eq!(other.hear(), "granted");
+    other.go_on();
+    assert_eq!(other.next_line(), "granted");
     other.finish();
 }
 
@@ -158,10 +158,10 @@ pub(crate) async fn as_another_user(file: &Path) {
     for _ in 0..2 {
         let (kind, text) = refused(file).await;
         let what = if text.contains("locks.db\" can't") { "locks.db" } else { "folder" };
-        say(format_args!("{kind:?}: {what}"));
+        print(format_args!("{kind:?}: {what}"));
         crate::support::listen();
     }
     let backend = Sqlite::open(file).await.unwrap();
     backend.acquire(&claim_for("x", LONG), Wait::No).await.unwrap();
-    say("granted");
+    print("granted");
 }

@@ -9,7 +9,7 @@ use lockwright_sql::Sqlite;
 use lockwright_sql::sqlite::{Config, Synchronous};
 
 use crate::bad_input::{mode, start_as_another_user};
-use crate::support::{LONG, Place, claim_for, grant, listen, say, sql};
+use crate::support::{LONG, Place, claim_for, grant, listen, print, sql};
 
 async fn codes(backend: &Sqlite) -> Vec<&'static str> {
     let findings = backend.doctor().await.unwrap();
@@ -102,18 +102,18 @@ async fn a_file_and_folder_that_cannot_be_written() {
     mode(&place.file(), 0o666);
     mode(place.folder(), 0o777);
     let mut other = start_as_another_user("doctor-not-allowed-to-write", &place);
-    assert_eq!(other.hear(), "[]");
+    assert_eq!(other.next_line(), "[]");
     mode(&place.file(), 0o444);
     mode(place.folder(), 0o555);
-    other.tell();
-    assert_eq!(other.hear(), r#"["not-writable", "not-writable"]"#);
+    other.go_on();
+    assert_eq!(other.next_line(), r#"["not-writable", "not-writable"]"#);
     mode(place.folder(), 0o755);
     other.finish();
 }
 
 pub(crate) async fn as_another_user(file: &Path) {
     let backend = Sqlite::open(file).await.unwrap();
-    say(format_args!("{:?}", codes(&backend).await));
+    print(format_args!("{:?}", codes(&backend).await));
     listen();
-    say(format_args!("{:?}", codes(&backend).await));
+    print(format_args!("{:?}", codes(&backend).await));
 }

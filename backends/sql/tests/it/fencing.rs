@@ -64,7 +64,7 @@ async fn a_fence_below_the_highest_is_refused_and_no_other() {
 }
 
 #[tokio::test]
-async fn what_is_rolled_back_was_not_written_and_refuses_nobody() {
+async fn rolled_back_write_refuses_no_later_write() {
     let place = Place::new();
     let pool = shop(&place, PATIENT).await;
     let mut tx = pool.begin().await.unwrap();
@@ -90,7 +90,7 @@ async fn a_file_without_the_table_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn another_transaction_in_the_way_is_said() {
+async fn another_transaction_in_the_way_is_reported() {
     let place = Place::new();
     let pool = shop(&place, Duration::from_millis(50)).await;
     let mut first = pool.begin().await.unwrap();
@@ -104,7 +104,7 @@ async fn another_transaction_in_the_way_is_said() {
 }
 
 #[tokio::test]
-async fn a_file_that_may_only_be_read_is_said() {
+async fn a_file_that_may_only_be_read_is_reported() {
     let place = Place::new();
     drop(shop(&place, PATIENT).await);
     let file = SqliteConnectOptions::new().filename(place.folder().join("shop.db")).read_only(true);
@@ -116,7 +116,7 @@ async fn a_file_that_may_only_be_read_is_said() {
 
 /// No write follows a write with a higher fence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_written_is_written_in_the_order_of_fences() {
+async fn writes_have_the_order_of_fences() {
     let place = Place::new();
     let pool = shop(&place, PATIENT).await;
     let mut writers = tokio::task::JoinSet::new();

@@ -14,7 +14,7 @@ use lockwright_sql::Sqlite;
 use tokio::sync::Notify;
 
 use crate::support::{
-    FOLDER, LONG, Place, ROLE, claim_for, grant, hold, is_busy, listen, ms, name, say, sql, start,
+    FOLDER, LONG, Place, ROLE, claim_for, grant, hold, is_busy, listen, ms, name, print, sql, start,
 };
 
 /// The role of a child process.
@@ -28,19 +28,19 @@ async fn part() {
         "holder" => {
             let backend = Sqlite::open(&file).await.unwrap();
             grant(&backend, &claim_for("x", HELD)).await;
-            say(Clock::boot().now().as_nanos());
+            print(Clock::boot().now().as_nanos());
             listen();
         }
         "opener" => {
-            say("ready");
+            print("ready");
             listen();
             let backend = Sqlite::open(&file).await.unwrap();
             let own = claim_for(&format!("p{}", std::process::id()), LONG);
-            say(grant(&backend, &own).await.fence);
+            print(grant(&backend, &own).await.fence);
         }
         "writer" => {
             let backend = Sqlite::open(&file).await.unwrap();
-            say("ready");
+            print("ready");
             for i in 0.. {
                 let mine = claim_for(&format!("w{}", i % 10), ms(50));
                 if matches!(backend.try_acquire(&mine).await.unwrap(), AcquireOutcome::Granted(_)) {
@@ -68,7 +68,7 @@ async fn work(folder: &Path, file: &Path) {
         }
         true
     }));
-    say("ready");
+    print("ready");
     listen();
     let mut longest = Duration::ZERO;
     for _ in 0..TURNS {
@@ -79,7 +79,7 @@ async fn work(folder: &Path, file: &Path) {
         alone(folder, fence);
         backend.release(&mine, ReleaseMode::Plain).await.unwrap();
     }
-    say(longest.as_millis());
+    print(longest.as_millis());
 }
 
 async fn wait_for(backend: &Sqlite, claim: &Claim, woken: &Notify) -> Fence {
@@ -121,13 +121,13 @@ async fn processes_exclude_each_other_and_fences_grow() {
     let place = Place::new();
     let mut workers: Vec<_> = (0..PROCESSES).map(|_| start("worker", place.folder())).collect();
     for worker in &mut workers {
-        assert_eq!(worker.hear(), "ready");
+        assert_eq!(worker.next_line(), "ready");
     }
     for worker in &mut workers {
-        worker.tell();
+        worker.go_on();
     }
     for mut worker in workers {
-        let longest: u128 = worker.hear().parse().unwrap();
+        let longest: u128 = worker.next_line().parse().unwrap();
         assert!(longest < 20_000, "one waited for {longest} ms");
         worker.finish();
     }
@@ -140,7 +140,7 @@ async fn processes_exclude_each_other_and_fences_grow() {
 async fn a_killed_holder_delays_the_next_by_one_ttl_and_no_less() {
     let place = Place::new();
     let mut holder = start("holder", place.folder());
-    let held_at: u64 = holder.hear().parse().unwrap();
+    let held_at: u64 = holder.next_line().parse().unwrap();
     holder.kill();
 
     let backend = place.open().await;
@@ -202,14 +202,14 @@ async fn tables_are_made_once_by_eight_processes_at_once() {
         let place = Place::new();
         let mut openers: Vec<_> = (0..8).map(|_| start("opener", place.folder())).collect();
         for opener in &mut openers {
-            assert_eq!(opener.hear(), "ready");
+            assert_eq!(opener.next_line(), "ready");
         }
         for opener in &mut openers {
-            opener.tell();
+            opener.go_on();
         }
         let mut fences: Vec<u64> = Vec::new();
         for mut opener in openers {
-            fences.push(opener.hear().parse().unwrap());
+            fences.push(opener.next_line().parse().unwrap());
             opener.finish();
         }
         fences.sort_unstable();
@@ -225,7 +225,7 @@ async fn a_writer_killed_in_the_middle_leaves_a_sound_file() {
     for round in 0..10 {
         let mut writers: Vec<_> = (0..2).map(|_| start("writer", place.folder())).collect();
         for writer in &mut writers {
-            assert_eq!(writer.hear(), "ready");
+            assert_eq!(writer.next_line(), "ready");
         }
         tokio::time::sleep(ms(20 + 7 * round)).await;
         for writer in &mut writers {

@@ -5,7 +5,7 @@ use lockwright_core::DistributedLock;
 use lockwright_sql::Sqlite;
 
 pub(crate) use self::common::*;
-pub(crate) use self::process::{Process, ROLE, listen, say, this_binary};
+pub(crate) use self::process::{Process, ROLE, listen, print, this_binary};
 pub(crate) use self::sqlite::{Place, sql};
 
 #[path = "../support/common.rs"]
@@ -26,7 +26,7 @@ pub(crate) async fn in_one_transaction<T>(
     let mut raw = place.raw().await;
     sql(&mut raw, "BEGIN IMMEDIATE").await;
     let first = backend.renew(&[]);
-    let open_the_gate = async {
+    let unlock = async {
         tokio::time::sleep(ms(50)).await;
         sql(&mut raw, "COMMIT").await;
     };
@@ -34,7 +34,7 @@ pub(crate) async fn in_one_transaction<T>(
         tokio::time::sleep(ms(25)).await;
         requests.await
     };
-    let (renewed, (), result) = tokio::join!(first, open_the_gate, behind);
+    let (renewed, (), result) = tokio::join!(first, unlock, behind);
     assert!(renewed.unwrap().is_empty());
     result
 }

@@ -76,7 +76,7 @@ async fn a_release_is_heard_through_a_symbolic_link() {
 }
 
 #[tokio::test]
-async fn what_is_still_held_wakes_nobody() {
+async fn held_name_wakes_no_waiter() {
     let place = Place::new();
     let (here, there) = (place.open().await, place.open().await);
     let mut woken = wakes(&here);

@@ -37,7 +37,7 @@ fn no_secret_is_shown() {
 }
 
 #[tokio::test]
-async fn who_is_refused_is_told_why() {
+async fn a_refusal_has_its_reason() {
     let server = Server::start().unwrap();
     let address = server.address();
     let mut cases = missing_databases(&server.url());

@@ -80,7 +80,7 @@ async fn it_comes_back_by_itself() {
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_has_no_effect() {
+async fn refused_statement_has_no_effect() {
     let (server, backend) = start().await;
     acquire_and_release(&backend, "x").await;
 

@@ -39,7 +39,7 @@ async fn renew(backend: &Backend, claim: &Claim) -> RenewalOutcome {
 }
 
 #[tokio::test]
-async fn what_ran_out_is_not_revived() {
+async fn expired_hold_is_not_revived() {
     let (_server, backend) = start().await;
     let short = claim_for("x", Duration::from_secs(1));
     let first = grant(&backend, &short).await;
@@ -56,7 +56,7 @@ async fn what_ran_out_is_not_revived() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_out_during_a_wait_for_its_row_is_not_revived() {
+async fn hold_that_expires_while_its_row_is_locked_is_not_revived() {
     let (server, backend) = start().await;
     let ttl = Duration::from_secs(1);
     for by_renewal in [true, false] {

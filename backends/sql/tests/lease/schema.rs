@@ -24,7 +24,7 @@ async fn several_make_them_at_once() {
 }
 
 #[tokio::test]
-async fn one_who_may_not_make_them_is_told_and_can_use_them() {
+async fn a_user_who_may_not_create_tables_can_use_them() {
     let server = Server::start().unwrap();
     server.sql(CREATE_GUEST).unwrap();
     let url = format!("{SCHEME}://guest:guest-4711@{}/lockwright", server.address());

@@ -87,7 +87,7 @@ async fn a_million_one_off_names_leave_a_small_table() {
 }
 
 #[tokio::test]
-async fn what_is_young_held_or_waited_for_stays() {
+async fn young_held_and_awaited_rows_stay() {
     let (server, backend) = start().await;
     hold(&backend, "held").await;
     let released = hold(&backend, "released").await;

@@ -15,7 +15,7 @@ const TTL: Duration = Duration::from_secs(3);
 const LEASE: &str = "lockwright_lease";
 
 /// The rows of readers and permits.
-const BESIDE: &str = "lockwright_beside";
+const SHARED_HOLDER: &str = "lockwright_shared_holder";
 
 /// Holds twenty names while another session locks the row of one in `table` for ten TTLs.
 async fn hold_twenty(table: &str, ask: impl AsyncFn(&Locks, &str) -> Guard) {
@@ -75,7 +75,7 @@ async fn locked_row_costs_one_reader_of_twenty() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locked_row_of_a_reader_costs_one_of_twenty() {
-    hold_twenty(BESIDE, async |locks, name| locks.read(name).acquire().await.unwrap()).await;
+    hold_twenty(SHARED_HOLDER, async |locks, name| locks.read(name).acquire().await.unwrap()).await;
 }
 
 /// The renewal of the locked row must not lock the name's row while it waits, and that of another
@@ -90,7 +90,7 @@ async fn locked_row_of_a_reader_costs_no_other_reader_of_the_name() {
     }
     let stuck = guards.remove(7);
     let row = format!("name = 'shared' AND token = '{}'", stuck.token());
-    let locking = lock_row(&server, BESIDE, &row).await;
+    let locking = lock_row(&server, SHARED_HOLDER, &row).await;
     let renewing = tokio::spawn(async move {
         loop {
             stuck.renew().await.unwrap_err();

@@ -20,12 +20,12 @@ pub(super) async fn start() -> (Server, Two) {
 rules::all!(start);
 
 #[tokio::test]
-async fn what_ran_out_is_swept_away() {
+async fn expired_rows_are_swept() {
     let (server, Two(one, _)) = start().await;
     rules::leave_behind(&*one).await;
-    let rows = || count(&server, "SELECT count(*) FROM lockwright_beside");
+    let rows = || count(&server, "SELECT count(*) FROM lockwright_shared_holder");
     assert_eq!(rows(), 3);
-    server.sql("UPDATE lockwright_beside SET expires = expires - 600000000").unwrap();
+    server.sql("UPDATE lockwright_shared_holder SET expires = expires - 600000000").unwrap();
     one.sweep(Duration::ZERO).await.unwrap();
     assert_eq!(rows(), 0);
 }
@@ -33,7 +33,7 @@ async fn what_ran_out_is_swept_away() {
 #[tokio::test]
 async fn tables_of_the_first_layout_are_completed() {
     let (server, _) = start().await;
-    server.sql("DROP TABLE lockwright_beside").unwrap();
+    server.sql("DROP TABLE lockwright_shared_holder").unwrap();
     rules::a_writer_that_waits_comes_next(two(&server, "lease").await).await;
 }
 
@@ -43,8 +43,8 @@ async fn a_repeat_revives_no_broken_hold() {
     let (server, Two(one, two)) = start().await;
     let held = claim_as("x", Mode::Shared);
     grant(&*one, &held).await;
-    server.sql("UPDATE lockwright_beside SET expires = expires - ttl / 2").unwrap();
-    let gate = lock_row(&server, "lockwright_beside", "name = 'x'").await;
+    server.sql("UPDATE lockwright_shared_holder SET expires = expires - ttl / 2").unwrap();
+    let locking = lock_row(&server, "lockwright_shared_holder", "name = 'x'").await;
     let breaking = tokio::spawn({
         let (name, seen) = (held.name.clone(), BreakTarget::Token(held.token));
         async move { two.break_lock(&name, seen, BreakMode::RunOut, "me", "to see").await }
@@ -52,7 +52,7 @@ async fn a_repeat_revives_no_broken_hold() {
     within(LIMIT, "the break to wait", async || count(&server, WAITING) == 1).await;
     let repeating = acquiring(&one, &held, Wait::No);
     within(LIMIT, "the claim to wait", async || count(&server, WAITING) == 2).await;
-    gate.close().await.unwrap();
+    locking.close().await.unwrap();
     let Broken::RunsOut(left) = breaking.await.unwrap().unwrap() else { panic!("not broken") };
     let valid = granted(repeating).await.valid.expect("that it is broken");
     assert!(valid <= left, "{left:?} were left, and the repeat made {valid:?} of it");

@@ -77,7 +77,7 @@ async fn contend(
     assert!(left.is_empty(), "{left:?}");
 }
 
-pub(crate) async fn nobody_gets_in_beside_a_writer(two: Two) {
+pub(crate) async fn writer_excludes_all_others(two: Two) {
     // A writer weighs as much as all readers together.
     let mode = |task, round| if (task + round) % 4 == 0 { Mode::Exclusive } else { Mode::Shared };
     contend(two, mode, |mode| if mode == Mode::Exclusive { 8 } else { 1 }, 8).await;
@@ -324,7 +324,7 @@ macro_rules! all {
         $crate::rules::tests!(
             $start;
             rules:
-            nobody_gets_in_beside_a_writer,
+            writer_excludes_all_others,
             never_more_permits_than_there_are,
             a_writer_that_waits_comes_next,
             a_writer_that_gives_up_lets_readers_in,

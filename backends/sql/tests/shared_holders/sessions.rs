@@ -113,9 +113,9 @@ pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): 
     age();
     two.sweep(Duration::ZERO).await.unwrap();
     assert_eq!((rows("hold"), rows("reader")), (1, 1));
-    let beside = reader();
-    assert_eq!(grant(&*two, &beside).await.fence, fence, "readers beside each other");
-    release(&*two, &beside).await;
+    let second = reader();
+    assert_eq!(grant(&*two, &second).await.fence, fence, "readers beside each other");
+    release(&*two, &second).await;
     // Its session is ended by the other backend, so it doesn't delete its row.
     release(&*two, &stays).await;
     assert_eq!(rows("reader"), 1);
@@ -181,7 +181,7 @@ macro_rules! tests_in {
                     (server, two)
                 }
 
-                rules::tests!(start; rules: nobody_gets_in_beside_a_writer);
+                rules::tests!(start; rules: writer_excludes_all_others);
                 rules::tests!(
                     start;
                     sessions:

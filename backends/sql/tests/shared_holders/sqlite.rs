@@ -23,11 +23,11 @@ async fn two(place: &Place) -> Two {
 rules::all!(start);
 
 #[tokio::test]
-async fn what_ran_out_is_swept_away() {
+async fn expired_rows_are_swept() {
     let (place, Two(one, _)) = start().await;
     rules::leave_behind(&*one).await;
     one.sweep(std::time::Duration::ZERO).await.unwrap();
-    let left = sqlx::query("SELECT * FROM lockwright_beside")
+    let left = sqlx::query("SELECT * FROM lockwright_shared_holder")
         .fetch_all(&mut place.raw().await)
         .await
         .unwrap();
@@ -39,7 +39,7 @@ async fn a_file_of_the_first_layout_is_completed() {
     let place = Place::new();
     drop(place.open().await);
     let mut raw = place.raw().await;
-    raw.execute("DROP TABLE lockwright_beside").await.unwrap();
+    raw.execute("DROP TABLE lockwright_shared_holder").await.unwrap();
     let two = two(&place).await;
     assert!(two.0.doctor().await.unwrap().is_empty());
     rules::a_writer_that_waits_comes_next(two).await;

@@ -10,7 +10,7 @@ use lockwright_conformance::{
 use lockwright_core::{Clock, Error, LockName, Result, async_trait};
 use lockwright_testbed::{self as testbed, Proxy};
 
-use super::shelf::{Shelf, said};
+use super::shelf::{Shelf, from_sqlx};
 use super::{Backend, HARMS, HELD_TTL, LABEL, PoolOptions, Server, shelf_url, start};
 
 /// The undisturbed cases share one server.
@@ -41,7 +41,7 @@ fn connect(mode: &str, url: &str) -> Connect {
 }
 
 async fn shelf(url: String, name: LockName) -> Result<Shelf> {
-    let pool = PoolOptions::new().max_connections(1).connect(&url).await.map_err(said)?;
+    let pool = PoolOptions::new().max_connections(1).connect(&url).await.map_err(from_sqlx)?;
     Ok(Shelf { pool, name: name.to_string() })
 }
 

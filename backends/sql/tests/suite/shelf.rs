@@ -11,23 +11,23 @@ pub(super) struct Shelf {
     pub(super) name: String,
 }
 
-pub(super) fn said(error: sqlx::Error) -> Error {
+pub(super) fn from_sqlx(error: sqlx::Error) -> Error {
     Error::unavailable(error.to_string())
 }
 
 #[async_trait]
 impl Protected for Shelf {
     async fn write(&self, fenced: &Fenced, value: u64) -> Result<()> {
-        let mut tx = self.pool.begin_with(BEGIN).await.map_err(said)?;
+        let mut tx = self.pool.begin_with(BEGIN).await.map_err(from_sqlx)?;
         check_fence(&mut tx, fenced.name.as_str(), fenced.fence).await?;
         let put = sqlx::query(PUT).bind(&self.name).bind(value as i64);
-        put.execute(&mut *tx).await.map_err(said)?;
-        tx.commit().await.map_err(said)
+        put.execute(&mut *tx).await.map_err(from_sqlx)?;
+        tx.commit().await.map_err(from_sqlx)
     }
 
     async fn read(&self) -> Result<Option<u64>> {
         let get = sqlx::query_scalar(GET).bind(&self.name).fetch_optional(&self.pool);
-        let found: Option<i64> = get.await.map_err(said)?;
+        let found: Option<i64> = get.await.map_err(from_sqlx)?;
         Ok(found.map(i64::unsigned_abs))
     }
 }

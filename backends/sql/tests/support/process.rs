@@ -42,7 +42,7 @@ impl Process {
     }
 
     /// Returns the next message, without the output of the test harness.
-    pub(crate) fn hear(&mut self) -> String {
+    pub(crate) fn next_line(&mut self) -> String {
         loop {
             let line = self.from.next().expect("the process says something").unwrap();
             if let Some(said) = line.split_once("> ").map(|(_, said)| said) {
@@ -51,7 +51,7 @@ impl Process {
         }
     }
 
-    pub(crate) fn tell(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         self.to.write_all(b"\n").unwrap();
     }
 
@@ -78,7 +78,7 @@ impl Drop for Process {
 }
 
 /// Sends a message to the parent test.
-pub(crate) fn say(what: impl std::fmt::Display) {
+pub(crate) fn print(what: impl std::fmt::Display) {
     println!("> {what}");
 }
 

@@ -43,7 +43,7 @@ async fn a_fence_below_the_highest_is_refused_and_no_other() {
 }
 
 #[tokio::test]
-async fn what_is_rolled_back_was_not_written_and_refuses_nobody() {
+async fn rolled_back_write_refuses_no_later_write() {
     let (_server, pool) = shop().await;
     let mut tx = pool.begin().await.unwrap();
     check_fence(&mut tx, "a", fence(9)).await.unwrap();
@@ -122,7 +122,7 @@ async fn tables_of_other_names_are_made_by_many_at_once() {
 
 /// No write follows a write with a higher fence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_written_is_written_in_the_order_of_fences() {
+async fn writes_have_the_order_of_fences() {
     let (_server, pool) = shop().await;
     pool.execute(CREATE_WRITTEN).await.unwrap();
     let mut writers = JoinSet::new();
@@ -149,7 +149,7 @@ async fn what_is_written_is_written_in_the_order_of_fences() {
 }
 
 #[tokio::test]
-async fn what_was_not_used_for_long_is_swept_unless_it_is_in_use() {
+async fn long_unused_rows_are_swept_unless_in_use() {
     let (server, pool) = shop().await;
     let mut tx = pool.begin().await.unwrap();
     for number in 0..2_001 {

@@ -39,7 +39,7 @@ async fn a_writer_that_gives_up_leaves_readers_their_fence() {
 async fn rejected_claim_leaves_nothing() {
     let (server, zookeeper) = server_and_client().await;
     let raw = raw(&server.url()).await;
-    queue_tests::what_is_refused_leaves_nothing(&zookeeper, async || queue(&raw).await.len()).await;
+    queue_tests::refused_request_leaves_nothing(&zookeeper, async || queue(&raw).await.len()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -175,7 +175,7 @@ async fn session_with_a_shortened_timeout_is_given_up() {
     server.members[0].restart(true).unwrap();
     // A session with an uncertain lifetime renews nothing.
     let clock = Clock::boot();
-    let mut believed = clock.now();
+    let mut valid_until = clock.now();
     let outcome = eventually(|| {
         let (clock, zookeeper, held) = (&clock, &zookeeper, &held);
         async move {
@@ -187,7 +187,7 @@ async fn session_with_a_shortened_timeout_is_given_up() {
         }
     });
     if let (begun, RenewalOutcome::Renewed { valid: Some(valid) }) = outcome.await {
-        believed = begun + valid;
+        valid_until = begun + valid;
         proxy.cut();
     } else {
         let mut lost = false;
@@ -201,5 +201,5 @@ async fn session_with_a_shortened_timeout_is_given_up() {
         matches!(asked, Ok(AcquireOutcome::Granted(_))).then_some(())
     })
     .await;
-    assert!(clock.now() >= believed, "two hold it");
+    assert!(clock.now() >= valid_until, "two hold it");
 }

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_thread_used_that_has_ended_counts() {
+    fn time_of_ended_threads_counts() {
         let us = [std::process::id()];
         let before = used(&us);
         let busy = Duration::from_millis(200);

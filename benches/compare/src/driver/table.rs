@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_over_and_keeps_what_it_had() {
+    fn failed_cell_ends_and_keeps_its_figures() {
         let key =
             Key { workload: "pairs", at: 0, regime: Regime::OneCore, subject: "it".to_owned() };
         let mut table = Table::default();

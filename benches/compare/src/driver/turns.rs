@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_on_the_way_was_somebody_elses() {
+    fn lost_message_belonged_to_another() {
         let turns = turns(&["0:100:110:120:lost 0:121:130:140", "0:100:150:160"]);
         assert_eq!((turns.count(), turns.overlaps()), (3, 1));
     }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_all_is_not_fair() {
+    fn subject_with_all_turns_is_not_fair() {
         assert_eq!(turns(&["0:100:110:120 0:121:122:123", ""]).jain(2), Some(0.5));
         assert_eq!(turns(&["0:100:110:120", "0:100:130:140"]).jain(2), Some(1.0));
         assert_eq!(
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_turn_is_said() {
+    fn malformed_turn_is_reported() {
         for bad in ["0:1:2", "0:1:2:x", "0:3:2:4", "0:1:4:3"] {
             assert!(Turns::parse([bad].into_iter(), 0, 1).is_err(), "{bad}");
         }

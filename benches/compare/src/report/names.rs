@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_said_as_people_do() {
+    fn durations_have_readable_units() {
         assert_eq!([42.4, 125.0, 6_720.0].map(duration), ["42 s", "2 min", "1 h 52 min"]);
     }
 }

@@ -166,7 +166,7 @@ fn others(page: &mut Page, view: &View<'_>, workload: &Workload, grows: Option<&
     let has = |cell: &Cell, measure: &str| cell.measures.contains_key(measure);
     let cells = || view.places(workload).flat_map(|place| view.at(&place).to_vec());
     let is_there = |measure: &&&str| cells().any(|cell| has(cell, measure));
-    let measures: Vec<&str> = workload.beside.iter().filter(is_there).copied().collect();
+    let measures: Vec<&str> = workload.columns.iter().filter(is_there).copied().collect();
     if measures.is_empty() {
         return;
     }

@@ -87,7 +87,7 @@ fn cell(
 ) -> Cell {
     let value = if workload.more_is_better { 10_000.0 * speed } else { 20.0 / speed };
     let mut measures = BTreeMap::from([(workload.measure, noise.rounds(value, 7))]);
-    measures.extend(workload.beside.iter().map(|measure| (*measure, noise.rounds(12.0, 7))));
+    measures.extend(workload.columns.iter().map(|measure| (*measure, noise.rounds(12.0, 7))));
     let cell = json!({
         "backend": backend, "workload": workload.id, "at": at, "regime": regime,
         "subject": subject, "measures": measures,
@@ -197,7 +197,7 @@ fn a_faster_peer_stands_first_with_its_ratio_and_the_costs() {
 }
 
 #[test]
-fn nothing_is_said_of_what_is_noise() {
+fn nothing_is_reported_of_what_is_noise() {
     let mut results = run();
     results.cells.retain(|cell| cell.subject != "quick");
     let page = written(&results).markdown;
@@ -233,7 +233,7 @@ fn summary_has_pictures_and_findings_without_figures() {
 }
 
 #[test]
-fn far_from_the_baseline_is_said_with_where_the_time_goes() {
+fn far_from_the_baseline_is_reported_with_where_the_time_goes() {
     let mut results = run();
     has!(part(&written(&results).markdown, FAR), "Nowhere, in 78 comparisons");
     change(&mut results, "etcd", "pairs", "lockwright", 0.5);
@@ -271,7 +271,7 @@ fn a_beaten_baseline_is_explained_or_said_to_be_unexplained() {
 }
 
 #[test]
-fn who_is_missing_or_does_not_exclude_is_named() {
+fn missing_and_faulty_subjects_are_named() {
     let mut results = run();
     results.exclusion[3].overlaps = 7;
     results.exclusion[7].error = Some("it hangs".to_owned());
@@ -399,7 +399,7 @@ fn a_slower_machine_is_no_change_and_others_are_asked_for() {
 }
 
 #[test]
-fn what_is_in_one_run_only_and_what_differs_is_said() {
+fn differences_between_runs_are_reported() {
     let before = run();
     let mut after = before.clone();
     after.cells.retain(|cell| !(cell.backend == "etcd" && cell.workload == "tasks"));
@@ -419,7 +419,7 @@ fn what_is_in_one_run_only_and_what_differs_is_said() {
 }
 
 #[test]
-fn what_cannot_be_read_says_what_to_do() {
+fn unreadable_file_error_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("results.json");
     let problem = |text: &str| {

@@ -10,7 +10,7 @@ use lockwright_interop::{LIMIT, Side, Turns};
 
 use crate::scene::{Scene, claim, claim_for};
 
-const MOMENT: Duration = Duration::from_millis(300);
+const SILENCE: Duration = Duration::from_millis(300);
 
 /// Redis counts milliseconds, on its own clock.
 const ROUNDING: Duration = Duration::from_millis(20);
@@ -53,7 +53,7 @@ pub(crate) async fn a_lock_of_ours_keeps_them_out_until_we_release_it(scene: Sce
     assert_eq!(theirs.ask("try orders/42 30"), "no");
 
     theirs.send("wait orders/42 30 20");
-    assert!(theirs.is_silent_for(MOMENT));
+    assert!(theirs.is_silent_for(SILENCE));
     assert_eq!(
         scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),
         ReleaseOutcome::Released
@@ -69,7 +69,7 @@ pub(crate) async fn our_waiter_is_granted_what_they_release(scene: Scene) {
     let locks = scene.locks();
     let waiting = locks.mutex("orders/42").wait_for(LIMIT).acquire();
     let waiter = tokio::spawn(waiting);
-    tokio::time::sleep(MOMENT).await;
+    tokio::time::sleep(SILENCE).await;
     assert!(!waiter.is_finished());
     assert_eq!(theirs.ask("release orders/42"), "released");
     let guard = waiter.await.unwrap().unwrap();

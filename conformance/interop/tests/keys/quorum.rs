@@ -108,7 +108,7 @@ async fn a_bare_majority_of_ours_keeps_them_out() {
 }
 
 #[tokio::test]
-async fn what_we_release_is_released_on_nodes_too_that_were_down() {
+async fn release_reaches_nodes_that_were_down() {
     let mut five = five().await;
     let ours = claim("orders/42");
     five.scene.grant(&ours).await;

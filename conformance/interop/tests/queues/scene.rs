@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use lockwright_interop::{LIMIT, Peer, Side};
 
 /// The time in which a wrong grant would happen.
-pub(crate) const MOMENT: Duration = Duration::from_millis(300);
+pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 
 /// The TTL of a lease or session, in whole seconds.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
@@ -151,7 +151,7 @@ impl Client {
     }
 
     pub(crate) fn is_waiting(&mut self) {
-        assert!(self.peer.is_silent_for(MOMENT));
+        assert!(self.peer.is_silent_for(SILENCE));
     }
 
     pub(crate) fn release(&mut self) {

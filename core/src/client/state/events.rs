@@ -32,13 +32,13 @@ impl Shared {
 
     /// All at once: the end of a session loses many holds.
     pub(crate) fn take_hold_events(&self) {
-        let told =
+        let events =
             std::mem::take(&mut *self.hold_events.lock().unwrap_or_else(PoisonError::into_inner));
-        if told.is_empty() {
+        if events.is_empty() {
             return;
         }
         let mut facts: HashMap<Token, HoldEvent> = HashMap::new();
-        for (token, fact) in told {
+        for (token, fact) in events {
             // A loss overrides later facts.
             if !matches!(facts.get(&token), Some(HoldEvent::Lost(_))) {
                 facts.insert(token, fact);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::claim::{Claim, ReleaseMode, RenewalMode};
-use crate::client::answer::say;
+use crate::client::answer::log;
 use crate::client::hold_state::HoldState;
 use crate::client::owner::Owner;
 use crate::clock::{BootInstant, Clock};
@@ -216,7 +216,7 @@ impl Hold {
         if lost {
             self.shared.metrics.lost.add(1);
             self.shared.metrics.hold_nanos.add(self.held_nanos(self.clock().now()));
-            say(
+            log(
                 || tracing::warn!(name = %self.claim.name, fence = %self.fence, %reason, "lock lost"),
             );
             self.notify_changed();
@@ -259,7 +259,7 @@ impl Hold {
             .is_ok();
         if at_risk {
             self.shared.metrics.at_risk.add(1);
-            say(|| tracing::warn!(name = %self.claim.name, fence = %self.fence, "lock at risk"));
+            log(|| tracing::warn!(name = %self.claim.name, fence = %self.fence, "lock at risk"));
             self.notify_changed();
         }
     }
@@ -327,8 +327,8 @@ impl Hold {
         if now >= at_risk_at {
             self.put_at_risk();
         }
-        let told = now >= at_risk_at;
-        let next = if told { lost_at } else { at_risk_at.min(lost_at) };
+        let is_reported = now >= at_risk_at;
+        let next = if is_reported { lost_at } else { at_risk_at.min(lost_at) };
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         if self.renewing.load(Ordering::Acquire) {
             return Due { renew: false, over: false, next };

@@ -60,7 +60,7 @@ impl Turn {
     }
 
     /// For claims that may hold concurrently.
-    pub(crate) fn beside_others(shared: Arc<Shared>, name: LockName) -> Self {
+    pub(crate) fn placeholder(shared: Arc<Shared>, name: LockName) -> Self {
         Self { shared: Some(shared), taken: false, name: Some(name), pending: None }
     }
 
@@ -185,7 +185,7 @@ impl Turns {
     }
 
     /// For modes without turns.
-    pub(crate) fn enter_beside(
+    pub(crate) fn enter_shared(
         &self,
         name: &LockName,
         want: &Want,

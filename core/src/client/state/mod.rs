@@ -95,7 +95,7 @@ pub(crate) struct Registry {
     stale: usize,
     totals: Totals,
     /// `None` while the renewal task sleeps until a notification.
-    keeper_looks_at: Option<BootInstant>,
+    renewer_wakes_at: Option<BootInstant>,
 }
 
 #[derive(Default)]

@@ -62,7 +62,7 @@ impl Registry {
         &mut self,
         due: impl IntoIterator<Item = (&'a Arc<Hold>, BootInstant)>,
     ) -> bool {
-        let mut tell = false;
+        let mut wakes = false;
         for (hold, at) in due {
             let slot = hold.slot.load(Ordering::Relaxed);
             if slot == u64::MAX {
@@ -72,9 +72,9 @@ impl Registry {
             entry.generation = entry.generation.wrapping_add(1);
             self.count_stale();
             // Without slack: a rescheduled hold must be checked in time.
-            tell |= self.schedule(slot as u32, at, Duration::ZERO);
+            wakes |= self.schedule(slot as u32, at, Duration::ZERO);
         }
-        tell
+        wakes
     }
 
     /// Includes holds due so soon that they join the batch. The caller must reschedule or remove each.
@@ -107,9 +107,9 @@ impl Registry {
             self.due.pop();
             self.stale = self.stale.saturating_sub(1);
         }
-        let planned = self.keeper_looks_at.filter(|planned| *planned > now);
-        self.keeper_looks_at = self.due.peek().map(|Reverse(entry)| entry.at).or(planned);
-        self.keeper_looks_at
+        let planned = self.renewer_wakes_at.filter(|planned| *planned > now);
+        self.renewer_wakes_at = self.due.peek().map(|Reverse(entry)| entry.at).or(planned);
+        self.renewer_wakes_at
     }
 
     pub(crate) fn find(&self, wanted: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
@@ -133,9 +133,9 @@ impl Registry {
     fn schedule(&mut self, slot: u32, at: BootInstant, slack: Duration) -> bool {
         let generation = self.slots[slot as usize].generation;
         self.due.push(Reverse(DueEntry { at, slot, generation }));
-        let soon_enough = self.keeper_looks_at.is_some_and(|looks_at| looks_at <= at + slack);
+        let soon_enough = self.renewer_wakes_at.is_some_and(|wakes_at| wakes_at <= at + slack);
         if !soon_enough {
-            self.keeper_looks_at = Some(at);
+            self.renewer_wakes_at = Some(at);
         }
         !soon_enough
     }

@@ -24,7 +24,9 @@ pub(crate) fn end_for_ticket(hold: &Arc<Hold>) -> Result<()> {
     }
     if !hold.shared.leave_if_last(hold) {
         let message = "its owner has another guard on this hold; release that first";
-        return Err(hold.shared.tell(Error::new(ErrorKind::Conflict, message), &hold.claim.name));
+        return Err(hold
+            .shared
+            .with_context(Error::new(ErrorKind::Conflict, message), &hold.claim.name));
     }
     match hold.end() {
         Ok(nanos) => {
@@ -40,7 +42,7 @@ pub(crate) fn end_for_ticket(hold: &Arc<Hold>) -> Result<()> {
 }
 
 pub(crate) fn lost(hold: &Hold, reason: Reason) -> Error {
-    hold.shared.tell(Error::lost(reason, &hold.claim.name), &hold.claim.name)
+    hold.shared.with_context(Error::lost(reason, &hold.claim.name), &hold.claim.name)
 }
 
 /// If dropped unfinished, it continues in the background.
@@ -71,7 +73,7 @@ impl Releasing {
         let hold = self.hold();
         match (answer, self.ended) {
             (Err(_), Err(reason)) => Err(lost(hold, reason)),
-            (Err(error), Ok(_)) => Err(hold.shared.tell(error, &hold.claim.name)),
+            (Err(error), Ok(_)) => Err(hold.shared.with_context(error, &hold.claim.name)),
             (Ok(answer), ended) => {
                 let result = match (answer, ended) {
                     (_, Err(reason)) => Err(lost(hold, reason)),

@@ -128,7 +128,7 @@ impl Shared {
         full.clone().without_prefix(&self.settings.namespace)
     }
 
-    pub(crate) fn tell(&self, error: Error, name: &LockName) -> Error {
+    pub(crate) fn with_context(&self, error: Error, name: &LockName) -> Error {
         let error = error.with_name(&self.user_name(name));
         match error.backend() {
             Some(_) => error,

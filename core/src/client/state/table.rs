@@ -19,7 +19,9 @@ impl Table {
         let holds = self.holds.find(|hold| facts.contains_key(&hold.claim.token));
         if holds.len() < facts.len() {
             let mut early = facts.clone();
-            holds.iter().for_each(|hold| drop(early.remove(&hold.claim.token)));
+            for hold in &holds {
+                early.remove(&hold.claim.token);
+            }
             self.early_losses.extend(early.into_iter().filter_map(|(token, fact)| match fact {
                 HoldEvent::Lost(reason) => Some((token, reason)),
                 HoldEvent::AtRisk => None,
@@ -44,15 +46,15 @@ impl Shared {
 
     pub(crate) fn take_in(hold: &Arc<Hold>, first_due: BootInstant, wait_nanos: u64) {
         let shared = &hold.shared;
-        let (tell_keeper, joined, lost) = {
+        let (wakes_renewer, joined, lost) = {
             let mut table = shared.table();
-            let tell_keeper = table.holds.insert(hold, first_due, wait_nanos);
-            (tell_keeper, table.turns.granted(hold), table.take_early_loss(hold.claim.token))
+            let wakes_renewer = table.holds.insert(hold, first_due, wait_nanos);
+            (wakes_renewer, table.turns.granted(hold), table.take_early_loss(hold.claim.token))
         };
         if let Some(reason) = lost {
             hold.lose(reason);
         }
-        if tell_keeper {
+        if wakes_renewer {
             shared.renewer.notify_one();
         }
         if let Some(joined) = joined {

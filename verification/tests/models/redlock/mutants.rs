@@ -61,7 +61,7 @@ fn late_attempts_are_not_abandoned() {
 }
 
 #[test]
-fn late_attempts_break_the_fence_even_without_belief() {
+fn late_attempts_break_the_fence_even_without_validity() {
     let rules = Rules { abandons_late: false, ..RULES() };
     let fences = |promise| matches!(promise, Promise::FencesDiffer | Promise::FencesGrow);
     refuted_as("A late round isn't abandoned, and the fence", rules, two(), fences);
@@ -105,13 +105,13 @@ fn clocks_a_largest_ttl_apart() {
 #[test]
 fn a_renewal_that_revives() {
     let rules =
-        Rules { renewal: Renewal::TopsUpToQuorum, renewal_ends_with_belief: false, ..RULES() };
+        Rules { renewal: Renewal::TopsUpToQuorum, renewal_ends_with_validity: false, ..RULES() };
     refuted("A renewal that revives", rules, Bounds { renewals: true, ..three() });
 }
 
 #[test]
 fn a_renewal_answered_after_the_deadline() {
-    let rules = Rules { renewal_ends_with_belief: false, ..RULES() };
+    let rules = Rules { renewal_ends_with_validity: false, ..RULES() };
     let bounds = Bounds { renewals: true, ..three() };
     refuted("A renewal answered after the deadline", rules, bounds);
 }
@@ -199,7 +199,7 @@ fn walk(protocol: &Redlock<3>, trace: &str) -> Result<Option<Promise>, String> {
 
 /// Not refuted: while the hold is valid, exclusion doesn't need this rule.
 #[test]
-fn topping_up_to_a_quorum_is_safe_as_long_as_belief_lasts() {
+fn topping_up_to_a_quorum_is_safe_as_long_as_validity_lasts() {
     let rules = Rules { renewal: Renewal::TopsUpToQuorum, ..RULES() };
     let bounds = Bounds { renewals: true, losses: 1, candidates: 1, ..three() };
     holds("the page must describe this result", rules, bounds);

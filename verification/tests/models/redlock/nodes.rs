@@ -17,7 +17,7 @@ impl<const N: usize> Redlock<N> {
             return;
         }
         if node.is_free() {
-            let tops_up = matches!(rounds.phase(round), Phase::Believing | Phase::Ended);
+            let tops_up = matches!(rounds.phase(round), Phase::Holding | Phase::Ended);
             let renews = rounds.is_renewal(round) && !tops_up;
             if renews && self.rules.renewal == Renewal::KeptByQuorum {
                 return;
@@ -46,7 +46,7 @@ impl<const N: usize> Redlock<N> {
             Phase::Asking => node.set_answer(round, fence),
             // The reply is late, but has the round's fence.
             Phase::Noting if fence == rounds.fence(round) => node.set(round, Mail::Has, true),
-            Phase::Noting | Phase::Believing if !rounds.is_renewal(round) => {
+            Phase::Noting | Phase::Holding if !rounds.is_renewal(round) => {
                 self.send_raise(node, round, fence != rounds.fence(round));
             }
             _ => {}

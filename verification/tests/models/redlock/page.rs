@@ -29,7 +29,7 @@ pub(crate) fn trace_of(title: &str) -> String {
 
 pub(crate) fn broken(promise: Promise) -> &'static str {
     match promise {
-        Promise::OneBelieves => "**Two clients hold.**",
+        Promise::OneHolder => "**Two clients hold.**",
         Promise::FencesDiffer => "**Two grants, one fence.**",
         Promise::FencesGrow => "**A later hold, a smaller fence.**",
         Promise::NothingIsLeft => "**An ended token is still held.**",

@@ -16,7 +16,7 @@ pub(crate) enum Action {
     Duplicate(usize, usize),
     Choose(usize),
     Raise(usize, usize),
-    Believe(usize),
+    Hold(usize),
     GiveUp(usize),
     Overdue(usize),
     Free(usize),
@@ -57,8 +57,8 @@ impl<const N: usize> Protocol for Redlock<N> {
                 }
                 Phase::Asking if rounds.is_renewal(round) => self.renewed(state, round, steps),
                 Phase::Asking => self.choose(state, round, steps),
-                Phase::Noting => self.believe(state, round, steps),
-                Phase::Believing | Phase::Failed | Phase::Ended => {}
+                Phase::Noting => self.begin_hold(state, round, steps),
+                Phase::Holding | Phase::Failed | Phase::Ended => {}
             }
             if rounds.is_live(round) {
                 self.end(state, round, steps);
@@ -144,7 +144,7 @@ impl<const N: usize> Redlock<N> {
                 self.ask(state, round, token, steps);
             }
             if self.bounds.renewals
-                && state.rounds.phase(token) == Phase::Believing
+                && state.rounds.phase(token) == Phase::Holding
                 && !self.is_being_renewed(state.rounds, state.rounds.token(token))
             {
                 let mut next = *state;
@@ -254,7 +254,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    fn believe(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
+    fn begin_hold(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         if state.nodes.iter().filter(|node| node.has(round, Mail::Has)).count() >= self.quorum() {
             self.grant(state, *state, round, steps);
         }
@@ -272,7 +272,7 @@ impl<const N: usize> Redlock<N> {
             node.set_answer(round, 0);
         }
         for earlier in 0..round {
-            if next.rounds.phase(earlier) == Phase::Believing
+            if next.rounds.phase(earlier) == Phase::Holding
                 && next.rounds.token(earlier) == next.rounds.token(round)
             {
                 next.rounds.set_phase(earlier, Phase::Ended);
@@ -289,8 +289,8 @@ impl<const N: usize> Redlock<N> {
             if rounds.token(other) == token || !rounds.was_granted(other) {
                 continue;
             }
-            let promise = if rounds.phase(other) == Phase::Believing {
-                Promise::OneBelieves
+            let promise = if rounds.phase(other) == Phase::Holding {
+                Promise::OneHolder
             } else if rounds.fence(other) == fence {
                 Promise::FencesDiffer
             } else if rounds.fence(other) > fence {
@@ -300,24 +300,24 @@ impl<const N: usize> Redlock<N> {
             };
             broken = Some(promise);
         }
-        next.rounds.set_phase(round, Phase::Believing);
+        next.rounds.set_phase(round, Phase::Holding);
         for node in &mut next.nodes {
             node.set(round, Mail::Has, false);
         }
         self.tidy(&mut next, round);
-        steps.push(Step { action: Action::Believe(round), next, broken });
+        steps.push(Step { action: Action::Hold(round), next, broken });
     }
 
     /// Ends a round or a hold, for any reason.
     fn end(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
-        let believed = state.rounds.phase(round) == Phase::Believing;
+        let held = state.rounds.phase(round) == Phase::Holding;
         let mut next = *state;
         self.finish(&mut next, round);
         for later in round + 1..self.bounds.rounds {
-            if believed
+            if held
                 && state.rounds.is_live(later)
                 && state.rounds.token(later) == state.rounds.token(round)
-                && self.rules.renewal_ends_with_belief
+                && self.rules.renewal_ends_with_validity
             {
                 self.finish(&mut next, later);
             }
@@ -330,7 +330,7 @@ impl<const N: usize> Redlock<N> {
         push(steps, Action::GiveUp(round), next);
         // The deadline may pass without effect on the client.
         let is_ignored =
-            if believed { !self.rules.anchored_at_start } else { !self.rules.abandons_late };
+            if held { !self.rules.anchored_at_start } else { !self.rules.abandons_late };
         if is_ignored && !state.rounds.is_overdue(round) {
             let mut next = *state;
             next.rounds.set_overdue(round);
@@ -339,8 +339,8 @@ impl<const N: usize> Redlock<N> {
     }
 
     fn finish(&self, next: &mut State<N>, round: usize) {
-        let believed = next.rounds.phase(round) == Phase::Believing;
-        next.rounds.set_phase(round, if believed { Phase::Ended } else { Phase::Failed });
+        let held = next.rounds.phase(round) == Phase::Holding;
+        next.rounds.set_phase(round, if held { Phase::Ended } else { Phase::Failed });
         for node in &mut next.nodes {
             node.set_answer(round, 0);
             node.set(round, Mail::Has, false);

@@ -5,7 +5,7 @@ use super::state::MOST_ROUNDS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Promise {
     /// No two tokens hold at the same time.
-    OneBelieves,
+    OneHolder,
     /// No two grants have the same fence.
     FencesDiffer,
     /// A later grant has a larger fence.
@@ -61,7 +61,7 @@ pub(crate) struct Rules {
     pub(crate) tombstones: bool,
     pub(crate) renewal: Renewal,
     /// A renewal ends with its hold.
-    pub(crate) renewal_ends_with_belief: bool,
+    pub(crate) renewal_ends_with_validity: bool,
 }
 
 impl Default for Rules {
@@ -83,7 +83,7 @@ impl Default for Rules {
             answer_before_repeat: true,
             tombstones: true,
             renewal: Renewal::KeptByQuorum,
-            renewal_ends_with_belief: true,
+            renewal_ends_with_validity: true,
         }
     }
 }

@@ -143,7 +143,7 @@ pub(crate) enum Phase {
     Asking = 1,
     /// Waits until a quorum has its fence.
     Noting = 2,
-    Believing = 3,
+    Holding = 3,
     /// It ended without a grant.
     Failed = 4,
     /// It was granted, and has ended.
@@ -189,7 +189,7 @@ impl Rounds {
             0 => Phase::Unstarted,
             1 => Phase::Asking,
             2 => Phase::Noting,
-            3 => Phase::Believing,
+            3 => Phase::Holding,
             4 => Phase::Failed,
             _ => Phase::Ended,
         }
@@ -204,7 +204,7 @@ impl Rounds {
     }
 
     pub(crate) fn was_granted(self, round: usize) -> bool {
-        matches!(self.phase(round), Phase::Believing | Phase::Ended)
+        matches!(self.phase(round), Phase::Holding | Phase::Ended)
     }
 
     pub(crate) fn is_renewal(self, round: usize) -> bool {

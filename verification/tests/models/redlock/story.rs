@@ -70,9 +70,9 @@ fn say<const N: usize>(
         Action::Raise(at, round) => {
             write!(text, "node {}: notes {} for {}", at + 1, before.rounds.fence(round), who(round))
         }
-        Action::Believe(round) => write!(text, "{}: {} HOLDS", who(round), rounds.fence(round)),
+        Action::Hold(round) => write!(text, "{}: {} HOLDS", who(round), rounds.fence(round)),
         Action::GiveUp(round) => match before.rounds.phase(round) {
-            Phase::Believing => write!(text, "{}: released, or past its deadline", who(round)),
+            Phase::Holding => write!(text, "{}: released, or past its deadline", who(round)),
             _ => write!(text, "{}: failed, or given up", who(round)),
         },
         Action::Overdue(round) => write!(text, "{}: its TTL has passed", who(round)),

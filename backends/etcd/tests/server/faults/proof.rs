@@ -202,11 +202,11 @@ async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
         };
         assert!(Some(granted.fence) > highest, "round {round}");
         highest = Some(granted.fence);
-        let believed = sent + granted.valid.unwrap_or(ttl).min(ttl);
-        while now() < believed {
+        let valid_until = sent + granted.valid.unwrap_or(ttl).min(ttl);
+        while now() < valid_until {
             let other = claim_for("orders", ttl);
             if let Ok(AcquireOutcome::Granted(granted)) = rival.try_acquire(&other).await {
-                assert!(now() >= believed, "round {round}: the rival has {granted:?} too");
+                assert!(now() >= valid_until, "round {round}: the rival has {granted:?} too");
                 rival.release(&other, ReleaseMode::Plain).await.unwrap();
             }
             sleep(Duration::from_millis(20)).await;

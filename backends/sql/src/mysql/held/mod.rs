@@ -13,10 +13,10 @@
 //!
 //! These locks belong to the whole server. The mode `row` locks the name's row of `lockwright_row`.
 //!
-//! # The gate of a name
+//! # The barrier of a name
 //!
 //! A writer that waits for readers has two more locks: ` lockwright/waits/…`, which a reader must
-//! find free, and ` lockwright/gate/…`, on which readers wait.
+//! find free, and ` lockwright/barrier/…`, on which readers wait.
 //!
 //! # The mark of a session
 //!
@@ -87,8 +87,8 @@ impl Kind {
         let text = text
             .replace("{kind}", self.word())
             .replace("{readers}", READERS)
-            .replace("{waits}", &of_gate("waits"))
-            .replace("{gate}", &of_gate("gate"))
+            .replace("{waits}", &of_barrier("waits"))
+            .replace("{barrier}", &of_barrier("barrier"))
             .replace("{mark_of_reader}", &mark("name", "token"))
             .replace("{key}", &key(":name"))
             .replace("{key_of_held}", &key("held.name"))
@@ -126,7 +126,7 @@ impl Kind {
     }
 }
 
-fn of_gate(what: &str) -> String {
+fn of_barrier(what: &str) -> String {
     format!(
         "CONCAT(' lockwright/{what}/', \
          LEFT(SHA2(CONCAT_WS('/', DATABASE(), '{{row}}', :name), 256), 16))"

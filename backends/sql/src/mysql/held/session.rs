@@ -33,7 +33,7 @@ pub(crate) struct MySqlSession {
     watching: Option<Watching>,
     id: SessionId,
     over: bool,
-    /// A wait may have left the gate and the mark.
+    /// A wait may have left the barrier and the mark.
     has_waited: bool,
     /// Dropped after the connection.
     permit: Permit<MySql>,
@@ -92,7 +92,7 @@ impl MySqlSession {
         let statements = Arc::clone(&self.statements);
         let locking = statements.of(claim);
         let sql = if slice.is_some() { &locking.wait } else { &locking.try_lock };
-        // A reader waits twice: at the gate and for the row.
+        // A reader waits twice: at the barrier and for the row.
         let is_cut =
             |slice: &Duration| claim.mode == Mode::Shared || *slice < Duration::from_secs(1);
         let whole = slice.map_or(0, |slice| slice.as_secs().max(1));

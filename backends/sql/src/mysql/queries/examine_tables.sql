@@ -2,9 +2,9 @@
 INSERT INTO {lease} SELECT * FROM {lease} WHERE FALSE;
 UPDATE {lease} SET updated = updated WHERE FALSE;
 DELETE FROM {lease} WHERE FALSE;
-INSERT INTO {beside} SELECT * FROM {beside} WHERE FALSE;
-UPDATE {beside} SET updated = updated WHERE FALSE;
-DELETE FROM {beside} WHERE FALSE;
+INSERT INTO {shared_holder} SELECT * FROM {shared_holder} WHERE FALSE;
+UPDATE {shared_holder} SET updated = updated WHERE FALSE;
+DELETE FROM {shared_holder} WHERE FALSE;
 INSERT INTO {tombstone} SELECT * FROM {tombstone} WHERE FALSE;
 UPDATE {tombstone} SET until_us = until_us WHERE FALSE;
 DELETE FROM {tombstone} WHERE FALSE;

@@ -1,6 +1,6 @@
-SELECT held.name, COALESCE(beside.token, held.token), COALESCE(beside.identity, held.identity), held.mode,
-       COALESCE(beside.fence, held.fence), held.fences, COALESCE(beside.expires, held.expires),
-       COALESCE(beside.broken, held.broken), FALSE, {now}, beside.permits, beside.size
+SELECT held.name, COALESCE(holder.token, held.token), COALESCE(holder.identity, held.identity), held.mode,
+       COALESCE(holder.fence, held.fence), held.fences, COALESCE(holder.expires, held.expires),
+       COALESCE(holder.broken, held.broken), FALSE, {now}, holder.permits, holder.size
 FROM (
     SELECT * FROM {lease}
     WHERE name >= :first AND (:after IS NULL OR name > :after) AND name <= :last
@@ -8,7 +8,7 @@ FROM (
     ORDER BY name
     LIMIT :limit
 ) AS held
-LEFT JOIN {beside} AS beside
+LEFT JOIN {shared_holder} AS holder
     ON held.mode <> 'exclusive'
-    AND beside.name = held.name AND beside.mode = held.mode AND beside.expires > {now}
+    AND holder.name = held.name AND holder.mode = held.mode AND holder.expires > {now}
 ORDER BY held.name;

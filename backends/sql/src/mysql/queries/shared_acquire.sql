@@ -14,7 +14,7 @@ SELECT COALESCE(SUM(IF(mode <> 'exclusive', permits, 0)), 0),
        COALESCE(MAX(mode <> 'exclusive' AND token = :token AND broken IS NOT NULL), 0)
 INTO @lockwright_taken, @lockwright_first_end, @lockwright_writer_until, @lockwright_own,
      @lockwright_broken
-FROM {beside}
+FROM {shared_holder}
 WHERE name = :name AND expires > @lockwright_now;
 
 SET @lockwright_own = @lockwright_own AND @lockwright_ours AND NOT @lockwright_buried;
@@ -33,7 +33,7 @@ SET @lockwright_fence = IF(
     @lockwright_fence,
     GREATEST(@lockwright_fence + @lockwright_fences, (SELECT floor + 1 FROM {meta}), @lockwright_now));
 
-INSERT INTO {beside}
+INSERT INTO {shared_holder}
     (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
 SELECT :name, :token, :identity, :mode, :permits, :size, @lockwright_fence, :ttl,
        @lockwright_now + :ttl, @lockwright_now, NULL
@@ -45,7 +45,7 @@ ON DUPLICATE KEY UPDATE
     fence = VALUES(fence), ttl = VALUES(ttl), expires = VALUES(expires), updated = VALUES(updated),
     broken = NULL;
 
-UPDATE {beside} SET ttl = :ttl, expires = @lockwright_now + :ttl, updated = @lockwright_now
+UPDATE {shared_holder} SET ttl = :ttl, expires = @lockwright_now + :ttl, updated = @lockwright_now
 WHERE name = :name AND token = :token AND @lockwright_does = 1;
 
 UPDATE {lease} SET
@@ -60,13 +60,13 @@ UPDATE {lease} SET
     broken = NULL
 WHERE name = :name AND @lockwright_does > 0;
 
-DELETE FROM {beside}
+DELETE FROM {shared_holder}
 WHERE name = :name AND token <> :token AND expires < @lockwright_now - 60000000
   AND @lockwright_does = 2;
 
 SELECT FALSE, name, token, identity, mode, fence, 1, expires, broken, FALSE,
        CAST(@lockwright_now AS SIGNED), permits, size
-FROM {beside}
+FROM {shared_holder}
 WHERE name = :name AND token = :token AND (@lockwright_does > 0 OR @lockwright_own)
 UNION ALL
 SELECT CAST(@lockwright_buried AS SIGNED), name, IF(@lockwright_live, token, NULL), identity, mode, fence,

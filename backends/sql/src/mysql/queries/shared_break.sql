@@ -1,7 +1,7 @@
-UPDATE {beside} SET broken = COALESCE(broken, :broken)
+UPDATE {shared_holder} SET broken = COALESCE(broken, :broken)
 WHERE name = :name AND token = :token AND expires > @lockwright_now AND mode <> 'exclusive';
 
-SELECT CAST(expires - @lockwright_now AS SIGNED) FROM {beside}
+SELECT CAST(expires - @lockwright_now AS SIGNED) FROM {shared_holder}
 WHERE name = :name AND token = :token AND expires > @lockwright_now AND broken IS NOT NULL;
 
 COMMIT;

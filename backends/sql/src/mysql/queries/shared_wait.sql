@@ -1,4 +1,4 @@
-INSERT INTO {beside}
+INSERT INTO {shared_holder}
     (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
 SELECT :name, :token, :identity, 'exclusive', 0, 0, lease.fence, :ttl, {now} + :patience, {now}, NULL
 FROM {lease} AS lease

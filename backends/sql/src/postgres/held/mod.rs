@@ -14,11 +14,11 @@
 //! Two names with the same key exclude each other, which is safe. The mode `row` locks the name's
 //! row of `lockwright_row`.
 //!
-//! # The gate of a name
+//! # The barrier of a name
 //!
-//! A writer that waits for readers has the name's gate, an advisory lock of two numbers: the next
+//! A writer that waits for readers has the name's barrier, an advisory lock of two numbers: the next
 //! 64 bits of the SHA-256 in the mode `session`, and those after them in the mode `row`. Readers
-//! need an open gate.
+//! need an open barrier.
 //!
 //! # The mark of a session
 //!
@@ -88,13 +88,13 @@ impl Kind {
             format!("('lockwright/' || {token} || '/' || {})", digits(name))
         };
         let text = text
-            .replace("{close_gate}", CLOSE_GATE)
+            .replace("{close_barrier}", CLOSE_BARRIER)
             .replace("{still_marked}", STILL_MARKED)
             .replace("{rest}", REST)
             .replace("{kind}", self.word())
             .replace("{readers}", READERS)
-            .replace("{gate}", &self.gate())
-            .replace("{gate_as_one}", &key_from(":name", self.gate_at()))
+            .replace("{barrier}", &self.barrier())
+            .replace("{barrier_as_one}", &key_from(":name", self.barrier_at()))
             .replace("{claim}", CLAIM)
             .replace("{digits}", &digits(":name"))
             .replace("{key}", &key(":name"))
@@ -106,16 +106,16 @@ impl Kind {
     }
 
     /// In digits of the SHA-256.
-    fn gate_at(self) -> usize {
+    fn barrier_at(self) -> usize {
         match self {
             Self::Session => 17,
             Self::Row => 33,
         }
     }
 
-    fn gate(self) -> String {
+    fn barrier(self) -> String {
         let half = |at| format!("('x' || {})::bit(32)::int", digits_from(":name", at, 8));
-        format!("{}, {}", half(self.gate_at()), half(self.gate_at() + 8))
+        format!("{}, {}", half(self.barrier_at()), half(self.barrier_at() + 8))
     }
 
     fn texts(self) -> Texts {
@@ -156,15 +156,15 @@ fn key_from(name: &str, at: usize) -> String {
 /// Each claim has at most one reading session, which has this lock.
 const CLAIM: &str = "('x' || substr(:token, 1, 16))::bit(64)::bigint";
 
-/// Closes the gate before a writer waits for readers, unless a writer has. Readers only pass
+/// Closes the barrier before a writer waits for readers, unless a writer has. Readers only pass
 /// through it, so the writer waits for them.
-const CLOSE_GATE: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
+const CLOSE_BARRIER: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
          WHERE kind = '{kind}' AND name = :name AND token = '{readers}') \
      AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
          AND (pid = pg_backend_pid() OR mode = 'ExclusiveLock' \
              AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
-             AND (classid::bigint << 32) | objid::bigint = {gate_as_one})) \
-     THEN pg_advisory_lock({gate})::text END";
+             AND (classid::bigint << 32) | objid::bigint = {barrier_as_one})) \
+     THEN pg_advisory_lock({barrier})::text END";
 
 /// The session is still the claim's, once the row `held` is locked. Both branches refer to `held`,
 /// so that neither is evaluated before. PostgreSQL caches activity within a transaction, so the

@@ -38,7 +38,7 @@ pub(crate) struct PgSession {
     prepared: Vec<Arc<str>>,
     /// Set once the connection has failed: the listener would reconnect, without the hold.
     over: bool,
-    /// After a wait: the gate and the mark may remain.
+    /// After a wait: the barrier and the mark may remain.
     has_waited: bool,
     is_last: bool,
     checks_clients: bool,
@@ -415,10 +415,10 @@ impl Session for PgSession {
 
 /// sqlx's pool retries silently while no server answers or the server has too many clients.
 async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
-    const MOMENT: Duration = Duration::from_millis(200);
+    const PAUSE: Duration = Duration::from_millis(200);
 
     loop {
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(PAUSE).await;
         // Unused in these modes.
         let Some(mut permit) = Permit::try_get(requests, Use::Listen) else { continue };
         match requests.dialect().open(requests.limits()).await {

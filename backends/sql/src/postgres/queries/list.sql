@@ -10,19 +10,19 @@ WITH held AS (
     LIMIT :limit
 )
 SELECT held.name,
-       coalesce(beside.token, held.token),
-       coalesce(beside.identity, held.identity),
+       coalesce(holder.token, held.token),
+       coalesce(holder.identity, held.identity),
        held.mode,
-       coalesce(beside.fence, held.fence),
+       coalesce(holder.fence, held.fence),
        held.fences::bigint,
-       coalesce(beside.expires, held.expires),
-       coalesce(beside.broken, held.broken),
+       coalesce(holder.expires, held.expires),
+       coalesce(holder.broken, held.broken),
        held.waiting > now,
        now,
-       beside.permits,
-       beside.size
+       holder.permits,
+       holder.size
 FROM held
-LEFT JOIN {beside} AS beside
+LEFT JOIN {shared_holder} AS holder
     ON held.mode <> 'exclusive'
-    AND beside.name = held.name AND beside.mode = held.mode AND beside.expires > now
+    AND holder.name = held.name AND holder.mode = held.mode AND holder.expires > now
 ORDER BY held.name

@@ -1,4 +1,4 @@
--- Grants a shared hold if it fits, renews the token's own, or records a waiter. After `beside_lock`.
+-- Grants a shared hold if it fits, renews the token's own, or records a waiter. After `shared_lock`.
 -- :kind is the token column of the name's row
 -- Returns `buried` and a hold
 WITH seen AS MATERIALIZED (
@@ -9,18 +9,18 @@ WITH seen AS MATERIALIZED (
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     WHERE lease.name = :name
 ), others AS MATERIALIZED (
-    SELECT coalesce(sum(beside.permits) FILTER (WHERE beside.mode <> 'exclusive'), 0) AS taken,
-           min(beside.expires) FILTER (WHERE beside.mode <> 'exclusive') AS first_end,
+    SELECT coalesce(sum(holder.permits) FILTER (WHERE holder.mode <> 'exclusive'), 0) AS taken,
+           min(holder.expires) FILTER (WHERE holder.mode <> 'exclusive') AS first_end,
            -- A writer that waits for these readers, or for the previous ones.
-           max(beside.expires) FILTER (WHERE beside.mode = 'exclusive' AND beside.fence = seen.fence)
+           max(holder.expires) FILTER (WHERE holder.mode = 'exclusive' AND holder.fence = seen.fence)
                AS writer_until
     FROM seen
-    JOIN {beside} AS beside ON beside.name = seen.name AND beside.expires > seen.now
+    JOIN {shared_holder} AS holder ON holder.name = seen.name AND holder.expires > seen.now
 ), own AS MATERIALIZED (
-    SELECT beside.*
+    SELECT holder.*
     FROM seen
-    JOIN {beside} AS beside ON beside.name = seen.name AND beside.token = :token
-    WHERE seen.ours AND beside.expires > seen.now AND beside.mode <> 'exclusive'
+    JOIN {shared_holder} AS holder ON holder.name = seen.name AND holder.token = :token
+    WHERE seen.ours AND holder.expires > seen.now AND holder.mode <> 'exclusive'
 ), state AS MATERIALIZED (
     SELECT seen.*, first_end, writer_until,
            CASE
@@ -38,7 +38,7 @@ WITH seen AS MATERIALIZED (
                 ELSE greatest(seen.fence + seen.fences, (SELECT floor + 1 FROM {meta}), now) END AS next
     FROM seen CROSS JOIN others
 ), added AS (
-    INSERT INTO {beside} AS beside
+    INSERT INTO {shared_holder} AS holder
         (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
     SELECT :name, :token, :identity, :mode, :permits, :size, next, :ttl, now + :ttl, now, NULL
     FROM state WHERE does = 'new'
@@ -47,12 +47,12 @@ WITH seen AS MATERIALIZED (
         (identity, mode, permits, size, fence, ttl, expires, updated, broken) = (
             excluded.identity, excluded.mode, excluded.permits, excluded.size, excluded.fence,
             excluded.ttl, excluded.expires, excluded.updated, NULL)
-    RETURNING beside.*
+    RETURNING holder.*
 ), rearmed AS (
-    UPDATE {beside} AS beside SET ttl = :ttl, expires = now + :ttl, updated = now
+    UPDATE {shared_holder} AS holder SET ttl = :ttl, expires = now + :ttl, updated = now
     FROM state
-    WHERE does = 'again' AND beside.name = :name AND beside.token = :token
-    RETURNING beside.*
+    WHERE does = 'again' AND holder.name = :name AND holder.token = :token
+    RETURNING holder.*
 ), kept AS (
     UPDATE {lease} AS lease SET
         token = :kind,
@@ -71,9 +71,9 @@ WITH seen AS MATERIALIZED (
     FROM state
     WHERE does = 'busy' AND :waits AND lease.name = :name AND lease.waiting <= now + 5000000
 ), pruned AS (
-    DELETE FROM {beside} AS beside USING state
-    WHERE does = 'new' AND beside.name = :name AND beside.token <> :token
-      AND beside.expires < now - 60000000
+    DELETE FROM {shared_holder} AS holder USING state
+    WHERE does = 'new' AND holder.name = :name AND holder.token <> :token
+      AND holder.expires < now - 60000000
 ), answer AS (
     SELECT * FROM added
     UNION ALL SELECT * FROM rearmed

@@ -1,7 +1,7 @@
--- Prevents a renewal. The first break's reason stays. After `beside_lock`, so that no repeat of the claim
+-- Prevents a renewal. The first break's reason stays. After `shared_lock`, so that no repeat of the claim
 -- runs concurrently.
 -- Returns, if it is held: in how many microseconds it expires
-UPDATE {beside} SET broken = coalesce(broken, :broken)
+UPDATE {shared_holder} SET broken = coalesce(broken, :broken)
 WHERE name = :name AND token = :token
   AND expires > {now} AND mode <> 'exclusive'
 RETURNING expires - {now}

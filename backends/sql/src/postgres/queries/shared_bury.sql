@@ -1,4 +1,4 @@
--- Leaves a tombstone. Before `beside_lock`, which waits for a concurrent claim. Sets the isolation level,
+-- Leaves a tombstone. Before `shared_lock`, which waits for a concurrent claim. Sets the isolation level,
 -- which can't be changed after the first query.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 

@@ -1,7 +1,7 @@
--- Leaves a tombstone before the hold is freed, for its next renewal or repeated claim. After `beside_lock`.
+-- Leaves a tombstone before the hold is freed, for its next renewal or repeated claim. After `shared_lock`.
 INSERT INTO {tombstone} AS tombstone (token, until, broken)
-SELECT :token, {now} + greatest(beside.expires - {now}, :tombstone), :broken
-FROM {beside} AS beside
+SELECT :token, {now} + greatest(holder.expires - {now}, :tombstone), :broken
+FROM {shared_holder} AS holder
 WHERE name = :name AND token = :token AND expires > {now} AND mode <> 'exclusive'
 ON CONFLICT (token) DO UPDATE SET
     until = greatest(tombstone.until, excluded.until),

@@ -1,13 +1,13 @@
--- Removes the token's hold, or its record of a waiting writer, which needs no `beside_lock`. Notifies the
+-- Removes the token's hold, or its record of a waiting writer, which needs no `shared_lock`. Notifies the
 -- waiters that this may admit.
 -- Returns: whether it held, whether a notification was sent, how many microseconds were left
 WITH at AS MATERIALIZED (
     SELECT {now} AS now
 ), gone AS (
-    DELETE FROM {beside} AS beside WHERE name = :name AND token = :token RETURNING beside.*
+    DELETE FROM {shared_holder} AS ended WHERE name = :name AND token = :token RETURNING ended.*
 ), others AS MATERIALIZED (
     SELECT max(expires) AS ends
-    FROM {beside} CROSS JOIN at
+    FROM {shared_holder} CROSS JOIN at
     WHERE name = :name AND token <> :token AND mode <> 'exclusive' AND expires > now
 ), kept AS (
     -- Names expire with their last holder.

@@ -18,12 +18,12 @@ HAVING set_config('lockwright.locked', coalesce(json_agg(name), '[]')::text, tru
 WITH locked AS MATERIALIZED (
     SELECT place
     FROM json_array_elements(:holds::json) WITH ORDINALITY AS each (hold, place)
-    JOIN {beside} AS beside ON beside.name = hold ->> 0 AND beside.token = hold ->> 1
-    WHERE beside.name IN (
+    JOIN {shared_holder} AS holder ON holder.name = hold ->> 0 AND holder.token = hold ->> 1
+    WHERE holder.name IN (
         SELECT json_array_elements_text(current_setting('lockwright.locked')::json)
     )
     -- The lock that the update takes.
-    FOR NO KEY UPDATE OF beside SKIP LOCKED
+    FOR NO KEY UPDATE OF holder SKIP LOCKED
 )
 -- Passes the locked holds' places.
 SELECT count(*) FROM locked
@@ -38,19 +38,19 @@ WITH asked AS MATERIALIZED (
 ), at AS MATERIALIZED (
     SELECT {now} AS now
 ), renewed AS (
-    UPDATE {beside} AS beside SET ttl = asked.ttl, expires = now + asked.ttl, updated = now
+    UPDATE {shared_holder} AS holder SET ttl = asked.ttl, expires = now + asked.ttl, updated = now
     FROM asked
     CROSS JOIN at
     JOIN {lease} AS lease ON lease.name = asked.name
     WHERE asked.is_locked
-      AND beside.name = asked.name
-      AND beside.token = asked.token
-      AND beside.expires > now
-      AND beside.broken IS NULL
+      AND holder.name = asked.name
+      AND holder.token = asked.token
+      AND holder.expires > now
+      AND holder.broken IS NULL
       -- Excludes a waiting writer.
-      AND beside.mode <> 'exclusive'
-      AND lease.mode = beside.mode AND lease.token IS NOT NULL AND lease.expires > now
-    RETURNING asked.place, beside.name, beside.expires, lease.waiting > now AS waiting
+      AND holder.mode <> 'exclusive'
+      AND lease.mode = holder.mode AND lease.token IS NOT NULL AND lease.expires > now
+    RETURNING asked.place, holder.name, holder.expires, lease.waiting > now AS waiting
 ), kept AS (
     UPDATE {lease} AS lease SET expires = greatest(lease.expires, latest.expires), updated = now
     FROM (SELECT name, max(expires) AS expires FROM renewed GROUP BY name) AS latest
@@ -59,15 +59,15 @@ WITH asked AS MATERIALIZED (
 )
 SELECT asked.place,
        CASE WHEN renewed.place IS NOT NULL THEN 'renewed'
-            WHEN beside.broken IS NOT NULL OR tombstone.broken IS NOT NULL THEN 'broken'
-            WHEN beside.name IS NOT NULL AND NOT asked.is_locked
+            WHEN holder.broken IS NOT NULL OR tombstone.broken IS NOT NULL THEN 'broken'
+            WHEN holder.name IS NOT NULL AND NOT asked.is_locked
                 AND EXISTS (SELECT FROM {lease} AS lease WHERE lease.name = asked.name)
                 THEN 'skipped'
-            WHEN beside.expires <= now THEN 'expired'
+            WHEN holder.expires <= now THEN 'expired'
             ELSE 'gone' END,
        coalesce(renewed.waiting, false)
 FROM asked
 CROSS JOIN at
 LEFT JOIN renewed ON renewed.place = asked.place
-LEFT JOIN {beside} AS beside ON beside.name = asked.name AND beside.token = asked.token
+LEFT JOIN {shared_holder} AS holder ON holder.name = asked.name AND holder.token = asked.token
 LEFT JOIN {tombstone} AS tombstone ON tombstone.token = asked.token;

@@ -1,4 +1,4 @@
--- Transfers a shared hold, for a ticket, with a tombstone for the old token. After `beside_lock`.
+-- Transfers a shared hold, for a ticket, with a tombstone for the old token. After `shared_lock`.
 -- Returns, if one of the two holds: a hold
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now
@@ -9,19 +9,19 @@ WITH seen AS MATERIALIZED (
       AND position(:token IN lease.buried) = 0
       AND NOT EXISTS (SELECT FROM {tombstone} WHERE token = :token)
 ), old AS MATERIALIZED (
-    SELECT beside.token, seen.now, seen.waiting,
+    SELECT holder.token, seen.now, seen.waiting,
            -- Readers share a fence.
-           CASE WHEN beside.token = :token OR :size = 0 THEN beside.fence
+           CASE WHEN holder.token = :token OR :size = 0 THEN holder.fence
                 ELSE greatest(seen.fence + seen.fences, seen.now) END AS next
     FROM seen
-    JOIN {beside} AS beside ON beside.name = seen.name AND beside.token IN (:from, :token)
-    WHERE beside.expires > seen.now AND beside.broken IS NULL
-      AND beside.mode = :mode AND beside.permits = :permits AND beside.size = :size
+    JOIN {shared_holder} AS holder ON holder.name = seen.name AND holder.token IN (:from, :token)
+    WHERE holder.expires > seen.now AND holder.broken IS NULL
+      AND holder.mode = :mode AND holder.permits = :permits AND holder.size = :size
     -- A repeat after a lost answer.
-    ORDER BY beside.token = :token DESC
+    ORDER BY holder.token = :token DESC
     LIMIT 1
 ), swapped AS (
-    UPDATE {beside} AS beside SET
+    UPDATE {shared_holder} AS holder SET
         token = :token,
         identity = :identity,
         fence = next,
@@ -29,8 +29,8 @@ WITH seen AS MATERIALIZED (
         expires = now + :ttl,
         updated = now
     FROM old
-    WHERE beside.name = :name AND beside.token = old.token
-    RETURNING beside.*, old.waiting > now AS waiting
+    WHERE holder.name = :name AND holder.token = old.token
+    RETURNING holder.*, old.waiting > now AS waiting
 ), kept AS (
     UPDATE {lease} AS lease SET
         fence = greatest(lease.fence, next),

@@ -1,7 +1,7 @@
 -- Returns: how many
 WITH gone AS (
-    DELETE FROM {beside} WHERE (name, token) IN (
-        SELECT name, token FROM {beside}
+    DELETE FROM {shared_holder} WHERE (name, token) IN (
+        SELECT name, token FROM {shared_holder}
         WHERE expires < {now} - :idle
         LIMIT :limit
         FOR UPDATE SKIP LOCKED)

@@ -2,5 +2,5 @@ SELECT version::bigint, pg_is_in_recovery(), current_setting('server_version_num
        pg_backend_pid()::bigint, {now}
 FROM {meta}
 -- Fails with tables of an earlier layout, which are then completed.
-WHERE NOT EXISTS (SELECT FROM {beside} WHERE false)
+WHERE NOT EXISTS (SELECT FROM {shared_holder} WHERE false)
   AND NOT EXISTS (SELECT FROM {reader} WHERE false)

@@ -10,7 +10,7 @@
 //! - **Another connection writes the fence, later.** So a crash of the holder doesn't roll it back,
 //!   and it isn't read from a snapshot older than the lock.
 //! - **A hold after a wait starts** at the send of one more statement on its session.
-//! - **A writer that waits for readers closes a gate to new ones**, also between the slices of its
+//! - **A writer that waits for readers closes a barrier to new ones**, also between the slices of its
 //!   wait: the server alone would then grant the lock to the readers queued behind.
 //! - **Holds and waits have other permits than requests**, so a release never waits for a hold's
 //!   permit.

@@ -240,7 +240,7 @@ impl<S: Server> Task<S> {
 
 fn lock_limit(claim: &Claim, slice: Option<Duration>, answer: Duration) -> Duration {
     match slice {
-        // Two: at the gate and for the lock.
+        // Two: at the barrier and for the lock.
         Some(slice) => slice * 2 + answer,
         None => answer.min(claim.patience().max(LEAST_TRY)),
     }

@@ -10,7 +10,7 @@ SELECT (
        OR fence < 1 OR expires_ns < 0
        OR NOT json_valid(identity)
 ) + (
-    SELECT count(*) FROM lockwright_beside
+    SELECT count(*) FROM lockwright_shared_holder
     WHERE mode NOT IN ('exclusive', 'shared', 'permits')
        OR length(token) <> 32 OR token GLOB '*[^0-9a-f]*'
        OR permits < 0 OR permits > size

@@ -7,11 +7,11 @@ CROSS JOIN lockwright_lease AS lease ON lease.name = asked.value
 WHERE lease.boot = ?2 AND lease.expires_ns > ?3
   AND CASE lease.mode
       WHEN 'permits' THEN
-          (SELECT sum(beside.permits) >= max(beside.size) FROM lockwright_beside AS beside
-           WHERE beside.name = lease.name AND beside.boot = ?2 AND beside.expires_ns > ?3
-             AND beside.mode = 'permits')
+          (SELECT sum(holder.permits) >= max(holder.size) FROM lockwright_shared_holder AS holder
+           WHERE holder.name = lease.name AND holder.boot = ?2 AND holder.expires_ns > ?3
+             AND holder.mode = 'permits')
       WHEN 'shared' THEN
-          EXISTS (SELECT 1 FROM lockwright_beside AS beside
-                  WHERE beside.name = lease.name AND beside.boot = ?2 AND beside.expires_ns > ?3
-                    AND beside.mode = 'exclusive' AND beside.fence = lease.fence)
+          EXISTS (SELECT 1 FROM lockwright_shared_holder AS holder
+                  WHERE holder.name = lease.name AND holder.boot = ?2 AND holder.expires_ns > ?3
+                    AND holder.mode = 'exclusive' AND holder.fence = lease.fence)
       ELSE true END

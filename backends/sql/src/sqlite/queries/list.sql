@@ -7,18 +7,18 @@ WITH held AS (
     LIMIT ?5
 )
 SELECT held.name,
-       coalesce(beside.token, held.token) AS token,
-       coalesce(beside.identity, held.identity) AS identity,
-       coalesce(beside.mode, held.mode) AS mode,
-       coalesce(beside.permits, 0) AS permits,
-       coalesce(beside.size, 0) AS size,
-       coalesce(beside.fence, held.fence) AS fence,
+       coalesce(holder.token, held.token) AS token,
+       coalesce(holder.identity, held.identity) AS identity,
+       coalesce(holder.mode, held.mode) AS mode,
+       coalesce(holder.permits, 0) AS permits,
+       coalesce(holder.size, 0) AS size,
+       coalesce(holder.fence, held.fence) AS fence,
        held.fences,
-       coalesce(beside.expires_ns, held.expires_ns) AS expires_ns,
+       coalesce(holder.expires_ns, held.expires_ns) AS expires_ns,
        held.boot,
-       coalesce(beside.broken, held.broken) AS broken
+       coalesce(holder.broken, held.broken) AS broken
 FROM held
-LEFT JOIN lockwright_beside AS beside
-    ON held.mode <> 'exclusive' AND beside.mode <> 'exclusive'
-    AND beside.name = held.name AND beside.boot = ?3 AND beside.expires_ns > ?4
+LEFT JOIN lockwright_shared_holder AS holder
+    ON held.mode <> 'exclusive' AND holder.mode <> 'exclusive'
+    AND holder.name = held.name AND holder.boot = ?3 AND holder.expires_ns > ?4
 ORDER BY held.name

@@ -71,16 +71,16 @@ async fn a_name_that_many_read_is_listed_whole() {
     assert_eq!(listed, expected.map(|(name, holders)| (name.to_owned(), holders)));
 }
 
-/// Its gate blocks readers, but no writers.
+/// Its barrier blocks readers, but no writers.
 async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let (first, next) = (reader("x", LONG), claim_for("x", LONG));
     grant(&backend, &first).await;
     let mut waiter = start("waiter", server, mode, LONG);
-    waiter.hear();
+    waiter.next_line();
     within(ms(5_000), "the writer to stop readers", async || !can_read(&backend).await).await;
     waiter.signal(Signal::STOP);
-    // Waits for the end of its slice; the session still has the gate.
+    // Waits for the end of its slice; the session still has the barrier.
     within(ms(8_000), "the stopped one to leave", async || queued(server) == 0).await;
     let waiting = backend.acquire(&next, in_time(LONG));
     let releasing = async {

@@ -20,8 +20,8 @@ use crate::support::{
 
 in_each_mode!(
     plain;
-    what_has_not_ended_is_not_said_to_be_free,
-    a_wait_in_vain_that_was_granted_in_the_last_moment_keeps_nothing,
+    unfinished_hold_is_not_reported_as_free,
+    a_failed_wait_that_was_granted_in_the_last_moment_keeps_nothing,
     a_reader_granted_in_the_last_moment_has_it_for_its_ttl,
 );
 
@@ -36,7 +36,7 @@ fn stop(server: &Server, pid: &str) -> Pid {
 }
 
 /// A stuck server process can't be ended either.
-async fn what_has_not_ended_is_not_said_to_be_free(server: &Server, mode: &str) {
+async fn unfinished_hold_is_not_reported_as_free(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let held = hold(&one, "x").await;
     let of = format!("application_name LIKE 'lockwright/{}/%'", held.token);
@@ -68,7 +68,7 @@ async fn a_foreign_session_that_has_not_ended_is_not_said_to_be_free() {
 
 /// The lock becomes free while the waiter's server process is stopped. When that continues, its
 /// slice is over, so it may report a timeout in spite of the lock.
-async fn a_wait_in_vain_that_was_granted_in_the_last_moment_keeps_nothing(
+async fn a_failed_wait_that_was_granted_in_the_last_moment_keeps_nothing(
     server: &Server,
     mode: &str,
 ) {

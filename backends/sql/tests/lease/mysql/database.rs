@@ -21,7 +21,8 @@ async fn one_that_only_reads_is_refused_and_can_be_looked_at() {
 #[tokio::test]
 async fn tables_half_made_are_completed() {
     let server = Server::start().unwrap();
-    let tables = ["lease", "beside", "tombstone", "meta", "hold", "reader", "row", "turn", "fence"];
+    let tables =
+        ["lease", "shared_holder", "tombstone", "meta", "hold", "reader", "row", "turn", "fence"];
     for made in 0..=tables.len() {
         let url = format!("{}?table=t{made}", server.url());
         let schema = Config::new(&url).unwrap().schema();

@@ -11,7 +11,7 @@ async fn a_sound_server_has_none() {
 }
 
 #[tokio::test]
-async fn what_loses_commits_is_found() {
+async fn lossy_settings_are_found() {
     let server = Server::options()
         .set("log_bin", "binary-log")
         .set("server_id", "1")

@@ -76,7 +76,7 @@ async fn an_error_after_the_grant_is_indeterminate() {
 }
 
 #[tokio::test]
-async fn what_is_granted_is_committed_whatever_the_completion_type_is() {
+async fn grant_is_committed_for_each_completion_type() {
     let (server, _) = start().await;
     server.sql("SET GLOBAL completion_type = 'CHAIN'").unwrap();
     let url = format!("{}?connections=2", server.url());

@@ -12,7 +12,7 @@ async fn a_sound_server_has_none() {
 }
 
 #[tokio::test]
-async fn what_loses_commits_is_found() {
+async fn lossy_settings_are_found() {
     let server =
         Server::options().set("fsync", "off").set("synchronous_commit", "off").start().unwrap();
     let backend = connect(&server.url()).await;

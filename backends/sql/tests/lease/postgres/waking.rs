@@ -18,7 +18,7 @@ fn listeners(server: &Server) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_and_a_break_are_told() {
+async fn a_release_and_a_break_are_reported() {
     let (server, holder) = start().await;
     let waiter = connect(&server.url()).await;
     let mut told = events(&waiter);
@@ -41,7 +41,7 @@ async fn a_release_and_a_break_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_told_that_nobody_waits_for() {
+async fn nothing_is_published_that_nobody_waits_for() {
     let (server, holder) = start().await;
     let waiter = connect(&server.url()).await;
     let mut listener = PgListener::connect(&server.url()).await.unwrap();
@@ -71,7 +71,7 @@ async fn nothing_is_told_that_nobody_waits_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_writes_seldom() {
+async fn waiting_rarely_writes() {
     let (server, holder) = start().await;
     let waiter = connect(&server.url()).await;
     hold(&holder, "x").await;

@@ -53,7 +53,7 @@ async fn a_server_that_rolls_back_on_a_timeout_is_noticed() {
 
 /// Without autocommit there is always a transaction.
 #[tokio::test]
-async fn a_transaction_that_the_server_rolled_back_is_told_without_autocommit_too() {
+async fn a_transaction_that_the_server_rolled_back_is_reported_without_autocommit_too() {
     let server = Server::options().set("innodb_rollback_on_timeout", "ON");
     let (server, pool) = shop_on(server.start().unwrap()).await;
     let _holder = begin_locked(&pool, "a").await;

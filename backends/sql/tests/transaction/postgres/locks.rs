@@ -13,7 +13,7 @@ use super::shop::shop;
 use crate::expect::{BRIEFLY, busy, locked, refused};
 
 #[tokio::test]
-async fn what_is_rolled_back_to_a_savepoint_is_unlocked_with_it() {
+async fn rollback_to_a_savepoint_unlocks() {
     let (_server, pool) = shop().await;
     let (mut tx, mut other) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
     let mut nested = tx.begin().await.unwrap();

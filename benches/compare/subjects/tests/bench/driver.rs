@@ -25,7 +25,7 @@ fn measured(kind: Kind, fakes: &[&str], only: &[&str]) -> Results {
 }
 
 #[test]
-fn who_excludes_is_timed_at_everything() {
+fn excluding_subject_is_timed_at_everything() {
     let results = measured(Kind::Ours, &["honest"], &[]);
     let [exclusion] = &results.exclusion[..] else { panic!("{:?}", results.exclusion) };
     assert!(exclusion.turns > 0 && exclusion.overlaps == 0, "{exclusion:?}");
@@ -45,7 +45,7 @@ fn who_excludes_is_timed_at_everything() {
 }
 
 #[test]
-fn who_lets_two_in_is_seen_and_not_timed() {
+fn overlap_is_detected_and_not_timed() {
     let results = measured(Kind::Peer, &["open", "honest"], &["pairs"]);
     let open = results.exclusion.iter().find(|seen| seen.subject == "open").unwrap();
     assert!(open.overlaps > 0, "{open:?}");
@@ -54,7 +54,7 @@ fn who_lets_two_in_is_seen_and_not_timed() {
 }
 
 #[test]
-fn who_fails_is_said_and_not_timed() {
+fn a_failure_is_reported_and_not_timed() {
     let results = measured(Kind::Peer, &["unable", "ending", "talkative"], &["pairs"]);
     assert!(results.cells.is_empty(), "{:?}", results.cells);
     let why = |name: &str| {

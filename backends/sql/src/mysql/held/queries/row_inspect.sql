@@ -5,7 +5,7 @@ SELECT :name, held.session, held.token, held.token, held.identity, last.fence, {
         WHERE waiting.info LIKE CONCAT('SELECT name FROM %X''', LOWER(HEX(:name)), '''% FOR UPDATE')
            OR waiting.info LIKE CONCAT('SELECT name FROM %X''', LOWER(HEX(:name)),
                                        '''% LOCK IN SHARE MODE')
-           OR waiting.info LIKE CONCAT('SET @lockwright_gate = %X''', LOWER(HEX(:name)), '''%')),
+           OR waiting.info LIKE CONCAT('SET @lockwright_barrier = %X''', LOWER(HEX(:name)), '''%')),
        held.shared
 FROM (SELECT 1 AS one) AS once
 LEFT JOIN {hold} AS last ON last.kind = 'row' AND last.name = :name

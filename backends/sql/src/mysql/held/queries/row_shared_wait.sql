@@ -1,8 +1,8 @@
--- Waits without any lock until the gate is open.
+-- Waits without any lock until the barrier is open.
 SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
-SET @lockwright_gate = IF(IS_USED_LOCK({waits}) IS NULL, NULL, GET_LOCK({gate}, :slice_s));
-DO IF(@lockwright_gate = 1, RELEASE_LOCK({gate}), NULL);
+SET @lockwright_barrier = IF(IS_USED_LOCK({waits}) IS NULL, NULL, GET_LOCK({barrier}, :slice_s));
+DO IF(@lockwright_barrier = 1, RELEASE_LOCK({barrier}), NULL);
 SET @lockwright_open = IS_USED_LOCK({waits}) IS NULL;
 BEGIN;
 SELECT name FROM {row} WHERE name = :name AND @lockwright_mark = 1 AND @lockwright_open

@@ -1,4 +1,4 @@
--- A writer that waits for readers first takes the lock that stops new ones, then the gate, at which the
+-- A writer that waits for readers first takes the lock that stops new ones, then the barrier, at which the
 -- next readers wait. Until the session has the row, its idle timeout is at most a slice, so a dead writer
 -- soon blocks no readers.
 SET SESSION wait_timeout = LEAST(:ttl_s, 5), lock_wait_timeout = :limit_s, innodb_lock_wait_timeout = :slice_s;
@@ -7,7 +7,7 @@ SET @lockwright_waits = IF(
     @lockwright_mark = 1 AND EXISTS (
         SELECT 1 FROM {hold} WHERE kind = 'row' AND name = :name AND token = '{readers}'),
     GET_LOCK({waits}, 0), 0);
-DO IF(@lockwright_waits = 1, GET_LOCK({gate}, 1), NULL);
+DO IF(@lockwright_waits = 1, GET_LOCK({barrier}, 1), NULL);
 BEGIN;
 SELECT name FROM {row} WHERE name = :name AND @lockwright_mark = 1 FOR UPDATE;
 SET SESSION wait_timeout = :ttl_s;

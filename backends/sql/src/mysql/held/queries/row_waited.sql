@@ -1,3 +1,3 @@
--- The gate stays closed.
+-- The barrier stays closed.
 ROLLBACK;
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

@@ -4,7 +4,7 @@ SELECT name,
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),
        set_config('application_name', {mark}, false)
 FROM {row} WHERE name = :name
-  AND (SELECT CASE WHEN pg_try_advisory_lock_shared({gate})
-                   THEN pg_advisory_unlock_shared({gate}) ELSE false END)
+  AND (SELECT CASE WHEN pg_try_advisory_lock_shared({barrier})
+                   THEN pg_advisory_unlock_shared({barrier}) ELSE false END)
   AND pg_try_advisory_xact_lock({claim})
 FOR SHARE SKIP LOCKED;

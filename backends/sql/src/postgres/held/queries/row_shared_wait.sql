@@ -2,7 +2,7 @@
 BEGIN;
 SELECT set_config('lock_timeout', :slice_ms::text, true),
        set_config('application_name', {mark}, false);
-SELECT pg_advisory_xact_lock_shared({gate})::text;
+SELECT pg_advisory_xact_lock_shared({barrier})::text;
 COMMIT;
 BEGIN;
 SELECT set_config('idle_session_timeout', :ttl_ms::text, false),

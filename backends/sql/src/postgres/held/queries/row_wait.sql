@@ -6,7 +6,7 @@ SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
 COMMIT;
 BEGIN;
 SELECT set_config('lock_timeout', :slice_ms::text, true);
-SELECT {close_gate};
+SELECT {close_barrier};
 SELECT set_config('lock_timeout', {rest}, true);
 SELECT name FROM {row} WHERE name = :name FOR UPDATE;
 SET idle_session_timeout = :ttl_ms;

@@ -1,4 +1,4 @@
--- Waits without any lock until the gate is open, then for the claim's own lock, so that only one session
+-- Waits without any lock until the barrier is open, then for the claim's own lock, so that only one session
 -- reads for a claim. The TTL is set before: locks may be granted at the last moment and outlive the
 -- transaction.
 BEGIN;
@@ -6,7 +6,7 @@ SELECT set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),
        set_config('lock_timeout', :slice_ms::text, true),
        set_config('application_name', {mark}, false);
-SELECT pg_advisory_xact_lock_shared({gate})::text;
+SELECT pg_advisory_xact_lock_shared({barrier})::text;
 COMMIT;
 BEGIN;
 SELECT set_config('lock_timeout', {rest}, true);

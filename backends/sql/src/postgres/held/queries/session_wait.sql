@@ -1,12 +1,12 @@
 -- Until the session has the lock, also between slices, its idle timeout is at most a slice, so the server
--- soon ends a dead writer with a closed gate.
+-- soon ends a dead writer with a closed barrier.
 BEGIN;
 SELECT set_config('idle_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('idle_in_transaction_session_timeout', least(:ttl_ms, 5000)::text, false),
        set_config('application_name', {mark}, false);
 COMMIT;
 SELECT set_config('lock_timeout', :slice_ms::text, true);
-SELECT {close_gate};
+SELECT {close_barrier};
 SELECT set_config('lock_timeout', {rest}, true);
 SELECT pg_advisory_lock({key})::text;
 SET idle_session_timeout = :ttl_ms;

@@ -29,7 +29,9 @@ impl Shared {
         }
         let (key, created) = (place.key.clone(), place.created.unwrap_or_default());
         self.registry.enter(claim, Place { is_held: true, ..place }, ends);
-        self.wakeups.holds(&key, claim.token, created);
+        if !self.wakeups.holds(&key, claim.token, created) {
+            self.members.runtime().spawn(notify_loss(Arc::clone(self), claim.token));
+        }
         start(self);
         true
     }

@@ -1,6 +1,6 @@
 //! The keys of waiters and holders.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,6 +10,9 @@ use lockwright_core::{LockName, Token};
 use tokio::sync::watch;
 
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(1);
+
+/// Deletions that may have been reported before the answer of their acquire.
+const RECENT: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Wakeups {
@@ -25,6 +28,7 @@ struct State {
     recorders: HashMap<LockName, (usize, Vec<Vec<u8>>)>,
     /// A later hold of the name may have the same key.
     held: HashMap<Vec<u8>, (Token, i64)>,
+    recent: VecDeque<(Vec<u8>, i64)>,
 }
 
 pub(crate) struct DeletionRecorder<'a> {
@@ -76,8 +80,14 @@ impl Wakeups {
         DeletionRecorder { wakeups: self, name: name.clone() }
     }
 
-    pub(crate) fn holds(&self, key: &[u8], token: Token, created: i64) {
-        self.state().held.insert(key.to_vec(), (token, created));
+    /// Returns false if the key is already deleted.
+    pub(crate) fn holds(&self, key: &[u8], token: Token, created: i64) -> bool {
+        let mut state = self.state();
+        if state.recent.iter().any(|(gone, at)| gone == key && *at > created) {
+            return false;
+        }
+        state.held.insert(key.to_vec(), (token, created));
+        true
     }
 
     pub(crate) fn forget(&self, key: &[u8]) -> Option<Token> {
@@ -96,6 +106,10 @@ impl Wakeups {
         }
         let is_it = state.held.get(key).is_some_and(|(_, created)| *created < at);
         let lost = if is_it { state.held.remove(key) } else { None };
+        if state.recent.len() == RECENT {
+            state.recent.pop_front();
+        }
+        state.recent.push_back((key.to_vec(), at));
         (state.waited.remove(key), lost.map(|(token, _)| token))
     }
 
@@ -106,5 +120,21 @@ impl Wakeups {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deletion_before_the_answer_of_the_acquire_is_a_loss() {
+        let (wakeups, token) = (Wakeups::default(), Token::random());
+        let name = LockName::new("x").unwrap();
+        assert_eq!(wakeups.record_deletion(&name, b"locks/x", 5), (None, None));
+        assert!(!wakeups.holds(b"locks/x", token, 4));
+        // A later hold may have the same key.
+        assert!(wakeups.holds(b"locks/x", token, 6));
+        assert_eq!(wakeups.record_deletion(&name, b"locks/x", 7), (None, Some(token)));
     }
 }

@@ -8,24 +8,14 @@ use crate::options::Options;
 use crate::process::output;
 use crate::report::Report;
 
-/// Phrases, and how many of 1,000 words they may be.
-const HABITS: &[(&str, f64)] = &[
-    ("nobody, somebody, anybody, whoever, everybody", 0.1),
-    ("what is, what it, what they, what was, what were, what comes, what stands", 0.3),
-    ("tell, tells, told", 0.4),
-    ("believe, believes, believed, hear, hears, heard, knows, want, wants, learn, learns", 1.3),
-    ("stand, stands, stood", 0.1),
-    ("one that, one who, another one, the other one, of ours, of theirs", 0.2),
-    ("anew, meanwhile, for ever, all the same", 0.05),
-    ("beside", 0.05),
-    ("in vain, on the way, on its way, on their way, go on, goes on", 0.2),
-];
+/// Its table has the phrases, and how many of 1,000 words they may be.
+const STYLE: &str = include_str!("../../docs/src/style.md");
 
 /// Shorter texts in code aren't messages.
 const MESSAGE: usize = 20;
 
 pub(crate) fn step(_: &Options) -> Report {
-    let mut count = Count::default();
+    let mut count = Count::of(STYLE);
     let listed = match output("git", &["ls-files"]) {
         Ok(listed) => listed,
         Err(problem) => return Report::failed(&problem),
@@ -51,13 +41,28 @@ fn is_read(name: &str) -> bool {
         && ends.iter().any(|end| name.ends_with(end))
 }
 
-#[derive(Default)]
 struct Count {
     words: usize,
-    found: [Vec<String>; HABITS.len()],
+    habits: Vec<Habit>,
+}
+
+struct Habit {
+    phrases: Vec<&'static str>,
+    limit: f64,
+    found: Vec<String>,
 }
 
 impl Count {
+    fn of(style: &'static str) -> Self {
+        let habit = |line: &'static str| {
+            let (phrases, limit) =
+                line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | ")?;
+            let (phrases, limit) = (phrases.split(", ").collect(), limit.parse().ok()?);
+            Some(Habit { phrases, limit, found: Vec::new() })
+        };
+        Self { words: 0, habits: style.lines().filter_map(habit).collect() }
+    }
+
     fn file(&mut self, name: &str, text: &str) {
         let is_page = name.ends_with(".md");
         let mut is_fenced = false;
@@ -77,8 +82,8 @@ impl Count {
     fn line(&mut self, name: &str, number: usize, prose: &str) {
         self.words += prose.split_whitespace().count();
         let words = normalized(prose);
-        for ((phrases, _), found) in HABITS.iter().zip(&mut self.found) {
-            for phrase in phrases.split(", ") {
+        for Habit { phrases, found, .. } in &mut self.habits {
+            for phrase in phrases {
                 let times = words.matches(&format!(" {phrase} ")).count();
                 found.extend((0..times).map(|_| format!("{name}:{number}: {phrase}")));
             }
@@ -87,10 +92,10 @@ impl Count {
 
     fn problems(&self) -> String {
         let mut problems = String::new();
-        for ((phrases, limit), found) in HABITS.iter().zip(&self.found) {
+        for Habit { phrases, limit, found } in &self.habits {
             let rate = 1_000.0 * found.len() as f64 / self.words.max(1) as f64;
             if rate > *limit {
-                let found = found.join("\n  ");
+                let (phrases, found) = (phrases.join(", "), found.join("\n  "));
                 let _ = writeln!(
                     problems,
                     "{phrases}: {rate:.2} in 1,000 words, at most {limit} (docs/src/style.md):\n  {found}",
@@ -121,9 +126,9 @@ mod tests {
     use super::*;
 
     fn found(name: &str, text: &str) -> Vec<String> {
-        let mut count = Count::default();
+        let mut count = Count::of(STYLE);
         count.file(name, text);
-        count.found.concat()
+        count.habits.into_iter().flat_map(|habit| habit.found).collect()
     }
 
     #[test]
@@ -136,7 +141,7 @@ mod tests {
 
     #[test]
     fn rate_above_its_limit_is_a_problem() {
-        let mut count = Count::default();
+        let mut count = Count::of(STYLE);
         count.line("a.md", 1, &"word ".repeat(40_000));
         assert_eq!(count.problems(), "");
         count.line("a.md", 2, "anew");

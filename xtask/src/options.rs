@@ -10,7 +10,7 @@ pub(crate) struct Options {
     pub(crate) quick: bool,
     pub(crate) at_a_time: usize,
     pub(crate) tests_are_built: Latch,
-    /// Those of the step `test`. Cargo would wait for the steps in the background.
+    /// The binaries of the step `test`, so that later steps needn't wait until cargo is free.
     pub(crate) tests: OnceLock<Vec<Binary>>,
     /// Locked while steps run in the background.
     pub(crate) background: Mutex<()>,

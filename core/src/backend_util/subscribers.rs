@@ -141,10 +141,10 @@ mod tests {
             is_there.load(Ordering::SeqCst)
         }));
         audience.wake(&name("a"));
-        assert_eq!(calls.load(Ordering::SeqCst), 0, "nobody waits");
+        assert_eq!(calls.load(Ordering::SeqCst), 0, "there is no waiter");
         audience.waits(&name("a"));
         audience.wake(&name("b"));
-        assert_eq!(calls.load(Ordering::SeqCst), 0, "nobody waits for this one");
+        assert_eq!(calls.load(Ordering::SeqCst), 0, "this name has no waiter");
         audience.wake(&name("a"));
         audience.wake_all();
         assert_eq!(calls.load(Ordering::SeqCst), 2);

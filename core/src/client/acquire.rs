@@ -528,8 +528,7 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
     // A late acquire may have given the token a newer hold, which a swap would take.
-    let is_open = ticket.is_open();
-    let mut is_the_same = !is_open;
+    let mut is_the_same = !ticket.is_open();
     loop {
         let sent = shared.clock.now();
         let failure = if is_the_same {
@@ -546,7 +545,7 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
                 Answer::Busy(_) => return Err(ticket::gone()),
                 Answer::TooLate => return Err(ticket::too_late()),
                 Answer::Failed(failure) => {
-                    is_the_same = !is_open;
+                    is_the_same = !ticket.is_open();
                     failure
                 }
             }

@@ -50,9 +50,9 @@ pub(crate) async fn until<F: Future>(
     }
 }
 
-/// A subscriber's panic must not end renewals and releases.
-pub(crate) fn log(write: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(write));
+/// A panic of the application's log subscriber or waker must not end renewals and releases.
+pub(crate) fn ignore_panic(call: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
 /// After a panic, the closure's state must only be dropped.

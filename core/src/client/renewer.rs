@@ -10,7 +10,7 @@ use crate::claim::{Renew, Renewal, RenewalOutcome};
 use crate::clock::BootInstant;
 use crate::error::Result;
 
-use super::answer::{answer, log};
+use super::answer::{answer, ignore_panic};
 use super::state::{Hold, Job, Shared};
 
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
@@ -124,7 +124,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
 async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     let start = shared.clock.now();
     let answers = ask_renewal(&shared, &batch).await.unwrap_or_else(|error| {
-        log(|| tracing::debug!(%error, holds = batch.len(), "a renewal failed"));
+        ignore_panic(|| tracing::debug!(%error, holds = batch.len(), "a renewal failed"));
         Vec::new()
     });
     let mut answers = answers.into_iter();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::ErrorKind;
 
-use super::answer::{answer, log};
+use super::answer::{answer, ignore_panic};
 use super::state::Shared;
 
 /// The pause when nothing is left to sweep.
@@ -41,12 +41,12 @@ async fn step(shared: &Weak<Shared>, idle: Duration) -> Option<bool> {
     let send = || shared.backend.sweep(idle);
     match answer(&shared.clock, send, shared.clock.now() + PATIENCE, "the sweep").await {
         Ok(swept) => {
-            log(|| tracing::debug!(rows = swept.rows, "swept"));
+            ignore_panic(|| tracing::debug!(rows = swept.rows, "swept"));
             Some(swept.more)
         }
         Err(error) if error.kind() == ErrorKind::Unsupported => None,
         Err(error) => {
-            log(|| tracing::warn!(%error, "a sweep failed"));
+            ignore_panic(|| tracing::warn!(%error, "a sweep failed"));
             Some(false)
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::claim::{Claim, ReleaseMode, ReleaseOutcome};
-use crate::client::answer::{answer, log};
+use crate::client::answer::{answer, ignore_panic};
 use crate::client::pending::Pending;
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
@@ -82,11 +82,11 @@ impl Job {
                 // Without a tombstone, the acquire may still arrive and hold for a TTL.
                 Ok(_) => {}
                 Err(error) => {
-                    log(
+                    ignore_panic(
                         || tracing::debug!(name = %claim.name, %error, "a release has to be tried again"),
                     );
                     if !error.is_transient() || self.may_give_up(begun, now) {
-                        log(
+                        ignore_panic(
                             || tracing::warn!(name = %claim.name, %error, "a release was given up"),
                         );
                         break;

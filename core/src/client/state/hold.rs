@@ -1,7 +1,6 @@
 //! One hold: its term, and its loss in two stages.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::claim::{Claim, ReleaseMode, RenewalMode};
-use crate::client::answer::log;
+use crate::client::answer::ignore_panic;
 use crate::client::hold_state::HoldState;
 use crate::client::owner::Owner;
 use crate::clock::{BootInstant, Clock};
@@ -165,8 +164,7 @@ impl Hold {
         }
         if let Some(changed) = self.changed.get() {
             self.version.fetch_add(1, Ordering::Release);
-            // An application's waker may panic; the hold must still be released.
-            let _ = catch_unwind(AssertUnwindSafe(|| changed.notify_waiters()));
+            ignore_panic(|| changed.notify_waiters());
         }
     }
 
@@ -216,7 +214,7 @@ impl Hold {
         if lost {
             self.shared.metrics.lost.add(1);
             self.shared.metrics.hold_nanos.add(self.held_nanos(self.clock().now()));
-            log(
+            ignore_panic(
                 || tracing::warn!(name = %self.claim.name, fence = %self.fence, %reason, "lock lost"),
             );
             self.notify_changed();
@@ -259,7 +257,9 @@ impl Hold {
             .is_ok();
         if at_risk {
             self.shared.metrics.at_risk.add(1);
-            log(|| tracing::warn!(name = %self.claim.name, fence = %self.fence, "lock at risk"));
+            ignore_panic(
+                || tracing::warn!(name = %self.claim.name, fence = %self.fence, "lock at risk"),
+            );
             self.notify_changed();
         }
     }

@@ -13,8 +13,8 @@ use super::{Hold, HoldEvent, Shared, Table};
 const MOST_EARLY_LOSSES: usize = 1024;
 
 impl Table {
-    /// Returns the holds that the facts are about. A loss without a hold is kept for the hold's answer, which may
-    /// still be on its way.
+    /// Returns the holds that the facts are about. A loss without a hold is kept: the answer of the hold's acquire may
+    /// come later.
     pub(crate) fn concerned(&mut self, facts: &HashMap<Token, HoldEvent>) -> Vec<Arc<Hold>> {
         let holds = self.holds.find(|hold| facts.contains_key(&hold.claim.token));
         if holds.len() < facts.len() {

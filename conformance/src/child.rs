@@ -367,33 +367,3 @@ pub(crate) fn job(what: What, name: &str, ttl: Duration, register: std::net::Soc
 pub(crate) fn contend(rounds: u32, counter: &Path) -> What {
     What::Contend { rounds, counter: counter.to_owned() }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn jobs_and_lines_survive_their_text() {
-        for what in [What::Hold, What::Wait, contend(3, Path::new("/tmp/a b"))] {
-            let job = job(what, "a/b c", Duration::from_millis(5), ([127, 0, 0, 1], 9).into());
-            assert_eq!(Job::of_text(&job.to_text()), Some(job));
-        }
-        let at = BootInstant::from_nanos(17);
-        for message in [
-            Message::Asking,
-            Message::Granted {
-                token: Token::random(),
-                fence: Fence::new(3),
-                invoked: at,
-                granted: at,
-            },
-            Message::Deadline(at),
-            Message::Released(at),
-            Message::Lost(at),
-            Message::Written(true),
-            Message::Done,
-        ] {
-            assert_eq!(Message::of_text(&message.to_text()), Some(message));
-        }
-    }
-}

@@ -14,8 +14,6 @@ mod process;
 mod rivals;
 mod rules;
 mod run;
-#[cfg(test)]
-pub(crate) mod tests;
 mod timeline;
 mod tracked;
 mod violation;

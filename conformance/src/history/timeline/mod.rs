@@ -136,6 +136,3 @@ fn captions(run: &Run, violations: &[Violation], top: f64) -> (Group, f64) {
     }
     (group, y)
 }
-
-#[cfg(test)]
-mod tests;

@@ -71,31 +71,3 @@ impl Lanes {
         self.0.len()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_are_round_and_few() {
-        for (nanos, first, last) in
-            [(1_000_000_000, "0.0", "1.0"), (3_500_000_000, "0.0", "3.5"), (7_000, "0", "7")]
-        {
-            let zero = BootInstant::from_nanos(5);
-            let to = zero + Duration::from_nanos(nanos);
-            let ticks = Scale { zero, from: zero, to }.ticks();
-            assert!((4..=13).contains(&ticks.len()), "{ticks:?}");
-            if nanos > 1_000_000 {
-                assert_eq!((&*ticks[0].1, &*ticks[ticks.len() - 1].1), (first, last));
-            }
-        }
-    }
-
-    #[test]
-    fn things_in_one_lane_do_not_touch() {
-        let mut lanes = Lanes::default();
-        let taken = [(0.0, 10.0), (5.0, 8.0), (8.0, 20.0), (9.0, 11.0), (10.0, 12.0)];
-        assert_eq!(taken.map(|(from, to)| lanes.take(from, to)), [0, 1, 1, 2, 0]);
-        assert_eq!(lanes.count(), 3);
-    }
-}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{EXCLUSIVE, Event, Kind, Script, Signal, Violation};
-use crate::history::Rules;
+use lockwright_conformance::history::Rules;
 
 fn found(script: &Script, limit: u64) -> Vec<String> {
     let rules = Rules {

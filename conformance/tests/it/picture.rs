@@ -1,12 +1,10 @@
 //! Tests that the page about the history checker shows the example and its picture.
 //!
-//! `LOCKWRIGHT_RECORD=1 cargo test -p lockwright-conformance --features paused --test history` writes the picture.
-#![forbid(unsafe_code)]
-
+//! `LOCKWRIGHT_RECORD=1 cargo test -p lockwright-conformance --features paused --test it` writes the picture.
 use std::fs;
 use std::path::PathBuf;
 
-#[path = "../examples/history.rs"]
+#[path = "../../examples/history.rs"]
 mod example;
 
 fn docs(file: &str) -> PathBuf {
@@ -31,7 +29,7 @@ fn page_shows_the_picture_of_the_example() {
 #[test]
 fn page_shows_the_example() {
     let page = fs::read_to_string(docs("history-checker.md")).unwrap();
-    let example = include_str!("../examples/history.rs");
+    let example = include_str!("../../examples/history.rs");
     let shown = page.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next());
     let shown = shown.expect("the page has a block of Rust");
     assert!(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{EXCLUSIVE, Script, Signal};
-use crate::history::{Figures, Rules, check};
+use lockwright_conformance::history::{Figures, Rules, check};
 
 fn figures(script: &Script, loss_margin: Duration) -> Figures {
     let mut entries = script.0.clone();

@@ -1,6 +1,4 @@
 //! Tests that the page about writing a backend shows the example, and names only existing cases.
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 
 fn page() -> String {

@@ -7,13 +7,14 @@ mod figures;
 mod history;
 mod losses;
 mod random;
+mod timeline;
 mod uses;
 mod waiting;
 
 use lockwright_core::{BootInstant, Fence, Mode, Reason, Token};
 
-use super::journal::{Entry, Event, Signal};
-use super::{Kind, Rules, Violation, check};
+use lockwright_conformance::history::journal::{Entry, Event, Signal};
+use lockwright_conformance::history::{Kind, Rules, Violation, check};
 
 /// A handwritten journal. A token is derived from its request's number.
 #[derive(Debug, Clone, Default)]

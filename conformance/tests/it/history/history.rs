@@ -2,7 +2,7 @@
 
 use lockwright_core::{BootInstant, Fence, Mode, Token};
 
-use crate::history::{History, Hold, Violation};
+use lockwright_conformance::history::{History, Hold, Violation};
 
 fn hold(who: &str, fence: u64, asked: u64, granted: u64, until: u64) -> Hold {
     let mut token = [0; 16];

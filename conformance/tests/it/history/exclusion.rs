@@ -3,7 +3,7 @@
 use lockwright_core::Mode;
 
 use super::{EXCLUSIVE, Script, Signal, permits};
-use crate::history::Rules;
+use lockwright_conformance::history::Rules;
 
 const OVERLAP: &str = "two holds were valid at once";
 

@@ -3,7 +3,7 @@
 use lockwright_core::Mode;
 
 use super::{EXCLUSIVE, Script, Signal, Violation};
-use crate::history::{Kind, Missing, Rules};
+use lockwright_conformance::history::{Kind, Missing, Rules};
 
 fn missing(script: &Script) -> Vec<Missing> {
     script

@@ -3,8 +3,8 @@
 use lockwright_core::Fence;
 
 use super::{EXCLUSIVE, Event, Script, Violation, at};
-use crate::history::journal::Entry;
-use crate::workload::Random;
+use lockwright_conformance::history::journal::Entry;
+use lockwright_conformance::workload::Random;
 
 const SEEDS: u64 = 200;
 const NAMES: [&str; 2] = ["x", "y"];

@@ -3,7 +3,7 @@
 use lockwright_core::Mode;
 
 use super::{EXCLUSIVE, Script, Signal, Violation, permits};
-use crate::history::Rules;
+use lockwright_conformance::history::Rules;
 
 const SAME: &str = "two holds had one fence";
 const FELL: &str = "a later hold had a smaller fence";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockwright_core::Mode;
 
 use super::{EXCLUSIVE, Event, Kind, Script, Signal, Violation, at};
-use crate::history::Rules;
+use lockwright_conformance::history::Rules;
 
 const LATE: &str = "a loss was reported after the next grant";
 const NEVER: &str = "a loss was never reported";

@@ -1,8 +1,8 @@
 //! Tests of a picture's contents, and that they don't overlap.
 
-use crate::history::journal::Signal;
-use crate::history::tests::{EXCLUSIVE, Script, permits};
-use crate::history::{Rules, check, timeline};
+use super::{EXCLUSIVE, Script, permits};
+use lockwright_conformance::history::journal::Signal;
+use lockwright_conformance::history::{Rules, check, timeline};
 
 fn picture(script: &Script) -> String {
     let mut entries = script.0.clone();
@@ -65,4 +65,36 @@ fn violation_in_a_long_run_is_enlarged() {
     assert!(!picture(&script).contains("Around"));
     let wrong = script.holds("b", 500, 500, EXCLUSIVE, (50_100, 50_200));
     assert!(picture(&wrong).contains("Around violation 1: from"));
+}
+
+#[test]
+fn ticks_are_round_and_few() {
+    for (nanos, first, last) in [(1_000_000_000, "0.0", "1.0"), (3_500_000_000, "0.0", "3.5")] {
+        let run = Script::new().holds("a", 1, 1, EXCLUSIVE, (5, 50)).ends(5 + nanos, "a");
+        let svg = picture(&run);
+        let ticks: Vec<&str> =
+            texts(&svg).into_iter().filter(|text| text.parse::<f64>().is_ok()).collect();
+        assert!((4..=13).contains(&ticks.len()), "{ticks:?}");
+        assert_eq!((ticks[0], ticks[ticks.len() - 1]), (first, last), "{ticks:?}");
+    }
+}
+
+#[test]
+fn bars_in_one_row_do_not_touch() {
+    let mut script = Script::new();
+    for (request, (from, until)) in
+        (1..).zip([(0, 10), (5, 8), (8, 20), (9, 11), (10, 12)].map(|(a, b)| (a * 100, b * 100)))
+    {
+        let name = format!("n{request}");
+        script = script.asks_for(from, "a", request, &name, EXCLUSIVE);
+        script = script.granted(from, "a", request, request, until).releases(until, "a", request);
+    }
+    let svg = picture(&script);
+    let row = |request: u64| {
+        let (before, _) = svg.split_once(&format!("\nn{request}, fence {request}\n")).unwrap();
+        before.rsplit("y=\"").next().unwrap().trim_end_matches("\">").parse::<u32>().unwrap()
+    };
+    let rows = [1, 2, 3, 4, 5].map(row);
+    assert_eq!((rows[1], rows[4]), (rows[2], rows[0]), "{rows:?}");
+    assert!(rows[0] < rows[1] && rows[1] < rows[3], "{rows:?}");
 }

@@ -335,7 +335,10 @@ async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) 
     };
     let answer = match answer {
         Some(answer) => answer,
-        None => asking.ask(&mut turn).await,
+        None => {
+            asking.queue_if_busy_lately(&mut turn);
+            asking.ask(&mut turn).await
+        }
     };
     if limit == Limit::Once && matches!(answer, Answer::Busy(_)) {
         return Ok(None);
@@ -412,6 +415,17 @@ impl Asking<'_> {
         take_answer(shared, pending, before, answer, self.sent)
     }
 
+    /// Saves the request that only finds the name taken.
+    fn queue_if_busy_lately(&mut self, turn: &mut Turn) {
+        let lately = self.sent - self.options.ttl;
+        if self.limit != Limit::Once && self.shared.waiters.was_busy_after(turn.name(), lately) {
+            let (_, pending) =
+                turn.claim(|shared, name| fresh(shared, name, self.options, self.sent));
+            let claim = &pending.claim;
+            self.spot = Some(self.shared.waiters.register(&claim.name, claim.token));
+        }
+    }
+
     fn is_blocked(&self) -> bool {
         self.spot.is_some() && self.shared.backend.profile().blocks
     }
@@ -444,14 +458,15 @@ impl Asking<'_> {
     fn after_busy(&mut self, turn: &Turn, busy: &Busy) -> Next {
         self.answered(turn);
         self.pause = TRY_AGAIN.0;
+        if !std::mem::replace(&mut self.counted, true) {
+            self.shared.metrics.waited.add(1);
+        }
+        self.shared.waiters.note_busy(turn.name(), self.shared.clock.now());
         if self.spot.is_some() {
             return Next::In(poll_after(self.shared, busy));
         }
         // From here on no wake-up is missed; an immediate retry covers earlier ones.
         let Some(pending) = &turn.pending else { unreachable!("a claim was busy") };
-        if !std::mem::replace(&mut self.counted, true) {
-            self.shared.metrics.waited.add(1);
-        }
         self.spot = Some(self.shared.waiters.register(&pending.claim.name, pending.claim.token));
         Next::Now
     }

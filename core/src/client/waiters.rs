@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::claim::Granted;
+use crate::clock::BootInstant;
 use crate::name::{LockName, NameMap};
 use crate::token::Token;
 
@@ -16,7 +17,12 @@ pub(crate) struct Waiters(Mutex<Registered>);
 struct Registered {
     by_name: NameMap<Vec<Arc<Waiter>>>,
     by_token: HashMap<Token, Arc<Waiter>>,
+    /// When a request last found the name taken.
+    busy: NameMap<BootInstant>,
 }
+
+/// Names whose last busy answer is remembered. If more are busy, one useless request each is the only cost.
+const MOST_BUSY: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Waiter {
@@ -47,6 +53,22 @@ impl Waiters {
         registered.by_name.entry(name.clone()).or_default().push(Arc::clone(&waiter));
         registered.by_token.insert(token, Arc::clone(&waiter));
         WaiterSlot { waiters: self, waiter, name: name.clone(), token }
+    }
+
+    pub(crate) fn note_busy(&self, name: &LockName, now: BootInstant) {
+        let busy = &mut self.registered().busy;
+        if let Some(last) = busy.get_mut(name) {
+            *last = now;
+            return;
+        }
+        if busy.len() >= MOST_BUSY {
+            busy.clear();
+        }
+        busy.insert(name.clone(), now);
+    }
+
+    pub(crate) fn was_busy_after(&self, name: &LockName, instant: BootInstant) -> bool {
+        self.registered().busy.get(name).is_some_and(|last| *last > instant)
     }
 
     pub(crate) fn wake(&self, name: &LockName) {

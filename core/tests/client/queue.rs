@@ -1,7 +1,7 @@
 //! Tasks of one client take turns and share one remote claim.
 
 use crate::support::{
-    Act, TTL, another_client, client, fails, polled, secs, settle_down, troubled,
+    Act, TTL, another_client, client, fails, millis, polled, secs, settle_down, troubled,
 };
 use lockwright_core::{ErrorKind, Step};
 
@@ -151,4 +151,34 @@ async fn neither_does_one_of_tries() {
         }
     }
     panic!("nobody else went on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_request_waits_if_the_name_was_busy_lately() {
+    let (locks, stage, other, _, clock) = troubled();
+    let requests = |held_for| {
+        let (locks, stage, other, clock) = (&locks, &stage, &other, &clock);
+        async move {
+            let (held, before) =
+                (other.mutex("x").acquire().await.unwrap(), stage.calls("acquire").len());
+            let waiting = locks.mutex("x");
+            let mut waiting = polled(waiting.acquire());
+            clock.sleep(held_for).await;
+            let sent = stage.calls("acquire").len() - before;
+            held.release().await.unwrap();
+            waiting.as_mut().await.unwrap().release().await.unwrap();
+            sent
+        }
+    };
+    assert_eq!(requests(millis(1)).await, 2, "a try, and a request that waits");
+    assert_eq!(requests(millis(1)).await, 1);
+    clock.sleep(TTL / 2).await;
+    assert_eq!(requests(millis(1)).await, 1);
+    assert_eq!(locks.metrics().waited, 3);
+    clock.sleep(TTL + millis(1)).await;
+    assert_eq!(requests(millis(1)).await, 2);
+    let held = other.mutex("x").acquire().await.unwrap();
+    assert!(locks.mutex("x").try_acquire().await.unwrap().is_none());
+    assert_eq!(other.inspect("x").await.unwrap().waiters, Some(0), "a try doesn't queue");
+    held.release().await.unwrap();
 }

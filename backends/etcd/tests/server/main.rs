@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod break_lock;
+mod connections;
 mod doctor;
 mod faults;
 mod fencing;
@@ -20,7 +21,6 @@ mod queue;
 mod runtimes;
 mod shared;
 mod sharing;
-mod silence;
 #[cfg(feature = "tls")]
 mod tls;
 mod wakeup;

@@ -111,7 +111,7 @@ async fn release_by_token_never_ends_the_next_hold() {
     proxy.set(Traffic::Delay(delay));
     // Keeps the lease.
     grant(&etcd, &claim("other")).await;
-    for _ in 0..5 {
+    for _ in 0..20 {
         let (held, later) = (claim("orders"), claim("orders"));
         grant(&etcd, &held).await;
         let key = crate::queue::queue(&cluster, "orders").await.remove(0).0;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod connecting;
+mod connections;
 mod doctor;
 mod faults;
 mod fencing;
@@ -13,7 +14,6 @@ mod queue;
 mod replies;
 mod sessions;
 mod shared;
-mod silence;
 mod timeout_check;
 #[cfg(feature = "tls")]
 mod tls;

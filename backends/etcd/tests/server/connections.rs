@@ -1,3 +1,5 @@
+//! Silent connections. This takes longest, so it comes early: tests start in the order of their names.
+
 use std::time::Duration;
 
 use lockwright_conformance::silence::{self, Client};

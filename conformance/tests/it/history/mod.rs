@@ -4,7 +4,7 @@ mod evidence;
 mod exclusion;
 mod fences;
 mod figures;
-mod history;
+mod holds;
 mod losses;
 mod random;
 mod timeline;

@@ -189,7 +189,9 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     let (mut in_time, mut late) = (0, Vec::new());
     // A busy machine is sometimes late, a waiter without notification always.
     while in_time < 3 {
-        let took = let_in_after(context, &*backend, &locks, &faulty, going).await?;
+        // A name that was busy lately would be queued for by the first request.
+        let name = format!("x{}", in_time + late.len());
+        let took = let_in_after(context, &*backend, &name, &locks, &faulty, going).await?;
         if took < soon {
             in_time += 1;
         } else {
@@ -207,19 +209,20 @@ async fn woken(context: &Context, going: Going) -> Verdict {
 async fn let_in_after(
     context: &Context,
     backend: &dyn DistributedLock,
+    name: &str,
     locks: &Locks,
     faulty: &Faulty,
     going: Going,
 ) -> Verdict<Duration> {
     let slow = context.profile.slow_poll;
-    let mut holder = context.claim("x");
+    let mut holder = context.claim(name);
     holder.ttl = (slow * 20).max(context.ttl).min(*context.profile.ttl.end());
     take(context, backend, &holder).await?;
     let asked = faulty.calls(Op::Acquire);
     let waiter = {
-        let (locks, clock) = (locks.clone(), context.clock.clone());
+        let (locks, name, clock) = (locks.clone(), name.to_owned(), context.clock.clone());
         tokio::spawn(async move {
-            let guard = locks.mutex("x").no_limit().acquire().await;
+            let guard = locks.mutex(name).no_limit().acquire().await;
             (guard, clock.now())
         })
     };

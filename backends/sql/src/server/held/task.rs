@@ -201,7 +201,9 @@ impl<S: Server> Task<S> {
                         give_back(shared, session).await;
                         return Ok(Asked::CarriedElsewhere(granted));
                     }
-                    if std::mem::take(&mut may_have_been_late) && shared.server.end(claim).await? {
+                    if std::mem::take(&mut may_have_been_late) {
+                        // It had the lock, though it may have ended by itself since.
+                        shared.server.end(claim).await?;
                         tries = 0;
                         continue;
                     }

@@ -94,8 +94,8 @@ impl Redis {
             Wait::Until(end) => end.saturating_since(sent).saturating_add(OFFER).min(PATIENCE),
         };
         let tombstone = keys.tombstone(claim.token);
-        let Keys { lock, fence, hold, queue, holders, meta, .. } = &keys;
-        let scripted = [lock, fence, hold, &tombstone, queue, holders, meta].map(String::as_str);
+        let Keys { lock, fence, queue, waits, holders, meta, .. } = &keys;
+        let scripted = [lock, fence, &tombstone, queue, holders, meta, waits].map(String::as_str);
         let common = acquire::arguments(claim);
         let mut arguments: Vec<&str> = common.iter().map(String::as_str).collect();
         let patience = millis_rounded_up(patience).to_string();
@@ -145,8 +145,8 @@ impl Redis {
         let mode = answer::mode_text(to.mode);
         let arguments = [&*token, &ttl, &mode, &identity, &old, &lasts];
         let (tombstone_to, tombstone_from) = (keys.tombstone(to.token), keys.tombstone(from));
-        let Keys { lock, fence, hold, queue, holders, meta, .. } = &keys;
-        let scripted = [lock, fence, hold, &tombstone_to, &tombstone_from, queue, holders, meta];
+        let Keys { lock, fence, queue, holders, meta, .. } = &keys;
+        let scripted = [lock, fence, &tombstone_to, &tombstone_from, queue, holders, meta];
         let scripted = scripted.map(String::as_str);
         let answer =
             self.servers.run(&scripts::TRANSFER, &scripted, &arguments, limited(to)).await?;
@@ -203,8 +203,8 @@ impl Redis {
         self.servers.wakeups().tracked().forget(&keys.lock, claim.token);
         self.servers.wakeups().offers().forget(claim.token);
         let (tombstone, token) = (keys.tombstone(claim.token), claim.token.to_string());
-        let Keys { lock, fence, hold, queue, holders, meta, .. } = &keys;
-        let scripted = [lock, hold, &tombstone, fence, queue, holders, meta].map(String::as_str);
+        let Keys { lock, fence, queue, waits, holders, meta, .. } = &keys;
+        let scripted = [lock, &tombstone, fence, queue, holders, meta, waits].map(String::as_str);
         let (tombstone_life, released) =
             (tombstone_ms.to_string(), self.servers.wakeups().released());
         let counts = self.servers.counts_receivers();
@@ -246,7 +246,7 @@ impl Redis {
         let (tombstone, token) = (keys.tombstone(claim.token), claim.token.to_string());
         let (tombstone_life, released) =
             (tombstone_life(claim, release_mode).to_string(), self.servers.wakeups());
-        let scripted = [&keys.lock, &keys.hold, &tombstone].map(String::as_str);
+        let scripted = [&keys.lock, &keys.queue, &tombstone].map(String::as_str);
         let arguments = [&token, &tombstone_life, released.released(), claim.name.as_str()];
         let answer = self.servers.run(&scripts::WITHDRAW, &scripted, &arguments, limited(claim));
         match answer.await.map_err(|error| error.with_name(&claim.name))? {
@@ -299,15 +299,7 @@ impl Redis {
                 .servers
                 .run(
                     &scripts::BREAK,
-                    &[
-                        &keys.lock,
-                        &keys.fence,
-                        &keys.hold,
-                        &tombstone,
-                        &keys.queue,
-                        &keys.holders,
-                        &keys.meta,
-                    ],
+                    &[&keys.lock, &keys.fence, &tombstone, &keys.queue, &keys.holders, &keys.meta],
                     &[
                         &token.map_or_else(String::new, |token| token.to_string()),
                         if seen == BreakTarget::Any { "1" } else { "0" },

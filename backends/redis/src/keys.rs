@@ -2,10 +2,10 @@
 //!
 //! | key | value | lifetime |
 //! |---|---|---|
-//! | *prefix + name* | the token; `token:broken` after a break; a marker while it has `holders` | one TTL |
+//! | *prefix + name* | token, fence, time and identity of an exclusive holder (`value.lua`); a marker while it has `holders` | one TTL |
 //! | `lockwright:{…}:fence` | the highest fence issued | until idle for a week |
-//! | `lockwright:{…}:hold` | hash for operators: `token`, `identity`, `fence`, `fences`, `since`, `broken` | as the lock |
 //! | `lockwright:{…}:queue` | sorted set: waiting tokens by arrival | as the last waiter |
+//! | `lockwright:{…}:waits` | exists if the queue may exist, so that one `MGET` reads all that a release needs | as the last waiter |
 //! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms; the marker is `lockwright:shared:EPOCH` or `lockwright:permits:OF` | as the lock |
 //! | `lockwright:{…}:meta` | hash: request and identity of each waiter and `holders` entry | as these |
 //! | `lockwright:{…}:ended:TOKEN` | tombstone, `released` or `broken …` | an hour or more |
@@ -34,8 +34,8 @@ pub(crate) const SLOTS: usize = 16_384;
 pub(crate) struct Keys {
     pub(crate) lock: String,
     pub(crate) fence: String,
-    pub(crate) hold: String,
     pub(crate) queue: String,
+    pub(crate) waits: String,
     pub(crate) holders: String,
     pub(crate) meta: String,
     tombstone: String,
@@ -58,8 +58,8 @@ impl Keys {
         let companion = |kind: &str| format!("{RESERVED}{tag}}}:{kind}{rest}");
         Ok(Self {
             fence: companion("fence"),
-            hold: companion("hold"),
             queue: companion("queue"),
+            waits: companion("waits"),
             holders: companion("holders"),
             meta: companion("meta"),
             tombstone: companion("ended"),
@@ -73,8 +73,8 @@ impl Keys {
         format!("{RESERVED}redlock}}:certificate{kind}:{prefix}")
     }
 
-    pub(crate) fn described(&self) -> [&str; 6] {
-        [&self.lock, &self.fence, &self.hold, &self.queue, &self.holders, &self.meta]
+    pub(crate) fn described(&self) -> [&str; 5] {
+        [&self.lock, &self.fence, &self.queue, &self.holders, &self.meta]
     }
 
     pub(crate) fn tombstone(&self, token: Token) -> String {
@@ -82,12 +82,11 @@ impl Keys {
     }
 }
 
-pub(crate) const HOLD_PATTERN: &str = "lockwright:{*}:hold*";
+pub(crate) const FENCE_PATTERN: &str = "lockwright:{*}:fence*";
 
-pub(crate) fn lock_of_hold(key: &str) -> Option<&str> {
+pub(crate) fn lock_of_fence(key: &str) -> Option<&str> {
     let (tag, rest) = key.strip_prefix(RESERVED)?.split_once('}')?;
-    let rest = rest.strip_prefix(":hold")?;
-    match rest.strip_prefix("ers").unwrap_or(rest) {
+    match rest.strip_prefix(":fence")? {
         "" => Some(tag),
         lock => lock.strip_prefix(':'),
     }
@@ -193,8 +192,8 @@ mod tests {
             let wanted = slot_of(&keys.lock);
             for key in [
                 &keys.fence,
-                &keys.hold,
                 &keys.queue,
+                &keys.waits,
                 &keys.holders,
                 &keys.meta,
                 &keys.tombstone(Token::random()),
@@ -210,22 +209,21 @@ mod tests {
         let token = Token::random();
         for name in NAMES {
             let keys = keys(name);
-            let Keys { lock, fence, hold, queue, holders, meta, .. } = keys.clone();
-            for key in [keys.tombstone(token), lock, fence, hold, queue, holders, meta] {
+            let Keys { lock, fence, queue, waits, holders, meta, .. } = keys.clone();
+            for key in [keys.tombstone(token), lock, fence, queue, waits, holders, meta] {
                 assert!(all.insert(key.clone()), "{key}");
             }
         }
     }
 
     #[test]
-    fn the_lock_is_found_by_its_hold() {
+    fn the_lock_is_found_by_its_fence() {
         for name in NAMES {
-            assert_eq!(lock_of_hold(&keys(name).hold), Some(name));
-            assert_eq!(lock_of_hold(&keys(name).holders), Some(name));
-            assert_eq!(lock_of_hold(&keys(name).fence), None);
+            assert_eq!(lock_of_fence(&keys(name).fence), Some(name));
+            assert_eq!(lock_of_fence(&keys(name).holders), None);
         }
-        for other in ["lockwright:{a}:holder", "lockwright:{a", "x", ""] {
-            assert_eq!(lock_of_hold(other), None, "{other}");
+        for other in ["lockwright:{a}:fences", "lockwright:{a", "x", ""] {
+            assert_eq!(lock_of_fence(other), None, "{other}");
         }
     }
 

@@ -10,8 +10,8 @@
 //! # }
 //! ```
 //!
-//! A lock is a string key with exactly the lock's name, which holds a token and expires. Clients that lock with
-//! `SET NX PX` (redis-py, redsync, redlock-js) are excluded too. `HGETALL lockwright:{name}:hold` shows a hold.
+//! A lock is a string key with exactly the lock's name, which expires. Its value has the token, the fence and the
+//! identity of an exclusive holder. Clients that lock with `SET NX PX` (redis-py, redsync, redlock-js) are excluded too.
 //!
 //! Requires Redis 6.0 or Valkey.
 //!
@@ -70,7 +70,7 @@
 //! ```text
 //! ACL SETUSER locks on >PASSWORD ~orders/* ~lockwright:* resetchannels &lockwright:* -@all
 //!     +hello +subscribe +publish +eval +evalsha +info +config|get +time +scan
-//!     +get +mget +set +del +exists +type +pttl +pexpire +hget +hset +hmget +hdel +hexists
+//!     +get +mget +set +del +exists +type +pttl +pexpire +hget +hset +hdel +hexists
 //!     +zadd +zrem +zrange +zrangebyscore +zrank +zscore
 //!     +client|tracking +client|caching
 //! ```

@@ -13,7 +13,7 @@ use redis::{FromRedisValue, Value};
 use crate::answer::Found;
 use crate::connection::Link;
 use crate::errors::{Effect, odd_answer};
-use crate::keys::{HOLD_PATTERN, lock_of_hold};
+use crate::keys::{FENCE_PATTERN, lock_of_fence};
 use crate::servers::Servers;
 
 /// Many, because each page is a walk.
@@ -84,11 +84,11 @@ async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Resul
     let mut position = "0".to_owned();
     loop {
         let mut scan = redis::cmd("SCAN");
-        scan.arg(&position).arg("MATCH").arg(HOLD_PATTERN);
+        scan.arg(&position).arg("MATCH").arg(FENCE_PATTERN);
         scan.arg("COUNT").arg(SCANNED_AT_ONCE);
         let (next, keys) = scanned(link.read(&scan).await?)?;
-        for key in keys {
-            let name = lock_of_hold(&key)
+        for key in present(link, keys).await? {
+            let name = lock_of_fence(&key)
                 .and_then(|lock| lock.strip_prefix(wanted.key_prefix))
                 .filter(|name| name.starts_with(wanted.prefix))
                 .and_then(|name| LockName::new(name).ok());
@@ -104,6 +104,18 @@ async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Resul
         }
         position = next;
     }
+}
+
+/// Returns the fence counters of locks that have a value, because a counter outlives its lock.
+async fn present(link: &Arc<Link>, mut fences: Vec<String>) -> Result<Vec<String>> {
+    let mut exist = redis::pipe();
+    for fence in &fences {
+        exist.cmd("EXISTS").arg(lock_of_fence(fence));
+    }
+    let mut answers = link.read_each(&exist, fences.len()).await?.into_iter();
+    // A redirected key's slot is moving.
+    fences.retain(|_| !matches!(answers.next(), Some(Value::Int(0))));
+    Ok(fences)
 }
 
 /// Other keys can't be locks.

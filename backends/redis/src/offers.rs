@@ -217,8 +217,8 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
 /// If this fails, waiters poll.
 async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
-    let Keys { lock, fence, hold, queue, holders, meta, .. } = &keys;
-    let scripted = [lock, hold, fence, queue, holders, meta].map(String::as_str);
+    let Keys { lock, fence, queue, holders, meta, .. } = &keys;
+    let scripted = [lock, fence, queue, holders, meta].map(String::as_str);
     let arguments = [servers.counts_receivers(), servers.wakeups().released(), name.as_str()];
     let answer = servers.run(&scripts::GRANT_NEXT, &scripted, &arguments, Effect::Changes).await;
     match answer {

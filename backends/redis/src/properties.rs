@@ -10,7 +10,7 @@ use redis::Value;
 use crate::answer::{self, Found};
 use crate::cluster::map::{Address, SlotMap};
 use crate::config::Config;
-use crate::keys::{Keys, lock_of_hold, slot_of};
+use crate::keys::{Keys, lock_of_fence, slot_of};
 use crate::offers::Offers;
 
 const NAMES: [&str; 6] = ["orders/42", "a", "{a}b", "a{b}c}", "Zürich 🔒", "}{"];
@@ -142,8 +142,7 @@ fn every_name_has_keys_that_lead_back_to_it() {
     texts(&NAMES, |text| {
         let Ok(name) = LockName::new(text) else { return };
         let Ok(keys) = Keys::new("", &name) else { return };
-        assert_eq!(lock_of_hold(&keys.hold), Some(text));
-        assert_eq!(lock_of_hold(&keys.holders), Some(text));
+        assert_eq!(lock_of_fence(&keys.fence), Some(text));
         for key in keys.described() {
             assert_eq!(slot_of(key), slot_of(&keys.lock));
         }
@@ -153,9 +152,9 @@ fn every_name_has_keys_that_lead_back_to_it() {
 #[test]
 fn keys_of_others() {
     let valid =
-        ["lockwright:{a}:hold", "lockwright:{b}:holders:a{b}c", "lockwright:{20658}:hold:a}b"];
+        ["lockwright:{a}:fence", "lockwright:{b}:fence:a{b}c", "lockwright:{20658}:fence:a}b"];
     texts(&valid, |key| {
-        if let Some(lock) = lock_of_hold(key) {
+        if let Some(lock) = lock_of_fence(key) {
             assert!(key.contains(lock));
         }
     });

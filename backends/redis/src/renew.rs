@@ -40,10 +40,10 @@ impl Batch {
     fn keys_with<'b>(&'b self, key_for: impl Fn(&'b Keys, &'b str) -> &'b str) -> Vec<&'b str> {
         let mut all = Vec::with_capacity(4 * self.keys.len());
         for (keys, tombstone, mode) in &self.keys {
-            let Keys { lock, fence, hold, holders, meta, .. } = keys;
+            let Keys { lock, fence, holders, meta, .. } = keys;
             let key = key_for(keys, tombstone);
             if *mode == Mode::Exclusive {
-                all.extend([&**lock, fence, hold, key]);
+                all.extend([&**lock, fence, key]);
             } else {
                 all.extend([&**lock, fence, holders, key, meta]);
             }

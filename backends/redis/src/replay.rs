@@ -26,7 +26,7 @@ pub(crate) async fn ask(link: &Arc<Link>, live: &Live) -> Result<Replay> {
         return Ok(Replay::Restored);
     }
     let lock = format!("{}lockwright", config.key_prefix);
-    let companion = format!("lockwright:{{{lock}}}:hold");
+    let companion = format!("lockwright:{{{lock}}}:meta");
     for writes in [
         ["SET", &lock, "1", "PX", "1"].as_slice(),
         &["DEL", &lock, &companion],

@@ -22,22 +22,21 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "exclusive.lua" "clock.lua" "queue.lua" "acquire.lua";
-    RENEW = "clock.lua" "renew.lua";
-    RELEASE = "exclusive.lua" "clock.lua" "queue.lua" "release.lua";
-    GRANT_NEXT = "exclusive.lua" "clock.lua" "queue.lua" "grant_next.lua";
-    TRANSFER = "exclusive.lua" "clock.lua" "queue.lua" "transfer.lua";
-    BREAK = "exclusive.lua" "clock.lua" "queue.lua" "break.lua";
-    INSPECT = "clock.lua" "inspect.lua";
-    VOTE = "exclusive.lua" "vote.lua";
-    WITHDRAW = "withdraw.lua";
+    ACQUIRE = "value.lua" "exclusive.lua" "clock.lua" "queue.lua" "acquire.lua";
+    RENEW = "value.lua" "clock.lua" "renew.lua";
+    RELEASE = "value.lua" "exclusive.lua" "clock.lua" "queue.lua" "release.lua";
+    GRANT_NEXT = "value.lua" "exclusive.lua" "clock.lua" "queue.lua" "grant_next.lua";
+    TRANSFER = "value.lua" "exclusive.lua" "clock.lua" "queue.lua" "transfer.lua";
+    BREAK = "value.lua" "exclusive.lua" "clock.lua" "queue.lua" "break.lua";
+    INSPECT = "value.lua" "clock.lua" "inspect.lua";
+    VOTE = "value.lua" "exclusive.lua" "vote.lua";
+    WITHDRAW = "value.lua" "withdraw.lua";
     LOOK = "look.lua";
     ADMIT = "admit.lua";
-    RAISE = "raise.lua";
-    MOVING_RENEW = "moving_renew.lua";
-    MOVING_RELEASE = "moving_release.lua";
-    MOVING_HOLD = "moving_hold.lua";
-    MOVING_INSPECT = "moving_inspect.lua";
+    RAISE = "value.lua" "raise.lua";
+    MOVING_RENEW = "value.lua" "moving_renew.lua";
+    MOVING_RELEASE = "value.lua" "moving_release.lua";
+    MOVING_INSPECT = "value.lua" "moving_inspect.lua";
 }
 
 impl Script {

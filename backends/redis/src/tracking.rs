@@ -133,8 +133,9 @@ impl Tracked {
     fn changed_hands(&self, key: &str, value: &Value) -> Option<Token> {
         let mut holds = self.holds();
         let token = *holds.get(key)?;
+        let ours = format!("lw1:{token}:");
         let is_ours =
-            matches!(value, Value::BulkString(value) if *value == token.to_string().as_bytes());
+            matches!(value, Value::BulkString(value) if value.starts_with(ours.as_bytes()));
         if is_ours {
             return None;
         }

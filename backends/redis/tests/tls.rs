@@ -10,7 +10,7 @@ use lockwright_testbed::Redis;
 /// As in `lib.rs`, except for the names of the locks.
 const RULES: &str = "~* &lockwright:* -@all +hello +subscribe +publish +eval +evalsha +info \
                      +config|get +time +scan +get +mget +set +del +exists +type +pttl +pexpire \
-                     +hget +hset +hmget +hdel +hexists +zadd +zrem +zrange +zrangebyscore \
+                     +hget +hset +hdel +hexists +zadd +zrem +zrange +zrangebyscore \
                      +zrank +zscore +acl|dryrun";
 
 fn main() -> ExitCode {

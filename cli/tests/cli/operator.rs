@@ -178,10 +178,14 @@ fn foreign_text_can_not_control_the_terminal() {
     let redis = Redis::start().unwrap();
     let sandbox = Sandbox::at(&redis.url());
     let held = hold(&sandbox, "a");
-    let hold_key = "lockwright:{a}:hold";
-    let evil = "evil\u{1b}]0;x\u{7}\u{202e}\n@host:7";
-    redis.command::<i64>(&["HSET", hold_key, "identity", evil]).unwrap();
-    redis.command::<i64>(&["HSET", hold_key, "broken", "me: \u{1b}[2J\r\nb: free"]).unwrap();
+    let value: String = redis.command(&["GET", "a"]).unwrap();
+    let (hold, _) = value.match_indices(':').nth(4).map(|(at, _)| value.split_at(at)).unwrap();
+    // A broken hold: identity, operator and reason.
+    let evil = format!(
+        "{}:evil\u{1b}]0;x\u{7}\u{202e}@host:7\nme: \u{1b}[2J\r\nb: free",
+        hold.replacen(':', "!", 1)
+    );
+    redis.command::<()>(&["SET", "a", &evil, "KEEPTTL"]).unwrap();
     for args in [&["list"][..], &["show", "a"], &["break", "-y", "a"]] {
         let finished = sandbox.finish(sandbox.command(crate::harness::program()).args(args));
         let (out, err) = (finished.stdout(), finished.stderr());

@@ -26,7 +26,7 @@ pub(crate) struct Hold<'h> {
 impl Hold<'_> {
     /// Shared holds and permits have several keys, and wait until all are on one node.
     pub(crate) async fn renew(&self, cluster: &Arc<Cluster>, ttl: &str) -> Result<Renewal> {
-        let Keys { lock, fence, hold, holders, meta, .. } = self.keys;
+        let Keys { lock, fence, holders, meta, .. } = self.keys;
         let answer = if self.mode == Mode::Exclusive {
             let arguments = [self.token, ttl];
             one_key(cluster, &scripts::MOVING_RENEW, lock, &arguments, Effect::Changes).await?
@@ -48,15 +48,11 @@ impl Hold<'_> {
                 let idle = ttl.parse::<u128>().unwrap_or(0) + IDLE_FENCE.as_millis();
                 let mut keep_fence = redis::cmd("PEXPIRE");
                 keep_fence.arg(fence).arg(idle.to_string());
-                // Not awaited: these keys may be on a silent node.
+                // Not awaited: this key may be on a silent node.
                 let (runtime, cluster) = (cluster.runtime(), Arc::clone(cluster));
-                let [fence, hold, token, ttl] =
-                    [fence, hold, self.token, ttl].map(|text: &str| text.to_owned());
+                let fence = fence.clone();
                 runtime.clone().spawn(async move {
-                    let fence = cluster.command(&fence, None, &keep_fence, Effect::Changes);
-                    let (keep, arguments) = (&scripts::MOVING_HOLD, [token.as_str(), ttl.as_str()]);
-                    let hold = one_key(&cluster, keep, &hold, &arguments, Effect::Changes);
-                    let _ = tokio::join!(fence, hold);
+                    let _ = cluster.command(&fence, None, &keep_fence, Effect::Changes).await;
                 });
                 Ok(Renewal::RENEWED)
             }
@@ -123,49 +119,25 @@ impl Hold<'_> {
         let lock = &self.keys.lock;
         let answer =
             one_key(cluster, &scripts::MOVING_RELEASE, lock, &arguments, Effect::Changes).await?;
-        let ended = match answer {
-            Value::Int(1) => ReleaseOutcome::Released,
-            Value::Int(0) => return Ok(ReleaseOutcome::NotHeld),
-            other => return Err(odd_answer(Effect::Changes, other)),
-        };
-        // If this fails, the key expires.
-        let (forget, hold) = (&scripts::MOVING_HOLD, &self.keys.hold);
-        let _ = one_key(cluster, forget, hold, &[self.token, "0"], Effect::Changes).await;
-        Ok(ended)
+        match answer {
+            Value::Int(1) => Ok(ReleaseOutcome::Released),
+            Value::Int(0) => Ok(ReleaseOutcome::NotHeld),
+            other => Err(odd_answer(Effect::Changes, other)),
+        }
     }
 }
 
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys) -> Result<Found> {
-    let odd = |cause| odd_answer(Effect::Reads, cause);
     let answer = one_key(cluster, &scripts::MOVING_INSPECT, &keys.lock, &[], Effect::Reads).await?;
-    let (value, left, kind): (Option<String>, i64, String) =
-        FromRedisValue::from_redis_value(answer).map_err(odd)?;
-    let fence = cluster.command(&keys.fence, None, &get(&keys.fence), Effect::Reads).await?;
-    let mut description = redis::cmd("HMGET");
-    description.arg(&keys.hold).arg(&["token", "identity", "fence", "broken"]);
-    let description = cluster.command(&keys.hold, None, &description, Effect::Reads).await?;
-    let description: Vec<Value> = FromRedisValue::from_redis_value(description).map_err(odd)?;
-    let token: Option<String> =
-        description.first().cloned().and_then(|token| String::from_redis_value(token).ok());
-    // As `inspect.lua`.
-    let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-    let state = |state| vec![text(state), fence, Value::Nil];
-    let words = match (&value, token) {
-        (None, _) if kind != "none" && kind != "string" => {
-            [state("alien"), vec![text(&kind)]].concat()
+    let mut words: Vec<Value> = FromRedisValue::from_redis_value(answer)
+        .map_err(|cause| odd_answer(Effect::Reads, cause))?;
+    if let [state, fence, ..] = &mut words[..] {
+        *fence = cluster.command(&keys.fence, None, &get(&keys.fence), Effect::Reads).await?;
+        if matches!(state, Value::BulkString(word) if word == b"shared") {
+            *state = text("held");
+            words.extend(shared_holders(cluster, keys).await?);
         }
-        (None, _) => state("free"),
-        (Some(value), _) if value.starts_with("lockwright:") => {
-            [state("held"), shared_holders(cluster, keys).await?].concat()
-        }
-        (Some(value), Some(token)) if *value == token || *value == format!("{token}:broken") => {
-            [state("held"), vec![Value::Int(left)], description, vec![text("x")]].concat()
-        }
-        (Some(_), _) => {
-            let unknown = vec![Value::Nil; 4];
-            [state("foreign"), vec![Value::Int(left)], unknown, vec![text("x")]].concat()
-        }
-    };
+    }
     answer::found(name, Value::Array(words))
 }
 
@@ -176,14 +148,15 @@ async fn shared_holders(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value
     all.arg(&keys.holders).arg(0).arg(-1);
     let tokens = cluster.command(&keys.holders, None, &all, Effect::Reads).await?;
     let tokens: Vec<String> = FromRedisValue::from_redis_value(tokens).map_err(odd)?;
-    let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
     let mut words = Vec::with_capacity(6 * tokens.len());
     for token in tokens {
-        let mut description = redis::cmd("HMGET");
-        description.arg(&keys.meta).arg(&token).arg(format!("broken:{token}"));
-        let description = cluster.command(&keys.meta, None, &description, Effect::Reads).await?;
-        let (record, broken): (Option<String>, Value) =
-            FromRedisValue::from_redis_value(description).map_err(odd)?;
+        let field = async |field: &str| {
+            let mut get = redis::cmd("HGET");
+            get.arg(&keys.meta).arg(field);
+            cluster.command(&keys.meta, None, &get, Effect::Reads).await
+        };
+        let (record, broken) = (field(&token).await?, field(&format!("broken:{token}")).await?);
+        let record: Option<String> = FromRedisValue::from_redis_value(record).map_err(odd)?;
         let record = record.unwrap_or_default();
         if let [mode, fence, _, identity] = record.splitn(4, ' ').collect::<Vec<_>>()[..] {
             words.extend([Value::Nil, text(&token), text(identity), text(fence), broken]);
@@ -191,6 +164,10 @@ async fn shared_holders(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value
         }
     }
     Ok(words)
+}
+
+fn text(text: &str) -> Value {
+    Value::BulkString(text.as_bytes().to_vec())
 }
 
 fn get(key: &str) -> Cmd {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use lockwright_core::{ErrorKind, Result};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Pipeline, RedisError, Value};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
@@ -235,6 +235,23 @@ impl Link {
 
     pub(crate) async fn read_on(self: &Arc<Self>, live: &Live, command: &Cmd) -> Result<Value> {
         let answer = self.ask(live, None, command, Effect::Reads).await?;
+        answer.map_err(|cause| errors::translate(cause, Effect::Reads))
+    }
+
+    /// A reply may be an error.
+    pub(crate) async fn read_each(
+        self: &Arc<Self>,
+        commands: &Pipeline,
+        count: usize,
+    ) -> Result<Vec<Value>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let live = self.live().await?;
+        let mut connection = live.connection();
+        let asking = connection.req_packed_commands(commands, 0, count);
+        let answer =
+            self.within(&live, self.config.response_timeout, Effect::Reads, asking).await?;
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
 

@@ -1,6 +1,6 @@
 -- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim.
 --
--- KEYS  lock, fence, hold, tombstone of this token, queue, holders, meta
+-- KEYS  lock, fence, tombstone of this token, queue, holders, meta, whether clients may wait
 -- ARGV  token, TTL in ms, fences ('1' if shared or permits), identity, how many ms it stays queued without a request
 --       ('0': doesn't wait), mode, client's channel, '1' if receivers can be counted, wake-up channel, name
 --
@@ -20,31 +20,37 @@ local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local token, ttl, fences, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6]
--- MGET returns nil for another type; its.look() detects it.
-local value, last, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4]))
+-- MGET returns nil for another type.
+local value, last, ended, waits = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[7]))
 if ended then
   return { 'ended' }
 end
 
-local answer = again(KEYS[1], KEYS[2], KEYS[3], token, value, last, ttl)
+local answer = again(KEYS[1], KEYS[2], token, value, ttl)
 if answer then
   return answer
 end
 
--- A hold without its description gets a new fence.
-if value == token
-  or mode == 'x' and not value and redis.call('EXISTS', KEYS[1], KEYS[5]) == 0 then
+if waits and redis.call('EXISTS', KEYS[4]) == 0 then
+  redis.call('DEL', KEYS[7])
+  waits = false
+end
+if mode == 'x' and not value and not waits then
   local fence = next_fence(last, micros, fences)
   if not fence then
     return { 'exhausted' }
   end
   count_fences(KEYS[2], fence, fences, ttl)
   local first = text(fence)
-  hold_exclusive(KEYS[1], KEYS[3], token, ARGV[4], first, ARGV[3], micros, ttl)
-  return { 'granted', first, ARGV[3] }
+  -- Last: if an earlier command fails, nothing is held.
+  local hold = new_hold(token, ARGV[4], first, ARGV[3], micros)
+  if redis.call('SET', KEYS[1], hold, 'PX', ttl, 'NX') then
+    return { 'granted', first, ARGV[3] }
+  end
+  return { 'foreign' }
 end
 
-local its = queue_of(KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], micros, ARGV[8] == '1')
+local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[8] == '1')
 if not its.look() then
   return { 'foreign' }
 end
@@ -78,7 +84,7 @@ end
 answer = its.describe()
 table.insert(answer, 1, 'busy')
 if ARGV[5] ~= '0' then
-  answer[8] = its.wait(token, mode, tonumber(ARGV[5]), ARGV[2], ARGV[3], ARGV[7], ARGV[4])
+  answer[8] = its.wait(KEYS[7], token, mode, tonumber(ARGV[5]), ARGV[2], ARGV[3], ARGV[7], ARGV[4])
   answer[9] = text(micros)
 end
 return answer

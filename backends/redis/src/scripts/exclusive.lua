@@ -1,4 +1,4 @@
--- Exclusive holds.
+-- Exclusive holds. Needs value.lua.
 
 -- A week: by then the clock is ahead of an idle counter.
 local IDLE_FENCE = 604800000
@@ -28,31 +28,22 @@ local function count_fences(key, first, fences, ttl)
   redis.call('SET', key, text(first + fences - 1), 'PX', text(ttl + IDLE_FENCE))
 end
 
--- The lock is set last: if an earlier command fails, nothing is held.
-local function hold_exclusive(lock, hold, token, identity, first, fences, micros, life)
-  redis.call('DEL', hold)
-  redis.call('HSET', hold, 'token', token, 'identity', identity, 'fence', first, 'fences', fences,
-             'since', text(micros))
-  redis.call('PEXPIRE', hold, text(life))
-  redis.call('SET', lock, token, 'PX', text(life))
+local function new_hold(token, identity, first, fences, micros)
+  return 'lw1:' .. table.concat({ token, first, fences, text(micros), identity }, ':')
 end
 
--- The reply to a token that holds already. Nil if it or its description is missing.
-local function again(lock, fence, hold, token, value, last, ttl)
-  local broken = value == token .. ':broken'
-  if value ~= token and not broken then
+-- The reply to a token that holds already.
+local function again(lock, fence, token, value, ttl)
+  local state = state_of(value, token)
+  if not state then
     return nil
   end
-  local description = redis.call('HMGET', hold, 'token', 'fence', 'fences')
-  local known = description[1] == token
-  if broken then
-    return { 'again', known and description[2] or last, known and description[3] or '1',
-             redis.call('PTTL', lock) }
-  elseif known then
-    redis.call('PEXPIRE', fence, text(ttl + IDLE_FENCE))
-    redis.call('PEXPIRE', hold, ttl)
-    redis.call('PEXPIRE', lock, ttl)
-    return { 'again', description[2], description[3] }
+  local _, first, fences = exclusive_hold(value)
+  if state == 'broken' then
+    return { 'again', first, fences, redis.call('PTTL', lock) }
   end
+  redis.call('PEXPIRE', fence, text(ttl + IDLE_FENCE))
+  redis.call('PEXPIRE', lock, ttl)
+  return { 'again', first, fences }
 end
 

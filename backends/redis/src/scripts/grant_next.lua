@@ -1,17 +1,17 @@
 -- Offers a free lock to the next waiter, after an offer has lapsed. `queue.lua` has the hand-over; it precedes this
 -- script.
 --
--- KEYS  lock, hold, fence, queue, holders, meta
+-- KEYS  lock, fence, queue, holders, meta
 -- ARGV  '1' if receivers can be counted, wake-up channel, name
 --
 -- Returns the lifetime of a new offer in ms, else 0.
 
-if redis.call('EXISTS', KEYS[4]) == 0 then
+if redis.call('EXISTS', KEYS[3]) == 0 then
   return 0
 end
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local its = queue_of(KEYS[1], KEYS[3], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[1] == '1')
+local its = queue_of(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], micros, ARGV[1] == '1')
 if not its.look() then
   return 0
 end

@@ -1,6 +1,6 @@
 -- Describes locks.
 --
--- KEYS  for each name: lock, fence, hold, queue, holders, meta
+-- KEYS  for each name: lock, fence, queue, holders, meta
 --
 -- Returns for each name: state, highest fence, waiters; then for each holder ms left or -1, token, identity, fence,
 -- broken, mode. The state is 'free', 'held', 'foreign' or 'alien' (not a string; its type follows).
@@ -41,8 +41,8 @@ local function append_shared(answer, value, holders, meta)
 end
 
 local answers = {}
-for i = 1, #KEYS / 6 do
-  local lock, fence, hold, queue, holders, meta = unpack(KEYS, 6 * i - 5, 6 * i)
+for i = 1, #KEYS / 5 do
+  local lock, fence, queue, holders, meta = unpack(KEYS, 5 * i - 4, 5 * i)
   local value = redis.pcall('GET', lock)
   local last = redis.call('GET', fence)
   if type(value) == 'table' then
@@ -54,9 +54,9 @@ for i = 1, #KEYS / 6 do
       answer[1] = #answer > 3 and 'held' or 'free'
     elseif value then
       local left = redis.call('PTTL', lock)
-      local it = redis.call('HMGET', hold, 'token', 'identity', 'fence', 'broken')
-      if it[1] and (value == it[1] or value == it[1] .. ':broken') then
-        answer = { 'held', last, answer[3], left, it[1], it[2], it[3], it[4], 'x' }
+      local token, first, _, identity, by = exclusive_hold(value)
+      if token then
+        answer = { 'held', last, answer[3], left, token, identity, first, by or false, 'x' }
       else
         answer = { 'foreign', last, answer[3], left, false, false, false, false, 'x' }
       end

@@ -2,10 +2,16 @@
 --
 -- KEYS  lock
 --
--- Returns value or nil, ms left or -1, type.
+-- Returns as inspect.lua without the fence; or 'shared', of which the holders are unknown here.
 
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
-  value = false
+  return { 'alien', false, false, redis.call('TYPE', KEYS[1]).ok }
+elseif not value then
+  return { 'free', false, false }
+elseif value:match('^lockwright:%a+:%d+$') then
+  return { 'shared', false, false }
 end
-return { value, redis.call('PTTL', KEYS[1]), redis.call('TYPE', KEYS[1]).ok }
+local token, first, _, identity, by = exclusive_hold(value)
+return { token and 'held' or 'foreign', false, false, redis.call('PTTL', KEYS[1]), token or false,
+         identity or false, first or false, by or false, 'x' }

@@ -5,8 +5,7 @@
 --
 -- Returns 1 if it was held, else 0.
 
-local value = redis.pcall('GET', KEYS[1])
-if value ~= ARGV[1] and value ~= ARGV[1] .. ':broken' then
+if not state_of(redis.pcall('GET', KEYS[1]), ARGV[1]) then
   return 0
 end
 redis.call('DEL', KEYS[1])

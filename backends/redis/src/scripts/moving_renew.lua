@@ -5,9 +5,9 @@
 --
 -- Returns 'renewed', 'broken' or 'gone'.
 
-local value = redis.pcall('GET', KEYS[1])
-if value == ARGV[1] then
+local state = state_of(redis.pcall('GET', KEYS[1]), ARGV[1])
+if state == 'held' then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
   return 'renewed'
 end
-return value == ARGV[1] .. ':broken' and 'broken' or 'gone'
+return state or 'gone'

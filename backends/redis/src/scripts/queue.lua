@@ -1,4 +1,4 @@
--- The queue and the holders of one lock. Needs exclusive.lua and clock.lua.
+-- The queue and the holders of one lock. Needs value.lua, exclusive.lua and clock.lua.
 --
 -- A waiter is a token in `queue`, by arrival, with a record in `meta`:
 --   MODE LIVE-UNTIL TTL FENCES CHANNEL IDENTITY
@@ -9,7 +9,7 @@
 --
 -- A mode is 'x' (exclusive), 's' (shared) or COUNT/OF (permits). Times are in ms.
 
-local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted)
+local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   local call, its = redis.call, {}
   local now = math.floor(micros / 1000)
   -- The clock by which holders expire.
@@ -81,8 +81,8 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
   -- The deciding write is last: if an earlier command fails, nothing is held.
   local function write(token, mode, life, fences, identity, first)
     if mode == 'x' then
-      hold_exclusive(lock, hold, token, identity, first, fences, micros, life)
-      its.value = token
+      its.value = new_hold(token, identity, first, fences, micros)
+      call('SET', lock, its.value, 'PX', text(life))
       return
     end
     call('HSET', meta, token, table.concat({ mode, first, text(micros), identity }, ' '))
@@ -189,7 +189,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
 
   local function revoke_offer(token, mode)
     if mode == 'x' then
-      call('DEL', lock, hold)
+      call('DEL', lock)
       its.value = false
     else
       its.leave(token)
@@ -303,8 +303,8 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     return fenced
   end
 
-  -- Returns the number of waiters before it.
-  function its.wait(token, mode, patience, ttl, fences, channel, identity)
+  -- `waits` says that the queue may exist. Returns the number of waiters before it.
+  function its.wait(waits, token, mode, patience, ttl, fences, channel, identity)
     local before, place = call('ZRANK', queue, token), nil
     if not before then
       local last, score = unpack(call('ZRANGE', queue, -1, -1, 'WITHSCORES'))
@@ -318,6 +318,7 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
     call('HSET', meta, token, table.concat(
       { mode, text(now + patience), ttl, fences, channel, identity }, ' '))
     keep(meta, patience)
+    call('SET', waits, '1', 'PX', text(math.max(call('PTTL', waits), patience)))
     if place then
       call('ZADD', queue, place, token)
     end
@@ -336,12 +337,9 @@ local function queue_of(lock, fence, hold, queue, holders, meta, micros, counted
       end
       return { left, token, identity, first, by, mode }
     end
-    local description = call('HMGET', hold, 'token', 'identity', 'fence', 'broken')
-    local token = description[1]
-    if its.value and token and (its.value == token or its.value == token .. ':broken') then
-      return { call('PTTL', lock), token, description[2], description[3], description[4], 'x' }
-    end
-    return { its.value and call('PTTL', lock) or 0, false, false, false, false, 'x' }
+    local token, first, _, identity, by = exclusive_hold(its.value)
+    local left = its.value and call('PTTL', lock) or 0
+    return { left, token or false, identity or false, first or false, by or false, 'x' }
   end
 
   return its

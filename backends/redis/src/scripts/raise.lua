@@ -1,21 +1,20 @@
 -- Records a quorum's fence, and raises the counter to it, if the token still holds: a late request must not raise it
 -- beyond the fence of a later hold.
 --
--- KEYS  lock, fence, hold, incarnation
+-- KEYS  lock, fence, incarnation
 -- ARGV  token, fence, incarnation that its client read, lifetime of a counter in ms
 --
 -- Returns 'raised', 'gone' or 'stranger'.
 
-if redis.call('GET', KEYS[4]) ~= ARGV[3] then
+if redis.call('GET', KEYS[3]) ~= ARGV[3] then
   return { 'stranger' }
 end
 local value = redis.pcall('GET', KEYS[1])
-if value ~= ARGV[1] then
+if state_of(value, ARGV[1]) ~= 'held' then
   return { 'gone' }
 end
 local last = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
 redis.call('SET', KEYS[2], string.format('%.0f', math.max(last, tonumber(ARGV[2]))), 'PX', ARGV[4])
-if redis.call('HGET', KEYS[3], 'token') == ARGV[1] then
-  redis.call('HSET', KEYS[3], 'fence', ARGV[2])
-end
+local after = value:match('^lw1:%x+:%d+(:.*)$')
+redis.call('SET', KEYS[1], 'lw1:' .. ARGV[1] .. ':' .. ARGV[2] .. after, 'KEEPTTL')
 return { 'raised' }

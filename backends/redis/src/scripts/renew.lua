@@ -1,7 +1,7 @@
 -- Renews each hold that its token still has, for its full TTL.
 --
--- KEYS  for each exclusive hold: lock, fence, hold, tombstone; for each other: lock, fence, holders, tombstone, meta;
---       last, on a quorum's node: incarnation. In a Cluster the fence replaces the tombstone, so that all keys exist
+-- KEYS  for each exclusive hold: lock, fence, tombstone; for each other: lock, fence, holders, tombstone, meta; last,
+--       on a quorum's node: incarnation. In a Cluster the fence replaces the tombstone, so that all keys exist
 -- ARGV  for each hold: token, TTL in ms, 'x' if exclusive, else 's'; last, on a quorum's node: incarnation that its
 --       client read
 --
@@ -47,27 +47,27 @@ for i = 1, math.floor(#ARGV / 3) do
   local token, ttl = ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1])
   local answer
   if ARGV[3 * i] == 'x' then
-    local lock, fence, hold = unpack(KEYS, at, at + 2)
+    local lock, fence = KEYS[at], KEYS[at + 1]
     -- One foreign type must not fail the whole batch.
-    local value = redis.pcall('GET', lock)
-    if value == token then
+    local state = state_of(redis.pcall('GET', lock), token)
+    if state == 'held' then
       -- A counter in use isn't idle.
       redis.call('PEXPIRE', fence, ttl + 604800000)
-      redis.call('PEXPIRE', hold, ttl)
       redis.call('PEXPIRE', lock, ttl)
       answer = 'renewed'
     else
-      answer = value == token .. ':broken' and 'broken' or 'gone'
+      answer = state or 'gone'
     end
   else
     local lock, fence, holders = unpack(KEYS, at, at + 2)
     answer = renew(lock, fence, holders, KEYS[at + 4], token, ttl)
   end
+  local tombstone = at + (ARGV[3 * i] == 'x' and 2 or 3)
   if answer == 'gone' then
-    local note = redis.call('GET', KEYS[at + 3])
+    local note = redis.call('GET', KEYS[tombstone])
     answer = note and note:sub(1, 6) == 'broken' and 'broken' or 'gone'
   end
   answers[i] = answer
-  at = at + (ARGV[3 * i] == 'x' and 4 or 5)
+  at = tombstone + (ARGV[3 * i] == 'x' and 1 or 2)
 end
 return answers

@@ -1,6 +1,6 @@
 -- Transfers a hold to another token, for a ticket.
 --
--- KEYS  lock, fence, hold, tombstones of the new and the old token, queue, holders, meta
+-- KEYS  lock, fence, tombstones of the new and the old token, queue, holders, meta
 -- ARGV  new token, TTL in ms, mode, identity, old token, lifetime of its tombstone in ms
 --
 -- Returns 'granted', 'again' or 'exhausted' as acquire.lua, with one fence;
@@ -11,12 +11,12 @@ local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local token, ttl, mode, from = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[5]
-local value, last, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4]))
+local value, last, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[3]))
 if ended then
   return { 'ended' }
 end
 if value and value:match('^lockwright:%a+:%d+$') then
-  local its = queue_of(KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[7], KEYS[8], micros, false)
+  local its = queue_of(KEYS[1], KEYS[2], KEYS[5], KEYS[6], KEYS[7], micros, false)
   its.look()
   local holds, fence, left, _, by = its.holder(token)
   if holds and by then
@@ -30,19 +30,17 @@ if value and value:match('^lockwright:%a+:%d+$') then
     return { 'busy', left or -1 }
   end
   -- A late duplicate of the old token's acquire must not be granted.
-  redis.call('SET', KEYS[5], 'released', 'PX', ARGV[6])
+  redis.call('SET', KEYS[4], 'released', 'PX', ARGV[6])
   local first = its.rename(from, token, mode, ttl, ARGV[4])
   if not first then
     return { 'exhausted' }
   end
   return { 'granted', first, '1' }
 end
-if value == token then
-  local answer = again(KEYS[1], KEYS[2], KEYS[3], token, value, last, ttl)
-  if answer then
-    return answer
-  end
-elseif mode ~= 'x' or value ~= from then
+local answer = again(KEYS[1], KEYS[2], token, value, ttl)
+if answer then
+  return answer
+elseif mode ~= 'x' or state_of(value, from) ~= 'held' then
   return { 'busy', value and redis.call('PTTL', KEYS[1]) or -1 }
 end
 
@@ -51,8 +49,8 @@ if not fence then
   return { 'exhausted' }
 end
 
-redis.call('SET', KEYS[5], 'released', 'PX', ARGV[6])
+redis.call('SET', KEYS[4], 'released', 'PX', ARGV[6])
 count_fences(KEYS[2], fence, 1, ttl)
 local first = text(fence)
-hold_exclusive(KEYS[1], KEYS[3], token, ARGV[4], first, '1', micros, ttl)
+redis.call('SET', KEYS[1], new_hold(token, ARGV[4], first, '1', micros), 'PX', ttl)
 return { 'granted', first, '1' }

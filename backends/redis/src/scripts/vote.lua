@@ -1,6 +1,6 @@
 -- Requests a node's vote.
 --
--- KEYS  lock, fence, hold, tombstone of this token, incarnation
+-- KEYS  lock, fence, queue, tombstone of this token, incarnation
 -- ARGV  token, TTL in ms, fences, identity, '1' if the client will wait, incarnation that its client read, smallest
 --       permitted fence
 --
@@ -20,21 +20,21 @@ if ended then
   return { 'ended' }
 end
 
-local answer = again(KEYS[1], KEYS[2], KEYS[3], token, value, last, ttl)
+local answer = again(KEYS[1], KEYS[2], token, value, ttl)
 if answer then
   return answer
-elseif value and value ~= token then
-  local hold =
-    redis.call('HMGET', KEYS[3], 'token', 'identity', 'fence', 'broken', 'waited')
+elseif value then
   local left = redis.call('PTTL', KEYS[1])
-  if hold[1] ~= value and (hold[1] or '') .. ':broken' ~= value then
+  local holder, first, _, identity, by = exclusive_hold(value)
+  if not holder then
     return { 'busy', left }
   end
-  -- The release sends a wake-up.
-  if ARGV[5] == '1' and not hold[5] then
-    redis.call('HSET', KEYS[3], 'waited', '1')
+  -- The release sends a wake-up. The client asks again when the hold ends, which renews this mark.
+  if ARGV[5] == '1' then
+    redis.call('ZADD', KEYS[3], 0, 'waits')
+    redis.call('PEXPIRE', KEYS[3], math.max(redis.call('PTTL', KEYS[3]), left + 1000))
   end
-  return { 'busy', left, hold[1], hold[2], hold[3], hold[4] }
+  return { 'busy', left, holder, identity, first, by }
 end
 
 if not value and redis.call('EXISTS', KEYS[1]) == 1 then
@@ -47,5 +47,5 @@ if not fence then
 end
 count_fences(KEYS[2], fence, fences, ttl)
 local first = text(fence)
-hold_exclusive(KEYS[1], KEYS[3], token, ARGV[4], first, ARGV[3], micros, ttl)
+redis.call('SET', KEYS[1], new_hold(token, ARGV[4], first, ARGV[3], micros), 'PX', ttl)
 return { 'granted', first, ARGV[3] }

@@ -1,6 +1,6 @@
 -- Ends this token's hold on a node of a quorum.
 --
--- KEYS  lock, hold, tombstone of this token
+-- KEYS  lock, queue, tombstone of this token
 -- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name
 --
 -- Returns 1 if it was held, else 0.
@@ -10,13 +10,10 @@ local token = ARGV[1]
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[3], 'released', 'PX', ARGV[2])
 end
-local value = redis.pcall('GET', KEYS[1])
-if value ~= token and value ~= token .. ':broken' then
+if not state_of(redis.pcall('GET', KEYS[1]), token) then
   return 0
 end
-local waited = redis.call('HGET', KEYS[2], 'waited')
-redis.call('DEL', KEYS[1], KEYS[2])
-if waited then
+if redis.call('DEL', KEYS[1], KEYS[2]) == 2 then
   -- A hint, which may lack permission.
   redis.pcall('PUBLISH', ARGV[3], ARGV[4])
 end

@@ -11,7 +11,7 @@ use crate::common::{claim, connect, eventually, fails, grant, name, patient};
 use crate::connect::{SECRET, wrong};
 
 /// The commands that the scripts call.
-pub(crate) const SCRIPTED: &str = "time get mget set del exists type pttl pexpire hget hset hmget \
+pub(crate) const SCRIPTED: &str = "time get mget set del exists type pttl pexpire hget hset \
                                    hdel hexists zadd zrem zrange zrangebyscore zrank zscore";
 
 /// The other commands that the documentation lists.

@@ -13,6 +13,7 @@ use tokio::task::block_in_place;
 
 use crate::common::{
     busy, claim, claim_for, connect, eventually, fails, fails_with, grant, name, released, renewed,
+    token_in,
 };
 
 /// Short for a test, long for a busy machine.
@@ -38,7 +39,7 @@ async fn replicated(cluster: &Cluster, master: usize, key: &str, token: &str) {
         let mut connection = replica.connection().unwrap();
         redis::cmd("READONLY").exec(&mut connection).unwrap();
         let value: Option<String> = redis::cmd("GET").arg(key).query(&mut connection).unwrap();
-        (value.as_deref() == Some(token)).then_some(())
+        (value.as_deref().map(token_in) == Some(token)).then_some(())
     })
     .await;
 }

@@ -27,3 +27,8 @@ pub(crate) async fn server_and_client() -> (testbed::Redis, Redis) {
     let redis = connect(&server.url()).await;
     (server, redis)
 }
+
+/// Returns the token in the value of an exclusive hold.
+pub(crate) fn token_in(value: &str) -> &str {
+    value.strip_prefix("lw1:").and_then(|rest| rest.split(':').next()).unwrap_or_default()
+}

@@ -54,7 +54,6 @@ async fn a_hold_that_was_made_to_run_out_keeps_its_end_and_is_not_renewed() {
     assert_eq!(list(&redis, "").await, ["a"]);
 
     server.command::<()>(&["PEXPIRE", "a", "1"]).unwrap();
-    server.command::<()>(&["PEXPIRE", "lockwright:{a}:hold", "1"]).unwrap();
     let after = crate::common::eventually(|| async {
         match redis.try_acquire(&claim("a")).await.unwrap() {
             AcquireOutcome::Granted(granted) => Some(granted),
@@ -212,8 +211,7 @@ async fn a_listing_has_what_is_held_and_nothing_else() {
     // A foreign lock, and the remains of a deleted one.
     server.command::<()>(&["SET", "orders/4", "theirs"]).unwrap();
     server.command::<()>(&["DEL", "other"]).unwrap();
-    server.command::<()>(&["SET", "lockwright:{x}:hold", "no hash"]).unwrap();
-    server.command::<()>(&["DEL", "lockwright:{x}:hold"]).unwrap();
+    server.command::<()>(&["HSET", "lockwright:{x}:fence", "field", "no fence"]).unwrap();
 
     assert_eq!(list(&redis, "").await, ["orders/1", "orders/2", "orders/{2}", "or}ders"]);
     assert_eq!(list(&redis, "orders/").await, ["orders/1", "orders/2", "orders/{2}"]);

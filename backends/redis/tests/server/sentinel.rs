@@ -13,7 +13,7 @@ use lockwright_testbed::{self as testbed, Proxy, Sentinels};
 
 use crate::common::{
     FOR_EVER, busy, claim, claim_for, connect, events, eventually, fails, grant, handed, name,
-    released,
+    released, token_in,
 };
 use crate::connect::{SECRET, wrong};
 use crate::replicas::kill_what_waits;
@@ -26,10 +26,10 @@ async fn impatient(set: &Sentinels) -> Redis {
     config.connect().await.unwrap()
 }
 
-async fn wait_for(server: &testbed::Redis, key: &str, value: &str) {
+async fn wait_for(server: &testbed::Redis, key: &str, token: &str) {
     eventually(|| async {
         let found: Option<String> = server.command(&["GET", key]).unwrap();
-        (found.as_deref() == Some(value)).then_some(())
+        (found.as_deref().map(token_in) == Some(token)).then_some(())
     })
     .await;
 }

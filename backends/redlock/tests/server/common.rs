@@ -49,8 +49,10 @@ impl Five {
         &mut self.fleet.servers[at]
     }
 
+    /// Returns the token that holds.
     pub(crate) fn holder(&self, at: usize, name: &str) -> Option<String> {
-        self.fleet.servers[at].command(&["GET", name]).unwrap()
+        let value: Option<String> = self.fleet.servers[at].command(&["GET", name]).unwrap();
+        value.map(|value| value.split(':').nth(1).unwrap_or_default().to_owned())
     }
 
     pub(crate) fn holders(&self, claim: &Claim, nodes: impl IntoIterator<Item = usize>) -> usize {

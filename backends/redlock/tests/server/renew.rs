@@ -14,15 +14,15 @@ async fn a_quorum_that_shrank_is_topped_up() {
     let fence = grant(&redlock, &held).await.fence;
     five.all_hold(&redlock, &held).await;
     for at in [1, 2] {
-        five.server(at).command::<()>(&["DEL", "x", "lockwright:{x}:hold"]).unwrap();
+        five.server(at).command::<()>(&["DEL", "x"]).unwrap();
     }
     let hold = Renew::of(&held);
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::Renewed { valid: None });
     five.all_hold(&redlock, &held).await;
     let noted = |at: usize| {
-        let noted = five.fleet.servers[at].command(&["HGET", "lockwright:{x}:hold", "fence"]);
-        noted.unwrap_or(0) == fence.get()
+        let noted: String = five.fleet.servers[at].command(&["GET", "x"]).unwrap_or_default();
+        noted.split(':').nth(2) == Some(&*fence.to_string())
     };
     eventually(async || (0..5).all(noted).then_some(())).await;
     let left: i64 = five.fleet.servers[1].command(&["PTTL", "x"]).unwrap();

@@ -95,7 +95,7 @@ pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene:
     let granted = tokio::time::timeout(LIMIT, trying).await.unwrap();
     assert_eq!(theirs.ask("extend a 30"), "not ours");
     assert_eq!(theirs.ask("release a"), "not ours");
-    assert!(scene.values("a").iter().all(|value| *value == ours.token.to_string()));
+    assert!(scene.values("a").iter().all(|value| value.contains(&ours.token.to_string())));
     assert_eq!(scene.grant(&ours).await.fence, granted.fence);
     assert_eq!(
         scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),

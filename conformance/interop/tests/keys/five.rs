@@ -58,13 +58,10 @@ impl Five {
         assert!(vote.is_ok(), "{:?}", self.redlock.node_statuses().await);
     }
 
-    /// Returns the running nodes with any data of a hold of `name`.
+    /// Returns the running nodes with a hold of `name`.
     pub(crate) fn having(&self, name: &str) -> Vec<usize> {
-        let hold = format!("lockwright:{{{name}}}:hold");
         let has = |node: &usize| {
-            self.scene.servers[*node]
-                .command::<usize>(&["EXISTS", name, &hold])
-                .is_ok_and(|n| n > 0)
+            self.scene.servers[*node].command::<usize>(&["EXISTS", name]).is_ok_and(|n| n > 0)
         };
         (0..NODES).filter(has).collect()
     }

@@ -60,7 +60,7 @@ pub(crate) fn read(url: &str) -> Result<Contents, Problem> {
         None => false,
         Some("raw") => true,
         Some(other) => {
-            return Err(Problem(format!("names={other} isn't names=raw, the only one there is")));
+            return Err(Problem(format!("names={other} is unknown; the only value is names=raw")));
         }
     };
     let prefix = parameters.take("prefix").unwrap_or_else(|| PREFIX.to_owned());

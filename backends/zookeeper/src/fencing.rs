@@ -71,7 +71,8 @@ where
             None => client.sync(path).await.map_err(|cause| name(failed(cause, Effect::Reads)))?,
         }
     }
-    let message = "others write so fast that this never came in between; nothing was done";
+    let message =
+        "other clients kept writing the nodes, so the operations were not done; try again";
     Err(name(error(ErrorKind::Unavailable, message)))
 }
 
@@ -114,13 +115,13 @@ async fn attempt(
             (zk::Error::NoNode, Some(_)) => Ok(None),
             (zk::Error::NoNode, None) => Err(error(
                 ErrorKind::InvalidInput,
-                "the parent of the node of the fence isn't there; make it first",
+                "the parent of the fence's node doesn't exist; create it first",
             )),
             (cause, _) => Err(failed(cause, Effect::Changes)),
         },
         Err(zk::MultiWriteError::OperationFailed { index, source }) => {
             let message =
-                format!("operation {index} of the user's failed, so none was done: {source}");
+                format!("the caller's operation {index} failed, so none was done: {source}");
             let cause = zk::MultiWriteError::OperationFailed { index: index - 1, source };
             Err(error(ErrorKind::Conflict, message).with_source(cause))
         }
@@ -137,7 +138,7 @@ fn read(data: &[u8]) -> Option<Fence> {
 fn failed(cause: zk::Error, effect: Effect) -> Error {
     match cause {
         zk::Error::BadArguments(_) => {
-            let message = "the path of the fence's node, or one of an operation, isn't one";
+            let message = "the path of the fence's node or of an operation isn't a valid path";
             error(ErrorKind::InvalidInput, message).with_source(cause)
         }
         zk::Error::NoAuth => {

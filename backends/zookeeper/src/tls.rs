@@ -28,7 +28,7 @@ impl Security {
         }
         // The client library supports no others.
         let authority = authority.ok_or(
-            "the system's CAs aren't asked; name the file with those to trust, as ca=PATH",
+            "the system's CAs aren't used; name the file with the CAs to trust, as ca=PATH",
         )?;
         Ok(Some(Self { authority, client }))
     }

@@ -59,16 +59,18 @@ impl Files {
         let [authority, certificate, key] = ["ca", "cert", "key"].map(parameter);
         let is_empty = |file: &Option<String>| file.as_deref() == Some("");
         if [&authority, &certificate, &key].into_iter().any(is_empty) {
-            return Err("there is a parameter for a file of TLS that names none".to_owned());
+            return Err(
+                "a TLS parameter (ca, cert or key) is empty; give it the path of a file".to_owned()
+            );
         }
         if !secured && (authority.is_some() || certificate.is_some() || key.is_some()) {
-            return Err(format!("there are parameters for TLS (ca, cert, key), and {unsecured}"));
+            return Err(format!("the URL has TLS parameters (ca, cert, key), but {unsecured}"));
         }
         let client = match (certificate, key) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
-            (Some(_), None) => return Err("there is a cert without its key".to_owned()),
-            (None, Some(_)) => return Err("there is a key without its cert".to_owned()),
+            (Some(_), None) => return Err("cert needs a key too".to_owned()),
+            (None, Some(_)) => return Err("key needs a cert too".to_owned()),
         };
         Ok(Self { authority, client })
     }
@@ -159,9 +161,9 @@ mod tests {
         let files = take(&[("ca", "a"), ("cert", "c"), ("key", "k")], true).unwrap();
         assert_eq!(files.authority.as_deref(), Some("a"));
         assert_eq!(files.client, Some(("c".to_owned(), "k".to_owned())));
-        assert!(take(&[("ca", "a")], false).unwrap_err().ends_with("and it isn't used"));
-        assert!(take(&[("cert", "c")], true).unwrap_err().contains("without its key"));
-        assert!(take(&[("key", "k")], true).unwrap_err().contains("without its cert"));
-        assert!(take(&[("ca", "")], true).unwrap_err().contains("names none"));
+        assert!(take(&[("ca", "a")], false).unwrap_err().ends_with("but it isn't used"));
+        assert!(take(&[("cert", "c")], true).unwrap_err().contains("cert needs a key"));
+        assert!(take(&[("key", "k")], true).unwrap_err().contains("key needs a cert"));
+        assert!(take(&[("ca", "")], true).unwrap_err().contains("is empty"));
     }
 }

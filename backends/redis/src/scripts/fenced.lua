@@ -7,7 +7,7 @@
 do
     local highest = redis.call('GET', KEYS[1])
     if highest and not string.match(highest, '^%d+$') then
-        return redis.error_reply('LOCKWRIGHTNOFENCE ' .. 'what stands there is none')
+        return redis.error_reply('LOCKWRIGHTNOFENCE the value is not a fence')
     end
     -- Both are below 2^53, so doubles are exact.
     if highest and tonumber(highest) > tonumber(ARGV[1]) then

@@ -9,14 +9,13 @@
 local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
-if redis.call('GET', KEYS[5]) ~= ARGV[6] then
-  return { 'stranger' }
-end
-
 local token, ttl, fences = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
--- MGET returns nil for another type; EXISTS detects it.
-local value, last, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4]))
-if ended then
+-- MGET returns nil for another type.
+local value, last, ended, incarnation =
+  unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4], KEYS[5]))
+if incarnation ~= ARGV[6] then
+  return { 'stranger' }
+elseif ended then
   return { 'ended' }
 end
 
@@ -37,15 +36,15 @@ elseif value then
   return { 'busy', left, holder, identity, first, by }
 end
 
-if not value and redis.call('EXISTS', KEYS[1]) == 1 then
-  return { 'foreign' }
-end
-
 local fence = next_fence(last, tonumber(ARGV[7]), fences)
 if not fence then
   return { 'exhausted' }
 end
 count_fences(KEYS[2], fence, fences, ttl)
 local first = text(fence)
-redis.call('SET', KEYS[1], new_hold(token, ARGV[4], first, ARGV[3], micros), 'PX', ttl)
-return { 'granted', first, ARGV[3] }
+-- Last: if an earlier command fails, nothing is held.
+local hold = new_hold(token, ARGV[4], first, ARGV[3], micros)
+if redis.call('SET', KEYS[1], hold, 'PX', ttl, 'NX') then
+  return { 'granted', first, ARGV[3] }
+end
+return { 'foreign' }

@@ -201,9 +201,9 @@ async fn missing_tls_parameters_are_reported() {
     for (parameters, says) in [
         (vec![], "as ca=PATH"),
         (vec![shows, key], "as ca=PATH"),
-        (vec![trusts, shows], "a cert without its key"),
-        (vec![trusts, key], "a key without its cert"),
-        (vec![("ca", "")], "names none"),
+        (vec![trusts, shows], "cert needs a key"),
+        (vec![trusts, key], "key needs a cert"),
+        (vec![("ca", "")], "is empty"),
     ] {
         let parameters: Vec<_> =
             parameters.into_iter().map(|(name, file)| (name, Path::new(file))).collect();

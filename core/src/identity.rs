@@ -50,7 +50,9 @@ pub(crate) fn check_text(what: &str, text: &str, longest: usize) -> Result<()> {
 fn host_name() -> Arc<str> {
     #[cfg(unix)]
     {
-        Arc::from(rustix::system::uname().nodename().to_string_lossy())
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        // Backends write identities as lines of text.
+        Arc::from(name.replace(char::is_control, "?"))
     }
     #[cfg(not(unix))]
     {

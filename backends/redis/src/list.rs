@@ -75,6 +75,14 @@ struct Wanted<'w> {
     limit: usize,
 }
 
+impl Wanted<'_> {
+    fn name(&self, lock: &str) -> Option<LockName> {
+        let name = lock.strip_prefix(self.key_prefix)?;
+        let is_after = self.after.as_deref().is_none_or(|after| name > after);
+        if is_after && name.starts_with(self.prefix) { LockName::new(name).ok() } else { None }
+    }
+}
+
 struct Names {
     names: BTreeSet<LockName>,
     is_last: bool,
@@ -87,14 +95,10 @@ async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Resul
         scan.arg(&position).arg("MATCH").arg(FENCE_PATTERN);
         scan.arg("COUNT").arg(SCANNED_AT_ONCE);
         let (next, keys) = scanned(link.read(&scan).await?)?;
-        for key in present(link, keys).await? {
-            let name = lock_of_fence(&key)
-                .and_then(|lock| lock.strip_prefix(wanted.key_prefix))
-                .filter(|name| name.starts_with(wanted.prefix))
-                .and_then(|name| LockName::new(name).ok());
-            let Some(name) = name else { continue };
-            let is_after = wanted.after.as_deref().is_none_or(|after| name.as_str() > after);
-            if is_after && found.names.insert(name) && found.names.len() > wanted.limit {
+        let locks = keys.iter().filter_map(|key| lock_of_fence(key));
+        let locks = locks.filter_map(|lock| Some((lock, wanted.name(lock)?))).collect();
+        for name in present(link, locks).await? {
+            if found.names.insert(name) && found.names.len() > wanted.limit {
                 found.names.pop_last();
                 found.is_last = false;
             }
@@ -106,16 +110,16 @@ async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Resul
     }
 }
 
-/// Returns the fence counters of locks that have a value, because a counter outlives its lock.
-async fn present(link: &Arc<Link>, mut fences: Vec<String>) -> Result<Vec<String>> {
+/// A fence counter outlives its lock.
+async fn present(link: &Arc<Link>, mut locks: Vec<(&str, LockName)>) -> Result<Vec<LockName>> {
     let mut exist = redis::pipe();
-    for fence in &fences {
-        exist.cmd("EXISTS").arg(lock_of_fence(fence));
+    for (lock, _) in &locks {
+        exist.cmd("EXISTS").arg(*lock);
     }
-    let mut answers = link.read_each(&exist, fences.len()).await?.into_iter();
+    let mut answers = link.read_each(&exist, locks.len()).await?.into_iter();
     // A redirected key's slot is moving.
-    fences.retain(|_| !matches!(answers.next(), Some(Value::Int(0))));
-    Ok(fences)
+    locks.retain(|_| !matches!(answers.next(), Some(Value::Int(0))));
+    Ok(locks.into_iter().map(|(_, name)| name).collect())
 }
 
 /// Other keys can't be locks.

@@ -28,10 +28,11 @@ elseif value then
   if not holder then
     return { 'busy', left }
   end
-  -- The release sends a wake-up. The client asks again when the hold ends, which renews this mark.
-  if ARGV[5] == '1' then
+  -- The release sends a wake-up. The client asks again when the hold ends, which renews this mark. A repeat writes
+  -- nothing, because a write may wait for the disk.
+  if ARGV[5] == '1' and redis.call('PTTL', KEYS[3]) < left + 500 then
     redis.call('ZADD', KEYS[3], 0, 'waits')
-    redis.call('PEXPIRE', KEYS[3], math.max(redis.call('PTTL', KEYS[3]), left + 1000))
+    redis.call('PEXPIRE', KEYS[3], left + 1000)
   end
   return { 'busy', left, holder, identity, first, by }
 end

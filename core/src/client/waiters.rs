@@ -1,6 +1,7 @@
 //! Waiting claims.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -11,7 +12,11 @@ use crate::name::{LockName, NameMap};
 use crate::token::Token;
 
 #[derive(Default)]
-pub(crate) struct Waiters(Mutex<Registered>);
+pub(crate) struct Waiters {
+    registered: Mutex<Registered>,
+    /// True once a name was busy. A client whose names never are pays for no look.
+    any_busy: AtomicBool,
+}
 
 #[derive(Default)]
 struct Registered {
@@ -43,7 +48,7 @@ impl Waiter {
 
 impl Waiters {
     fn registered(&self) -> MutexGuard<'_, Registered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Until the result is dropped.
@@ -56,6 +61,7 @@ impl Waiters {
     }
 
     pub(crate) fn note_busy(&self, name: &LockName, now: BootInstant) {
+        self.any_busy.store(true, Ordering::Relaxed);
         let busy = &mut self.registered().busy;
         if let Some(last) = busy.get_mut(name) {
             *last = now;
@@ -68,7 +74,8 @@ impl Waiters {
     }
 
     pub(crate) fn was_busy_after(&self, name: &LockName, instant: BootInstant) -> bool {
-        self.registered().busy.get(name).is_some_and(|last| *last > instant)
+        self.any_busy.load(Ordering::Relaxed)
+            && self.registered().busy.get(name).is_some_and(|last| *last > instant)
     }
 
     pub(crate) fn wake(&self, name: &LockName) {

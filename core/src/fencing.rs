@@ -131,7 +131,7 @@ pub struct Gate(Arc<Mutex<NameMap<Arc<tokio::sync::Mutex<u64>>>>>);
 
 /// Exclusive access, so that an accepted write can't follow a later holder's.
 #[derive(Debug)]
-#[must_use = "others are admitted as soon as it is dropped; keep it until the work is written"]
+#[must_use = "the next write can start once this is dropped; keep it until the write is done"]
 pub struct Inside(OwnedMutexGuard<u64>);
 
 impl Inside {

@@ -94,8 +94,9 @@ impl Redis {
             Wait::Until(end) => end.saturating_since(sent).saturating_add(OFFER).min(PATIENCE),
         };
         let tombstone = keys.tombstone(claim.token);
-        let Keys { lock, fence, queue, waits, holders, meta, .. } = &keys;
-        let scripted = [lock, fence, &tombstone, queue, holders, meta, waits].map(String::as_str);
+        let Keys { lock, fence, queue, queue_flag, holders, meta, .. } = &keys;
+        let scripted =
+            [lock, fence, &tombstone, queue, holders, meta, queue_flag].map(String::as_str);
         let common = acquire::arguments(claim);
         let mut arguments: Vec<&str> = common.iter().map(String::as_str).collect();
         let patience = millis_rounded_up(patience).to_string();
@@ -203,8 +204,9 @@ impl Redis {
         self.servers.wakeups().tracked().forget(&keys.lock, claim.token);
         self.servers.wakeups().offers().forget(claim.token);
         let (tombstone, token) = (keys.tombstone(claim.token), claim.token.to_string());
-        let Keys { lock, fence, queue, waits, holders, meta, .. } = &keys;
-        let scripted = [lock, &tombstone, fence, queue, holders, meta, waits].map(String::as_str);
+        let Keys { lock, fence, queue, queue_flag, holders, meta, .. } = &keys;
+        let scripted =
+            [lock, &tombstone, fence, queue, holders, meta, queue_flag].map(String::as_str);
         let (tombstone_life, released) =
             (tombstone_ms.to_string(), self.servers.wakeups().released());
         let counts = self.servers.counts_receivers();

@@ -4,9 +4,9 @@
 //! |---|---|---|
 //! | *prefix + name* | token, fence, time and identity of an exclusive holder (`value.lua`); a marker while it has `holders` | one TTL |
 //! | `lockwright:{…}:fence` | the highest fence issued | until idle for a week |
-//! | `lockwright:{…}:queue` | sorted set: waiting tokens by arrival | as the last waiter |
-//! | `lockwright:{…}:waits` | exists if the queue may exist, so that one `MGET` reads all that a release needs | as the last waiter |
-//! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms; the marker is `lockwright:shared:EPOCH` or `lockwright:permits:OF` | as the lock |
+//! | `lockwright:{…}:queue` | sorted set: waiting tokens by arrival; on a quorum's node, a mark that clients wait | as the last waiter |
+//! | `lockwright:{…}:queue-flag` | exists while the queue may have waiters: a string, because `MGET` can't read the sorted set | as the last waiter |
+//! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms; the marker is `lockwright:shared:FENCE` or `lockwright:permits:SIZE` | as the lock |
 //! | `lockwright:{…}:meta` | hash: request and identity of each waiter and `holders` entry | as these |
 //! | `lockwright:{…}:ended:TOKEN` | tombstone, `released` or `broken …` | an hour or more |
 //! | `lockwright:{redlock}:certificate:PREFIX` | on a node of a quorum: identifies its data | as the data |
@@ -35,7 +35,7 @@ pub(crate) struct Keys {
     pub(crate) lock: String,
     pub(crate) fence: String,
     pub(crate) queue: String,
-    pub(crate) waits: String,
+    pub(crate) queue_flag: String,
     pub(crate) holders: String,
     pub(crate) meta: String,
     tombstone: String,
@@ -59,7 +59,7 @@ impl Keys {
         Ok(Self {
             fence: companion("fence"),
             queue: companion("queue"),
-            waits: companion("waits"),
+            queue_flag: companion("queue-flag"),
             holders: companion("holders"),
             meta: companion("meta"),
             tombstone: companion("ended"),
@@ -193,7 +193,7 @@ mod tests {
             for key in [
                 &keys.fence,
                 &keys.queue,
-                &keys.waits,
+                &keys.queue_flag,
                 &keys.holders,
                 &keys.meta,
                 &keys.tombstone(Token::random()),
@@ -209,8 +209,8 @@ mod tests {
         let token = Token::random();
         for name in NAMES {
             let keys = keys(name);
-            let Keys { lock, fence, queue, waits, holders, meta, .. } = keys.clone();
-            for key in [keys.tombstone(token), lock, fence, queue, waits, holders, meta] {
+            let Keys { lock, fence, queue, queue_flag, holders, meta, .. } = keys.clone();
+            for key in [keys.tombstone(token), lock, fence, queue, queue_flag, holders, meta] {
                 assert!(all.insert(key.clone()), "{key}");
             }
         }

@@ -97,7 +97,7 @@ async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Resul
         let (next, keys) = scanned(link.read(&scan).await?)?;
         let locks = keys.iter().filter_map(|key| lock_of_fence(key));
         let locks = locks.filter_map(|lock| Some((lock, wanted.name(lock)?))).collect();
-        for name in present(link, locks).await? {
+        for name in existing(link, locks).await? {
             if found.names.insert(name) && found.names.len() > wanted.limit {
                 found.names.pop_last();
                 found.is_last = false;
@@ -110,14 +110,14 @@ async fn walk(link: &Arc<Link>, wanted: &Wanted<'_>, found: &mut Names) -> Resul
     }
 }
 
-/// A fence counter outlives its lock.
-async fn present(link: &Arc<Link>, mut locks: Vec<(&str, LockName)>) -> Result<Vec<LockName>> {
+/// Returns the names whose lock exists: a fence counter outlives its lock.
+async fn existing(link: &Arc<Link>, mut locks: Vec<(&str, LockName)>) -> Result<Vec<LockName>> {
     let mut exist = redis::pipe();
     for (lock, _) in &locks {
         exist.cmd("EXISTS").arg(*lock);
     }
     let mut answers = link.read_each(&exist, locks.len()).await?.into_iter();
-    // A redirected key's slot is moving.
+    // Keeps the name on an error reply: the key's slot is moving.
     locks.retain(|_| !matches!(answers.next(), Some(Value::Int(0))));
     Ok(locks.into_iter().map(|(_, name)| name).collect())
 }

@@ -72,7 +72,7 @@ where
         }
     }
     let message =
-        "other clients kept writing the nodes, so the operations were not done; try again";
+        "other clients kept changing the fence's node, so no operation was done; try again";
     Err(name(error(ErrorKind::Unavailable, message)))
 }
 
@@ -138,7 +138,8 @@ fn read(data: &[u8]) -> Option<Fence> {
 fn failed(cause: zk::Error, effect: Effect) -> Error {
     match cause {
         zk::Error::BadArguments(_) => {
-            let message = "the path of the fence's node or of an operation isn't a valid path";
+            let message = "the path of the fence's node or of an operation is invalid; a path is absolute, such as \
+                           /orders/fence";
             error(ErrorKind::InvalidInput, message).with_source(cause)
         }
         zk::Error::NoAuth => {

@@ -28,7 +28,8 @@ impl Security {
         }
         // The client library supports no others.
         let authority = authority.ok_or(
-            "the system's CAs aren't used; name the file with the CAs to trust, as ca=PATH",
+            "the parameter ca is missing, and the system's CAs aren't used; add ca=PATH with the CAs \
+             to trust",
         )?;
         Ok(Some(Self { authority, client }))
     }

@@ -189,7 +189,7 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     let (mut in_time, mut late) = (0, Vec::new());
     // A busy machine is sometimes late, a waiter without notification always.
     while in_time < 3 {
-        // A name that was busy lately would be queued for by the first request.
+        // The first request queues if the name was recently busy, so each round has its own name.
         let name = format!("x{}", in_time + late.len());
         let took = let_in_after(context, &*backend, &name, &locks, &faulty, going).await?;
         if took < soon {

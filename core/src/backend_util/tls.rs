@@ -50,7 +50,7 @@ impl Files {
     ///
     /// # Errors
     /// A sentence about a missing file or key, or any parameter if not `secured`. `unsecured` is the text
-    /// after "and".
+    /// after "but".
     pub fn take(
         parameter: impl FnMut(&str) -> Option<String>,
         secured: bool,
@@ -69,8 +69,8 @@ impl Files {
         let client = match (certificate, key) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
-            (Some(_), None) => return Err("cert needs a key too".to_owned()),
-            (None, Some(_)) => return Err("key needs a cert too".to_owned()),
+            (Some(_), None) => return Err("cert is set without key; add key=PATH".to_owned()),
+            (None, Some(_)) => return Err("key is set without cert; add cert=PATH".to_owned()),
         };
         Ok(Self { authority, client })
     }
@@ -162,8 +162,8 @@ mod tests {
         assert_eq!(files.authority.as_deref(), Some("a"));
         assert_eq!(files.client, Some(("c".to_owned(), "k".to_owned())));
         assert!(take(&[("ca", "a")], false).unwrap_err().ends_with("but it isn't used"));
-        assert!(take(&[("cert", "c")], true).unwrap_err().contains("cert needs a key"));
-        assert!(take(&[("key", "k")], true).unwrap_err().contains("key needs a cert"));
+        assert!(take(&[("cert", "c")], true).unwrap_err().contains("add key=PATH"));
+        assert!(take(&[("key", "k")], true).unwrap_err().contains("add cert=PATH"));
         assert!(take(&[("ca", "")], true).unwrap_err().contains("is empty"));
     }
 }

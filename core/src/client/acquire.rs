@@ -336,7 +336,7 @@ async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) 
     let answer = match answer {
         Some(answer) => answer,
         None => {
-            asking.queue_if_busy_lately(&mut turn);
+            asking.queue_if_recently_busy(&mut turn);
             asking.ask(&mut turn).await
         }
     };
@@ -415,10 +415,11 @@ impl Asking<'_> {
         take_answer(shared, pending, before, answer, self.sent)
     }
 
-    /// Saves the request that only finds the name taken.
-    fn queue_if_busy_lately(&mut self, turn: &mut Turn) {
-        let lately = self.sent - self.options.ttl;
-        if self.limit != Limit::Once && self.shared.waiters.was_busy_after(turn.name(), lately) {
+    /// Registers a waiter before the first request if the name was busy within the last TTL, so that the request
+    /// queues. A try would only find the name busy.
+    fn queue_if_recently_busy(&mut self, turn: &mut Turn) {
+        let since = self.sent - self.options.ttl;
+        if self.limit != Limit::Once && self.shared.waiters.was_busy_after(turn.name(), since) {
             let (_, pending) =
                 turn.claim(|shared, name| fresh(shared, name, self.options, self.sent));
             let claim = &pending.claim;

@@ -14,7 +14,7 @@ use crate::token::Token;
 #[derive(Default)]
 pub(crate) struct Waiters {
     registered: Mutex<Registered>,
-    /// True once a name was busy. A client whose names never are pays for no look.
+    /// Whether any name was ever busy. If not, the lookup needs no lock of the mutex.
     any_busy: AtomicBool,
 }
 
@@ -22,12 +22,12 @@ pub(crate) struct Waiters {
 struct Registered {
     by_name: NameMap<Vec<Arc<Waiter>>>,
     by_token: HashMap<Token, Arc<Waiter>>,
-    /// When a request last found the name taken.
-    busy: NameMap<BootInstant>,
+    /// The instant of the last busy answer for each name.
+    last_busy: NameMap<BootInstant>,
 }
 
-/// Names whose last busy answer is remembered. If more are busy, one useless request each is the only cost.
-const MOST_BUSY: usize = 1024;
+/// The most names in `last_busy`. One more clears the map; each cleared name then costs one extra request.
+const MOST_BUSY_NAMES: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Waiter {
@@ -62,12 +62,12 @@ impl Waiters {
 
     pub(crate) fn note_busy(&self, name: &LockName, now: BootInstant) {
         self.any_busy.store(true, Ordering::Relaxed);
-        let busy = &mut self.registered().busy;
+        let busy = &mut self.registered().last_busy;
         if let Some(last) = busy.get_mut(name) {
             *last = now;
             return;
         }
-        if busy.len() >= MOST_BUSY {
+        if busy.len() >= MOST_BUSY_NAMES {
             busy.clear();
         }
         busy.insert(name.clone(), now);
@@ -75,7 +75,7 @@ impl Waiters {
 
     pub(crate) fn was_busy_after(&self, name: &LockName, instant: BootInstant) -> bool {
         self.any_busy.load(Ordering::Relaxed)
-            && self.registered().busy.get(name).is_some_and(|last| *last > instant)
+            && self.registered().last_busy.get(name).is_some_and(|last| *last > instant)
     }
 
     pub(crate) fn wake(&self, name: &LockName) {

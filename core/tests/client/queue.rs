@@ -154,7 +154,7 @@ async fn neither_does_one_of_tries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_request_waits_if_the_name_was_busy_lately() {
+async fn first_request_queues_if_the_name_was_recently_busy() {
     let (locks, stage, other, _, clock) = troubled();
     let requests = |held_for| {
         let (locks, stage, other, clock) = (&locks, &stage, &other, &clock);
@@ -170,7 +170,7 @@ async fn first_request_waits_if_the_name_was_busy_lately() {
             sent
         }
     };
-    assert_eq!(requests(millis(1)).await, 2, "a try, and a request that waits");
+    assert_eq!(requests(millis(1)).await, 2, "a try, and a request that queues");
     assert_eq!(requests(millis(1)).await, 1);
     clock.sleep(TTL / 2).await;
     assert_eq!(requests(millis(1)).await, 1);

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod break_lock;
-mod connections;
+mod connection_silence;
 mod doctor;
 mod faults;
 mod fencing;

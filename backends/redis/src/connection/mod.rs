@@ -238,7 +238,7 @@ impl Link {
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
 
-    /// A reply may be an error.
+    /// Sends read commands in one pipeline and returns their replies, which may be errors.
     pub(crate) async fn read_each(
         self: &Arc<Self>,
         commands: &Pipeline,

@@ -1,6 +1,6 @@
 -- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim.
 --
--- KEYS  lock, fence, tombstone of this token, queue, holders, meta, whether clients may wait
+-- KEYS  lock, fence, tombstone of this token, queue, holders, meta, queue flag
 -- ARGV  token, TTL in ms, fences ('1' if shared or permits), identity, how many ms it stays queued without a request
 --       ('0': doesn't wait), mode, client's channel, '1' if receivers can be counted, wake-up channel, name
 --
@@ -20,8 +20,8 @@ local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local token, ttl, fences, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6]
--- MGET returns nil for another type.
-local value, last, ended, waits = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[7]))
+-- MGET returns nil for a key of another type, which its.look() or the SET below detects.
+local value, last, ended, flag = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[7]))
 if ended then
   return { 'ended' }
 end
@@ -31,20 +31,20 @@ if answer then
   return answer
 end
 
-if waits and redis.call('EXISTS', KEYS[4]) == 0 then
+if flag and redis.call('EXISTS', KEYS[4]) == 0 then
   redis.call('DEL', KEYS[7])
-  waits = false
+  flag = false
 end
-if mode == 'x' and not value and not waits then
+if mode == 'x' and not value and not flag then
   local fence = next_fence(last, micros, fences)
   if not fence then
     return { 'exhausted' }
   end
   count_fences(KEYS[2], fence, fences, ttl)
   local first = text(fence)
-  -- Last: if an earlier command fails, nothing is held.
-  local hold = new_hold(token, ARGV[4], first, ARGV[3], micros)
-  if redis.call('SET', KEYS[1], hold, 'PX', ttl, 'NX') then
+  -- Last, so that nothing is held if an earlier command fails. NX fails only for a key of another type.
+  local new = format_hold(token, ARGV[4], first, ARGV[3], micros)
+  if redis.call('SET', KEYS[1], new, 'PX', ttl, 'NX') then
     return { 'granted', first, ARGV[3] }
   end
   return { 'foreign' }

@@ -47,17 +47,17 @@ if its.kind_of_marker then
   publish_break()
   return { 'freed', left }
 end
-local holder = exclusive_hold(value)
+local held_token = parse_hold(value)
 if any then
-  if holder and holder ~= seen then
+  if held_token and held_token ~= seen then
     return { 'retry' }
   end
-elseif holder ~= seen then
+elseif held_token ~= seen then
   return { 'free' }
 end
 
 local left = redis.call('PTTL', KEYS[1])
-if not holder then
+if not held_token then
   -- A foreign holder has no fences, and renews by its own value.
   if how == 'run-out' then
     return { 'unbreakable' }
@@ -79,7 +79,7 @@ redis.call('SET', KEYS[2], text(math.max(last + 1, micros)),
            'PX', life + IDLE_FENCE)
 if how == 'run-out' then
   -- No renewal matches this value, and the expiry stays. The first break's operator is kept.
-  if state_of(value, seen) == 'held' then
+  if hold_state(value, seen) == 'held' then
     redis.call('SET', KEYS[1], 'lw1!' .. value:sub(5) .. '\n' .. note, 'PX', life)
   end
   redis.pcall('PUBLISH', ARGV[8], 'run-out ' .. seen)

@@ -28,17 +28,17 @@ local function count_fences(key, first, fences, ttl)
   redis.call('SET', key, text(first + fences - 1), 'PX', text(ttl + IDLE_FENCE))
 end
 
-local function new_hold(token, identity, first, fences, micros)
+local function format_hold(token, identity, first, fences, micros)
   return 'lw1:' .. table.concat({ token, first, fences, text(micros), identity }, ':')
 end
 
 -- The reply to a token that holds already.
 local function again(lock, fence, token, value, ttl)
-  local state = state_of(value, token)
+  local state = hold_state(value, token)
   if not state then
     return nil
   end
-  local _, first, fences = exclusive_hold(value)
+  local _, first, fences = parse_hold(value)
   if state == 'broken' then
     return { 'again', first, fences, redis.call('PTTL', lock) }
   end

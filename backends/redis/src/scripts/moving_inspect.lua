@@ -2,7 +2,8 @@
 --
 -- KEYS  lock
 --
--- Returns as inspect.lua without the fence; or 'shared', of which the holders are unknown here.
+-- Returns the same as inspect.lua, with false for the fence and the waiters; or the state 'shared' without holders,
+-- which are in another key.
 
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
@@ -12,6 +13,6 @@ elseif not value then
 elseif value:match('^lockwright:%a+:%d+$') then
   return { 'shared', false, false }
 end
-local token, first, _, identity, by = exclusive_hold(value)
+local token, first, _, identity, by = parse_hold(value)
 return { token and 'held' or 'foreign', false, false, redis.call('PTTL', KEYS[1]), token or false,
          identity or false, first or false, by or false, 'x' }

@@ -5,7 +5,7 @@
 --
 -- Returns 1 if it was held, else 0.
 
-if not state_of(redis.pcall('GET', KEYS[1]), ARGV[1]) then
+if not hold_state(redis.pcall('GET', KEYS[1]), ARGV[1]) then
   return 0
 end
 redis.call('DEL', KEYS[1])

@@ -5,7 +5,7 @@
 --
 -- Returns 'renewed', 'broken' or 'gone'.
 
-local state = state_of(redis.pcall('GET', KEYS[1]), ARGV[1])
+local state = hold_state(redis.pcall('GET', KEYS[1]), ARGV[1])
 if state == 'held' then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
   return 'renewed'

@@ -81,7 +81,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   -- The deciding write is last: if an earlier command fails, nothing is held.
   local function write(token, mode, life, fences, identity, first)
     if mode == 'x' then
-      its.value = new_hold(token, identity, first, fences, micros)
+      its.value = format_hold(token, identity, first, fences, micros)
       call('SET', lock, its.value, 'PX', text(life))
       return
     end
@@ -303,8 +303,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return fenced
   end
 
-  -- `waits` says that the queue may exist. Returns the number of waiters before it.
-  function its.wait(waits, token, mode, patience, ttl, fences, channel, identity)
+  -- Returns the number of waiters before it.
+  function its.wait(flag, token, mode, patience, ttl, fences, channel, identity)
     local before, place = call('ZRANK', queue, token), nil
     if not before then
       local last, score = unpack(call('ZRANGE', queue, -1, -1, 'WITHSCORES'))
@@ -318,7 +318,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     call('HSET', meta, token, table.concat(
       { mode, text(now + patience), ttl, fences, channel, identity }, ' '))
     keep(meta, patience)
-    call('SET', waits, '1', 'PX', text(math.max(call('PTTL', waits), patience)))
+    call('SET', flag, '1', 'PX', text(math.max(call('PTTL', flag), patience)))
     if place then
       call('ZADD', queue, place, token)
     end
@@ -337,7 +337,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       end
       return { left, token, identity, first, by, mode }
     end
-    local token, first, _, identity, by = exclusive_hold(its.value)
+    local token, first, _, identity, by = parse_hold(its.value)
     local left = its.value and call('PTTL', lock) or 0
     return { left, token or false, identity or false, first or false, by or false, 'x' }
   end

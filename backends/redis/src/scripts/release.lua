@@ -1,6 +1,6 @@
 -- Ends this token's hold or its wait, and offers the lock to the next waiter.
 --
--- KEYS  lock, tombstone of this token, fence, queue, holders, meta, whether clients may wait
+-- KEYS  lock, tombstone of this token, fence, queue, holders, meta, queue flag
 -- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if receivers can be counted
 --
 -- Returns 0 if it neither held nor waited; else 1, or the lifetime of a new offer in ms.
@@ -10,11 +10,11 @@ local token = ARGV[1]
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[2], 'released', 'PX', ARGV[2])
 end
-local value, waits = unpack(redis.call('MGET', KEYS[1], KEYS[7]))
-local ended = state_of(value, token)
+local value, flag = unpack(redis.call('MGET', KEYS[1], KEYS[7]))
+local ended = hold_state(value, token)
 if ended then
   redis.call('DEL', KEYS[1])
-  if not waits then
+  if not flag then
     return 1
   end
 elseif redis.call('EXISTS', KEYS[4], KEYS[5]) == 0 then
@@ -45,7 +45,7 @@ pcall(function()
       redis.pcall('PUBLISH', ARGV[3], ARGV[4])
     end
   end
-  if waits and redis.call('EXISTS', KEYS[4]) == 0 then
+  if flag and redis.call('EXISTS', KEYS[4]) == 0 then
     redis.call('DEL', KEYS[7])
   end
 end)

@@ -49,7 +49,7 @@ for i = 1, math.floor(#ARGV / 3) do
   if ARGV[3 * i] == 'x' then
     local lock, fence = KEYS[at], KEYS[at + 1]
     -- One foreign type must not fail the whole batch.
-    local state = state_of(redis.pcall('GET', lock), token)
+    local state = hold_state(redis.pcall('GET', lock), token)
     if state == 'held' then
       -- A counter in use isn't idle.
       redis.call('PEXPIRE', fence, ttl + 604800000)

@@ -40,7 +40,7 @@ end
 local answer = again(KEYS[1], KEYS[2], token, value, ttl)
 if answer then
   return answer
-elseif mode ~= 'x' or state_of(value, from) ~= 'held' then
+elseif mode ~= 'x' or hold_state(value, from) ~= 'held' then
   return { 'busy', value and redis.call('PTTL', KEYS[1]) or -1 }
 end
 
@@ -52,5 +52,5 @@ end
 redis.call('SET', KEYS[4], 'released', 'PX', ARGV[6])
 count_fences(KEYS[2], fence, 1, ttl)
 local first = text(fence)
-redis.call('SET', KEYS[1], new_hold(token, ARGV[4], first, '1', micros), 'PX', ttl)
+redis.call('SET', KEYS[1], format_hold(token, ARGV[4], first, '1', micros), 'PX', ttl)
 return { 'granted', first, '1' }

@@ -3,21 +3,23 @@
 --   lw1:TOKEN:FENCE:FENCES:SINCE:IDENTITY    an exclusive hold
 --   lw1!TOKEN:FENCE:FENCES:SINCE:IDENTITY    the same, broken: it runs out. A line feed, the operator and the reason
 --                                            follow
---   lockwright:shared:EPOCH                  shared holders
---   lockwright:permits:OF                    permits
+--   lockwright:shared:FENCE                  readers, with the fence that they share
+--   lockwright:permits:SIZE                  permits of a semaphore of that size
 --
--- Any other value is another program's lock. TIME is in µs.
+-- FENCE is the first of FENCES reserved fences. SINCE is the time of the grant in µs. Any other value is another
+-- program's lock.
 
--- 'held' or 'broken' if it is an exclusive hold of the token, else nil.
-local function state_of(value, token)
+-- Returns 'held' or 'broken' if it is an exclusive hold of the token, else nil.
+local function hold_state(value, token)
   if type(value) == 'string' and value:sub(5, #token + 5) == token .. ':' then
     local start = value:sub(1, 4)
     return start == 'lw1:' and 'held' or start == 'lw1!' and 'broken' or nil
   end
 end
 
--- Token, first fence, fences, identity, operator and reason of a break.
-local function exclusive_hold(value)
+-- Returns the token, first fence, fences and identity of an exclusive hold; for a broken one also the operator and the
+-- reason as one text. Nil for any other value.
+local function parse_hold(value)
   if type(value) ~= 'string' then
     return nil
   end

@@ -1,6 +1,6 @@
 -- Requests a node's vote.
 --
--- KEYS  lock, fence, queue, tombstone of this token, incarnation
+-- KEYS  lock, fence, queue (here only a mark that clients wait), tombstone of this token, incarnation
 -- ARGV  token, TTL in ms, fences, identity, '1' if the client will wait, incarnation that its client read, smallest
 --       permitted fence
 --
@@ -10,7 +10,7 @@ local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local token, ttl, fences = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
--- MGET returns nil for another type.
+-- MGET returns nil for a key of another type, which the SET below detects.
 local value, last, ended, incarnation =
   unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4], KEYS[5]))
 if incarnation ~= ARGV[6] then
@@ -24,17 +24,17 @@ if answer then
   return answer
 elseif value then
   local left = redis.call('PTTL', KEYS[1])
-  local holder, first, _, identity, by = exclusive_hold(value)
-  if not holder then
+  local held_token, first, _, identity, by = parse_hold(value)
+  if not held_token then
     return { 'busy', left }
   end
-  -- The release sends a wake-up. The client asks again when the hold ends, which renews this mark. A repeat writes
-  -- nothing, because a write may wait for the disk.
+  -- The mark makes the release send a wake-up. It outlives the hold by up to 1 s, and the client asks again before
+  -- that. A repeated vote doesn't write, because a write may wait for the disk, and fails on a full node.
   if ARGV[5] == '1' and redis.call('PTTL', KEYS[3]) < left + 500 then
-    redis.call('ZADD', KEYS[3], 0, 'waits')
+    redis.call('ZADD', KEYS[3], 0, 'waiting')
     redis.call('PEXPIRE', KEYS[3], left + 1000)
   end
-  return { 'busy', left, holder, identity, first, by }
+  return { 'busy', left, held_token, identity, first, by }
 end
 
 local fence = next_fence(last, tonumber(ARGV[7]), fences)
@@ -43,9 +43,9 @@ if not fence then
 end
 count_fences(KEYS[2], fence, fences, ttl)
 local first = text(fence)
--- Last: if an earlier command fails, nothing is held.
-local hold = new_hold(token, ARGV[4], first, ARGV[3], micros)
-if redis.call('SET', KEYS[1], hold, 'PX', ttl, 'NX') then
+-- Last, so that nothing is held if an earlier command fails. NX fails only for a key of another type.
+local new = format_hold(token, ARGV[4], first, ARGV[3], micros)
+if redis.call('SET', KEYS[1], new, 'PX', ttl, 'NX') then
   return { 'granted', first, ARGV[3] }
 end
 return { 'foreign' }

@@ -10,9 +10,10 @@ local token = ARGV[1]
 if ARGV[2] ~= '0' then
   redis.call('SET', KEYS[3], 'released', 'PX', ARGV[2])
 end
-if not state_of(redis.pcall('GET', KEYS[1]), token) then
+if not hold_state(redis.pcall('GET', KEYS[1]), token) then
   return 0
 end
+-- 2: a client waits. See vote.lua.
 if redis.call('DEL', KEYS[1], KEYS[2]) == 2 then
   -- A hint, which may lack permission.
   redis.pcall('PUBLISH', ARGV[3], ARGV[4])

@@ -181,11 +181,11 @@ async fn missing_vote_may_still_be_held() {
     let refused = eventually(|| async {
         let refused = redis.try_acquire(&ours).await.unwrap_err();
         let there: Option<String> = new.command(&["GET", "a"]).unwrap();
-        there.map(|token| (refused, token))
+        there.map(|value| (refused, value))
     })
     .await;
-    let (refused, token) = refused;
-    assert_eq!(token_in(&token), ours.token.to_string());
+    let (refused, value) = refused;
+    assert_eq!(token_in(&value), ours.token.to_string());
     assert_eq!(refused.kind(), ErrorKind::Indeterminate, "{refused}");
 }
 

@@ -117,8 +117,8 @@ async fn missing_and_wrong_files_are_reported() {
         (vec![("ca", empty.path())], "no CERTIFICATE in PEM"),
         (vec![("ca", key.as_path())], "no CERTIFICATE in PEM"),
         (vec![("cert", certificate.as_path()), ("key", &certificate)], "no PRIVATE KEY in PEM"),
-        (vec![("cert", certificate.as_path())], "cert needs a key"),
-        (vec![("key", key.as_path())], "key needs a cert"),
+        (vec![("cert", certificate.as_path())], "add key=PATH"),
+        (vec![("key", key.as_path())], "add cert=PATH"),
         (vec![("ca", Path::new(""))], "is empty"),
     ] {
         let url = format!("rediss://u:{SECRET}@127.0.0.1/");

@@ -79,10 +79,10 @@ async fn tries_and_uncontended_locks_watch_nothing() {
     let (server, redis) = server_and_client().await;
     server.command::<()>(&["SET", "a", THEIRS]).unwrap();
     busy(&redis, &claim("a"), Wait::No).await;
-    for pair in ["b", "c"] {
-        // The first pair loads the scripts.
+    for name in ["b", "c"] {
+        // The first acquire and release load the scripts.
         server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
-        let ours = claim(pair);
+        let ours = claim(name);
         grant(&redis, &ours).await;
         redis.release(&ours, ReleaseMode::Plain).await.unwrap();
     }
@@ -92,8 +92,9 @@ async fn tries_and_uncontended_locks_watch_nothing() {
         let (command, calls) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
         Some((command, calls.split(',').next()?))
     });
-    let our_own = ["config|resetstat", "info"];
-    let mut called: Vec<_> = called.filter(|(command, _)| !our_own.contains(command)).collect();
+    let sent_by_test = ["config|resetstat", "info"];
+    let mut called: Vec<_> =
+        called.filter(|(command, _)| !sent_by_test.contains(command)).collect();
     called.sort_unstable();
     assert_eq!(
         called,

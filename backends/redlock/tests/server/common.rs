@@ -49,7 +49,7 @@ impl Five {
         &mut self.fleet.servers[at]
     }
 
-    /// Returns the token that holds.
+    /// Returns the holder's token.
     pub(crate) fn holder(&self, at: usize, name: &str) -> Option<String> {
         let value: Option<String> = self.fleet.servers[at].command(&["GET", name]).unwrap();
         value.map(|value| value.split(':').nth(1).unwrap_or_default().to_owned())

@@ -201,8 +201,8 @@ async fn missing_tls_parameters_are_reported() {
     for (parameters, says) in [
         (vec![], "as ca=PATH"),
         (vec![shows, key], "as ca=PATH"),
-        (vec![trusts, shows], "cert needs a key"),
-        (vec![trusts, key], "key needs a cert"),
+        (vec![trusts, shows], "add key=PATH"),
+        (vec![trusts, key], "add cert=PATH"),
         (vec![("ca", "")], "is empty"),
     ] {
         let parameters: Vec<_> =

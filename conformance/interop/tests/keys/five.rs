@@ -58,7 +58,7 @@ impl Five {
         assert!(vote.is_ok(), "{:?}", self.redlock.node_statuses().await);
     }
 
-    /// Returns the running nodes with a hold of `name`.
+    /// Returns the running nodes that have the key `name`.
     pub(crate) fn having(&self, name: &str) -> Vec<usize> {
         let has = |node: &usize| {
             self.scene.servers[*node].command::<usize>(&["EXISTS", name]).is_ok_and(|n| n > 0)

@@ -202,7 +202,7 @@ impl<S: Server> Task<S> {
                         return Ok(Asked::CarriedElsewhere(granted));
                     }
                     if std::mem::take(&mut may_have_been_late) {
-                        // It had the lock, though it may have ended by itself since.
+                        // The late request's session had the lock, and may have ended since.
                         shared.server.end(claim).await?;
                         tries = 0;
                         continue;

@@ -56,7 +56,7 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
                 // The statement may still be in transit.
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
-                    // Until it is carried out, unless it has ended already.
+                    // Up to 500 ms for the statement's session, which may have ended already.
                     for _ in 0..100 {
                         if sessions_of(&server, held.token) == 1 {
                             break;

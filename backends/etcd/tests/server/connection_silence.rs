@@ -1,4 +1,4 @@
-//! Silent connections. This takes longest, so it comes early: tests start in the order of their names.
+//! Silent connections. Tests start in the order of their names, and these take longest: keep the name near the start.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod break_lock;
-mod connection_silence;
+mod dead_connection;
 mod doctor;
 mod faults;
 mod fencing;
@@ -21,6 +21,7 @@ mod queue;
 mod runtimes;
 mod shared;
 mod sharing;
+mod silence;
 #[cfg(feature = "tls")]
 mod tls;
 mod wakeup;

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod connecting;
-mod connection_silence;
+mod dead_connection;
 mod doctor;
 mod faults;
 mod fencing;
@@ -14,6 +14,7 @@ mod queue;
 mod replies;
 mod sessions;
 mod shared;
+mod silence;
 mod timeout_check;
 #[cfg(feature = "tls")]
 mod tls;

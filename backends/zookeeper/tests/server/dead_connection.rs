@@ -1,0 +1,19 @@
+//! A connection that dies during a long hold. Tests start in the order of their names: this takes longest, so it comes early.
+
+use std::time::Duration;
+
+use lockwright_conformance::silence;
+use lockwright_testbed as testbed;
+
+use crate::silence::client;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hold_with_a_long_ttl_survives() {
+    let ttl = Duration::from_secs(30);
+    let server = testbed::ZooKeeper::options().members(1).start().unwrap();
+    let (at_once, later) = (client(&server).await, client(&server).await);
+    tokio::join!(
+        silence::hold_survives(&at_once, "at once", ttl, Duration::ZERO),
+        silence::hold_survives(&later, "later", ttl, ttl / 4),
+    );
+}

@@ -49,7 +49,7 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
             format!(
                 "the fence counter {:?} is damaged or has no fences left; delete it once the \
                  lock is free and none of its fences is in use",
-                keys.fence
+                keys.fence()
             ),
         )),
         _ => Err(odd_answer(Effect::Changes, reply)),

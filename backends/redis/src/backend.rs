@@ -94,9 +94,8 @@ impl Redis {
             Wait::Until(end) => end.saturating_since(sent).saturating_add(OFFER).min(PATIENCE),
         };
         let tombstone = keys.tombstone(claim.token);
-        let Keys { lock, fence, queue, queue_flag, holders, meta, .. } = &keys;
-        let scripted =
-            [lock, fence, &tombstone, queue, holders, meta, queue_flag].map(String::as_str);
+        let [lock, fence, queue, holders, meta] = keys.described();
+        let scripted = [lock, fence, &tombstone, queue, holders, meta, keys.queue_flag()];
         let common = acquire::arguments(claim);
         let mut arguments: Vec<&str> = common.iter().map(String::as_str).collect();
         let patience = millis_rounded_up(patience).to_string();
@@ -139,16 +138,15 @@ impl Redis {
 
     async fn transfer(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
         let keys = self.keys(&to.name)?;
-        self.servers.wakeups().tracked().forget(&keys.lock, from);
+        self.servers.wakeups().tracked().forget(keys.lock(), from);
         let old = from.to_string();
         let lasts = millis_rounded_up(to.ttl.max(TOMBSTONE)).to_string();
         let [token, ttl, _, identity] = acquire::arguments(to);
         let mode = answer::mode_text(to.mode);
         let arguments = [&*token, &ttl, &mode, &identity, &old, &lasts];
         let (tombstone_to, tombstone_from) = (keys.tombstone(to.token), keys.tombstone(from));
-        let Keys { lock, fence, queue, holders, meta, .. } = &keys;
+        let [lock, fence, queue, holders, meta] = keys.described();
         let scripted = [lock, fence, &tombstone_to, &tombstone_from, queue, holders, meta];
-        let scripted = scripted.map(String::as_str);
         let answer =
             self.servers.run(&scripts::TRANSFER, &scripted, &arguments, limited(to)).await?;
         match acquire::outcome(answer, &keys, to.mode)? {
@@ -165,7 +163,7 @@ impl Redis {
         let Some(holder) = busy.holder.as_ref().filter(|holder| holder.token.is_none()) else {
             return;
         };
-        match tracking::listen_for(&self.servers, &keys.lock).await {
+        match tracking::listen_for(&self.servers, keys.lock()).await {
             Some(true) => busy.retry_after = holder.remaining,
             Some(false) => busy.retry_after = Some(Duration::ZERO),
             None => {}
@@ -201,12 +199,11 @@ impl Redis {
     async fn end(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
         let keys = self.keys(&claim.name)?;
         let tombstone_ms = tombstone_life(claim, release_mode);
-        self.servers.wakeups().tracked().forget(&keys.lock, claim.token);
+        self.servers.wakeups().tracked().forget(keys.lock(), claim.token);
         self.servers.wakeups().offers().forget(claim.token);
         let (tombstone, token) = (keys.tombstone(claim.token), claim.token.to_string());
-        let Keys { lock, fence, queue, queue_flag, holders, meta, .. } = &keys;
-        let scripted =
-            [lock, &tombstone, fence, queue, holders, meta, queue_flag].map(String::as_str);
+        let [lock, fence, queue, holders, meta] = keys.described();
+        let scripted = [lock, &*tombstone, fence, queue, holders, meta, keys.queue_flag()];
         let (tombstone_life, released) =
             (tombstone_ms.to_string(), self.servers.wakeups().released());
         let counts = self.servers.counts_receivers();
@@ -248,7 +245,7 @@ impl Redis {
         let (tombstone, token) = (keys.tombstone(claim.token), claim.token.to_string());
         let (tombstone_life, released) =
             (tombstone_life(claim, release_mode).to_string(), self.servers.wakeups());
-        let scripted = [&keys.lock, &keys.queue, &tombstone].map(String::as_str);
+        let scripted = [keys.lock(), keys.queue(), &tombstone];
         let arguments = [&token, &tombstone_life, released.released(), claim.name.as_str()];
         let answer = self.servers.run(&scripts::WITHDRAW, &scripted, &arguments, limited(claim));
         match answer.await.map_err(|error| error.with_name(&claim.name))? {
@@ -297,11 +294,12 @@ impl Redis {
                 },
             };
             let tombstone = keys.tombstone(token.unwrap_or(Token::from_bytes([0; 16])));
+            let [lock, fence, queue, holders, meta] = keys.described();
             let answer = self
                 .servers
                 .run(
                     &scripts::BREAK,
-                    &[&keys.lock, &keys.fence, &tombstone, &keys.queue, &keys.holders, &keys.meta],
+                    &[lock, fence, &tombstone, queue, holders, meta],
                     &[
                         &token.map_or_else(String::new, |token| token.to_string()),
                         if seen == BreakTarget::Any { "1" } else { "0" },

@@ -30,41 +30,80 @@ const RESERVED: &str = "lockwright:{";
 
 pub(crate) const SLOTS: usize = 16_384;
 
+/// One allocation: the lock's key, then those of its companions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
-    pub(crate) lock: String,
-    pub(crate) fence: String,
-    pub(crate) queue: String,
-    pub(crate) queue_flag: String,
-    pub(crate) holders: String,
-    pub(crate) meta: String,
-    tombstone: String,
+    text: String,
+    /// Where each key ends.
+    ends: [usize; 1 + COMPANIONS.len()],
 }
+
+const COMPANIONS: [&str; 6] = ["fence", "queue", "queue-flag", "holders", "meta", "ended"];
 
 impl Keys {
     pub(crate) fn new(prefix: &str, name: &LockName) -> Result<Self> {
-        let lock = format!("{prefix}{name}");
-        if lock.starts_with(RESERVED) {
+        let name = name.as_str();
+        let lock = prefix.len() + name.len();
+        let mut text = String::with_capacity(lock + COMPANIONS.len() * (2 * lock + 26));
+        text.push_str(prefix);
+        text.push_str(name);
+        if text.starts_with(RESERVED) {
             return Err(Error::invalid_input(format!(
                 "lock names that begin with {RESERVED:?} are kept for the companions of locks; \
                  choose another name"
             )));
         }
-        let (tag, rest) = match own_tag(&lock) {
-            Some(tag) => (tag.to_owned(), format!(":{lock}")),
-            None if !lock.contains('}') => (lock.clone(), String::new()),
-            None => (number_in_slot(slot(lock.as_bytes())).to_string(), format!(":{lock}")),
+        let number;
+        let (tag, is_lock) = match own_tag(&text) {
+            Some(tag) => (tag, false),
+            None if !text.contains('}') => (&*text, true),
+            None => {
+                number = number_in_slot(slot(text.as_bytes())).to_string();
+                (&*number, false)
+            }
         };
-        let companion = |kind: &str| format!("{RESERVED}{tag}}}:{kind}{rest}");
-        Ok(Self {
-            fence: companion("fence"),
-            queue: companion("queue"),
-            queue_flag: companion("queue-flag"),
-            holders: companion("holders"),
-            meta: companion("meta"),
-            tombstone: companion("ended"),
-            lock,
-        })
+        let tag = tag.to_owned();
+        let mut ends = [lock; 1 + COMPANIONS.len()];
+        for (end, companion) in ends[1..].iter_mut().zip(COMPANIONS) {
+            for part in [RESERVED, &tag, "}:", companion] {
+                text.push_str(part);
+            }
+            if !is_lock {
+                text.push(':');
+                text.extend_from_within(..lock);
+            }
+            *end = text.len();
+        }
+        Ok(Self { text, ends })
+    }
+
+    fn key(&self, at: usize) -> &str {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.text[start..self.ends[at]]
+    }
+
+    pub(crate) fn lock(&self) -> &str {
+        self.key(0)
+    }
+
+    pub(crate) fn fence(&self) -> &str {
+        self.key(1)
+    }
+
+    pub(crate) fn queue(&self) -> &str {
+        self.key(2)
+    }
+
+    pub(crate) fn queue_flag(&self) -> &str {
+        self.key(3)
+    }
+
+    pub(crate) fn holders(&self) -> &str {
+        self.key(4)
+    }
+
+    pub(crate) fn meta(&self) -> &str {
+        self.key(5)
     }
 
     /// Names the database because of `SWAPDB`.
@@ -74,11 +113,11 @@ impl Keys {
     }
 
     pub(crate) fn described(&self) -> [&str; 5] {
-        [&self.lock, &self.fence, &self.queue, &self.holders, &self.meta]
+        [self.lock(), self.fence(), self.queue(), self.holders(), self.meta()]
     }
 
     pub(crate) fn tombstone(&self, token: Token) -> String {
-        format!("{}:{token}", self.tombstone)
+        format!("{}:{token}", self.key(6))
     }
 }
 
@@ -189,15 +228,9 @@ mod tests {
     fn all_keys_of_a_lock_share_its_slot() {
         for name in NAMES {
             let keys = keys(name);
-            let wanted = slot_of(&keys.lock);
-            for key in [
-                &keys.fence,
-                &keys.queue,
-                &keys.queue_flag,
-                &keys.holders,
-                &keys.meta,
-                &keys.tombstone(Token::random()),
-            ] {
+            let wanted = slot_of(keys.lock());
+            let tombstone = keys.tombstone(Token::random());
+            for key in keys.described().into_iter().chain([keys.queue_flag(), &tombstone]) {
                 assert_eq!(slot_of(key), wanted, "{name}: {key}");
             }
         }
@@ -209,9 +242,9 @@ mod tests {
         let token = Token::random();
         for name in NAMES {
             let keys = keys(name);
-            let Keys { lock, fence, queue, queue_flag, holders, meta, .. } = keys.clone();
-            for key in [keys.tombstone(token), lock, fence, queue, queue_flag, holders, meta] {
-                assert!(all.insert(key.clone()), "{key}");
+            let tombstone = keys.tombstone(token);
+            for key in keys.described().into_iter().chain([keys.queue_flag(), &tombstone]) {
+                assert!(all.insert(key.to_owned()), "{key}");
             }
         }
     }
@@ -219,8 +252,8 @@ mod tests {
     #[test]
     fn the_lock_is_found_by_its_fence() {
         for name in NAMES {
-            assert_eq!(lock_of_fence(&keys(name).fence), Some(name));
-            assert_eq!(lock_of_fence(&keys(name).holders), None);
+            assert_eq!(lock_of_fence(keys(name).fence()), Some(name));
+            assert_eq!(lock_of_fence(keys(name).holders()), None);
         }
         for other in ["lockwright:{a}:fences", "lockwright:{a", "x", ""] {
             assert_eq!(lock_of_fence(other), None, "{other}");
@@ -229,11 +262,11 @@ mod tests {
 
     #[test]
     fn the_lock_is_exactly_the_name() {
-        assert_eq!(keys("a}b").fence, "lockwright:{20658}:fence:a}b");
-        assert_eq!(keys("orders/42").lock, "orders/42");
-        assert_eq!(keys("orders/42").fence, "lockwright:{orders/42}:fence");
+        assert_eq!(keys("a}b").fence(), "lockwright:{20658}:fence:a}b");
+        assert_eq!(keys("orders/42").lock(), "orders/42");
+        assert_eq!(keys("orders/42").fence(), "lockwright:{orders/42}:fence");
         let name = LockName::new("42").unwrap();
-        assert_eq!(Keys::new("shop:", &name).unwrap().lock, "shop:42");
+        assert_eq!(Keys::new("shop:", &name).unwrap().lock(), "shop:42");
     }
 
     #[test]

@@ -241,9 +241,9 @@ impl Node {
                 &live,
                 &scripts::VOTE,
                 &[
-                    &keys.lock,
-                    &keys.fence,
-                    &keys.queue,
+                    keys.lock(),
+                    keys.fence(),
+                    keys.queue(),
                     &keys.tombstone(claim.token),
                     &self.incarnation_key,
                 ],
@@ -288,7 +288,7 @@ impl Node {
             .run_on(
                 &live,
                 &scripts::RAISE,
-                &[&keys.lock, &keys.fence, &self.incarnation_key],
+                &[keys.lock(), keys.fence(), &self.incarnation_key],
                 &[
                     &claim.token.to_string(),
                     &fence.get().to_string(),

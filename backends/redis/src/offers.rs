@@ -217,10 +217,9 @@ async fn expire_offers(servers: WeakServers, name: LockName, mut until: Instant)
 /// If this fails, waiters poll.
 async fn grant_next(servers: &Servers, name: &LockName) -> Option<Duration> {
     let keys = Keys::new(&servers.config().key_prefix, name).ok()?;
-    let Keys { lock, fence, queue, holders, meta, .. } = &keys;
-    let scripted = [lock, fence, queue, holders, meta].map(String::as_str);
     let arguments = [servers.counts_receivers(), servers.wakeups().released(), name.as_str()];
-    let answer = servers.run(&scripts::GRANT_NEXT, &scripted, &arguments, Effect::Changes).await;
+    let answer =
+        servers.run(&scripts::GRANT_NEXT, &keys.described(), &arguments, Effect::Changes).await;
     match answer {
         Ok(redis::Value::Int(life @ 1..)) => Some(Duration::from_millis(life.unsigned_abs())),
         _ => None,

@@ -142,9 +142,9 @@ fn every_name_has_keys_that_lead_back_to_it() {
     texts(&NAMES, |text| {
         let Ok(name) = LockName::new(text) else { return };
         let Ok(keys) = Keys::new("", &name) else { return };
-        assert_eq!(lock_of_fence(&keys.fence), Some(text));
+        assert_eq!(lock_of_fence(keys.fence()), Some(text));
         for key in keys.described() {
-            assert_eq!(slot_of(key), slot_of(&keys.lock));
+            assert_eq!(slot_of(key), slot_of(keys.lock()));
         }
     });
 }

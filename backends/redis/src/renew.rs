@@ -34,18 +34,17 @@ impl Batch {
     /// Omits the tombstones, which usually don't exist: while a slot moves, all keys of a script must exist.
     pub(crate) fn keys_of_a_slot(&self) -> Vec<&str> {
         // A fence never looks like a break.
-        self.keys_with(|keys, _| &keys.fence)
+        self.keys_with(|keys, _| keys.fence())
     }
 
     fn keys_with<'b>(&'b self, key_for: impl Fn(&'b Keys, &'b str) -> &'b str) -> Vec<&'b str> {
         let mut all = Vec::with_capacity(4 * self.keys.len());
         for (keys, tombstone, mode) in &self.keys {
-            let Keys { lock, fence, holders, meta, .. } = keys;
             let key = key_for(keys, tombstone);
             if *mode == Mode::Exclusive {
-                all.extend([&**lock, fence, key]);
+                all.extend([keys.lock(), keys.fence(), key]);
             } else {
-                all.extend([&**lock, fence, holders, key, meta]);
+                all.extend([keys.lock(), keys.fence(), keys.holders(), key, keys.meta()]);
             }
         }
         all

@@ -26,12 +26,12 @@ pub(crate) struct Hold<'h> {
 impl Hold<'_> {
     /// Shared holds and permits have several keys, and wait until all are on one node.
     pub(crate) async fn renew(&self, cluster: &Arc<Cluster>, ttl: &str) -> Result<Renewal> {
-        let Keys { lock, fence, holders, meta, .. } = self.keys;
+        let [lock, fence, _, holders, meta] = self.keys.described();
         let answer = if self.mode == Mode::Exclusive {
             let arguments = [self.token, ttl];
             one_key(cluster, &scripts::MOVING_RENEW, lock, &arguments, Effect::Changes).await?
         } else {
-            let keys = [lock, fence, holders, fence, meta].map(String::as_str);
+            let keys = [lock, fence, holders, fence, meta];
             let arguments = [self.token, ttl, "s"];
             let renew = &scripts::RENEW;
             match cluster.try_run(renew, &keys, &arguments, Effect::Changes).await? {
@@ -50,7 +50,7 @@ impl Hold<'_> {
                 keep_fence.arg(fence).arg(idle.to_string());
                 // Not awaited: this key may be on a silent node.
                 let (runtime, cluster) = (cluster.runtime(), Arc::clone(cluster));
-                let fence = fence.clone();
+                let fence = fence.to_owned();
                 runtime.clone().spawn(async move {
                     let _ = cluster.command(&fence, None, &keep_fence, Effect::Changes).await;
                 });
@@ -66,11 +66,11 @@ impl Hold<'_> {
     /// Not awaited, because a node may be silent. Waiters also poll, and the record expires.
     fn wake_waiters(&self, cluster: &Arc<Cluster>, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
-        forget.arg(&self.keys.meta).arg(self.token);
+        forget.arg(self.keys.meta()).arg(self.token);
         let mut tell = redis::cmd("PUBLISH");
         tell.arg(cluster.wakeups().released()).arg(claim.name.as_str());
         let (runtime, cluster) = (cluster.runtime().clone(), Arc::clone(cluster));
-        let [meta, queue] = [&self.keys.meta, &self.keys.queue].map(String::clone);
+        let [meta, queue] = [self.keys.meta(), self.keys.queue()].map(str::to_owned);
         runtime.spawn(async move {
             let forgotten = cluster.command(&meta, None, &forget, Effect::Changes);
             let told = cluster.command(&queue, None, &tell, Effect::Changes);
@@ -102,8 +102,8 @@ impl Hold<'_> {
             cluster.command(self.tombstone, None, &set_tombstone, Effect::Changes).await?;
         }
         let mut leave = redis::cmd("ZREM");
-        leave.arg(&self.keys.queue).arg(self.token);
-        let left = cluster.command(&self.keys.queue, None, &leave, Effect::Changes).await?;
+        leave.arg(self.keys.queue()).arg(self.token);
+        let left = cluster.command(self.keys.queue(), None, &leave, Effect::Changes).await?;
         if matches!(left, Value::Int(1)) {
             self.wake_waiters(cluster, claim);
             return Ok(ReleaseOutcome::Released);
@@ -116,7 +116,7 @@ impl Hold<'_> {
             ));
         }
         let arguments = [self.token, cluster.wakeups().released(), claim.name.as_str()];
-        let lock = &self.keys.lock;
+        let lock = self.keys.lock();
         let answer =
             one_key(cluster, &scripts::MOVING_RELEASE, lock, &arguments, Effect::Changes).await?;
         match answer {
@@ -128,11 +128,12 @@ impl Hold<'_> {
 }
 
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys) -> Result<Found> {
-    let answer = one_key(cluster, &scripts::MOVING_INSPECT, &keys.lock, &[], Effect::Reads).await?;
+    let answer =
+        one_key(cluster, &scripts::MOVING_INSPECT, keys.lock(), &[], Effect::Reads).await?;
     let mut words: Vec<Value> = FromRedisValue::from_redis_value(answer)
         .map_err(|cause| odd_answer(Effect::Reads, cause))?;
     if let [state, fence, ..] = &mut words[..] {
-        *fence = cluster.command(&keys.fence, None, &get(&keys.fence), Effect::Reads).await?;
+        *fence = cluster.command(keys.fence(), None, &get(keys.fence()), Effect::Reads).await?;
         if matches!(state, Value::BulkString(word) if word == b"shared") {
             *state = text("held");
             words.extend(shared_holders(cluster, keys).await?);
@@ -145,15 +146,15 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys
 async fn shared_holders(cluster: &Arc<Cluster>, keys: &Keys) -> Result<Vec<Value>> {
     let odd = |cause| odd_answer(Effect::Reads, cause);
     let mut all = redis::cmd("ZRANGE");
-    all.arg(&keys.holders).arg(0).arg(-1);
-    let tokens = cluster.command(&keys.holders, None, &all, Effect::Reads).await?;
+    all.arg(keys.holders()).arg(0).arg(-1);
+    let tokens = cluster.command(keys.holders(), None, &all, Effect::Reads).await?;
     let tokens: Vec<String> = FromRedisValue::from_redis_value(tokens).map_err(odd)?;
     let mut words = Vec::with_capacity(6 * tokens.len());
     for token in tokens {
         let field = async |field: &str| {
             let mut get = redis::cmd("HGET");
-            get.arg(&keys.meta).arg(field);
-            cluster.command(&keys.meta, None, &get, Effect::Reads).await
+            get.arg(keys.meta()).arg(field);
+            cluster.command(keys.meta(), None, &get, Effect::Reads).await
         };
         let (record, broken) = (field(&token).await?, field(&format!("broken:{token}")).await?);
         let record: Option<String> = FromRedisValue::from_redis_value(record).map_err(odd)?;

@@ -199,8 +199,8 @@ async fn missing_tls_parameters_are_reported() {
     let here = "zookeeper:u:hush@127.0.0.1:1";
     let (trusts, shows, key) = (("ca", "a"), ("cert", "c"), ("key", "k"));
     for (parameters, says) in [
-        (vec![], "as ca=PATH"),
-        (vec![shows, key], "as ca=PATH"),
+        (vec![], "add ca=PATH"),
+        (vec![shows, key], "add ca=PATH"),
         (vec![trusts, shows], "add key=PATH"),
         (vec![trusts, key], "add cert=PATH"),
         (vec![("ca", "")], "is empty"),

@@ -34,7 +34,7 @@ pub(crate) const SLOTS: usize = 16_384;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     text: String,
-    /// Where each key ends.
+    /// The end of each key.
     ends: [usize; 1 + COMPANIONS.len()],
 }
 
@@ -53,16 +53,11 @@ impl Keys {
                  choose another name"
             )));
         }
-        let number;
         let (tag, is_lock) = match own_tag(&text) {
-            Some(tag) => (tag, false),
-            None if !text.contains('}') => (&*text, true),
-            None => {
-                number = number_in_slot(slot(text.as_bytes())).to_string();
-                (&*number, false)
-            }
+            Some(tag) => (tag.to_owned(), false),
+            None if !text.contains('}') => (text.clone(), true),
+            None => (number_in_slot(slot(text.as_bytes())).to_string(), false),
         };
-        let tag = tag.to_owned();
         let mut ends = [lock; 1 + COMPANIONS.len()];
         for (end, companion) in ends[1..].iter_mut().zip(COMPANIONS) {
             for part in [RESERVED, &tag, "}:", companion] {

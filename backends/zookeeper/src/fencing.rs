@@ -138,8 +138,8 @@ fn read(data: &[u8]) -> Option<Fence> {
 fn failed(cause: zk::Error, effect: Effect) -> Error {
     match cause {
         zk::Error::BadArguments(_) => {
-            let message = "the path of the fence's node or of an operation is invalid; a path is absolute, such as \
-                           /orders/fence";
+            let message = "the path of the fence's node or of an operation is invalid; a path is \
+                           absolute, such as /orders/fence";
             error(ErrorKind::InvalidInput, message).with_source(cause)
         }
         zk::Error::NoAuth => {

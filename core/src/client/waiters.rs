@@ -14,7 +14,7 @@ use crate::token::Token;
 #[derive(Default)]
 pub(crate) struct Waiters {
     registered: Mutex<Registered>,
-    /// Whether any name was ever busy. If not, the lookup needs no lock of the mutex.
+    /// True once a name was busy. Until then, the lookup needs no lock of the mutex.
     any_busy: AtomicBool,
 }
 

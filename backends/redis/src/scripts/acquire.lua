@@ -20,7 +20,7 @@ local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local token, ttl, fences, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6]
--- MGET returns nil for a key of another type, which its.look() or the SET below detects.
+-- MGET returns nil for a key of another type, which its.look() or grant() detects.
 local value, last, ended, flag = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[7]))
 if ended then
   return { 'ended' }
@@ -36,18 +36,7 @@ if flag and redis.call('EXISTS', KEYS[4]) == 0 then
   flag = false
 end
 if mode == 'x' and not value and not flag then
-  local fence = next_fence(last, micros, fences)
-  if not fence then
-    return { 'exhausted' }
-  end
-  count_fences(KEYS[2], fence, fences, ttl)
-  local first = text(fence)
-  -- Last, so that nothing is held if an earlier command fails. NX fails only for a key of another type.
-  local new = format_hold(token, ARGV[4], first, ARGV[3], micros)
-  if redis.call('SET', KEYS[1], new, 'PX', ttl, 'NX') then
-    return { 'granted', first, ARGV[3] }
-  end
-  return { 'foreign' }
+  return grant(KEYS[1], KEYS[2], last, micros, token, ttl, fences, ARGV[4], micros)
 end
 
 local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[8] == '1')

@@ -32,6 +32,26 @@ local function format_hold(token, identity, first, fences, micros)
   return 'lw1:' .. table.concat({ token, first, fences, text(micros), identity }, ':')
 end
 
+-- Grants a lock that has no string value. The lock's SET is last, so that nothing is held if an earlier command fails. NX
+-- fails only for a key of another type: then no fence is counted.
+local function grant(lock, counter, last, least, token, ttl, fences, identity, micros)
+  local fence = next_fence(last, least, fences)
+  if not fence then
+    return { 'exhausted' }
+  end
+  count_fences(counter, fence, fences, ttl)
+  local first, count = text(fence), text(fences)
+  local value = format_hold(token, identity, first, count, micros)
+  if redis.call('SET', lock, value, 'PX', text(ttl), 'NX') then
+    return { 'granted', first, count }
+  elseif last then
+    redis.call('SET', counter, last, 'KEEPTTL')
+  else
+    redis.call('DEL', counter)
+  end
+  return { 'foreign' }
+end
+
 -- The reply to a token that holds already.
 local function again(lock, fence, token, value, ttl)
   local state = hold_state(value, token)

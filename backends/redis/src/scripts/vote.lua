@@ -10,7 +10,7 @@ local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local token, ttl, fences = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
--- MGET returns nil for a key of another type, which the SET below detects.
+-- MGET returns nil for a key of another type, which grant() detects.
 local value, last, ended, incarnation =
   unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4], KEYS[5]))
 if incarnation ~= ARGV[6] then
@@ -37,15 +37,4 @@ elseif value then
   return { 'busy', left, held_token, identity, first, by }
 end
 
-local fence = next_fence(last, tonumber(ARGV[7]), fences)
-if not fence then
-  return { 'exhausted' }
-end
-count_fences(KEYS[2], fence, fences, ttl)
-local first = text(fence)
--- Last, so that nothing is held if an earlier command fails. NX fails only for a key of another type.
-local new = format_hold(token, ARGV[4], first, ARGV[3], micros)
-if redis.call('SET', KEYS[1], new, 'PX', ttl, 'NX') then
-  return { 'granted', first, ARGV[3] }
-end
-return { 'foreign' }
+return grant(KEYS[1], KEYS[2], last, tonumber(ARGV[7]), token, ttl, fences, ARGV[4], micros)

@@ -242,6 +242,8 @@ async fn a_key_of_another_type_is_a_conflict_and_stays_as_it_is() {
     assert_eq!(redis.inspect(&claim.name).await.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(redis.release(&claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
     assert_eq!(server.command::<String>(&["HGET", "a", "field"]).unwrap(), "value");
+    let fences: i64 = server.command(&["EXISTS", "lockwright:{a}:fence"]).unwrap();
+    assert_eq!(fences, 0, "no fence was counted for it");
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! A connection that dies during a long hold. Tests start in the order of their names: this takes longest, so it comes early.
+//! A connection that dies during a long hold. Tests start in the order of their names: this takes
+//! longest, so it comes early.
 
 use std::time::Duration;
 

@@ -46,7 +46,12 @@ impl Token {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
+        let mut text = String::with_capacity(32);
+        for byte in self.0 {
+            text.extend([digit(byte >> 4), digit(byte & 15)]);
+        }
+        f.write_str(&text)
     }
 }
 

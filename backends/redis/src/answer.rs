@@ -53,7 +53,9 @@ pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
         return Ok(Found::Alien(format!("a {}", reply.text(3).unwrap_or("value of another type"))));
     }
     let mut inspection = Inspection::free(name.clone());
-    inspection.fence = reply.text(1).and_then(|fence| fence.parse().ok()).map(Fence::new);
+    // A mark may follow: see `exclusive.lua`.
+    let fence = reply.text(1).and_then(|counter| counter.split(' ').next()?.parse().ok());
+    inspection.fence = fence.map(Fence::new);
     inspection.waiters = reply.text(2).and_then(|waiters| waiters.parse().ok());
     let holders = (FIELDS.0..reply.fields.len()).step_by(FIELDS.1);
     inspection.holders.extend(holders.map(|at| holder(&reply, at)));

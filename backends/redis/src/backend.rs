@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Busy, Claim, Cursor, DistributedLock, Error,
-    ErrorKind, Events, Finding, Inspection, LockName, Mode, Page, Profile, Reason, ReleaseMode,
-    ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait,
+    ErrorKind, Events, Fence, Finding, Granted, Inspection, LockName, Mode, Page, Profile, Reason,
+    ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait,
 };
 use redis::Value;
 
@@ -87,6 +87,12 @@ impl Redis {
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         let keys = self.keys(&claim.name)?;
         let wakeups = self.servers.wakeups();
+        if wait == Wait::No
+            && self.may_be_light(claim)
+            && let Some(outcome) = self.light_attempt(claim, &keys).await?
+        {
+            return Ok(outcome);
+        }
         let sent = wakeups.offers().now();
         let patience = match wait {
             Wait::No => Duration::ZERO,
@@ -95,7 +101,7 @@ impl Redis {
         };
         let tombstone = keys.tombstone(claim.token);
         let [lock, fence, queue, holders, meta] = keys.described();
-        let scripted = [lock, fence, &tombstone, queue, holders, meta, keys.queue_flag()];
+        let scripted = [lock, fence, &tombstone, queue, holders, meta];
         let common = acquire::arguments(claim);
         let mut arguments: Vec<&str> = common.iter().map(String::as_str).collect();
         let patience = millis_rounded_up(patience).to_string();
@@ -128,12 +134,50 @@ impl Redis {
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
                 wakeups.offers().waits(claim, sent, micros, asks_again);
                 wakeups.audience().waits(&claim.name);
+                wakeups.light().note_contention(&claim.name);
                 self.listen_for(&keys, &mut busy).await;
                 Ok(AcquireOutcome::Busy(busy))
             }
             Outcome::Ended => Err(ended()),
             Outcome::WrongIncarnation => Err(odd_answer(Effect::Changes, "stranger")),
         }
+    }
+
+    fn may_be_light(&self, claim: &Claim) -> bool {
+        claim.mode == Mode::Exclusive
+            && self.servers.config().replicas.is_none()
+            && !self.servers.wakeups().light().is_contended(&claim.name)
+    }
+
+    /// `None` if only a full request can decide.
+    async fn light_attempt(&self, claim: &Claim, keys: &Keys) -> Result<Option<AcquireOutcome>> {
+        let light = self.servers.wakeups().light();
+        let arguments = [
+            &claim.token.to_string(),
+            &millis_rounded_up(claim.ttl).to_string(),
+            &claim.fences.max(1).to_string(),
+            &*light.identity_text(&claim.identity),
+            &light.least_counter().to_string(),
+        ];
+        let scripted = [keys.lock(), keys.fence()];
+        let answer =
+            self.servers.run(&scripts::LIGHT_ACQUIRE, &scripted, &arguments, limited(claim));
+        let first = match answer.await? {
+            Value::Int(first @ 1..) => first.unsigned_abs(),
+            refusal => {
+                light.note_contention(&claim.name);
+                return match refusal {
+                    Value::Int(-1) => Ok(None),
+                    refusal => match acquire::outcome(refusal, keys, claim.mode)? {
+                        Outcome::Busy(busy) => Ok(Some(AcquireOutcome::Busy(busy))),
+                        other => Err(odd_answer(Effect::Changes, other)),
+                    },
+                };
+            }
+        };
+        let mut granted = Granted::new(Fence::new(first));
+        granted.fences = claim.fences.max(1);
+        Ok(Some(AcquireOutcome::Granted(granted)))
     }
 
     async fn transfer(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
@@ -201,9 +245,25 @@ impl Redis {
         let tombstone_ms = tombstone_life(claim, release_mode);
         self.servers.wakeups().tracked().forget(keys.lock(), claim.token);
         self.servers.wakeups().offers().forget(claim.token);
-        let (tombstone, token) = (keys.tombstone(claim.token), claim.token.to_string());
         let [lock, fence, queue, holders, meta] = keys.described();
-        let scripted = [lock, &*tombstone, fence, queue, holders, meta, keys.queue_flag()];
+        let token = claim.token.to_string();
+        if release_mode == ReleaseMode::Plain && self.may_be_light(claim) {
+            let (script, scripted) = (&scripts::LIGHT_RELEASE, [lock, fence]);
+            let answer = match &self.servers {
+                Servers::One(link) => {
+                    Some(link.run(script, &scripted, &[&token], limited(claim)).await?)
+                }
+                Servers::Cluster(cluster) => {
+                    cluster.try_run(script, &scripted, &[&token], limited(claim)).await?
+                }
+            };
+            if let Some(Value::Int(1)) = answer {
+                return Ok(ReleaseOutcome::Released);
+            }
+            self.servers.wakeups().light().note_contention(&claim.name);
+        }
+        let tombstone = keys.tombstone(claim.token);
+        let scripted = [lock, &*tombstone, fence, queue, holders, meta];
         let (tombstone_life, released) =
             (tombstone_ms.to_string(), self.servers.wakeups().released());
         let counts = self.servers.counts_receivers();
@@ -229,6 +289,7 @@ impl Redis {
             Value::Int(0) => Ok(ReleaseOutcome::NotHeld),
             Value::Int(life @ 2..) => {
                 let life = Duration::from_millis(life.unsigned_abs());
+                self.servers.wakeups().light().note_contention(&claim.name);
                 offers::expire_offer(&self.servers, &claim.name, life);
                 Ok(ReleaseOutcome::Released)
             }

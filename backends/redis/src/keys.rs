@@ -3,9 +3,8 @@
 //! | key | value | lifetime |
 //! |---|---|---|
 //! | *prefix + name* | token, fence, time and identity of an exclusive holder (`value.lua`); a marker while it has `holders` | one TTL |
-//! | `lockwright:{…}:fence` | the highest fence issued | until idle for a week |
+//! | `lockwright:{…}:fence` | the highest fence issued; after a space, until when requests must not be light (`exclusive.lua`) | until idle for a week |
 //! | `lockwright:{…}:queue` | sorted set: waiting tokens by arrival; on a quorum's node, a mark that clients wait | as the last waiter |
-//! | `lockwright:{…}:queue-flag` | exists while the queue may have waiters: a string, because `MGET` can't read the sorted set | as the last waiter |
 //! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms; the marker is `lockwright:shared:FENCE` or `lockwright:permits:SIZE` | as the lock |
 //! | `lockwright:{…}:meta` | hash: request and identity of each waiter and `holders` entry | as these |
 //! | `lockwright:{…}:ended:TOKEN` | tombstone, `released` or `broken …` | an hour or more |
@@ -38,7 +37,7 @@ pub(crate) struct Keys {
     ends: [usize; 1 + COMPANIONS.len()],
 }
 
-const COMPANIONS: [&str; 6] = ["fence", "queue", "queue-flag", "holders", "meta", "ended"];
+const COMPANIONS: [&str; 5] = ["fence", "queue", "holders", "meta", "ended"];
 
 impl Keys {
     pub(crate) fn new(prefix: &str, name: &LockName) -> Result<Self> {
@@ -89,16 +88,12 @@ impl Keys {
         self.key(2)
     }
 
-    pub(crate) fn queue_flag(&self) -> &str {
+    pub(crate) fn holders(&self) -> &str {
         self.key(3)
     }
 
-    pub(crate) fn holders(&self) -> &str {
-        self.key(4)
-    }
-
     pub(crate) fn meta(&self) -> &str {
-        self.key(5)
+        self.key(4)
     }
 
     /// Names the database because of `SWAPDB`.
@@ -112,7 +107,7 @@ impl Keys {
     }
 
     pub(crate) fn tombstone(&self, token: Token) -> String {
-        format!("{}:{token}", self.key(6))
+        format!("{}:{token}", self.key(5))
     }
 }
 
@@ -225,7 +220,7 @@ mod tests {
             let keys = keys(name);
             let wanted = slot_of(keys.lock());
             let tombstone = keys.tombstone(Token::random());
-            for key in keys.described().into_iter().chain([keys.queue_flag(), &tombstone]) {
+            for key in keys.described().into_iter().chain([&*tombstone]) {
                 assert_eq!(slot_of(key), wanted, "{name}: {key}");
             }
         }
@@ -238,7 +233,7 @@ mod tests {
         for name in NAMES {
             let keys = keys(name);
             let tombstone = keys.tombstone(token);
-            for key in keys.described().into_iter().chain([keys.queue_flag(), &tombstone]) {
+            for key in keys.described().into_iter().chain([&*tombstone]) {
                 assert!(all.insert(key.to_owned()), "{key}");
             }
         }

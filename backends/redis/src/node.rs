@@ -330,9 +330,12 @@ impl Node {
         if holds.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        let effect = Effect::changes_within(Renew::time_to_answer(holds));
-        let answer = self.link().run_on(&live, &scripts::RENEW, &keys, &arguments, effect).await?;
-        let renewals = batch.renewals_of_a_node(answer)?;
+        let (renew, effect) = (&scripts::RENEW, batch.effect());
+        let answer = self.link().run_on(&live, renew, &keys, &arguments, effect).await?;
+        let mut renewals = batch.renewals_of_a_node(answer)?;
+        if let Some(renewals) = &mut renewals {
+            batch.find_reasons(&self.redis.servers, renewals).await;
+        }
         Ok(renewals.map(|renewals| renewals.into_iter().map(|renewal| renewal.outcome).collect()))
     }
 

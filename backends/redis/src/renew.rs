@@ -1,50 +1,82 @@
-use lockwright_core::{Mode, Reason, Renew, Renewal, Result};
-use redis::Value;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lockwright_core::{Claim, Mode, Reason, Renew, Renewal, Result};
+use redis::{FromRedisValue, Value};
 
 use crate::acquire::millis_rounded_up;
 use crate::answer::Reply;
-use crate::cluster::slot_migration::Hold;
 use crate::errors::{Effect, odd_answer};
 use crate::keys::Keys;
+use crate::servers::Servers;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) struct Batch {
-    keys: Vec<(Keys, String, Mode)>,
+    holds: Vec<Renewed>,
     arguments: Vec<String>,
+    limit: Duration,
+}
+
+struct Renewed {
+    keys: Keys,
+    tombstone: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Exclusive,
+    /// The expiry of its fence counter is extended, so that it is listed.
+    ExclusiveWithFence,
+    Shared,
+}
+
+impl Kind {
+    fn of(claim: &Claim) -> Self {
+        match claim.mode {
+            Mode::Exclusive if is_fence_due(claim) => Self::ExclusiveWithFence,
+            Mode::Exclusive => Self::Exclusive,
+            _ => Self::Shared,
+        }
+    }
+}
+
+/// Once a day at a time that depends on the token, for one TTL: at least one renewal falls into it.
+fn is_fence_due(claim: &Claim) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let phase = DAY / 256 * u32::from(claim.token.as_bytes()[0]);
+    (now + phase).as_secs() % DAY.as_secs() <= claim.ttl.as_secs()
 }
 
 impl Batch {
     pub(crate) fn new(prefix: &str, holds: &[Renew<'_>]) -> Result<Self> {
-        let mut batch = Self { keys: Vec::with_capacity(holds.len()), arguments: Vec::new() };
+        let limit = Renew::time_to_answer(holds);
+        let mut batch =
+            Self { holds: Vec::with_capacity(holds.len()), arguments: Vec::new(), limit };
         for Renew { claim, .. } in holds {
             let keys = Keys::new(prefix, &claim.name)?;
             let tombstone = keys.tombstone(claim.token);
-            batch.keys.push((keys, tombstone, claim.mode));
+            let kind = Kind::of(claim);
+            batch.holds.push(Renewed { keys, tombstone, kind });
             batch.arguments.push(claim.token.to_string());
             batch.arguments.push(millis_rounded_up(claim.ttl).to_string());
-            let kind = if claim.mode == Mode::Exclusive { "x" } else { "s" };
+            let kind = match kind {
+                Kind::Exclusive => "x",
+                Kind::ExclusiveWithFence => "f",
+                Kind::Shared => "s",
+            };
             batch.arguments.push(kind.to_owned());
         }
         Ok(batch)
     }
 
     pub(crate) fn keys(&self) -> Vec<&str> {
-        self.keys_with(|_, tombstone| tombstone)
-    }
-
-    /// Omits the tombstones, which usually don't exist: while a slot moves, all keys of a script must exist.
-    pub(crate) fn keys_of_a_slot(&self) -> Vec<&str> {
-        // A fence never looks like a break.
-        self.keys_with(|keys, _| keys.fence())
-    }
-
-    fn keys_with<'b>(&'b self, key_for: impl Fn(&'b Keys, &'b str) -> &'b str) -> Vec<&'b str> {
-        let mut all = Vec::with_capacity(4 * self.keys.len());
-        for (keys, tombstone, mode) in &self.keys {
-            let key = key_for(keys, tombstone);
-            if *mode == Mode::Exclusive {
-                all.extend([keys.lock(), keys.fence(), key]);
-            } else {
-                all.extend([keys.lock(), keys.fence(), keys.holders(), key, keys.meta()]);
+        let mut all = Vec::with_capacity(4 * self.holds.len());
+        for Renewed { keys, kind, .. } in &self.holds {
+            match kind {
+                Kind::Exclusive => all.push(keys.lock()),
+                Kind::ExclusiveWithFence => all.extend([keys.lock(), keys.fence()]),
+                Kind::Shared => all.extend(shared_keys(keys)),
             }
         }
         all
@@ -54,25 +86,23 @@ impl Batch {
         self.arguments.iter().map(String::as_str).collect()
     }
 
-    pub(crate) fn holds(&self) -> impl Iterator<Item = (Hold<'_>, &str)> {
-        let arguments = self.arguments.chunks_exact(3);
-        self.keys.iter().zip(arguments).map(|((keys, tombstone, mode), arguments)| {
-            (Hold { keys, tombstone, token: &arguments[0], mode: *mode }, arguments[1].as_str())
-        })
+    pub(crate) fn effect(&self) -> Effect {
+        Effect::changes_within(self.limit)
     }
 
     pub(crate) fn renewals(&self, answer: Value) -> Result<Vec<Renewal>> {
-        let reply = Reply::of(answer, Effect::Changes)?;
-        (0..self.keys.len())
-            .map(|at| match reply.word(at)? {
-                "renewed" => Ok(Renewal::RENEWED),
-                // Too few replicas have it.
-                "unsure" => Ok(Renewal::INDETERMINATE),
-                "broken" => Ok(Renewal::not_held(Reason::Broken)),
-                "gone" => Ok(Renewal::not_held(Reason::Gone)),
-                _ => Err(odd_answer(Effect::Changes, &reply)),
-            })
-            .collect()
+        renewals(answer, self.holds.len())
+    }
+
+    /// Omits the fence counters: while a slot moves, all keys of a script must be on one node.
+    pub(crate) fn one_by_one(&self) -> impl Iterator<Item = (Vec<&str>, [&str; 3])> {
+        self.holds.iter().zip(self.arguments.chunks_exact(3)).map(|(hold, arguments)| {
+            let [token, ttl] = [0, 1].map(|at| arguments[at].as_str());
+            match hold.kind {
+                Kind::Shared => (shared_keys(&hold.keys).to_vec(), [token, ttl, "s"]),
+                _ => (vec![hold.keys.lock()], [token, ttl, "x"]),
+            }
+        })
     }
 
     /// `None` for the wrong incarnation.
@@ -83,4 +113,43 @@ impl Batch {
         );
         if is_wrong_incarnation { Ok(None) } else { self.renewals(answer).map(Some) }
     }
+
+    /// Finds which lost holds were broken, by their tombstones. The losses are certain, even if this fails.
+    pub(crate) async fn find_reasons(&self, servers: &Servers, renewals: &mut [Renewal]) {
+        let is_gone = |renewal: &Renewal| *renewal == Renewal::not_held(Reason::Gone);
+        let lost = self.holds.iter().zip(renewals).filter(|(_, renewal)| is_gone(renewal));
+        let (lost, renewals): (Vec<&str>, Vec<&mut Renewal>) =
+            lost.map(|(hold, renewal)| (&*hold.tombstone, renewal)).unzip();
+        let Some(first) = lost.first() else { return };
+        let mut notes = redis::cmd("MGET");
+        notes.arg(&lost);
+        let notes = servers.command(first, None, &notes, self.effect()).await;
+        let notes: Vec<Option<String>> = notes
+            .ok()
+            .and_then(|notes| FromRedisValue::from_redis_value(notes).ok())
+            .unwrap_or_default();
+        for (renewal, note) in renewals.into_iter().zip(notes) {
+            if note.is_some_and(|note| note.starts_with("broken")) {
+                *renewal = Renewal::not_held(Reason::Broken);
+            }
+        }
+    }
+}
+
+fn shared_keys(keys: &Keys) -> [&str; 4] {
+    [keys.lock(), keys.fence(), keys.holders(), keys.meta()]
+}
+
+pub(crate) fn renewals(answer: Value, count: usize) -> Result<Vec<Renewal>> {
+    let reply = Reply::of(answer, Effect::Changes)?;
+    (0..count)
+        .map(|at| match reply.word(at)? {
+            "renewed" => Ok(Renewal::RENEWED),
+            // Too few replicas have it.
+            "unsure" => Ok(Renewal::INDETERMINATE),
+            "broken" => Ok(Renewal::not_held(Reason::Broken)),
+            "gone" => Ok(Renewal::not_held(Reason::Gone)),
+            _ => Err(odd_answer(Effect::Changes, &reply)),
+        })
+        .collect()
 }

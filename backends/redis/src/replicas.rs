@@ -79,7 +79,7 @@ impl GivenUp {
 }
 
 pub(crate) fn are_waited_for(script: &Script) -> bool {
-    [&*scripts::ACQUIRE, &*scripts::TRANSFER, &*scripts::RENEW, &*scripts::MOVING_RENEW]
+    [&*scripts::ACQUIRE, &*scripts::TRANSFER, &*scripts::RENEW]
         .into_iter()
         .any(|waited_for| std::ptr::eq(script, waited_for))
 }

@@ -23,6 +23,8 @@ macro_rules! scripts {
 
 scripts! {
     ACQUIRE = "value.lua" "exclusive.lua" "clock.lua" "queue.lua" "acquire.lua";
+    LIGHT_ACQUIRE = "value.lua" "exclusive.lua" "light_acquire.lua";
+    LIGHT_RELEASE = "value.lua" "light_release.lua";
     RENEW = "value.lua" "clock.lua" "renew.lua";
     RELEASE = "value.lua" "exclusive.lua" "clock.lua" "queue.lua" "release.lua";
     GRANT_NEXT = "value.lua" "exclusive.lua" "clock.lua" "queue.lua" "grant_next.lua";
@@ -34,7 +36,7 @@ scripts! {
     LOOK = "look.lua";
     ADMIT = "admit.lua";
     RAISE = "value.lua" "raise.lua";
-    MOVING_RENEW = "value.lua" "moving_renew.lua";
+    MOVING_MARK = "value.lua" "exclusive.lua" "moving_mark.lua";
     MOVING_RELEASE = "value.lua" "moving_release.lua";
     MOVING_INSPECT = "value.lua" "moving_inspect.lua";
 }

@@ -139,9 +139,10 @@ impl Servers {
             Self::One(link) => {
                 let batch = Batch::new(prefix, holds)?;
                 let (keys, arguments) = (batch.keys(), batch.arguments());
-                let effect = Effect::changes_within(Renew::time_to_answer(holds));
-                let answer = link.run(&scripts::RENEW, &keys, &arguments, effect).await?;
-                batch.renewals(answer)?
+                let answer = link.run(&scripts::RENEW, &keys, &arguments, batch.effect()).await?;
+                let mut renewals = batch.renewals(answer)?;
+                batch.find_reasons(self, &mut renewals).await;
+                renewals
             }
             Self::Cluster(cluster) => cluster.renew(holds).await?,
         };

@@ -19,6 +19,7 @@ use crate::SLOW_POLL;
 use crate::cluster::Current;
 use crate::config::Config;
 use crate::keys::slot_of;
+use crate::light::Light;
 use crate::offers::Offers;
 use crate::topology::Whereabouts;
 use crate::tracking::Tracked;
@@ -31,6 +32,7 @@ pub(crate) struct Wakeups {
     audience: Subscribers,
     tracked: Tracked,
     offers: Offers,
+    light: Light,
     slots: OnceLock<Arc<Current>>,
 }
 
@@ -45,6 +47,7 @@ impl Wakeups {
             audience: Subscribers::new(SLOW_POLL),
             tracked: Tracked::default(),
             offers: Offers::default(),
+            light: Light::default(),
             slots: OnceLock::new(),
         }
     }
@@ -83,6 +86,10 @@ impl Wakeups {
 
     pub(crate) fn offers(&self) -> &Offers {
         &self.offers
+    }
+
+    pub(crate) fn light(&self) -> &Light {
+        &self.light
     }
 
     pub(crate) fn receive(

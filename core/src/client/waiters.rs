@@ -1,33 +1,27 @@
 //! Waiting claims.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::backend_util::RecentNames;
 use crate::claim::Granted;
-use crate::clock::BootInstant;
 use crate::name::{LockName, NameMap};
 use crate::token::Token;
 
 #[derive(Default)]
 pub(crate) struct Waiters {
     registered: Mutex<Registered>,
-    /// True once a name was busy. Until then, the lookup needs no lock of the mutex.
-    any_busy: AtomicBool,
+    /// By their last busy answer. A forgotten name costs one extra request.
+    busy: RecentNames,
 }
 
 #[derive(Default)]
 struct Registered {
     by_name: NameMap<Vec<Arc<Waiter>>>,
     by_token: HashMap<Token, Arc<Waiter>>,
-    /// The instant of the last busy answer for each name.
-    last_busy: NameMap<BootInstant>,
 }
-
-/// The most names in `last_busy`. One more clears the map; each cleared name then costs one extra request.
-const MOST_BUSY_NAMES: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Waiter {
@@ -60,22 +54,8 @@ impl Waiters {
         WaiterSlot { waiters: self, waiter, name: name.clone(), token }
     }
 
-    pub(crate) fn note_busy(&self, name: &LockName, now: BootInstant) {
-        self.any_busy.store(true, Ordering::Relaxed);
-        let busy = &mut self.registered().last_busy;
-        if let Some(last) = busy.get_mut(name) {
-            *last = now;
-            return;
-        }
-        if busy.len() >= MOST_BUSY_NAMES {
-            busy.clear();
-        }
-        busy.insert(name.clone(), now);
-    }
-
-    pub(crate) fn was_busy_after(&self, name: &LockName, instant: BootInstant) -> bool {
-        self.any_busy.load(Ordering::Relaxed)
-            && self.registered().last_busy.get(name).is_some_and(|last| *last > instant)
+    pub(crate) fn busy(&self) -> &RecentNames {
+        &self.busy
     }
 
     pub(crate) fn wake(&self, name: &LockName) {

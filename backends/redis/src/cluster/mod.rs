@@ -250,6 +250,7 @@ impl Cluster {
                 }
                 (redis::ErrorKind::Server(ServerErrorKind::Moved), Some(to)) => {
                     self.current.change(|map| map.moved(request.slot, &to));
+                    self.wakeups.light().map_changed();
                     self.look_up_soon();
                     redirected = Some((to, false));
                 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockwright_core::{Error, LockName, Reason, Renew, Renewal, Result};
+use lockwright_core::{Error, LockName, Renew, Renewal, Result};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -13,6 +13,7 @@ use crate::errors::{Effect, error, odd_answer};
 use crate::keys::{Keys, slot_of};
 use crate::renew::Batch;
 use crate::scripts;
+use crate::servers::Servers;
 
 impl Cluster {
     /// A silent node's holds are indeterminate, and no others. Returns before the callers' limit. Requests continue in
@@ -57,25 +58,14 @@ impl Cluster {
         batch: &Batch,
         until: Instant,
     ) -> Result<Vec<Renewal>> {
-        let (keys, arguments) = (batch.keys_of_a_slot(), batch.arguments());
         let effect = Effect::ChangesBy(until);
-        let answer = self.try_run(&scripts::RENEW, &keys, &arguments, effect).await?;
-        if let Some(answer) = answer {
-            let mut renewals = batch.renewals(answer)?;
-            for (renewal, (hold, _)) in renewals.iter_mut().zip(batch.holds()) {
-                if *renewal == Renewal::not_held(Reason::Gone) {
-                    *renewal = hold.loss(self).await;
-                }
-            }
-            return Ok(renewals);
-        }
-        let mut renewals = Vec::new();
-        for (hold, ttl) in batch.holds() {
-            renewals.push(hold.renew(self, ttl).await.unwrap_or_else(|failure| {
-                tracing::debug!(%failure, "redis: a hold on the move could not be renewed");
-                Renewal::INDETERMINATE
-            }));
-        }
+        let answer =
+            self.try_run(&scripts::RENEW, &batch.keys(), &batch.arguments(), effect).await?;
+        let mut renewals = match answer {
+            Some(answer) => batch.renewals(answer)?,
+            None => slot_migration::renew(self, batch).await,
+        };
+        batch.find_reasons(&Servers::Cluster(Arc::clone(self)), &mut renewals).await;
         Ok(renewals)
     }
 

@@ -7,14 +7,15 @@
 
 use std::sync::Arc;
 
-use lockwright_core::{Claim, ErrorKind, LockName, Mode, Reason, ReleaseOutcome, Renewal, Result};
+use lockwright_core::{Claim, ErrorKind, LockName, Mode, ReleaseOutcome, Renewal, Result};
 use redis::{Cmd, FromRedisValue, Value};
 
 use super::Cluster;
 use crate::answer::{self, Found};
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
-use crate::scripts::{self, IDLE_FENCE, Script};
+use crate::renew::{Batch, renewals};
+use crate::scripts::{self, Script};
 
 pub(crate) struct Hold<'h> {
     pub(crate) keys: &'h Keys,
@@ -23,46 +24,24 @@ pub(crate) struct Hold<'h> {
     pub(crate) mode: Mode,
 }
 
-impl Hold<'_> {
-    /// Shared holds and permits have several keys, and wait until all are on one node.
-    pub(crate) async fn renew(&self, cluster: &Arc<Cluster>, ttl: &str) -> Result<Renewal> {
-        let [lock, fence, _, holders, meta] = self.keys.described();
-        let answer = if self.mode == Mode::Exclusive {
-            let arguments = [self.token, ttl];
-            one_key(cluster, &scripts::MOVING_RENEW, lock, &arguments, Effect::Changes).await?
-        } else {
-            let keys = [lock, fence, holders, fence, meta];
-            let arguments = [self.token, ttl, "s"];
-            let renew = &scripts::RENEW;
-            match cluster.try_run(renew, &keys, &arguments, Effect::Changes).await? {
-                Some(Value::Array(mut one)) => one.pop().unwrap_or(Value::Nil),
-                Some(other) => other,
-                None => return Ok(Renewal::INDETERMINATE),
+/// Renews each hold by itself. Shared holds and permits have several keys, and wait until all are on one node.
+pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal> {
+    let mut all = Vec::new();
+    for (keys, arguments) in batch.one_by_one() {
+        let answer = cluster.try_run(&scripts::RENEW, &keys, &arguments, Effect::Changes).await;
+        match answer.and_then(|answer| answer.map(|one| renewals(one, 1)).transpose()) {
+            Ok(Some(one)) => all.extend(one),
+            Ok(None) => all.push(Renewal::INDETERMINATE),
+            Err(failure) => {
+                tracing::debug!(%failure, "redis: a hold on the move could not be renewed");
+                all.push(Renewal::INDETERMINATE);
             }
-        };
-        let word =
-            String::from_redis_value(answer).map_err(|cause| odd_answer(Effect::Changes, cause))?;
-        match word.as_str() {
-            "renewed" if self.mode != Mode::Exclusive => Ok(Renewal::RENEWED),
-            "renewed" => {
-                let idle = ttl.parse::<u128>().unwrap_or(0) + IDLE_FENCE.as_millis();
-                let mut keep_fence = redis::cmd("PEXPIRE");
-                keep_fence.arg(fence).arg(idle.to_string());
-                // Not awaited: this key may be on a silent node.
-                let (runtime, cluster) = (cluster.runtime(), Arc::clone(cluster));
-                let fence = fence.to_owned();
-                runtime.clone().spawn(async move {
-                    let _ = cluster.command(&fence, None, &keep_fence, Effect::Changes).await;
-                });
-                Ok(Renewal::RENEWED)
-            }
-            // Too few replicas have it.
-            "unsure" => Ok(Renewal::INDETERMINATE),
-            "broken" => Ok(Renewal::not_held(Reason::Broken)),
-            _ => Ok(self.loss(cluster).await),
         }
     }
+    all
+}
 
+impl Hold<'_> {
     /// Not awaited, because a node may be silent. Waiters also poll, and the record expires.
     fn wake_waiters(&self, cluster: &Arc<Cluster>, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
@@ -78,13 +57,6 @@ impl Hold<'_> {
         });
     }
 
-    /// The loss is certain, the reason may be unknown.
-    pub(crate) async fn loss(&self, cluster: &Arc<Cluster>) -> Renewal {
-        let note = cluster.command(self.tombstone, None, &get(self.tombstone), Effect::Reads).await;
-        let is_broken = matches!(&note, Ok(Value::BulkString(note)) if note.starts_with(b"broken"));
-        Renewal::not_held(if is_broken { Reason::Broken } else { Reason::Gone })
-    }
-
     pub(crate) async fn end(
         &self,
         cluster: &Arc<Cluster>,
@@ -93,6 +65,8 @@ impl Hold<'_> {
     ) -> Result<ReleaseOutcome> {
         if tombstone_ms > 0 {
             // First, so that a late duplicate of the acquire is refused even if a later step fails.
+            let (fence, life) = (self.keys.fence(), tombstone_ms.to_string());
+            one_key(cluster, &scripts::MOVING_MARK, fence, &[&life], Effect::Changes).await?;
             let mut set_tombstone = redis::cmd("SET");
             set_tombstone
                 .arg(self.tombstone)

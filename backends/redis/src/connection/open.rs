@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use lockwright_core::Result;
 use redis::aio::SendError;
@@ -65,6 +66,10 @@ impl Link {
                 } else {
                     self.wakeups.tracked().note(tracks.is_ok());
                 }
+                let time = redis::cmd("TIME").query_async::<(u64, u32)>(&mut connection).await;
+                let time =
+                    time.ok().map(|(seconds, micros)| Duration::new(seconds, 1_000 * micros));
+                self.wakeups.light().connected(time);
             }
             Ok(connection)
         };

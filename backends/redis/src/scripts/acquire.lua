@@ -1,6 +1,6 @@
 -- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim.
 --
--- KEYS  lock, fence, tombstone of this token, queue, holders, meta, queue flag
+-- KEYS  lock, fence, tombstone of this token, queue, holders, meta
 -- ARGV  token, TTL in ms, fences ('1' if shared or permits), identity, how many ms it stays queued without a request
 --       ('0': doesn't wait), mode, client's channel, '1' if receivers can be counted, wake-up channel, name
 --
@@ -21,22 +21,18 @@ local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local token, ttl, fences, mode = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6]
 -- MGET returns nil for a key of another type, which its.look() or grant() detects.
-local value, last, ended, flag = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[7]))
+local value, counter, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[3]))
 if ended then
   return { 'ended' }
 end
 
-local answer = again(KEYS[1], KEYS[2], token, value, ttl)
+local answer = again(KEYS[1], token, value, ttl)
 if answer then
   return answer
 end
 
-if flag and redis.call('EXISTS', KEYS[4]) == 0 then
-  redis.call('DEL', KEYS[7])
-  flag = false
-end
-if mode == 'x' and not value and not flag then
-  return grant(KEYS[1], KEYS[2], last, micros, token, ttl, fences, ARGV[4], micros)
+if mode == 'x' and not value and redis.call('EXISTS', KEYS[4]) == 0 then
+  return grant(KEYS[1], KEYS[2], counter, micros / 1000, micros, token, ttl, fences, ARGV[4])
 end
 
 local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[8] == '1')
@@ -73,7 +69,7 @@ end
 answer = its.describe()
 table.insert(answer, 1, 'busy')
 if ARGV[5] ~= '0' then
-  answer[8] = its.wait(KEYS[7], token, mode, tonumber(ARGV[5]), ARGV[2], ARGV[3], ARGV[7], ARGV[4])
+  answer[8] = its.wait(token, mode, tonumber(ARGV[5]), ARGV[2], ARGV[3], ARGV[7], ARGV[4])
   answer[9] = text(micros)
 end
 return answer

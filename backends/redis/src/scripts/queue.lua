@@ -34,9 +34,10 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
 
   -- Returns the first fence; nil if none are left.
   local function count(fences, ttl)
-    local first = next_fence(call('GET', fence), micros, fences)
+    local last, full_until = parse_counter(call('GET', fence))
+    local first = next_fence(last, micros, fences)
     if first then
-      count_fences(fence, first, fences, ttl)
+      write_counter(fence, first + fences - 1, full_until > now and full_until or 0, ttl + IDLE_FENCE)
       return text(first)
     end
   end
@@ -81,7 +82,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   -- The deciding write is last: if an earlier command fails, nothing is held.
   local function write(token, mode, life, fences, identity, first)
     if mode == 'x' then
-      its.value = format_hold(token, identity, first, fences, micros)
+      its.value = format_hold(token, identity, first, fences)
       call('SET', lock, its.value, 'PX', text(life))
       return
     end
@@ -101,7 +102,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
 
   -- Removes expired holders. False if the key isn't a string.
   function its.look()
-    local value = redis.pcall('GET', lock)
+    local value = get_string(lock)
     if type(value) == 'table' then
       return false
     end
@@ -132,7 +133,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       local mode, first, identity = record:match('^(%S+) (%d+) %d+ (.*)$')
       if not mode then
         mode = its.kind_of_marker == 'shared' and 's' or '1/' .. its.number
-        first = call('GET', fence) or '0'
+        first = text(parse_counter(call('GET', fence)) or 0)
       end
       return mode, first, expires - at, identity or false, call('HGET', meta, 'broken:' .. token)
     end
@@ -304,7 +305,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   end
 
   -- Returns the number of waiters before it.
-  function its.wait(flag, token, mode, patience, ttl, fences, channel, identity)
+  function its.wait(token, mode, patience, ttl, fences, channel, identity)
     local before, place = call('ZRANK', queue, token), nil
     if not before then
       local last, score = unpack(call('ZRANGE', queue, -1, -1, 'WITHSCORES'))
@@ -318,7 +319,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     call('HSET', meta, token, table.concat(
       { mode, text(now + patience), ttl, fences, channel, identity }, ' '))
     keep(meta, patience)
-    call('SET', flag, '1', 'PX', text(math.max(call('PTTL', flag), patience)))
+    keep_from_light(fence, micros, patience)
     if place then
       call('ZADD', queue, place, token)
     end

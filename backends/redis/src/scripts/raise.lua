@@ -14,7 +14,7 @@ local rest = hold_state(value, ARGV[1]) == 'held' and value:match('^lw1:%x+:%d+(
 if not rest then
   return { 'gone' }
 end
-local last = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
+local last = tonumber((redis.call('GET', KEYS[2]) or ''):match('^%d+')) or 0
 redis.call('SET', KEYS[2], string.format('%.0f', math.max(last, tonumber(ARGV[2]))), 'PX', ARGV[4])
 redis.call('SET', KEYS[1], 'lw1:' .. ARGV[1] .. ':' .. ARGV[2] .. rest, 'KEEPTTL')
 return { 'raised' }

@@ -1,30 +1,34 @@
 -- Ends this token's hold or its wait, and offers the lock to the next waiter.
 --
--- KEYS  lock, tombstone of this token, fence, queue, holders, meta, queue flag
+-- KEYS  lock, tombstone of this token, fence, queue, holders, meta
 -- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if receivers can be counted
 --
 -- Returns 0 if it neither held nor waited; else 1, or the lifetime of a new offer in ms.
 
 local token = ARGV[1]
+local micros
+local function look_at_time()
+  local time = redis.call('TIME')
+  micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
 -- First, so that a late duplicate of the acquire is refused even if a later command fails.
 if ARGV[2] ~= '0' then
+  look_at_time()
+  keep_from_light(KEYS[3], micros, tonumber(ARGV[2]))
   redis.call('SET', KEYS[2], 'released', 'PX', ARGV[2])
 end
-local value, flag = unpack(redis.call('MGET', KEYS[1], KEYS[7]))
-local ended = hold_state(value, token)
+local ended = hold_state(redis.pcall('GET', KEYS[1]), token)
 if ended then
   redis.call('DEL', KEYS[1])
-  if not flag then
-    return 1
-  end
 elseif redis.call('EXISTS', KEYS[4], KEYS[5]) == 0 then
   return 0
 end
 
 local its
 local function look()
-  local time = redis.call('TIME')
-  local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  if not micros then
+    look_at_time()
+  end
   its = queue_of(KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[5] == '1')
   return its.look()
 end
@@ -44,9 +48,6 @@ pcall(function()
     if its.is_unfinished then
       redis.pcall('PUBLISH', ARGV[3], ARGV[4])
     end
-  end
-  if flag and redis.call('EXISTS', KEYS[4]) == 0 then
-    redis.call('DEL', KEYS[7])
   end
 end)
 return math.max(life, 1)

@@ -1,9 +1,9 @@
 -- Renews each hold that its token still has, for its full TTL.
 --
--- KEYS  for each exclusive hold: lock, fence, tombstone; for each other: lock, fence, holders, tombstone, meta; last,
---       on a quorum's node: incarnation. In a Cluster the fence replaces the tombstone, so that all keys exist
--- ARGV  for each hold: token, TTL in ms, 'x' if exclusive, else 's'; last, on a quorum's node: incarnation that its
---       client read
+-- KEYS  for each hold: lock; if it is shared, or its counter's expiry is to be extended, also fence; if it is shared,
+--       also holders and meta; last, on a quorum's node: incarnation
+-- ARGV  for each hold: token, TTL in ms, 'x' if exclusive ('f' to extend the counter's expiry), else 's'; last, on a
+--       quorum's node: incarnation that its client read
 --
 -- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the incarnation differs.
 
@@ -24,7 +24,7 @@ local function renew(lock, fence, holders, meta, token, ttl)
     local time = redis.call('TIME')
     now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
   end
-  local value = redis.pcall('GET', lock)
+  local value = get_string(lock)
   if type(value) ~= 'string' or not value:match('^lockwright:%a+:%d+$') then
     return 'gone'
   end
@@ -45,29 +45,23 @@ end
 
 for i = 1, math.floor(#ARGV / 3) do
   local token, ttl = ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1])
-  local answer
-  if ARGV[3 * i] == 'x' then
-    local lock, fence = KEYS[at], KEYS[at + 1]
-    -- One foreign type must not fail the whole batch.
-    local state = hold_state(redis.pcall('GET', lock), token)
-    if state == 'held' then
-      -- A counter in use isn't idle.
-      redis.call('PEXPIRE', fence, ttl + 604800000)
-      redis.call('PEXPIRE', lock, ttl)
-      answer = 'renewed'
-    else
-      answer = state or 'gone'
-    end
+  local kind = ARGV[3 * i]
+  if kind == 's' then
+    answers[i] = renew(KEYS[at], KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], token, ttl)
+    at = at + 4
   else
-    local lock, fence, holders = unpack(KEYS, at, at + 2)
-    answer = renew(lock, fence, holders, KEYS[at + 4], token, ttl)
+    -- One foreign type must not fail the whole batch.
+    local state = hold_state(get_string(KEYS[at]), token)
+    if state == 'held' then
+      redis.call('PEXPIRE', KEYS[at], ttl)
+      state = 'renewed'
+    end
+    answers[i] = state or 'gone'
+    at = at + 1
+    if kind == 'f' then
+      keep(KEYS[at], ttl + 604800000)
+      at = at + 1
+    end
   end
-  local tombstone = at + (ARGV[3 * i] == 'x' and 2 or 3)
-  if answer == 'gone' then
-    local note = redis.call('GET', KEYS[tombstone])
-    answer = note and note:sub(1, 6) == 'broken' and 'broken' or 'gone'
-  end
-  answers[i] = answer
-  at = tombstone + (ARGV[3 * i] == 'x' and 1 or 2)
 end
 return answers

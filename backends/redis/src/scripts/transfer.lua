@@ -11,7 +11,7 @@ local time = redis.call('TIME')
 local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
 local token, ttl, mode, from = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[5]
-local value, last, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[3]))
+local value, counter, ended = unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[3]))
 if ended then
   return { 'ended' }
 end
@@ -30,6 +30,7 @@ if value and value:match('^lockwright:%a+:%d+$') then
     return { 'busy', left or -1 }
   end
   -- A late duplicate of the old token's acquire must not be granted.
+  keep_from_light(KEYS[2], micros, tonumber(ARGV[6]))
   redis.call('SET', KEYS[4], 'released', 'PX', ARGV[6])
   local first = its.rename(from, token, mode, ttl, ARGV[4])
   if not first then
@@ -37,20 +38,22 @@ if value and value:match('^lockwright:%a+:%d+$') then
   end
   return { 'granted', first, '1' }
 end
-local answer = again(KEYS[1], KEYS[2], token, value, ttl)
+local answer = again(KEYS[1], token, value, ttl)
 if answer then
   return answer
 elseif mode ~= 'x' or hold_state(value, from) ~= 'held' then
   return { 'busy', value and redis.call('PTTL', KEYS[1]) or -1 }
 end
 
+local last, full_until = parse_counter(counter)
 local fence = next_fence(last, micros, 1)
 if not fence then
   return { 'exhausted' }
 end
 
+full_until = math.max(full_until, math.floor(micros / 1000) + ARGV[6])
+write_counter(KEYS[2], fence, full_until, ttl + IDLE_FENCE)
 redis.call('SET', KEYS[4], 'released', 'PX', ARGV[6])
-count_fences(KEYS[2], fence, 1, ttl)
 local first = text(fence)
-redis.call('SET', KEYS[1], format_hold(token, ARGV[4], first, '1', micros), 'PX', ttl)
+redis.call('SET', KEYS[1], format_hold(token, ARGV[4], first, '1'), 'PX', ttl)
 return { 'granted', first, '1' }

@@ -1,13 +1,20 @@
 -- The value of a lock's key.
 --
---   lw1:TOKEN:FENCE:FENCES:SINCE:IDENTITY    an exclusive hold
---   lw1!TOKEN:FENCE:FENCES:SINCE:IDENTITY    the same, broken: it runs out. A line feed, the operator and the reason
---                                            follow
---   lockwright:shared:FENCE                  readers, with the fence that they share
---   lockwright:permits:SIZE                  permits of a semaphore of that size
+--   lw1:TOKEN:FENCE:FENCES:IDENTITY    an exclusive hold
+--   lw1!TOKEN:FENCE:FENCES:IDENTITY    the same, broken: it runs out. A line feed, the operator and the reason follow
+--   lockwright:shared:FENCE            readers, with the fence that they share
+--   lockwright:permits:SIZE            permits of a semaphore of that size
 --
--- FENCE is the first of FENCES reserved fences. SINCE is the time of the grant in µs. Any other value is another
--- program's lock.
+-- FENCE is the first of FENCES reserved fences. Any other value is another program's lock.
+
+-- A table if the key is of another type.
+local function get_string(key)
+  local value = redis.pcall('GET', key)
+  if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then
+    redis.call('GET', key)
+  end
+  return value
+end
 
 -- Returns 'held' or 'broken' if it is an exclusive hold of the token, else nil.
 local function hold_state(value, token)
@@ -23,7 +30,7 @@ local function parse_hold(value)
   if type(value) ~= 'string' then
     return nil
   end
-  local mark, token, fence, fences, rest = value:match('^lw1([:!])(%x+):(%d+):(%d+):%d+:(.*)$')
+  local mark, token, fence, fences, rest = value:match('^lw1([:!])(%x+):(%d+):(%d+):(.*)$')
   if mark == ':' then
     return token, fence, fences, rest
   elseif mark == '!' then

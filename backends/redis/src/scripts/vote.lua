@@ -6,12 +6,9 @@
 --
 -- Returns 'stranger' if the incarnation differs; else as acquire.lua, but 'busy' without a mode, not queued
 
-local time = redis.call('TIME')
-local micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
-
 local token, ttl, fences = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 -- MGET returns nil for a key of another type, which grant() detects.
-local value, last, ended, incarnation =
+local value, counter, ended, incarnation =
   unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4], KEYS[5]))
 if incarnation ~= ARGV[6] then
   return { 'stranger' }
@@ -19,7 +16,7 @@ elseif ended then
   return { 'ended' }
 end
 
-local answer = again(KEYS[1], KEYS[2], token, value, ttl)
+local answer = again(KEYS[1], token, value, ttl)
 if answer then
   return answer
 elseif value then
@@ -37,4 +34,4 @@ elseif value then
   return { 'busy', left, held_token, identity, first, by }
 end
 
-return grant(KEYS[1], KEYS[2], last, tonumber(ARGV[7]), token, ttl, fences, ARGV[4], micros)
+return grant(KEYS[1], KEYS[2], counter, 0, tonumber(ARGV[7]), token, ttl, fences, ARGV[4])

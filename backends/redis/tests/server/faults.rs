@@ -35,10 +35,11 @@ async fn behind_proxy() -> (testbed::Redis, Proxy, Redis) {
 async fn a_lost_answer_is_indeterminate_and_the_same_token_finds_its_hold() {
     let (server, proxy, redis) = behind_proxy().await;
     let claim = claim("a");
-    // The script is cached, so the lost reply is the attempt's own.
+    // The scripts are cached, so the lost reply is the attempt's own.
     let before = self::claim("before");
     grant(&redis, &before).await;
     redis.release(&before, ReleaseMode::Plain).await.unwrap();
+    redis.release(&before, ReleaseMode::Reconcile).await.unwrap();
     proxy.set(Traffic::SwallowAnswers);
     fails(redis.try_acquire(&claim).await, ErrorKind::Indeterminate);
     let value: String = server.command(&["GET", "a"]).unwrap();

@@ -1,4 +1,5 @@
--- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim.
+-- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim. Whatever needs the
+-- holders or the other waiters is in acquire_queued.lua, which follows. Needs value.lua, exclusive.lua and waiters.lua.
 --
 -- KEYS  lock, fence, tombstone of this token, queue, holders, meta
 -- ARGV  token, TTL in ms, fences ('1' if shared or permits), identity, how many ms it stays queued without a request
@@ -35,41 +36,39 @@ if mode == 'x' and not value and redis.call('EXISTS', KEYS[4]) == 0 then
   return grant(KEYS[1], KEYS[2], counter, micros / 1000, micros, token, ttl, fences, ARGV[4])
 end
 
-local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[8] == '1')
-if not its.look() then
-  return { 'foreign' }
-end
-local held, first, left, _, by = its.holder(token)
-if held and by then
-  return { 'again', first, '1', left }
-elseif held then
-  its.extend(token, ttl)
-  return { 'again', first, '1' }
-end
-local kind = its.kind(token)
-if kind and kind ~= (mode:match('/(%d+)$') or 'lock') then
-  return { 'kind', kind }
+-- Reports the holder. If it waits, it is queued, even if the last command fails.
+local function busy(answer, shares)
+  table.insert(answer, 1, 'busy')
+  local queue, meta, patience, left = KEYS[4], KEYS[6], tonumber(ARGV[5]), answer[2]
+  if patience == 0 then
+    return answer
+  end
+  local now = math.floor(micros / 1000)
+  local before, place = redis.call('ZRANK', queue, token), nil
+  if not before then
+    local last, score = unpack(redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES'))
+    before = last and redis.call('ZRANK', queue, last) + 1 or 0
+    place = text(math.max((tonumber(score) or 0) + 1, micros))
+    if not last and not shares then
+      -- Records of dead holders, whose list has expired.
+      redis.call('DEL', meta)
+    end
+  end
+  -- It asks again when the hold seems to end.
+  local asks_at = now + (left < 0 and patience or left)
+  redis.call('HSET', meta, token, table.concat(
+    { mode, text(now + patience), text(asks_at), ARGV[2], ARGV[3], ARGV[7], ARGV[4] }, ' '))
+  keep(meta, patience)
+  keep_from_light(KEYS[2], counter, micros, patience)
+  if place then
+    redis.call('ZADD', queue, place, token)
+  end
+  pcall(keep, queue, patience)
+  answer[8], answer[9] = before, text(micros)
+  return answer
 end
 
-its.grant_next(token)
-first = its.grant(token, mode, ttl, fences, ARGV[4])
-if first then
-  -- A failure doesn't affect the grant.
-  pcall(its.grant_next)
+local held_token, first, _, identity, by = parse_hold(value)
+if held_token and mode == 'x' then
+  return busy({ redis.call('PTTL', KEYS[1]), held_token, identity, first, by or false, mode })
 end
-if its.is_unfinished then
-  redis.pcall('PUBLISH', ARGV[9], ARGV[10])
-end
-if first then
-  return { 'granted', first, ARGV[3] }
-elseif first == false then
-  return { 'exhausted' }
-end
-
-answer = its.describe()
-table.insert(answer, 1, 'busy')
-if ARGV[5] ~= '0' then
-  answer[8] = its.wait(token, mode, tonumber(ARGV[5]), ARGV[2], ARGV[3], ARGV[7], ARGV[4])
-  answer[9] = text(micros)
-end
-return answer

@@ -42,7 +42,7 @@ if its.kind_of_marker then
     redis.pcall('PUBLISH', ARGV[8], 'run-out ' .. seen)
     return { 'runs-out', left }
   end
-  keep_from_light(KEYS[2], micros, math.max(tonumber(ARGV[5]), left))
+  keep_from_light(KEYS[2], redis.call('GET', KEYS[2]), micros, math.max(tonumber(ARGV[5]), left))
   redis.call('SET', KEYS[3], 'broken ' .. note, 'PX', math.max(tonumber(ARGV[5]), left))
   its.leave(seen)
   publish_break()

@@ -44,8 +44,8 @@ local function write_counter(key, last, full_until, life)
   redis.call('SET', key, value, 'PX', text(life))
 end
 
-local function keep_from_light(key, micros, life)
-  local last, full_until = parse_counter(redis.call('GET', key))
+local function keep_from_light(key, value, micros, life)
+  local last, full_until = parse_counter(value)
   local now = math.floor(micros / 1000)
   -- A damaged counter prevents light requests too.
   if last ~= -1 and full_until < now + life then

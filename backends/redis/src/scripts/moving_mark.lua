@@ -4,5 +4,5 @@
 -- ARGV  lifetime of the tombstone in ms
 
 local time = redis.call('TIME')
-keep_from_light(KEYS[1], tonumber(time[1]) * 1000000 + tonumber(time[2]), tonumber(ARGV[1]))
+keep_from_light(KEYS[1], redis.call('GET', KEYS[1]), tonumber(time[1]) * 1000000 + tonumber(time[2]), tonumber(ARGV[1]))
 return 1

@@ -1,7 +1,8 @@
--- The queue and the holders of one lock. Needs value.lua, exclusive.lua and clock.lua.
+-- The queue and the holders of one lock. Needs value.lua, exclusive.lua, waiters.lua
+-- and clock.lua.
 --
--- A waiter is a token in `queue`, by arrival, with a record in `meta`:
---   MODE LIVE-UNTIL TTL FENCES CHANNEL IDENTITY
+-- `waiters.lua` describes the waiters.
+--
 -- A shared holder or permit holder is a token in `holders`, by expiry, with a record in `meta`:
 --   MODE FENCE SINCE IDENTITY
 -- and, once broken, operator and reason in the field `broken:TOKEN`. The lock then contains a marker with the epoch of
@@ -14,12 +15,6 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   local now = math.floor(micros / 1000)
   -- The clock by which holders expire.
   local at = now
-
-  local function keep(key, life)
-    if call('PTTL', key) < life then
-      call('PEXPIRE', key, text(life))
-    end
-  end
 
   local function marked(value)
     if value then
@@ -39,13 +34,6 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     if first then
       write_counter(fence, first + fences - 1, full_until > now and full_until or 0, ttl + IDLE_FENCE)
       return text(first)
-    end
-  end
-
-  local function waiter(token)
-    local record = call('HGET', meta, token)
-    if record then
-      return record:match('^(%S+) (%d+) (%d+) (%d+) (%S+) (.*)$')
     end
   end
 
@@ -100,9 +88,11 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Removes expired holders. False if the key isn't a string.
-  function its.look()
-    local value = get_string(lock)
+  -- Removes expired holders. False if the key isn't a string. `value` is the lock's, if known: false if it is free.
+  function its.look(value)
+    if value == nil then
+      value = get_string(lock)
+    end
     if type(value) == 'table' then
       return false
     end
@@ -117,12 +107,16 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
         call('DEL', lock)
         its.value, its.kind_of_marker, its.number, at = false, nil, nil, now
       end
-    elseif call('EXISTS', holders) == 1 then
+    elseif not value and call('EXISTS', holders) == 1 then
       for _, token in ipairs(call('ZRANGE', holders, 0, -1)) do
         forget(token)
       end
     end
     return true
+  end
+
+  function its.is_exclusive()
+    return its.value and not its.kind_of_marker
   end
 
   -- A shared or permit holder: mode, fence, ms left, identity, operator and reason of a break.
@@ -207,7 +201,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       if not first or first == token then
         return nil
       end
-      local mode, live = waiter(first)
+      local mode, live = parse_waiter(call('HGET', meta, first))
       if mode and tonumber(live) > now then
         return mode:match('/(%d+)$') or 'lock'
       end
@@ -230,7 +224,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       if not first or first == token then
         return longest
       end
-      local mode, live, ttl, fences, channel, identity = waiter(first)
+      local record = call('HGET', meta, first)
+      local mode, live, _, ttl, fences, channel, identity = parse_waiter(record)
       if not mode or tonumber(live) <= now then
         its.withdraw(first)
       elseif not fits(mode) then
@@ -247,16 +242,10 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
         end
         its.withdraw(first)
         write(first, mode, life, fences, identity, fenced)
-        local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, table.concat(
-          { first, fenced, fences, text(micros), text(life) }, ' '))
-        if type(receivers) == 'table' then
-          -- The user may not publish. The lock stays free until the next waiter asks.
+        local receivers = publish_offer(channel, first, fenced, fences, micros, life)
+        if not receivers then
           revoke_offer(first, mode)
-          call('HSET', meta, first, table.concat(
-            { mode, live, ttl, fences, channel, identity }, ' '))
-          call('ZADD', queue, place, first)
-          keep(queue, live - now)
-          keep(meta, live - now)
+          queue_again(queue, meta, first, place, record, live - now)
           return longest
         end
         if receivers == 0 and counted then
@@ -264,6 +253,9 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
           gone = gone + 1
         else
           offers, longest = offers + 1, math.max(longest, life)
+          if mode == 'x' then
+            return longest
+          end
         end
       end
     end
@@ -271,17 +263,10 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     return longest
   end
 
-  -- The next two waiters ask if an offer has lapsed and its client has died.
   function its.grant_next(token)
     local longest = offer(token)
     if longest > 0 then
-      for _, behind in ipairs(call('ZRANGE', queue, 0, 1)) do
-        local _, _, _, _, channel = waiter(behind)
-        if channel and behind ~= token then
-          redis.pcall('PUBLISH', 'lockwright:offered:' .. channel,
-                      'behind ' .. behind .. ' ' .. text(longest))
-        end
-      end
+      publish_lapse(queue, meta, token, now, longest)
     end
     return longest
   end
@@ -302,30 +287,6 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     its.withdraw(token)
     write(token, mode, ttl, fences, identity, fenced)
     return fenced
-  end
-
-  -- Returns the number of waiters before it.
-  function its.wait(token, mode, patience, ttl, fences, channel, identity)
-    local before, place = call('ZRANK', queue, token), nil
-    if not before then
-      local last, score = unpack(call('ZRANGE', queue, -1, -1, 'WITHSCORES'))
-      before = last and call('ZRANK', queue, last) + 1 or 0
-      place = text(math.max((tonumber(score) or 0) + 1, micros))
-      if not last and not its.kind_of_marker then
-        -- Records of dead holders, whose list has expired.
-        call('DEL', meta)
-      end
-    end
-    call('HSET', meta, token, table.concat(
-      { mode, text(now + patience), ttl, fences, channel, identity }, ' '))
-    keep(meta, patience)
-    keep_from_light(fence, micros, patience)
-    if place then
-      call('ZADD', queue, place, token)
-    end
-    -- Queued, even if this fails.
-    pcall(keep, queue, patience)
-    return before
   end
 
   -- The holder: ms until the lock may be free, or -1; token (nil if foreign), identity, fence, break, mode.

@@ -1,4 +1,5 @@
--- Ends this token's hold or its wait, and offers the lock to the next waiter.
+-- Ends this token's hold or its wait, and offers the lock to the next waiter. Whatever needs the holders or several
+-- waiters is in release_queued.lua, which follows. Needs value.lua, exclusive.lua and waiters.lua.
 --
 -- KEYS  lock, tombstone of this token, fence, queue, holders, meta
 -- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if receivers can be counted
@@ -14,40 +15,24 @@ end
 -- First, so that a late duplicate of the acquire is refused even if a later command fails.
 if ARGV[2] ~= '0' then
   look_at_time()
-  keep_from_light(KEYS[3], micros, tonumber(ARGV[2]))
+  keep_from_light(KEYS[3], redis.call('GET', KEYS[3]), micros, tonumber(ARGV[2]))
   redis.call('SET', KEYS[2], 'released', 'PX', ARGV[2])
 end
 local ended = hold_state(redis.pcall('GET', KEYS[1]), token)
 if ended then
   redis.call('DEL', KEYS[1])
+  -- Ended, even if a later command fails.
+  local ok, life = pcall(function()
+    if redis.call('EXISTS', KEYS[4]) == 0 then
+      return 1
+    elseif not micros then
+      look_at_time()
+    end
+    return offer_exclusive(KEYS[1], KEYS[3], KEYS[4], KEYS[6], micros, ARGV[5] == '1')
+  end)
+  if not ok or life then
+    return ok and math.max(life, 1) or 1
+  end
 elseif redis.call('EXISTS', KEYS[4], KEYS[5]) == 0 then
   return 0
 end
-
-local its
-local function look()
-  if not micros then
-    look_at_time()
-  end
-  its = queue_of(KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[5] == '1')
-  return its.look()
-end
-if not ended then
-  if not look() then
-    return its.withdraw(token) and 1 or 0
-  elseif not its.leave(token) and not its.withdraw(token) then
-    return 0
-  end
-end
-
--- Ended, even if a later command fails.
-local life = 0
-pcall(function()
-  if its or redis.call('EXISTS', KEYS[4]) == 1 and look() then
-    life = its.grant_next()
-    if its.is_unfinished then
-      redis.pcall('PUBLISH', ARGV[3], ARGV[4])
-    end
-  end
-end)
-return math.max(life, 1)

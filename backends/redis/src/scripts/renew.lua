@@ -13,12 +13,6 @@ end
 
 local answers, at, now = {}, 1, nil
 
-local function keep(key, life)
-  if redis.call('PTTL', key) < life then
-    redis.call('PEXPIRE', key, life)
-  end
-end
-
 local function renew(lock, fence, holders, meta, token, ttl)
   if not now then
     local time = redis.call('TIME')

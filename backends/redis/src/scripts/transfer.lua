@@ -30,7 +30,7 @@ if value and value:match('^lockwright:%a+:%d+$') then
     return { 'busy', left or -1 }
   end
   -- A late duplicate of the old token's acquire must not be granted.
-  keep_from_light(KEYS[2], micros, tonumber(ARGV[6]))
+  keep_from_light(KEYS[2], redis.call('GET', KEYS[2]), micros, tonumber(ARGV[6]))
   redis.call('SET', KEYS[4], 'released', 'PX', ARGV[6])
   local first = its.rename(from, token, mode, ttl, ARGV[4])
   if not first then

@@ -38,3 +38,9 @@ local function parse_hold(value)
     return token, fence, fences, identity or rest, note or ''
   end
 end
+
+local function keep(key, life)
+  if redis.call('PTTL', key) < life then
+    redis.call('PEXPIRE', key, string.format('%.0f', life))
+  end
+end

@@ -1,0 +1,39 @@
+-- Continues acquire.lua: the lock is free and clients wait, or it is shared, or the claim isn't exclusive. Needs queue.lua.
+
+local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[8] == '1')
+if not its.look(value or nil) then
+  return { 'foreign' }
+end
+local held, left
+held, first, left, _, by = its.holder(token)
+if held and by then
+  return { 'again', first, '1', left }
+elseif held then
+  its.extend(token, ttl)
+  return { 'again', first, '1' }
+end
+local kind = its.kind(token)
+if kind and kind ~= (mode:match('/(%d+)$') or 'lock') then
+  return { 'kind', kind }
+end
+
+-- Nothing can be granted beside an exclusive hold.
+if not its.is_exclusive() then
+  its.grant_next(token)
+  first = its.grant(token, mode, ttl, fences, ARGV[4])
+end
+if first then
+  -- A failure doesn't affect the grant.
+  pcall(its.grant_next)
+end
+if its.is_unfinished then
+  redis.pcall('PUBLISH', ARGV[9], ARGV[10])
+end
+if first then
+  return { 'granted', first, ARGV[3] }
+elseif first == false then
+  return { 'exhausted' }
+end
+-- A fence may have been counted for an offer.
+counter = redis.call('GET', KEYS[2])
+return busy(its.describe(), its.kind_of_marker)

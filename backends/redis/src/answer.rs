@@ -53,7 +53,7 @@ pub(crate) fn found(name: &LockName, answer: Value) -> Result<Found> {
         return Ok(Found::Alien(format!("a {}", reply.text(3).unwrap_or("value of another type"))));
     }
     let mut inspection = Inspection::free(name.clone());
-    // A mark may follow: see `exclusive.lua`.
+    // A mark may follow (`exclusive.lua`).
     let fence = reply.text(1).and_then(|counter| counter.split(' ').next()?.parse().ok());
     inspection.fence = fence.map(Fence::new);
     inspection.waiters = reply.text(2).and_then(|waiters| waiters.parse().ok());

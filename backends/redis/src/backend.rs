@@ -88,8 +88,8 @@ impl Redis {
         let keys = self.keys(&claim.name)?;
         let wakeups = self.servers.wakeups();
         if wait == Wait::No
-            && self.may_be_light(claim)
-            && let Some(outcome) = self.light_attempt(claim, &keys).await?
+            && self.may_use_fast_path(claim)
+            && let Some(outcome) = self.fast_attempt(claim, &keys).await?
         {
             return Ok(outcome);
         }
@@ -134,7 +134,7 @@ impl Redis {
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
                 wakeups.offers().waits(claim, sent, micros, asks_again);
                 wakeups.audience().waits(&claim.name);
-                wakeups.light().note_contention(&claim.name);
+                wakeups.fast_path().note_contention(&claim.name);
                 self.listen_for(&keys, &mut busy).await;
                 Ok(AcquireOutcome::Busy(busy))
             }
@@ -143,41 +143,40 @@ impl Redis {
         }
     }
 
-    fn may_be_light(&self, claim: &Claim) -> bool {
+    /// Returns whether a request for this claim may use the fast scripts.
+    fn may_use_fast_path(&self, claim: &Claim) -> bool {
         claim.mode == Mode::Exclusive
             && self.servers.config().replicas.is_none()
-            && !self.servers.wakeups().light().is_contended(&claim.name)
+            && !self.servers.wakeups().fast_path().is_contended(&claim.name)
     }
 
-    /// `None` if only a full request can decide.
-    async fn light_attempt(&self, claim: &Claim, keys: &Keys) -> Result<Option<AcquireOutcome>> {
-        let light = self.servers.wakeups().light();
+    /// Returns `None` if the full script must decide.
+    async fn fast_attempt(&self, claim: &Claim, keys: &Keys) -> Result<Option<AcquireOutcome>> {
+        let fast_path = self.servers.wakeups().fast_path();
         let arguments = [
             &claim.token.to_string(),
             &millis_rounded_up(claim.ttl).to_string(),
             &claim.fences.max(1).to_string(),
-            &*light.identity_text(&claim.identity),
-            &light.least_counter().to_string(),
+            &*fast_path.identity_text(&claim.identity),
+            &fast_path.counter_bound_secs().to_string(),
         ];
         let scripted = [keys.lock(), keys.fence()];
         let answer =
-            self.servers.run(&scripts::LIGHT_ACQUIRE, &scripted, &arguments, limited(claim));
-        let first = match answer.await? {
-            Value::Int(first @ 1..) => first.unsigned_abs(),
-            refusal => {
-                light.note_contention(&claim.name);
-                return match refusal {
-                    Value::Int(-1) => Ok(None),
-                    refusal => match acquire::outcome(refusal, keys, claim.mode)? {
-                        Outcome::Busy(busy) => Ok(Some(AcquireOutcome::Busy(busy))),
-                        other => Err(odd_answer(Effect::Changes, other)),
-                    },
-                };
-            }
-        };
-        let mut granted = Granted::new(Fence::new(first));
-        granted.fences = claim.fences.max(1);
-        Ok(Some(AcquireOutcome::Granted(granted)))
+            self.servers.run(&scripts::FAST_ACQUIRE, &scripted, &arguments, limited(claim));
+        let answer = answer.await?;
+        if let Value::Int(first @ 1..) = answer {
+            let mut granted = Granted::new(Fence::new(first.unsigned_abs()));
+            granted.fences = claim.fences.max(1);
+            return Ok(Some(AcquireOutcome::Granted(granted)));
+        }
+        fast_path.note_contention(&claim.name);
+        if answer == Value::Int(-1) {
+            return Ok(None);
+        }
+        match acquire::outcome(answer, keys, claim.mode)? {
+            Outcome::Busy(busy) => Ok(Some(AcquireOutcome::Busy(busy))),
+            other => Err(odd_answer(Effect::Changes, other)),
+        }
     }
 
     async fn transfer(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
@@ -247,8 +246,8 @@ impl Redis {
         self.servers.wakeups().offers().forget(claim.token);
         let [lock, fence, queue, holders, meta] = keys.described();
         let token = claim.token.to_string();
-        if release_mode == ReleaseMode::Plain && self.may_be_light(claim) {
-            let (script, scripted) = (&scripts::LIGHT_RELEASE, [lock, fence]);
+        if release_mode == ReleaseMode::Plain && self.may_use_fast_path(claim) {
+            let (script, scripted) = (&scripts::FAST_RELEASE, [lock, fence]);
             let answer = match &self.servers {
                 Servers::One(link) => {
                     Some(link.run(script, &scripted, &[&token], limited(claim)).await?)
@@ -260,7 +259,7 @@ impl Redis {
             if let Some(Value::Int(1)) = answer {
                 return Ok(ReleaseOutcome::Released);
             }
-            self.servers.wakeups().light().note_contention(&claim.name);
+            self.servers.wakeups().fast_path().note_contention(&claim.name);
         }
         let tombstone = keys.tombstone(claim.token);
         let scripted = [lock, &*tombstone, fence, queue, holders, meta];
@@ -289,7 +288,7 @@ impl Redis {
             Value::Int(0) => Ok(ReleaseOutcome::NotHeld),
             Value::Int(life @ 2..) => {
                 let life = Duration::from_millis(life.unsigned_abs());
-                self.servers.wakeups().light().note_contention(&claim.name);
+                self.servers.wakeups().fast_path().note_contention(&claim.name);
                 offers::expire_offer(&self.servers, &claim.name, life);
                 Ok(ReleaseOutcome::Released)
             }

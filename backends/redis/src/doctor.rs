@@ -34,7 +34,7 @@ impl Server {
         Self::behind(link, &link.live().await?).await
     }
 
-    pub(crate) async fn behind(link: &Arc<Link>, live: &Live) -> Result<Self> {
+    pub(crate) async fn behind(link: &Arc<Link>, live: &Arc<Live>) -> Result<Self> {
         let info = match permitted(link.read_on(live, &redis::cmd("INFO")).await)? {
             Some(answer) => Some(facts_of_info(answer)?),
             None => None,

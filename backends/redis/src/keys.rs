@@ -2,9 +2,9 @@
 //!
 //! | key | value | lifetime |
 //! |---|---|---|
-//! | *prefix + name* | token, fence, time and identity of an exclusive holder (`value.lua`); a marker while it has `holders` | one TTL |
-//! | `lockwright:{…}:fence` | the highest fence issued; after a space, until when requests must not be light (`exclusive.lua`) | until idle for a week |
-//! | `lockwright:{…}:queue` | sorted set: waiting tokens by arrival; on a quorum's node, a mark that clients wait | as the last waiter |
+//! | *prefix + name* | token, fences and identity of an exclusive holder (`value.lua`); a marker while it has `holders` | one TTL |
+//! | `lockwright:{…}:fence` | the highest fence issued, and sometimes a mark (`exclusive.lua`) | about a week after its last use |
+//! | `lockwright:{…}:queue` | sorted set: waiting tokens by arrival; on a quorum's node, a flag that clients wait | as the last waiter |
 //! | `lockwright:{…}:holders` | sorted set: tokens of shared and permit holders by expiry in ms; the marker is `lockwright:shared:FENCE` or `lockwright:permits:SIZE` | as the lock |
 //! | `lockwright:{…}:meta` | hash: request and identity of each waiter and `holders` entry | as these |
 //! | `lockwright:{…}:ended:TOKEN` | tombstone, `released` or `broken …` | an hour or more |
@@ -52,17 +52,19 @@ impl Keys {
                  choose another name"
             )));
         }
-        let (tag, is_lock) = match own_tag(&text) {
-            Some(tag) => (tag.to_owned(), false),
-            None if !text.contains('}') => (text.clone(), true),
-            None => (number_in_slot(slot(text.as_bytes())).to_string(), false),
-        };
+        let tag = own_tag(&text).map(str::to_owned).or_else(|| {
+            text.contains('}').then(|| number_in_slot(slot(text.as_bytes())).to_string())
+        });
         let mut ends = [lock; 1 + COMPANIONS.len()];
         for (end, companion) in ends[1..].iter_mut().zip(COMPANIONS) {
-            for part in [RESERVED, &tag, "}:", companion] {
-                text.push_str(part);
+            text.push_str(RESERVED);
+            match &tag {
+                Some(tag) => text.push_str(tag),
+                None => text.extend_from_within(..lock),
             }
-            if !is_lock {
+            text.push_str("}:");
+            text.push_str(companion);
+            if tag.is_some() {
                 text.push(':');
                 text.extend_from_within(..lock);
             }

@@ -46,8 +46,8 @@
 //!   it needs `user default off ~* &* +@all`. All of this must be in the configuration file: a restart loses settings
 //!   made only by `CONFIG SET`, and with them the locks. No client can detect this.
 //! - Fences grow, unless the data are lost **and** the server's clock steps back. They grow over a failover, unless the
-//!   new master's clock is behind the old one's by more than the failover took. While a client stays connected, a server
-//!   must not exchange its data for others of the same second (`SWAPDB`, `REPLICAOF`).
+//!   new master's clock is behind the old one's by more than the failover took. While clients are connected, don't replace
+//!   a server's data (`SWAPDB`, `REPLICAOF`) by data of the last second: fences may repeat.
 //! - Waiters are served in order of arrival. A failover, or the move of a slot to a server whose clock is far ahead,
 //!   may lose the queue; the waiters then queue again.
 //! - Failovers aren't survived: the new master may lack the last grants, and two clients may hold. Only the fence
@@ -76,8 +76,8 @@
 //!     +client|tracking +client|caching
 //! ```
 //!
-//! - `+incrby`: for the light requests (fewer commands while no client waits). Without it the server logs a denial
-//!   for each name every ten seconds.
+//! - `+incrby`: for fewer commands on uncontended locks. Without it, the server logs a denial for each name every ten
+//!   seconds.
 //! - `+select`: if the URL names a database other than 0.
 //! - `+role`: with Sentinel.
 //! - `+wait`: with `replicas`.
@@ -98,9 +98,9 @@ mod connection;
 mod doctor;
 mod errors;
 mod failure;
+mod fast_path;
 pub mod fencing;
 mod keys;
-mod light;
 mod list;
 pub mod node;
 mod offers;

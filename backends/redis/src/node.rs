@@ -129,7 +129,7 @@ impl Node {
         self.look_at(&live).await
     }
 
-    async fn look_at(&self, live: &Live) -> Result<Incarnation> {
+    async fn look_at(&self, live: &Arc<Live>) -> Result<Incarnation> {
         let server = Server::behind(self.link(), live).await?;
         server.can_lock()?;
         if let Some(policy) = server.says("maxmemory_policy").filter(|is| *is != "noeviction") {
@@ -405,11 +405,11 @@ impl Node {
         Keys::new(&self.link().config().key_prefix, name)
     }
 
-    fn counts(&self, live: &Live, incarnation: &Incarnation) -> bool {
+    fn counts(&self, live: &Arc<Live>, incarnation: &Incarnation) -> bool {
         incarnation.votes && self.is_known(live, incarnation)
     }
 
-    fn is_known(&self, live: &Live, incarnation: &Incarnation) -> bool {
+    fn is_known(&self, live: &Arc<Live>, incarnation: &Incarnation) -> bool {
         self.looked()
             .as_ref()
             .is_some_and(|looked| looked.connection == live.number && looked.run == incarnation.run)

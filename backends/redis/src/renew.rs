@@ -12,12 +12,12 @@ use crate::servers::Servers;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) struct Batch {
-    holds: Vec<Renewed>,
+    holds: Vec<BatchEntry>,
     arguments: Vec<String>,
     limit: Duration,
 }
 
-struct Renewed {
+struct BatchEntry {
     keys: Keys,
     tombstone: String,
     kind: Kind,
@@ -26,7 +26,7 @@ struct Renewed {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Exclusive,
-    /// The expiry of its fence counter is extended, so that it is listed.
+    /// Also extends the expiry of the fence counter, whose key shows the lock to a listing.
     ExclusiveWithFence,
     Shared,
 }
@@ -34,15 +34,16 @@ enum Kind {
 impl Kind {
     fn of(claim: &Claim) -> Self {
         match claim.mode {
-            Mode::Exclusive if is_fence_due(claim) => Self::ExclusiveWithFence,
+            Mode::Exclusive if extends_fence(claim) => Self::ExclusiveWithFence,
             Mode::Exclusive => Self::Exclusive,
             _ => Self::Shared,
         }
     }
 }
 
-/// Once a day at a time that depends on the token, for one TTL: at least one renewal falls into it.
-fn is_fence_due(claim: &Claim) -> bool {
+/// Returns whether a renewal extends the counter's expiry: for one TTL each day, at a time derived from the token. At
+/// least one renewal is sent within a TTL.
+fn extends_fence(claim: &Claim) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let phase = DAY / 256 * u32::from(claim.token.as_bytes()[0]);
     (now + phase).as_secs() % DAY.as_secs() <= claim.ttl.as_secs()
@@ -57,7 +58,7 @@ impl Batch {
             let keys = Keys::new(prefix, &claim.name)?;
             let tombstone = keys.tombstone(claim.token);
             let kind = Kind::of(claim);
-            batch.holds.push(Renewed { keys, tombstone, kind });
+            batch.holds.push(BatchEntry { keys, tombstone, kind });
             batch.arguments.push(claim.token.to_string());
             batch.arguments.push(millis_rounded_up(claim.ttl).to_string());
             let kind = match kind {
@@ -72,7 +73,7 @@ impl Batch {
 
     pub(crate) fn keys(&self) -> Vec<&str> {
         let mut all = Vec::with_capacity(4 * self.holds.len());
-        for Renewed { keys, kind, .. } in &self.holds {
+        for BatchEntry { keys, kind, .. } in &self.holds {
             match kind {
                 Kind::Exclusive => all.push(keys.lock()),
                 Kind::ExclusiveWithFence => all.extend([keys.lock(), keys.fence()]),
@@ -94,8 +95,9 @@ impl Batch {
         renewals(answer, self.holds.len())
     }
 
-    /// Omits the fence counters: while a slot moves, all keys of a script must be on one node.
-    pub(crate) fn one_by_one(&self) -> impl Iterator<Item = (Vec<&str>, [&str; 3])> {
+    /// Returns the keys and arguments of each hold. An exclusive hold has only its lock's key, because all keys of a
+    /// script must be on one node while a slot moves.
+    pub(crate) fn single_requests(&self) -> impl Iterator<Item = (Vec<&str>, [&str; 3])> {
         self.holds.iter().zip(self.arguments.chunks_exact(3)).map(|(hold, arguments)| {
             let [token, ttl] = [0, 1].map(|at| arguments[at].as_str());
             match hold.kind {
@@ -114,7 +116,7 @@ impl Batch {
         if is_wrong_incarnation { Ok(None) } else { self.renewals(answer).map(Some) }
     }
 
-    /// Finds which lost holds were broken, by their tombstones. The losses are certain, even if this fails.
+    /// Sets [`Reason::Broken`] for lost holds whose tombstone says so. If the read fails, the reason stays `Gone`.
     pub(crate) async fn find_reasons(&self, servers: &Servers, renewals: &mut [Renewal]) {
         let is_gone = |renewal: &Renewal| *renewal == Renewal::not_held(Reason::Gone);
         let lost = self.holds.iter().zip(renewals).filter(|(_, renewal)| is_gone(renewal));

@@ -19,7 +19,7 @@ pub(crate) enum Replay {
     Unknown,
 }
 
-pub(crate) async fn ask(link: &Arc<Link>, live: &Live) -> Result<Replay> {
+pub(crate) async fn ask(link: &Arc<Link>, live: &Arc<Live>) -> Result<Replay> {
     let config = link.config();
     if matches!(config.topology.user(), None | Some("default")) {
         // The default user is connected.

@@ -88,7 +88,7 @@ impl Link {
     #[expect(clippy::too_many_arguments, reason = "a request and its effect")]
     pub(crate) async fn run_and_wait(
         self: &Arc<Self>,
-        live: &Live,
+        live: &Arc<Live>,
         replicas: Replicas,
         before: Option<&Cmd>,
         script: &Script,

@@ -22,11 +22,11 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ACQUIRE = "value.lua" "exclusive.lua" "waiters.lua" "acquire.lua" "clock.lua" "queue.lua" "acquire_queued.lua";
-    LIGHT_ACQUIRE = "value.lua" "exclusive.lua" "light_acquire.lua";
-    LIGHT_RELEASE = "value.lua" "light_release.lua";
+    ACQUIRE = "value.lua" "exclusive.lua" "waiters.lua" "acquire.lua" "clock.lua" "queue.lua" "acquire_full.lua";
+    FAST_ACQUIRE = "value.lua" "exclusive.lua" "fast_acquire.lua";
+    FAST_RELEASE = "value.lua" "fast_release.lua";
     RENEW = "value.lua" "clock.lua" "renew.lua";
-    RELEASE = "value.lua" "exclusive.lua" "waiters.lua" "release.lua" "clock.lua" "queue.lua" "release_queued.lua";
+    RELEASE = "value.lua" "exclusive.lua" "waiters.lua" "release.lua" "clock.lua" "queue.lua" "release_full.lua";
     GRANT_NEXT = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "grant_next.lua";
     TRANSFER = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "transfer.lua";
     BREAK = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "break.lua";

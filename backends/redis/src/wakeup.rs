@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::SLOW_POLL;
 use crate::cluster::Current;
 use crate::config::Config;
+use crate::fast_path::FastPath;
 use crate::keys::slot_of;
-use crate::light::Light;
 use crate::offers::Offers;
 use crate::topology::Whereabouts;
 use crate::tracking::Tracked;
@@ -32,7 +32,7 @@ pub(crate) struct Wakeups {
     audience: Subscribers,
     tracked: Tracked,
     offers: Offers,
-    light: Light,
+    fast_path: FastPath,
     slots: OnceLock<Arc<Current>>,
 }
 
@@ -47,7 +47,7 @@ impl Wakeups {
             audience: Subscribers::new(SLOW_POLL),
             tracked: Tracked::default(),
             offers: Offers::default(),
-            light: Light::default(),
+            fast_path: FastPath::default(),
             slots: OnceLock::new(),
         }
     }
@@ -88,8 +88,8 @@ impl Wakeups {
         &self.offers
     }
 
-    pub(crate) fn light(&self) -> &Light {
-        &self.light
+    pub(crate) fn fast_path(&self) -> &FastPath {
+        &self.fast_path
     }
 
     pub(crate) fn receive(

@@ -420,7 +420,7 @@ impl Asking<'_> {
     fn queue_if_recently_busy(&mut self, turn: &mut Turn) {
         let since = self.sent - self.options.ttl;
         if self.limit != Limit::Once
-            && self.shared.waiters.busy().was_noted_after(turn.name(), since)
+            && self.shared.waiters.recently_busy().was_noted_after(turn.name(), since)
         {
             let (_, pending) =
                 turn.claim(|shared, name| fresh(shared, name, self.options, self.sent));
@@ -464,7 +464,7 @@ impl Asking<'_> {
         if !std::mem::replace(&mut self.counted, true) {
             self.shared.metrics.waited.add(1);
         }
-        self.shared.waiters.busy().note(turn.name(), self.shared.clock.now());
+        self.shared.waiters.recently_busy().note(turn.name(), self.shared.clock.now());
         if self.spot.is_some() {
             return Next::In(poll_after(self.shared, busy));
         }

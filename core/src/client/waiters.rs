@@ -13,8 +13,8 @@ use crate::token::Token;
 #[derive(Default)]
 pub(crate) struct Waiters {
     registered: Mutex<Registered>,
-    /// By their last busy answer. A forgotten name costs one extra request.
-    busy: RecentNames,
+    /// Names and their last busy answer.
+    recently_busy: RecentNames,
 }
 
 #[derive(Default)]
@@ -54,8 +54,8 @@ impl Waiters {
         WaiterSlot { waiters: self, waiter, name: name.clone(), token }
     }
 
-    pub(crate) fn busy(&self) -> &RecentNames {
-        &self.busy
+    pub(crate) fn recently_busy(&self) -> &RecentNames {
+        &self.recently_busy
     }
 
     pub(crate) fn wake(&self, name: &LockName) {

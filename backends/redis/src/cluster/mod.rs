@@ -250,7 +250,7 @@ impl Cluster {
                 }
                 (redis::ErrorKind::Server(ServerErrorKind::Moved), Some(to)) => {
                     self.current.change(|map| map.moved(request.slot, &to));
-                    self.wakeups.light().map_changed();
+                    self.wakeups.fast_path().map_changed();
                     self.look_up_soon();
                     redirected = Some((to, false));
                 }
@@ -340,7 +340,7 @@ impl Request<'_> {
     async fn send(
         &self,
         link: &Arc<Link>,
-        live: &Live,
+        live: &Arc<Live>,
         is_asking: bool,
     ) -> Result<Result<Value, RedisError>> {
         let before = if is_asking { Some(&*ASKING) } else { self.before };

@@ -1,8 +1,8 @@
 //! Operations on holds while their slot moves to another node.
 //!
 //! The slot's keys leave one by one, and a script runs only if all its keys exist on one node. (Redis 7.0 replies
-//! `TRYAGAIN`; up to 6.2 the old node redirects.) Only renewals name no missing keys, and work until the first key
-//! leaves. Nothing is granted or broken. Holds are renewed, released and inspected key by key: each key is on exactly
+//! `TRYAGAIN`; up to 6.2 the old node redirects.) Only renewals and fast releases name no missing keys, and work until
+//! the first key leaves. Nothing is granted or broken. Holds are renewed, released and inspected key by key: each key is on exactly
 //! one node, and the old node redirects. So the lock's own key, which alone decides who holds, changes atomically.
 
 use std::sync::Arc;
@@ -24,10 +24,10 @@ pub(crate) struct Hold<'h> {
     pub(crate) mode: Mode,
 }
 
-/// Renews each hold by itself. Shared holds and permits have several keys, and wait until all are on one node.
+/// Renews the holds one by one. A shared hold or permit is indeterminate until all its keys are on one node.
 pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal> {
     let mut all = Vec::new();
-    for (keys, arguments) in batch.one_by_one() {
+    for (keys, arguments) in batch.single_requests() {
         let answer = cluster.try_run(&scripts::RENEW, &keys, &arguments, Effect::Changes).await;
         match answer.and_then(|answer| answer.map(|one| renewals(one, 1)).transpose()) {
             Ok(Some(one)) => all.extend(one),

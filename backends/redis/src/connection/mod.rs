@@ -38,7 +38,7 @@ pub(crate) struct Link {
     /// For requests that wait for replicas.
     waiting: Option<Arc<Link>>,
     is_waiting: bool,
-    current: Mutex<Option<Live>>,
+    current: Mutex<Option<Arc<Live>>>,
     /// The last failure.
     connecting: tokio::sync::Mutex<Failure>,
     failures: AtomicU64,
@@ -49,12 +49,12 @@ pub(crate) struct Link {
     runtime: Handle,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     alive: Arc<AtomicBool>,
     probed: Arc<AtomicBool>,
-    server: Arc<str>,
+    server: String,
     pub(crate) number: u64,
 }
 
@@ -167,7 +167,7 @@ impl Link {
 
     pub(crate) async fn run_on(
         self: &Arc<Self>,
-        live: &Live,
+        live: &Arc<Live>,
         script: &Script,
         keys: &[&str],
         arguments: &[&str],
@@ -180,7 +180,7 @@ impl Link {
     /// The inner error is the server's own, which may redirect the request; the outer one means no reply.
     pub(crate) async fn try_run_on(
         self: &Arc<Self>,
-        live: &Live,
+        live: &Arc<Live>,
         before: Option<&Cmd>,
         script: &Script,
         keys: &[&str],
@@ -212,7 +212,7 @@ impl Link {
 
     pub(crate) async fn ask_script(
         self: &Arc<Self>,
-        live: &Live,
+        live: &Arc<Live>,
         before: Option<&Cmd>,
         script: &Script,
         keys: &[&str],
@@ -233,7 +233,11 @@ impl Link {
         self.read_on(&live, command).await
     }
 
-    pub(crate) async fn read_on(self: &Arc<Self>, live: &Live, command: &Cmd) -> Result<Value> {
+    pub(crate) async fn read_on(
+        self: &Arc<Self>,
+        live: &Arc<Live>,
+        command: &Cmd,
+    ) -> Result<Value> {
         let answer = self.ask(live, None, command, Effect::Reads).await?;
         answer.map_err(|cause| errors::translate(cause, Effect::Reads))
     }
@@ -258,7 +262,7 @@ impl Link {
     /// The outer error means no reply.
     pub(crate) async fn ask(
         self: &Arc<Self>,
-        live: &Live,
+        live: &Arc<Live>,
         before: Option<&Cmd>,
         command: &Cmd,
         effect: Effect,
@@ -275,7 +279,7 @@ impl Link {
 
     pub(crate) async fn within<T>(
         self: &Arc<Self>,
-        live: &Live,
+        live: &Arc<Live>,
         limit: Duration,
         effect: Effect,
         asking: impl Future<Output = Result<T, RedisError>>,
@@ -300,16 +304,16 @@ impl Link {
         Ok(answer)
     }
 
-    fn current(&self) -> MutexGuard<'_, Option<Live>> {
+    fn current(&self) -> MutexGuard<'_, Option<Arc<Live>>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn usable(&self) -> Option<Live> {
+    fn usable(&self) -> Option<Arc<Live>> {
         self.current().as_ref().filter(|live| live.alive.load(Ordering::Acquire)).cloned()
     }
 
     pub(crate) fn leave_unless_at(&self, server: &str) {
-        if let Some(live) = self.usable().filter(|live| *live.server != *server) {
+        if let Some(live) = self.usable().filter(|live| live.server != server) {
             tracing::debug!(from = %live.server, to = server, "redis: another master");
             self.mark_broken(&live.alive);
         }
@@ -326,7 +330,7 @@ impl Link {
     }
 
     /// An error means that nothing was sent.
-    pub(crate) async fn live(self: &Arc<Self>) -> Result<Live> {
+    pub(crate) async fn live(self: &Arc<Self>) -> Result<Arc<Live>> {
         if let Some(live) = self.usable() {
             return Ok(live);
         }

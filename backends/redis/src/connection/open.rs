@@ -17,7 +17,7 @@ use crate::tracking;
 const BUFFERED_REQUESTS: usize = 1_000;
 
 impl Link {
-    pub(super) async fn open(self: &Arc<Self>) -> Result<Live, Failure> {
+    pub(super) async fn open(self: &Arc<Self>) -> Result<Arc<Live>, Failure> {
         drop(self.current().take_if(|live| !live.alive.load(Ordering::Acquire)));
         let live = match &self.to {
             Whereabouts::At(server) => {
@@ -32,7 +32,8 @@ impl Link {
                 None => return Err(Failure::unavailable("there are no Sentinels to ask")),
             },
         };
-        *self.current() = Some(live.clone());
+        let live = Arc::new(live);
+        *self.current() = Some(Arc::clone(&live));
         // Messages since then were lost. In a task, because the caller's lock is held.
         if !self.is_waiting {
             let link = Arc::clone(self);
@@ -69,7 +70,7 @@ impl Link {
                 let time = redis::cmd("TIME").query_async::<(u64, u32)>(&mut connection).await;
                 let time =
                     time.ok().map(|(seconds, micros)| Duration::new(seconds, 1_000 * micros));
-                self.wakeups.light().connected(time);
+                self.wakeups.fast_path().connected(time);
             }
             Ok(connection)
         };
@@ -79,7 +80,7 @@ impl Link {
         }
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
         let probed = Arc::default();
-        Ok(Live { connection, alive, probed, server: address.into(), number })
+        Ok(Live { connection, alive, probed, server: address, number })
     }
 
     fn push_sender(

@@ -16,13 +16,13 @@ const SILENCE: Duration = Duration::from_millis(100);
 #[must_use]
 pub(super) struct Unanswered<'r> {
     link: &'r Arc<Link>,
-    live: &'r Live,
+    live: &'r Arc<Live>,
     limit: Duration,
     is_over: bool,
 }
 
 impl<'r> Unanswered<'r> {
-    pub(super) fn new(link: &'r Arc<Link>, live: &'r Live, limit: Duration) -> Self {
+    pub(super) fn new(link: &'r Arc<Link>, live: &'r Arc<Live>, limit: Duration) -> Self {
         Self { link, live, limit, is_over: false }
     }
 
@@ -60,12 +60,12 @@ impl Link {
         SILENCE.max(wait).min(longest)
     }
 
-    pub(super) fn probe(self: &Arc<Self>, live: &Live, limit: Duration) {
+    pub(super) fn probe(self: &Arc<Self>, live: &Arc<Live>, limit: Duration) {
         if !live.alive.load(Ordering::Acquire) || live.probed.swap(true, Ordering::AcqRel) {
             return;
         }
         let limit = limit.max(self.silence()).min(self.config.response_timeout);
-        let (link, live) = (Arc::downgrade(self), live.clone());
+        let (link, live) = (Arc::downgrade(self), Arc::clone(live));
         self.runtime.spawn(async move {
             let (ping, mut connection) = (redis::cmd("PING"), live.connection());
             // An error is a reply: the user may lack permission for PING.

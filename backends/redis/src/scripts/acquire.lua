@@ -1,5 +1,5 @@
--- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim. Whatever needs the
--- holders or the other waiters is in acquire_queued.lua, which follows. Needs value.lua, exclusive.lua and waiters.lua.
+-- Acquires a lock: grants it, repeats an earlier grant, or reports the holder and queues the claim. acquire_full.lua
+-- continues this script for shared holders, permits and other waiters. Needs value.lua, exclusive.lua and waiters.lua.
 --
 -- KEYS  lock, fence, tombstone of this token, queue, holders, meta
 -- ARGV  token, TTL in ms, fences ('1' if shared or permits), identity, how many ms it stays queued without a request
@@ -36,12 +36,12 @@ if mode == 'x' and not value and redis.call('EXISTS', KEYS[4]) == 0 then
   return grant(KEYS[1], KEYS[2], counter, micros / 1000, micros, token, ttl, fences, ARGV[4])
 end
 
--- Reports the holder. If it waits, it is queued, even if the last command fails.
-local function busy(answer, shares)
-  table.insert(answer, 1, 'busy')
-  local queue, meta, patience, left = KEYS[4], KEYS[6], tonumber(ARGV[5]), answer[2]
+-- Returns the holder, and queues the claim if it waits. The claim is queued even if extending the queue's expiry fails.
+local function busy(reply, is_shared)
+  table.insert(reply, 1, 'busy')
+  local queue, meta, patience, left = KEYS[4], KEYS[6], tonumber(ARGV[5]), reply[2]
   if patience == 0 then
-    return answer
+    return reply
   end
   local now = math.floor(micros / 1000)
   local before, place = redis.call('ZRANK', queue, token), nil
@@ -49,23 +49,23 @@ local function busy(answer, shares)
     local last, score = unpack(redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES'))
     before = last and redis.call('ZRANK', queue, last) + 1 or 0
     place = text(math.max((tonumber(score) or 0) + 1, micros))
-    if not last and not shares then
+    if not last and not is_shared then
       -- Records of dead holders, whose list has expired.
       redis.call('DEL', meta)
     end
   end
-  -- It asks again when the hold seems to end.
-  local asks_at = now + (left < 0 and patience or left)
+  -- The client retries when the hold is due to expire.
+  local retries_at = now + (left < 0 and patience or left)
   redis.call('HSET', meta, token, table.concat(
-    { mode, text(now + patience), text(asks_at), ARGV[2], ARGV[3], ARGV[7], ARGV[4] }, ' '))
-  keep(meta, patience)
-  keep_from_light(KEYS[2], counter, micros, patience)
+    { mode, text(now + patience), text(retries_at), ARGV[2], ARGV[3], ARGV[7], ARGV[4] }, ' '))
+  extend_expiry(meta, patience)
+  mark_counter(KEYS[2], micros, patience, counter)
   if place then
     redis.call('ZADD', queue, place, token)
   end
-  pcall(keep, queue, patience)
-  answer[8], answer[9] = before, text(micros)
-  return answer
+  pcall(extend_expiry, queue, patience)
+  reply[8], reply[9] = before, text(micros)
+  return reply
 end
 
 local held_token, first, _, identity, by = parse_hold(value)

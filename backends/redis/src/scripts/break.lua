@@ -42,7 +42,7 @@ if its.kind_of_marker then
     redis.pcall('PUBLISH', ARGV[8], 'run-out ' .. seen)
     return { 'runs-out', left }
   end
-  keep_from_light(KEYS[2], redis.call('GET', KEYS[2]), micros, math.max(tonumber(ARGV[5]), left))
+  mark_counter(KEYS[2], micros, math.max(tonumber(ARGV[5]), left))
   redis.call('SET', KEYS[3], 'broken ' .. note, 'PX', math.max(tonumber(ARGV[5]), left))
   its.leave(seen)
   publish_break()
@@ -75,10 +75,10 @@ end
 -- 0 in its last millisecond, which SET rejects.
 local life = math.max(left, 1)
 -- The counter is at the end of the block of fences that the holder may have reserved.
-local last, full_until = parse_counter(redis.call('GET', KEYS[2]))
+local last, marked_until = parse_counter(redis.call('GET', KEYS[2]))
 local tombstone_life = math.max(tonumber(ARGV[5]), life)
-full_until = math.max(full_until, math.floor(micros / 1000) + tombstone_life)
-write_counter(KEYS[2], math.max((last or 0) + 1, micros), full_until, tombstone_life + IDLE_FENCE)
+marked_until = math.max(marked_until, math.floor(micros / 1000) + tombstone_life)
+write_counter(KEYS[2], math.max((last or 0) + 1, micros), marked_until, tombstone_life + IDLE_FENCE)
 if how == 'run-out' then
   -- No renewal matches this value, and the expiry stays. The first break's operator is kept.
   if hold_state(value, seen) == 'held' then

@@ -1,31 +1,23 @@
 -- Exclusive holds and the fence counter. Needs value.lua.
 --
--- The counter is the highest fence issued. While clients may wait, or tombstones may exist, a space and a time in ms
--- follow. Until that time light_acquire.lua and light_release.lua leave the lock to acquire.lua and release.lua:
--- INCRBY fails on such a value.
+-- The counter is the highest fence issued. While clients may wait, or tombstones may exist, a mark follows: a space and
+-- a time in ms. The fast scripts (fast_acquire.lua, fast_release.lua) reject a counter with a mark. The first fence
+-- that another script counts after that time removes the mark.
 
--- A week: by then the clock is ahead of an idle counter.
-local IDLE_FENCE = 604800000
-
-local function text(number)
-  return string.format('%.0f', number)
-end
-
--- Returns the highest fence (nil if there is none, -1 if damaged), and until when requests must not be light.
+-- Returns the highest fence (nil without a counter, -1 if it is damaged), and the time of the mark (0 without one).
 local function parse_counter(value)
   if not value then
     return nil, 0
   end
-  local last, full_until = value:match('^(%d+) ?(%d*)$')
-  return tonumber(last) or -1, tonumber(full_until) or 0
+  local last, marked_until = value:match('^(%d+) ?(%d*)$')
+  return tonumber(last) or -1, tonumber(marked_until) or 0
 end
 
--- Nil if too few are left.
+-- Returns the first fence. Nil if the counter is damaged or too few fences are left.
 local function next_fence(last, least, fences)
   local first = least
   if last then
-    -- NaN fails each comparison.
-    if not (last >= 0) then
+    if last < 0 then
       return nil
     end
     first = math.max(last + 1, least)
@@ -36,20 +28,27 @@ local function next_fence(last, least, fences)
   end
 end
 
-local function write_counter(key, last, full_until, life)
+-- `marked_until`: 0 for no mark.
+local function write_counter(key, last, marked_until, life)
   local value = text(last)
-  if full_until > 0 then
-    value = value .. ' ' .. text(full_until)
+  if marked_until > 0 then
+    value = value .. ' ' .. text(marked_until)
   end
   redis.call('SET', key, value, 'PX', text(life))
 end
 
-local function keep_from_light(key, value, micros, life)
-  local last, full_until = parse_counter(value)
+-- Counts fences from a hold that lasts `life` ms. Removes a mark from before `now`.
+local function count_fences(key, last, marked_until, now, life)
+  write_counter(key, last, marked_until > now and marked_until or 0, life + IDLE_FENCE)
+end
+
+-- Marks the counter for at least `life` ms. `value` is the counter's, if known.
+local function mark_counter(key, micros, life, value)
+  local last, marked_until = parse_counter(value or redis.call('GET', key))
   local now = math.floor(micros / 1000)
-  -- A damaged counter prevents light requests too.
-  if last ~= -1 and full_until < now + life then
-    -- Twice as long, so that the requests of waiters don't each write it.
+  -- fast_acquire.lua rejects a damaged counter too.
+  if last ~= -1 and marked_until < now + life then
+    -- For twice the time, so that not every waiter's request writes the counter.
     local longest = math.max(redis.call('PTTL', key), 2 * life + IDLE_FENCE)
     write_counter(key, last or micros, now + 2 * life, longest)
   end
@@ -59,22 +58,22 @@ local function format_hold(token, identity, first, fences)
   return 'lw1:' .. token .. ':' .. first .. ':' .. fences .. ':' .. identity
 end
 
--- Grants a lock that has no string value. The lock's SET is last, so that nothing is held if an earlier command fails. NX
--- fails only for a key of another type: then no fence is counted.
-local function grant(lock, counter, value, now, least, token, ttl, fences, identity)
-  local last, full_until = parse_counter(value)
-  local fence = next_fence(last, least, fences)
-  if not fence then
+-- Grants a lock that has no string value. The lock's SET is last, so that nothing is held if an earlier command fails.
+-- NX fails only for a key of another type: then no fence is counted.
+local function grant(lock, fence, counter, now, least, token, ttl, fences, identity)
+  local last, marked_until = parse_counter(counter)
+  local first = next_fence(last, least, fences)
+  if not first then
     return { 'exhausted' }
   end
-  write_counter(counter, fence + fences - 1, full_until > now and full_until or 0, ttl + IDLE_FENCE)
-  local first, count = text(fence), text(fences)
-  if redis.call('SET', lock, format_hold(token, identity, first, count), 'PX', text(ttl), 'NX') then
-    return { 'granted', first, count }
-  elseif value then
-    redis.call('SET', counter, value, 'KEEPTTL')
+  count_fences(fence, first + fences - 1, marked_until, now, ttl)
+  first, fences = text(first), text(fences)
+  if redis.call('SET', lock, format_hold(token, identity, first, fences), 'PX', text(ttl), 'NX') then
+    return { 'granted', first, fences }
+  elseif counter then
+    redis.call('SET', fence, counter, 'KEEPTTL')
   else
-    redis.call('DEL', counter)
+    redis.call('DEL', fence)
   end
   return { 'foreign' }
 end

@@ -1,7 +1,4 @@
--- The queue and the holders of one lock. Needs value.lua, exclusive.lua, waiters.lua
--- and clock.lua.
---
--- `waiters.lua` describes the waiters.
+-- The queue and the holders of one lock. Needs value.lua, exclusive.lua, waiters.lua and clock.lua.
 --
 -- A shared holder or permit holder is a token in `holders`, by expiry, with a record in `meta`:
 --   MODE FENCE SINCE IDENTITY
@@ -29,10 +26,10 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
 
   -- Returns the first fence; nil if none are left.
   local function count(fences, ttl)
-    local last, full_until = parse_counter(call('GET', fence))
+    local last, marked_until = parse_counter(call('GET', fence))
     local first = next_fence(last, micros, fences)
     if first then
-      write_counter(fence, first + fences - 1, full_until > now and full_until or 0, ttl + IDLE_FENCE)
+      count_fences(fence, first + fences - 1, marked_until, now, ttl)
       return text(first)
     end
   end
@@ -61,7 +58,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   -- Concurrent shared holders have the same fence.
   local function fence_for(mode, fences, ttl)
     if mode == 's' and its.kind_of_marker == 'shared' then
-      keep(fence, ttl + IDLE_FENCE)
+      extend_expiry(fence, ttl + IDLE_FENCE)
       return its.number
     end
     return count(fences, ttl)
@@ -75,9 +72,9 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
       return
     end
     call('HSET', meta, token, table.concat({ mode, first, text(micros), identity }, ' '))
-    keep(meta, life + 2)
+    extend_expiry(meta, life + 2)
     if its.value then
-      keep(lock, life + 2)
+      extend_expiry(lock, life + 2)
     end
     expire_in(holders, token, life, at)
     if not its.value then
@@ -88,7 +85,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  -- Removes expired holders. False if the key isn't a string. `value` is the lock's, if known: false if it is free.
+  -- Removes expired holders. Returns false for a key of another type. `value`: the lock's, false if free, nil to read
+  -- it.
   function its.look(value)
     if value == nil then
       value = get_string(lock)
@@ -136,8 +134,8 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   function its.extend(token, ttl)
     -- First, for a full server: see renew.lua.
     call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
-    keep(fence, ttl + IDLE_FENCE)
-    keep(meta, ttl + 2)
+    extend_expiry(fence, ttl + IDLE_FENCE)
+    extend_expiry(meta, ttl + 2)
     expire_in(holders, token, ttl, at)
   end
 
@@ -235,7 +233,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
         its.withdraw(first)
         gone = gone + 1
       else
-        local life = math.min(tonumber(ttl), 2000)
+        local life = math.min(tonumber(ttl), LONGEST_OFFER)
         local fenced = fence_for(mode, tonumber(fences), life)
         if not fenced then
           return longest
@@ -266,7 +264,7 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
   function its.grant_next(token)
     local longest = offer(token)
     if longest > 0 then
-      publish_lapse(queue, meta, token, now, longest)
+      publish_lifetime(queue, meta, token, now, longest)
     end
     return longest
   end

@@ -1,5 +1,5 @@
--- Ends this token's hold or its wait, and offers the lock to the next waiter. Whatever needs the holders or several
--- waiters is in release_queued.lua, which follows. Needs value.lua, exclusive.lua and waiters.lua.
+-- Ends this token's hold or its wait, and offers the lock to the next waiter. release_full.lua continues this script
+-- for shared holders, permits and withdrawals. Needs value.lua, exclusive.lua and waiters.lua.
 --
 -- KEYS  lock, tombstone of this token, fence, queue, holders, meta
 -- ARGV  token, lifetime of the tombstone in ms ('0' for none), wake-up channel, name, '1' if receivers can be counted
@@ -8,25 +8,25 @@
 
 local token = ARGV[1]
 local micros
-local function look_at_time()
+local function read_time()
   local time = redis.call('TIME')
   micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
 -- First, so that a late duplicate of the acquire is refused even if a later command fails.
 if ARGV[2] ~= '0' then
-  look_at_time()
-  keep_from_light(KEYS[3], redis.call('GET', KEYS[3]), micros, tonumber(ARGV[2]))
+  read_time()
+  mark_counter(KEYS[3], micros, tonumber(ARGV[2]))
   redis.call('SET', KEYS[2], 'released', 'PX', ARGV[2])
 end
 local ended = hold_state(redis.pcall('GET', KEYS[1]), token)
 if ended then
   redis.call('DEL', KEYS[1])
-  -- Ended, even if a later command fails.
+  -- The hold has ended, even if a later command fails.
   local ok, life = pcall(function()
     if redis.call('EXISTS', KEYS[4]) == 0 then
       return 1
     elseif not micros then
-      look_at_time()
+      read_time()
     end
     return offer_exclusive(KEYS[1], KEYS[3], KEYS[4], KEYS[6], micros, ARGV[5] == '1')
   end)

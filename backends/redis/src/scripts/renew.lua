@@ -1,9 +1,9 @@
 -- Renews each hold that its token still has, for its full TTL.
 --
--- KEYS  for each hold: lock; if it is shared, or its counter's expiry is to be extended, also fence; if it is shared,
---       also holders and meta; last, on a quorum's node: incarnation
--- ARGV  for each hold: token, TTL in ms, 'x' if exclusive ('f' to extend the counter's expiry), else 's'; last, on a
---       quorum's node: incarnation that its client read
+-- KEYS  for each hold: lock ('x'); lock, fence ('f'); lock, fence, holders, meta ('s'); last, on a quorum's node:
+--       incarnation
+-- ARGV  for each hold: token, TTL in ms, and 'x' if it is exclusive, 'f' to extend its counter's expiry too, or 's';
+--       last, on a quorum's node: incarnation that its client read
 --
 -- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the incarnation differs.
 
@@ -31,8 +31,8 @@ local function renew(lock, fence, holders, meta, token, ttl)
   end
   -- A full server rejects a script whose first write could use memory. This one can't.
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl + 2))
-  keep(fence, ttl + 604800000)
-  keep(meta, ttl + 2)
+  extend_expiry(fence, ttl + IDLE_FENCE)
+  extend_expiry(meta, ttl + 2)
   expire_in(holders, token, ttl, clock)
   return 'renewed'
 end
@@ -47,13 +47,13 @@ for i = 1, math.floor(#ARGV / 3) do
     -- One foreign type must not fail the whole batch.
     local state = hold_state(get_string(KEYS[at]), token)
     if state == 'held' then
-      redis.call('PEXPIRE', KEYS[at], ttl)
+      redis.call('PEXPIRE', KEYS[at], ARGV[3 * i - 1])
       state = 'renewed'
     end
     answers[i] = state or 'gone'
     at = at + 1
     if kind == 'f' then
-      keep(KEYS[at], ttl + 604800000)
+      extend_expiry(KEYS[at], ttl + IDLE_FENCE)
       at = at + 1
     end
   end

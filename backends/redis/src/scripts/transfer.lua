@@ -30,7 +30,7 @@ if value and value:match('^lockwright:%a+:%d+$') then
     return { 'busy', left or -1 }
   end
   -- A late duplicate of the old token's acquire must not be granted.
-  keep_from_light(KEYS[2], redis.call('GET', KEYS[2]), micros, tonumber(ARGV[6]))
+  mark_counter(KEYS[2], micros, tonumber(ARGV[6]))
   redis.call('SET', KEYS[4], 'released', 'PX', ARGV[6])
   local first = its.rename(from, token, mode, ttl, ARGV[4])
   if not first then
@@ -45,14 +45,14 @@ elseif mode ~= 'x' or hold_state(value, from) ~= 'held' then
   return { 'busy', value and redis.call('PTTL', KEYS[1]) or -1 }
 end
 
-local last, full_until = parse_counter(counter)
+local last, marked_until = parse_counter(counter)
 local fence = next_fence(last, micros, 1)
 if not fence then
   return { 'exhausted' }
 end
 
-full_until = math.max(full_until, math.floor(micros / 1000) + ARGV[6])
-write_counter(KEYS[2], fence, full_until, ttl + IDLE_FENCE)
+marked_until = math.max(marked_until, math.floor(micros / 1000) + ARGV[6])
+write_counter(KEYS[2], fence, marked_until, ttl + IDLE_FENCE)
 redis.call('SET', KEYS[4], 'released', 'PX', ARGV[6])
 local first = text(fence)
 redis.call('SET', KEYS[1], format_hold(token, ARGV[4], first, '1'), 'PX', ttl)

@@ -1,4 +1,4 @@
--- The value of a lock's key.
+-- The value of a lock's key, and helpers for keys.
 --
 --   lw1:TOKEN:FENCE:FENCES:IDENTITY    an exclusive hold
 --   lw1!TOKEN:FENCE:FENCES:IDENTITY    the same, broken: it runs out. A line feed, the operator and the reason follow
@@ -7,7 +7,8 @@
 --
 -- FENCE is the first of FENCES reserved fences. Any other value is another program's lock.
 
--- A table if the key is of another type.
+-- Returns the string, false if the key is missing, or a table if it is of another type. A repeated GET raises any other
+-- error.
 local function get_string(key)
   local value = redis.pcall('GET', key)
   if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then
@@ -15,6 +16,9 @@ local function get_string(key)
   end
   return value
 end
+
+-- A fence counter's key expires a week after its last hold: by then the clock is ahead of the counter.
+local IDLE_FENCE = 604800000
 
 -- Returns 'held' or 'broken' if it is an exclusive hold of the token, else nil.
 local function hold_state(value, token)
@@ -39,8 +43,13 @@ local function parse_hold(value)
   end
 end
 
-local function keep(key, life)
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+-- Extends the key's expiry to at least `life` ms.
+local function extend_expiry(key, life)
   if redis.call('PTTL', key) < life then
-    redis.call('PEXPIRE', key, string.format('%.0f', life))
+    redis.call('PEXPIRE', key, text(life))
   end
 end

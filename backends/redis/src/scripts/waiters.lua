@@ -1,8 +1,10 @@
 -- Waiters and offers. Needs value.lua and exclusive.lua.
 --
 -- A waiter is a token in `queue`, by arrival, with a record in `meta`:
---   MODE LIVE-UNTIL ASKS-AT TTL FENCES CHANNEL IDENTITY
+--   MODE QUEUED-UNTIL RETRIES-AT TTL FENCES CHANNEL IDENTITY
 -- A mode is 'x' (exclusive), 's' (shared) or COUNT/OF (permits). Times are in ms.
+
+local LONGEST_OFFER = 2000
 
 -- Nil without a record.
 local function parse_waiter(record)
@@ -11,7 +13,8 @@ local function parse_waiter(record)
   end
 end
 
--- Returns the number of receivers. Nil if the user may not publish: then the lock stays free until the next waiter asks.
+-- Returns the number of receivers. Nil if the user may not publish: then the lock stays free until the next waiter
+-- retries.
 local function publish_offer(channel, token, first, fences, micros, life)
   local receivers = redis.pcall('PUBLISH', 'lockwright:offered:' .. channel,
     token .. ' ' .. first .. ' ' .. fences .. ' ' .. text(micros) .. ' ' .. life)
@@ -21,23 +24,23 @@ end
 local function queue_again(queue, meta, token, place, record, life)
   redis.call('HSET', meta, token, record)
   redis.call('ZADD', queue, place, token)
-  keep(queue, life)
-  keep(meta, life)
+  extend_expiry(queue, life)
+  extend_expiry(meta, life)
 end
 
--- The next two waiters ask if an offer has lapsed and its client has died. They are told, unless they ask by then
--- anyway.
-local function publish_lapse(queue, meta, token, now, life)
+-- Sends the offer's lifetime to the next two waiters, unless they retry before it expires. So they detect an offer
+-- whose client has died.
+local function publish_lifetime(queue, meta, token, now, life)
   for _, behind in ipairs(redis.call('ZRANGE', queue, 0, 1)) do
-    local _, _, asks_at, _, _, channel = parse_waiter(redis.call('HGET', meta, behind))
-    if channel and behind ~= token and tonumber(asks_at) > now + life then
+    local _, _, retries_at, _, _, channel = parse_waiter(redis.call('HGET', meta, behind))
+    if channel and behind ~= token and tonumber(retries_at) > now + life then
       redis.pcall('PUBLISH', 'lockwright:offered:' .. channel, 'behind ' .. behind .. ' ' .. text(life))
     end
   end
 end
 
--- Offers a free lock to its first waiter. Returns the offer's lifetime, 0 if the user may not publish, or nil if only
--- queue.lua can go on: the waiter or its client has gone, it wants no exclusive hold, or no fence is left.
+-- Offers a free lock to its first waiter. Returns the offer's lifetime, 0 if the user may not publish, or nil if
+-- queue.lua must continue: the first waiter has expired, has no receiver or isn't exclusive, or no fence is left.
 local function offer_exclusive(lock, fence, queue, meta, micros, counted)
   local token, place = unpack(redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'))
   local record = token and redis.call('HGET', meta, token)
@@ -46,13 +49,13 @@ local function offer_exclusive(lock, fence, queue, meta, micros, counted)
   if mode ~= 'x' or tonumber(live) <= now then
     return nil
   end
-  local last, full_until = parse_counter(redis.call('GET', fence))
+  local last, marked_until = parse_counter(redis.call('GET', fence))
   local first = next_fence(last, micros, tonumber(fences))
   if not first then
     return nil
   end
-  local life = math.min(tonumber(ttl), 2000)
-  write_counter(fence, first + fences - 1, full_until > now and full_until or 0, life + IDLE_FENCE)
+  local life = math.min(tonumber(ttl), LONGEST_OFFER)
+  count_fences(fence, first + fences - 1, marked_until, now, life)
   first = text(first)
   redis.call('ZREM', queue, token)
   redis.pcall('HDEL', meta, token)
@@ -67,6 +70,6 @@ local function offer_exclusive(lock, fence, queue, meta, micros, counted)
     redis.call('DEL', lock)
     return nil
   end
-  publish_lapse(queue, meta, nil, now, life)
+  publish_lifetime(queue, meta, nil, now, life)
   return life
 end

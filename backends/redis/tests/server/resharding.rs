@@ -193,7 +193,7 @@ async fn nothing_is_granted_or_broken_by_halves() {
         let new = redis.try_acquire(&claim("{s}new")).await;
         fails_with(new, ErrorKind::Unavailable, "moving");
         match redis.try_acquire(&claim("s")).await {
-            // A light request needs only the lock's key and its counter.
+            // A fast request needs only the lock's key and its counter.
             Ok(AcquireOutcome::Busy(_)) => assert!(half.is_empty(), "{half:?}"),
             refused => drop(fails_with(refused, ErrorKind::Unavailable, "moving")),
         }

@@ -1,14 +1,15 @@
-//! The light requests: scripts with two keys that acquire and release a lock for which no client waits.
+//! The fast path: scripts with two keys acquire and release an exclusive lock without waiters.
 //!
-//! They leave everything else to `acquire.lua` and `release.lua`: a fence counter with a mark (`exclusive.lua`) makes
-//! them answer -1. Then the client sends the full request, and doesn't send light ones for that name for a while.
+//! Requests that wait, and all with `replicas`, use the full scripts. The fast scripts return -1 if the counter has a
+//! mark (`exclusive.lua`). Then the client sends the full request, and sends only full requests for that name for ten
+//! seconds.
 //!
 //! # Fences
 //!
-//! A light acquire counts on from the counter, without the server's clock. After a failover that lost writes, a counter
-//! could repeat fences. So each request names the least counter to count on from: the server's time when the client
-//! connected, or when the Cluster's map last changed, and at least the time one second ago. The script raises an older
-//! counter to the server's clock.
+//! A fast acquire increments the counter, and usually doesn't read the server's clock. After a failover that lost
+//! writes, that could repeat a fence. So each request carries a lower bound in seconds: the server's time at the last
+//! connection or change of the Cluster's map, or one second ago if that is later. The script sets a counter below the
+//! bound to the server's time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,13 +19,15 @@ use lockwright_core::{BootInstant, Clock, Identity, LockName};
 
 use crate::answer;
 
-/// How long full requests are sent after a client had to wait.
-const CONTENDED: Duration = Duration::from_secs(10);
+/// How long the client sends full requests for a name after a fast one was refused, or after it queued.
+const CONTENTION_PERIOD: Duration = Duration::from_secs(10);
 
-const OLDEST_COUNTER: Duration = Duration::from_secs(1);
+/// An older counter is set to the server's time.
+const MAX_COUNTER_AGE: Duration = Duration::from_secs(1);
 
+/// What the client knows for its fast requests.
 #[derive(Debug)]
-pub(crate) struct Light {
+pub(crate) struct FastPath {
     clock: Clock,
     contended: RecentNames,
     server_time: Mutex<Option<ServerTime>>,
@@ -36,11 +39,11 @@ struct ServerTime {
     /// The server's time at `read`, since 1970.
     time: Duration,
     read: BootInstant,
-    /// Writes before it may be lost.
+    /// A failover may have lost writes before this instant.
     unbroken_since: BootInstant,
 }
 
-impl Default for Light {
+impl Default for FastPath {
     fn default() -> Self {
         Self {
             clock: Clock::boot(),
@@ -51,16 +54,16 @@ impl Default for Light {
     }
 }
 
-impl Light {
+impl FastPath {
     pub(crate) fn note_contention(&self, name: &LockName) {
         self.contended.note(name, self.clock.now());
     }
 
     pub(crate) fn is_contended(&self, name: &LockName) -> bool {
-        self.contended.was_noted_after(name, self.clock.now() - CONTENDED)
+        self.contended.was_noted_after(name, self.clock.now() - CONTENTION_PERIOD)
     }
 
-    /// A new connection. `None` if the user may not read the server's time.
+    /// Records the server's time on a new connection: `None` if the user may not read it.
     pub(crate) fn connected(&self, time: Option<Duration>) {
         let now = self.clock.now();
         *self.server_time() = time.map(|time| ServerTime { time, read: now, unbroken_since: now });
@@ -72,20 +75,20 @@ impl Light {
         }
     }
 
-    /// In seconds.
-    pub(crate) fn least_counter(&self) -> u64 {
-        // Raises each counter.
+    /// Returns the lower bound for a counter, in seconds since 1970.
+    pub(crate) fn counter_bound_secs(&self) -> u64 {
+        // Above each counter, so that the script reads the clock.
         const UNKNOWN: u64 = 9_999_999_999;
 
         let now = self.clock.now();
         self.server_time().map_or(UNKNOWN, |known| {
-            let since = known.unbroken_since.max(now - OLDEST_COUNTER);
+            let since = known.unbroken_since.max(now - MAX_COUNTER_AGE);
             // Rounded up.
             (known.time + since.saturating_since(known.read)).as_secs() + 1
         })
     }
 
-    /// Formatted only once for the identity that most claims share.
+    /// Returns the formatted identity. The last one is cached: most claims share it.
     pub(crate) fn identity_text(&self, identity: &Arc<Identity>) -> Arc<str> {
         let mut last = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
@@ -108,23 +111,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_before_a_connection_or_a_new_map_are_raised() {
-        let light = Light::default();
-        assert!(light.least_counter() > 4_000_000_000, "each counter is older");
-        light.connected(Some(Duration::from_millis(1_000_500)));
-        assert_eq!(light.least_counter(), 1001);
+    fn counter_bound_follows_connections_and_map_changes() {
+        let fast = FastPath::default();
+        assert!(fast.counter_bound_secs() > 4_000_000_000, "the bound is above each counter");
+        fast.connected(Some(Duration::from_millis(1_000_500)));
+        assert_eq!(fast.counter_bound_secs(), 1001);
         let hour = Duration::from_secs(3600);
-        let age = |light: &Light| {
-            let mut known = light.server_time();
+        let age = |fast: &FastPath| {
+            let mut known = fast.server_time();
             let known = known.as_mut().unwrap();
             known.read = known.read - hour;
             known.unbroken_since = known.unbroken_since - hour;
         };
-        age(&light);
-        assert_eq!(light.least_counter(), 1001 + 3600 - 1);
-        light.map_changed();
-        assert_eq!(light.least_counter(), 1001 + 3600);
-        light.connected(None);
-        assert!(light.least_counter() > 4_000_000_000);
+        age(&fast);
+        assert_eq!(fast.counter_bound_secs(), 1001 + 3600 - 1);
+        fast.map_changed();
+        assert_eq!(fast.counter_bound_secs(), 1001 + 3600);
+        fast.connected(None);
+        assert!(fast.counter_bound_secs() > 4_000_000_000);
     }
 }

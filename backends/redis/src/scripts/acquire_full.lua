@@ -1,4 +1,4 @@
--- Continues acquire.lua: the lock is free and clients wait, or it is shared, or the claim isn't exclusive. Needs queue.lua.
+-- Continues acquire.lua, unless the lock is free without waiters or exclusively held and claimed. Needs queue.lua.
 
 local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[8] == '1')
 if not its.look(value or nil) then
@@ -17,7 +17,7 @@ if kind and kind ~= (mode:match('/(%d+)$') or 'lock') then
   return { 'kind', kind }
 end
 
--- Nothing can be granted beside an exclusive hold.
+-- Nothing can be granted during an exclusive hold.
 if not its.is_exclusive() then
   its.grant_next(token)
   first = its.grant(token, mode, ttl, fences, ARGV[4])
@@ -34,6 +34,6 @@ if first then
 elseif first == false then
   return { 'exhausted' }
 end
--- A fence may have been counted for an offer.
+-- An offer may have changed the counter.
 counter = redis.call('GET', KEYS[2])
 return busy(its.describe(), its.kind_of_marker)

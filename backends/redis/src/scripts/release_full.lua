@@ -1,9 +1,10 @@
--- Continues release.lua: a reader's or a permit's release, a withdrawal, or an offer to several waiters. Needs queue.lua.
+-- Continues release.lua for withdrawals, shared holds and permits, and if offer_exclusive() returns nil. Needs
+-- queue.lua.
 
 local its
 local function look()
   if not micros then
-    look_at_time()
+    read_time()
   end
   its = queue_of(KEYS[1], KEYS[3], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[5] == '1')
   return its.look(ended and false)
@@ -16,7 +17,7 @@ if not ended then
   end
 end
 
--- Ended, even if a later command fails.
+-- The hold has ended, even if a later command fails.
 local life = 0
 pcall(function()
   if its or look() then

@@ -1,4 +1,4 @@
--- Releases an exclusive hold for which no client waits. Needs value.lua.
+-- Releases an exclusive hold of a lock without waiters. Needs value.lua.
 --
 -- KEYS  lock, fence
 -- ARGV  token

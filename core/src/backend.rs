@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::claim::{AcquireOutcome, Claim, ReleaseMode, ReleaseOutcome, Renew, Renewal, Wait};
+use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 use crate::event::Events;
 use crate::name::LockName;
@@ -56,8 +57,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
     /// Like [`acquire`](Self::acquire) with [`Wait::No`], for a backend in this process; `None` to use `acquire`.
-    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<AcquireOutcome>> {
-        let _ = claim;
+    /// `now` is an instant before the call, by the client's clock.
+    fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
+        let _ = (claim, now);
         None
     }
 
@@ -88,8 +90,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
         &self,
         claim: &Claim,
         release_mode: ReleaseMode,
+        now: BootInstant,
     ) -> Option<Result<ReleaseOutcome>> {
-        let _ = (claim, release_mode);
+        let _ = (claim, release_mode, now);
         None
     }
 
@@ -158,16 +161,17 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
         (**self).attach(events);
     }
 
-    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<AcquireOutcome>> {
-        (**self).acquire_at_once(claim)
+    fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
+        (**self).acquire_at_once(claim, now)
     }
 
     fn release_at_once(
         &self,
         claim: &Claim,
         release_mode: ReleaseMode,
+        now: BootInstant,
     ) -> Option<Result<ReleaseOutcome>> {
-        (**self).release_at_once(claim, release_mode)
+        (**self).release_at_once(claim, release_mode, now)
     }
 
     // `async fn` would allocate another future.

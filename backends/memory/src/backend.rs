@@ -4,9 +4,9 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Event, Events,
-    Finding, Inspection, LockName, Page, Profile, Reason, ReleaseMode, ReleaseOutcome, Renew,
-    Renewal, Result, Token, Wait, async_trait,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock,
+    Event, Events, Finding, Inspection, LockName, Page, Profile, Reason, ReleaseMode,
+    ReleaseOutcome, Renew, Renewal, Result, Token, Wait, async_trait,
 };
 
 use crate::Memory;
@@ -23,34 +23,34 @@ impl DistributedLock for Memory {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        self.answer_acquire(claim, wait)
+        self.answer_acquire(claim, wait, self.0.clock.now())
     }
 
-    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<AcquireOutcome>> {
-        Some(self.answer_acquire(claim, Wait::No))
+    fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
+        Some(self.answer_acquire(claim, Wait::No, now))
     }
 
     async fn swap(&self, from: Token, to: &Claim) -> Result<AcquireOutcome> {
-        let mut store = self.store();
-        store.swap(from, to, self.0.clock.now())
+        let (mut store, now) = self.step(self.0.clock.now());
+        store.swap(from, to, now)
     }
 
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
-        let mut store = self.store();
-        let now = self.0.clock.now();
+        let (mut store, now) = self.step(self.0.clock.now());
         Ok(holds.iter().map(|hold| store.renew(hold, now)).collect())
     }
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
-        Ok(self.answer_release(claim, release_mode))
+        Ok(self.answer_release(claim, release_mode, self.0.clock.now()))
     }
 
     fn release_at_once(
         &self,
         claim: &Claim,
         release_mode: ReleaseMode,
+        now: BootInstant,
     ) -> Option<Result<ReleaseOutcome>> {
-        Some(Ok(self.answer_release(claim, release_mode)))
+        Some(Ok(self.answer_release(claim, release_mode, now)))
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {
@@ -71,7 +71,10 @@ impl DistributedLock for Memory {
         reason: &str,
     ) -> Result<Broken> {
         let note = format!("{by}: {reason}");
-        let done = self.store().break_lock(name, seen, how, &note, self.0.clock.now());
+        let done = {
+            let (mut store, now) = self.step(self.0.clock.now());
+            store.break_lock(name, seen, how, &note, now)
+        };
         let (broken, tokens) = done.answer;
         let told = tokens.into_iter().map(|token| Event::Lost(token, Reason::Broken));
         let mut events: Vec<Event> = told.collect();

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, Claim, Clock, Event, Events, Profile, ReleaseMode, ReleaseOutcome, Result, Wait,
+    AcquireOutcome, BootInstant, Claim, Clock, Event, Events, Profile, ReleaseMode, ReleaseOutcome,
+    Result, Wait,
 };
 
 use crate::store::Store;
@@ -32,7 +33,7 @@ impl Memory {
         Self::with_clock(Clock::boot())
     }
 
-    /// Creates an empty store on a test's clock.
+    /// Creates an empty store on a test's clock, which its clients must use too.
     pub fn with_clock(clock: Clock) -> Self {
         Self(Arc::new(Inner {
             profile: crate::profile(),
@@ -57,15 +58,27 @@ impl Memory {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn answer_acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
+    /// Locks the store for a step at `now`, or at the last step's instant: no step is earlier than the last one.
+    pub(crate) fn step(&self, now: BootInstant) -> (MutexGuard<'_, Store>, BootInstant) {
+        let mut store = self.store();
+        store.last_step = store.last_step.max(now);
+        let now = store.last_step;
+        (store, now)
+    }
+
+    pub(crate) fn answer_acquire(
+        &self,
+        claim: &Claim,
+        wait: Wait,
+        now: BootInstant,
+    ) -> Result<AcquireOutcome> {
         let queue_for: Option<Duration> = match wait {
             Wait::No => None,
             Wait::Until(_) => Some(self.0.profile.slow_poll * PATIENCE),
         };
         let done = {
-            let mut store = self.store();
-            // Read under the lock: instants must be in the order of the steps.
-            store.acquire(claim, queue_for, self.0.clock.now())?
+            let (mut store, now) = self.step(now);
+            store.acquire(claim, queue_for, now)?
         };
         if done.wake {
             self.tell(&[Event::Wake(claim.name.clone())]);
@@ -77,10 +90,11 @@ impl Memory {
         &self,
         claim: &Claim,
         release_mode: ReleaseMode,
+        now: BootInstant,
     ) -> ReleaseOutcome {
         let done = {
-            let mut store = self.store();
-            store.release(claim, release_mode, self.0.clock.now())
+            let (mut store, now) = self.step(now);
+            store.release(claim, release_mode, now)
         };
         if done.wake {
             self.tell(&[Event::Wake(claim.name.clone())]);

@@ -1,6 +1,6 @@
 //! All holds, queues and tombstones. Every method is one atomic step at the caller's instant.
 
-use lockwright_core::{Error, Fence, NameMap, Result};
+use lockwright_core::{BootInstant, Error, Fence, NameMap, Result};
 
 use crate::row::Row;
 use crate::tombstones::Tombstones;
@@ -11,6 +11,7 @@ pub(crate) struct Store {
     /// One counter for all names, so that idle names can be forgotten.
     pub(crate) last_fence: u64,
     pub(crate) tombstones: Tombstones,
+    pub(crate) last_step: BootInstant,
 }
 
 pub(crate) struct Done<T> {

@@ -12,17 +12,11 @@ const KEPT_FOR: Duration = Duration::from_secs(600);
 const LIMIT: usize = 1 << 16;
 
 /// Two generations, so that no tombstone needs a timestamp.
+#[derive(Default)]
 pub(crate) struct Tombstones {
     young: HashSet<Token>,
     old: HashSet<Token>,
     next_generation: BootInstant,
-}
-
-impl Default for Tombstones {
-    fn default() -> Self {
-        let next_generation = BootInstant::from_nanos(0);
-        Self { young: HashSet::new(), old: HashSet::new(), next_generation }
-    }
 }
 
 impl Tombstones {

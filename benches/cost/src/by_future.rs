@@ -1,8 +1,8 @@
 //! A backend without a server that answers through a future, like those with a server.
 
 use lockwright_core::{
-    AcquireOutcome, Claim, Cursor, DistributedLock, Events, Finding, Inspection, LockName, Page,
-    Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Wait, async_trait,
+    AcquireOutcome, Claim, Clock, Cursor, DistributedLock, Events, Finding, Inspection, LockName,
+    Page, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Wait, async_trait,
 };
 use lockwright_memory::Memory;
 
@@ -22,7 +22,9 @@ impl DistributedLock for ByFuture {
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         // Without a second box, like memory's own future.
         match wait {
-            Wait::No => self.0.acquire_at_once(claim).expect("memory answers at once"),
+            Wait::No => {
+                self.0.acquire_at_once(claim, Clock::boot().now()).expect("memory answers at once")
+            }
             Wait::Until(_) => self.0.acquire(claim, wait).await,
         }
     }
@@ -32,7 +34,9 @@ impl DistributedLock for ByFuture {
     }
 
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome> {
-        self.0.release_at_once(claim, release_mode).expect("memory answers at once")
+        self.0
+            .release_at_once(claim, release_mode, Clock::boot().now())
+            .expect("memory answers at once")
     }
 
     async fn inspect(&self, name: &LockName) -> Result<Inspection> {

@@ -161,7 +161,7 @@ fn begin(
     };
     let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, options, begun));
     let before = pending.send(begun);
-    let Some(answer) = at_once(|| shared.backend.acquire_at_once(&pending.claim)) else {
+    let Some(answer) = at_once(|| shared.backend.acquire_at_once(&pending.claim, begun)) else {
         pending.undo_send(before);
         return Begun::So(Far::Unasked(turn));
     };

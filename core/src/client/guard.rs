@@ -365,10 +365,11 @@ impl Inner {
         if !hold.shared.leave(&hold) {
             return check(&hold);
         }
-        let releasing = Releasing::begin(hold);
+        let now = hold.clock().now();
+        let releasing = Releasing::begin(hold, now);
         let hold = releasing.hold();
         let backend = &hold.shared.backend;
-        match at_once(|| backend.release_at_once(&hold.claim, hold.release_mode())) {
+        match at_once(|| backend.release_at_once(&hold.claim, hold.release_mode(), now)) {
             Some(answer) => releasing.answered(answer),
             None => Box::pin(releasing.send()).await,
         }

@@ -174,8 +174,8 @@ impl Hold {
     }
 
     /// Reports no loss, for callers that hold the table's lock.
-    pub(crate) fn looks_live(&self) -> bool {
-        decode(self.phase.load(Ordering::SeqCst)).is_live() && self.clock().now() < self.lost_at()
+    pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
+        decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }
 
     /// Marks an expired hold as lost.
@@ -265,8 +265,7 @@ impl Hold {
     }
 
     /// Returns nanoseconds, or the reason of an earlier loss.
-    pub(crate) fn end(&self) -> Result<u64, Reason> {
-        let now = self.clock().now();
+    pub(crate) fn end(&self, now: BootInstant) -> Result<u64, Reason> {
         if let HoldState::Lost(reason) = self.state_at(now) {
             return Err(reason);
         }

@@ -159,7 +159,7 @@ impl Turns {
         use hashbrown::hash_map::EntryRef as Place;
 
         if let Some(hold) =
-            want.owner.as_ref().and_then(|owner| self.shared_holders.of(name, owner))
+            want.owner.as_ref().and_then(|owner| self.shared_holders.of(name, owner, now))
         {
             return Err(unchangeable(hold.claim.mode, want.mode));
         }
@@ -196,7 +196,7 @@ impl Turns {
         if let Some(reentry) = turn.filter(|reentry| reentry.owner == *owner) {
             return Err(unchangeable(reentry.mode, want.mode));
         }
-        match self.shared_holders.of(name, owner) {
+        match self.shared_holders.of(name, owner, now) {
             Some(hold) if hold.claim.mode == want.mode => {
                 want.fits(hold, now)?;
                 Ok(Some(Entered::again(hold)))
@@ -358,7 +358,7 @@ impl Taken {
             return Err(unchangeable(reentry.mode, want.mode));
         }
         let Some(hold) = &reentry.hold else { return Ok(None) };
-        if !hold.looks_live() {
+        if !hold.looks_live(now) {
             return Ok(None);
         }
         want.fits(hold, now)?;

@@ -28,7 +28,7 @@ impl Registry {
         };
         self.slots[slot as usize].hold = Some(Arc::clone(hold));
         hold.slot.store(u64::from(slot), Ordering::Relaxed);
-        self.schedule(slot, at, hold.first_slack())
+        self.schedule(slot, at, || hold.first_slack())
     }
 
     pub(crate) fn remove_ended(&mut self, hold: &Hold, ended: Result<u64, Reason>) {
@@ -72,7 +72,7 @@ impl Registry {
             entry.generation = entry.generation.wrapping_add(1);
             self.count_stale();
             // Without slack: a rescheduled hold must be checked in time.
-            wakes |= self.schedule(slot as u32, at, Duration::ZERO);
+            wakes |= self.schedule(slot as u32, at, || Duration::ZERO);
         }
         wakes
     }
@@ -130,10 +130,12 @@ impl Registry {
         slot.hold.as_ref().filter(|_| slot.generation == entry.generation)
     }
 
-    fn schedule(&mut self, slot: u32, at: BootInstant, slack: Duration) -> bool {
+    fn schedule(&mut self, slot: u32, at: BootInstant, slack: impl FnOnce() -> Duration) -> bool {
         let generation = self.slots[slot as usize].generation;
         self.due.push(Reverse(DueEntry { at, slot, generation }));
-        let soon_enough = self.renewer_wakes_at.is_some_and(|wakes_at| wakes_at <= at + slack);
+        let soon_enough = self
+            .renewer_wakes_at
+            .is_some_and(|wakes_at| wakes_at <= at || wakes_at <= at + slack());
         if !soon_enough {
             self.renewer_wakes_at = Some(at);
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::claim::ReleaseOutcome;
+use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::reason::Reason;
 
@@ -12,7 +13,8 @@ use super::{Hold, Job, Shared};
 
 pub(crate) fn end_in_background(hold: Arc<Hold>) {
     if hold.shared.leave(&hold) {
-        drop(Releasing::begin(hold));
+        let now = hold.clock().now();
+        drop(Releasing::begin(hold, now));
     }
 }
 
@@ -28,7 +30,7 @@ pub(crate) fn end_for_ticket(hold: &Arc<Hold>) -> Result<()> {
             .shared
             .with_context(Error::new(ErrorKind::Conflict, message), &hold.claim.name));
     }
-    match hold.end() {
+    match hold.end(hold.clock().now()) {
         Ok(nanos) => {
             hold.shared.count_ended(true);
             Shared::let_go(hold, Ok(nanos));
@@ -52,8 +54,8 @@ pub(crate) struct Releasing {
 }
 
 impl Releasing {
-    pub(crate) fn begin(hold: Arc<Hold>) -> Self {
-        let ended = hold.end();
+    pub(crate) fn begin(hold: Arc<Hold>, now: BootInstant) -> Self {
+        let ended = hold.end(now);
         hold.shared.count_ended(ended.is_ok());
         Self { hold: Some(hold), ended }
     }

@@ -3,14 +3,20 @@
 use std::sync::Arc;
 
 use crate::client::owner::Owner;
+use crate::clock::BootInstant;
 use crate::name::LockName;
 
 use super::{Hold, SharedHolders};
 
 impl SharedHolders {
-    pub(super) fn of(&self, name: &LockName, owner: &Owner) -> Option<&Arc<Hold>> {
+    pub(super) fn of(
+        &self,
+        name: &LockName,
+        owner: &Owner,
+        now: BootInstant,
+    ) -> Option<&Arc<Hold>> {
         let holds = self.0.get(name)?;
-        holds.iter().find(|hold| hold.owner.as_ref() == Some(owner) && hold.looks_live())
+        holds.iter().find(|hold| hold.owner.as_ref() == Some(owner) && hold.looks_live(now))
     }
 
     pub(super) fn add(&mut self, hold: &Arc<Hold>) {

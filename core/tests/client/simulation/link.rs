@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Error, Events,
-    Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal,
-    Result, Token, Wait, async_trait,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock,
+    Error, Events, Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome,
+    Renew, Renewal, Result, Token, Wait, async_trait,
 };
 use tokio::time::sleep;
 
@@ -157,16 +157,17 @@ impl DistributedLock for Link {
         self.server.attach(events);
     }
 
-    fn acquire_at_once(&self, claim: &Claim) -> Option<Result<AcquireOutcome>> {
-        self.meet_at_once(|| self.server.acquire_at_once(claim))
+    fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
+        self.meet_at_once(|| self.server.acquire_at_once(claim, now))
     }
 
     fn release_at_once(
         &self,
         claim: &Claim,
         release_mode: ReleaseMode,
+        now: BootInstant,
     ) -> Option<Result<ReleaseOutcome>> {
-        self.meet_at_once(|| self.server.release_at_once(claim, release_mode))
+        self.meet_at_once(|| self.server.release_at_once(claim, release_mode, now))
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {

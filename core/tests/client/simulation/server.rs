@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_core::{
-    AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock, Event, Events,
-    LockName, Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Token, Wait,
+    AcquireOutcome, BootInstant, BreakMode, BreakTarget, Broken, Claim, Clock, DistributedLock,
+    Event, Events, LockName, Reason, ReleaseMode, ReleaseOutcome, Renew, Renewal, Result, Token,
+    Wait,
 };
 use lockwright_memory::Memory;
 use tokio::time::sleep;
@@ -149,7 +150,7 @@ impl Server {
         for claim in waiting.into_iter().filter(|claim| claim.name == *name) {
             let offer = Claim { ttl: OFFER.min(claim.ttl), ..claim.clone() };
             let start = self.clock.now();
-            match self.memory.acquire_at_once(&offer) {
+            match self.memory.acquire_at_once(&offer, start) {
                 Some(Ok(AcquireOutcome::Granted(mut granted))) => {
                     granted.start = Some(start);
                     granted.valid = Some(offer.ttl);
@@ -188,10 +189,14 @@ impl Server {
         }
     }
 
-    pub(super) fn acquire_at_once(&self, claim: &Claim) -> Option<Result<AcquireOutcome>> {
+    pub(super) fn acquire_at_once(
+        &self,
+        claim: &Claim,
+        now: BootInstant,
+    ) -> Option<Result<AcquireOutcome>> {
         // The grant may wake others, so it must not be followed by an offer.
         self.leave(claim.token);
-        let answer = self.memory.acquire_at_once(claim)?;
+        let answer = self.memory.acquire_at_once(claim, now)?;
         self.note_answer(claim, &answer);
         Some(answer)
     }
@@ -224,9 +229,10 @@ impl Server {
         &self,
         claim: &Claim,
         release_mode: ReleaseMode,
+        now: BootInstant,
     ) -> Option<Result<ReleaseOutcome>> {
         self.leave(claim.token);
-        self.memory.release_at_once(claim, self.release_mode(release_mode))
+        self.memory.release_at_once(claim, self.release_mode(release_mode), now)
     }
 
     pub(super) async fn release(

@@ -12,7 +12,6 @@ use tokio::sync::oneshot;
 use crate::claim::{AcquireOutcome, Busy, Claim, Granted, ReleaseMode, Wait};
 use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result, Step};
-use crate::mode::Mode;
 use crate::name::LockName;
 use crate::operator::Holder;
 use crate::token::Token;
@@ -25,10 +24,9 @@ use super::state::background::send_release;
 use super::state::hold::Grant;
 use super::state::local_queue::Entry;
 use super::state::releasing::end_in_background;
-use super::state::{Entered, Hold, Job, Passed, Shared, Turn};
+use super::state::{Hold, Job, Passed, Shared, Turn};
 use super::ticket::{self, Ticket};
 use super::waiters::WaiterSlot;
-use super::want::Want;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
@@ -145,19 +143,15 @@ fn begin(
     limit: Limit,
     begun: BootInstant,
 ) -> Begun {
-    let mut turn = match options.mode {
-        Mode::Exclusive => match enter(&shared, &name, options, limit, begun) {
-            Ok(Entry::Turn) => Turn::taken(shared, name),
-            Ok(Entry::Entered(share)) => return Begun::Done(Some(share.into_hold())),
-            Ok(Entry::Busy) => return Begun::Done(None),
-            Ok(Entry::Queued(receiver)) => return Begun::So(Far::Queued(shared, name, receiver)),
-            Err(error) => return Begun::Failed(failed(&shared, error, &name, limit)),
-        },
-        Mode::Shared | Mode::Permits { .. } => match enter_shared(&shared, &name, options, begun) {
-            Ok(None) => Turn::placeholder(shared, name),
-            Ok(Some(share)) => return Begun::Done(Some(share.into_hold())),
-            Err(error) => return Begun::Failed(failed(&shared, error, &name, limit)),
-        },
+    // Before the match, which would keep the table locked.
+    let entry = shared.table().turns.enter(&name, options, limit != Limit::Once, begun);
+    let mut turn = match entry {
+        Ok(Entry::Turn) => Turn::taken(shared, name),
+        Ok(Entry::NoTurn) => Turn::placeholder(shared, name),
+        Ok(Entry::Entered(share)) => return Begun::Done(Some(share.into_hold())),
+        Ok(Entry::Busy) => return Begun::Done(None),
+        Ok(Entry::Queued(receiver)) => return Begun::So(Far::Queued(shared, name, receiver)),
+        Err(error) => return Begun::Failed(failed(&shared, error, &name, limit)),
     };
     let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, options, begun));
     let before = pending.send(begun);
@@ -180,36 +174,6 @@ fn failed(shared: &Shared, error: Error, name: &LockName, limit: Limit) -> Error
         shared.metrics.timed_out.add(1);
     }
     shared.with_context(error, name)
-}
-
-fn enter(
-    shared: &Shared,
-    name: &LockName,
-    options: &Options,
-    limit: Limit,
-    now: BootInstant,
-) -> Result<Entry> {
-    shared.table().turns.enter(name, &want(options), limit != Limit::Once, now)
-}
-
-fn enter_shared(
-    shared: &Shared,
-    name: &LockName,
-    options: &Options,
-    now: BootInstant,
-) -> Result<Option<Entered>> {
-    shared.table().turns.enter_shared(name, &want(options), now)
-}
-
-fn want(options: &Options) -> Want {
-    Want {
-        mode: options.mode,
-        ttl: options.ttl,
-        renewal_mode: options.renewal_mode,
-        max_hold: options.max_hold,
-        owner: options.owner.clone(),
-        identity: options.identity.clone(),
-    }
 }
 
 async fn in_queue(

@@ -24,7 +24,6 @@ mod state;
 mod sweeper;
 mod ticket;
 mod waiters;
-mod want;
 
 pub use builder::Builder;
 pub use election::{Election, Leader, Observer};

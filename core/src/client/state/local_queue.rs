@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::oneshot;
 
-use crate::claim::RenewalMode;
+use crate::claim::{Claim, RenewalMode};
+use crate::client::options::Options;
 use crate::client::pending::Pending;
-use crate::client::want::Want;
 use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mode::Mode;
@@ -49,6 +49,8 @@ impl Drop for Entered {
 
 pub(crate) enum Entry {
     Turn,
+    /// The mode needs no turn.
+    NoTurn,
     Entered(Entered),
     Queued(oneshot::Receiver<Passed>),
     Busy,
@@ -152,25 +154,27 @@ impl Turns {
     pub(crate) fn enter(
         &mut self,
         name: &LockName,
-        want: &Want,
+        wanted: &Options,
         may_wait: bool,
         now: BootInstant,
     ) -> Result<Entry> {
         use hashbrown::hash_map::EntryRef as Place;
 
-        if let Some(hold) =
-            want.owner.as_ref().and_then(|owner| self.shared_holders.of(name, owner, now))
-        {
-            return Err(unchangeable(hold.claim.mode, want.mode));
+        if wanted.mode != Mode::Exclusive {
+            return self.enter_shared(name, wanted, now);
+        }
+        let of_owner = |owner| self.shared_holders.of(name, owner, now);
+        if let Some(hold) = wanted.owner.as_ref().and_then(of_owner) {
+            return Err(unchangeable(hold.claim.mode, wanted.mode));
         }
         let taken = match self.taken.entry_ref(name) {
             Place::Vacant(place) => {
-                place.insert(Taken { reentry: want.reentry(), queue: None });
+                place.insert(Taken { reentry: wanted.reentry(), queue: None });
                 return Ok(Entry::Turn);
             }
             Place::Occupied(place) => place.into_mut(),
         };
-        if let Some(hold) = taken.enter_again(want, now)? {
+        if let Some(hold) = taken.enter_again(wanted, now)? {
             return Ok(Entry::Entered(hold));
         }
         if !may_wait {
@@ -180,29 +184,23 @@ impl Turns {
             };
         }
         let (sender, receiver) = oneshot::channel();
-        taken.queue.get_or_insert_default().push_back(Queued { want: want.clone(), sender });
+        taken.queue.get_or_insert_default().push_back(Queued { wanted: wanted.clone(), sender });
         Ok(Entry::Queued(receiver))
     }
 
-    /// For modes without turns.
-    pub(crate) fn enter_shared(
-        &self,
-        name: &LockName,
-        want: &Want,
-        now: BootInstant,
-    ) -> Result<Option<Entered>> {
-        let Some(owner) = &want.owner else { return Ok(None) };
+    fn enter_shared(&self, name: &LockName, wanted: &Options, now: BootInstant) -> Result<Entry> {
+        let Some(owner) = &wanted.owner else { return Ok(Entry::NoTurn) };
         let turn = self.taken.get(name).and_then(|taken| taken.reentry.as_ref());
         if let Some(reentry) = turn.filter(|reentry| reentry.owner == *owner) {
-            return Err(unchangeable(reentry.mode, want.mode));
+            return Err(unchangeable(reentry.mode, wanted.mode));
         }
         match self.shared_holders.of(name, owner, now) {
-            Some(hold) if hold.claim.mode == want.mode => {
-                want.fits(hold, now)?;
-                Ok(Some(Entered::again(hold)))
+            Some(hold) if hold.claim.mode == wanted.mode => {
+                wanted.fits(hold, now)?;
+                Ok(Entry::Entered(Entered::again(hold)))
             }
-            Some(hold) => Err(unchangeable(hold.claim.mode, want.mode)),
-            None => Ok(None),
+            Some(hold) => Err(unchangeable(hold.claim.mode, wanted.mode)),
+            None => Ok(Entry::NoTurn),
         }
     }
 
@@ -221,12 +219,12 @@ impl Turns {
         }));
         let queue = taken.queue.take()?;
         let (mine, others): (VecDeque<_>, VecDeque<_>) = queue.into_iter().partition(|queued| {
-            queued.want.owner.as_ref() == Some(owner) && queued.want.mode == hold.claim.mode
+            queued.wanted.owner.as_ref() == Some(owner) && queued.wanted.mode == hold.claim.mode
         });
         taken.queue = (!others.is_empty()).then(|| Box::new(others));
         let (mut entering, mut refused) = (VecDeque::new(), Vec::new());
         for queued in mine {
-            match queued.want.fits(hold, hold.granted_at()) {
+            match queued.wanted.fits(hold, hold.granted_at()) {
                 Ok(()) => entering.push_back(queued),
                 Err(error) => refused.push((queued, error)),
             }
@@ -268,12 +266,12 @@ impl Turns {
             }
             return None;
         };
-        let takes_over = |next: &Queued| pending.is_none_or(|p| next.want.takes_over(&p.claim));
+        let takes_over = |next: &Queued| pending.is_none_or(|p| next.wanted.takes_over(&p.claim));
         let next = queue.pop_front_if(|next| takes_over(next))?;
         if queue.is_empty() {
             taken.queue = None;
         }
-        taken.reentry = next.want.reentry();
+        taken.reentry = next.wanted.reentry();
         Some(next)
     }
 
@@ -342,31 +340,40 @@ impl Shared {
     }
 }
 
-impl Want {
-    fn reentry(&self) -> Option<Box<Reentry>> {
-        self.owner.clone().map(|owner| Box::new(Reentry { owner, mode: self.mode, hold: None }))
-    }
-}
-
 impl Taken {
-    fn enter_again(&self, want: &Want, now: BootInstant) -> Result<Option<Entered>> {
+    fn enter_again(&self, wanted: &Options, now: BootInstant) -> Result<Option<Entered>> {
         let Some(reentry) = &self.reentry else { return Ok(None) };
-        if want.owner.as_ref() != Some(&reentry.owner) {
+        if wanted.owner.as_ref() != Some(&reentry.owner) {
             return Ok(None);
         }
-        if reentry.mode != want.mode {
-            return Err(unchangeable(reentry.mode, want.mode));
+        if reentry.mode != wanted.mode {
+            return Err(unchangeable(reentry.mode, wanted.mode));
         }
         let Some(hold) = &reentry.hold else { return Ok(None) };
         if !hold.looks_live(now) {
             return Ok(None);
         }
-        want.fits(hold, now)?;
+        wanted.fits(hold, now)?;
         Ok(Some(Entered::again(hold)))
     }
 }
 
-impl Want {
+impl Options {
+    fn reentry(&self) -> Option<Box<Reentry>> {
+        self.owner.clone().map(|owner| Box::new(Reentry { owner, mode: self.mode, hold: None }))
+    }
+
+    fn takes_over(&self, claim: &Claim) -> bool {
+        let is_who_asks = match &self.identity {
+            Some(identity) => *identity == claim.identity,
+            None => claim.identity.value.is_none(),
+        };
+        is_who_asks
+            && self.mode == claim.mode
+            && self.ttl == claim.ttl
+            && self.renewal_mode == claim.renewal_mode
+    }
+
     /// A re-entry can't wait: its owner would wait for itself.
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed =

@@ -22,10 +22,10 @@ use crate::validity::{Lengths, Rules};
 use super::in_runtime::InRuntime;
 use super::jitter::Jitter;
 use super::metrics::{Metrics, Totals};
+use super::options::Options;
 use super::owner::Owner;
 use super::pending::Pending;
 use super::waiters::Waiters;
-use super::want::Want;
 
 pub(super) mod background;
 mod events;
@@ -138,7 +138,7 @@ struct Reentry {
 }
 
 pub(crate) struct Queued {
-    want: Want,
+    wanted: Options,
     sender: oneshot::Sender<Passed>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`begin`] needs no future. A large future would slow down a backend that answers at once.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -259,8 +259,8 @@ async fn go_on(far: Far, options: &Options, limit: Limit, begun: BootInstant) ->
             (Arc::clone(turn.shared()), turn.name().clone())
         }
     };
-    // Boxed: the future is large.
-    let waiting = Box::pin(waiting(far, options, limit, begun));
+    // Pinned here: `unless_closed` would move it, and each move is a copy in this future.
+    let waiting = pin!(waiting(far, options, limit, begun));
     match shared.unless_closed(waiting).await {
         Ok(hold) => hold.map(admitted).transpose(),
         Err(error) => Err(failed(&shared, error, &name, limit)),

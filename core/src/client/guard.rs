@@ -371,7 +371,7 @@ impl Inner {
         let backend = &hold.shared.backend;
         match at_once(|| backend.release_at_once(&hold.claim, hold.release_mode(), now)) {
             Some(answer) => releasing.answered(answer),
-            None => Box::pin(releasing.send()).await,
+            None => releasing.send().await,
         }
     }
 }

@@ -55,6 +55,7 @@ pub struct Faulty(Arc<Inner>);
 
 struct Inner {
     backend: Arc<dyn DistributedLock>,
+    profile: Profile,
     clock: Clock,
     plan: Mutex<Plan>,
     acquires: AtomicUsize,
@@ -92,8 +93,12 @@ impl Plan {
 impl Faulty {
     /// Wraps `backend`, without faults.
     pub fn new(backend: Arc<dyn DistributedLock>, clock: Clock) -> Self {
+        let mut profile = backend.profile().clone();
+        // A lost request has no limit.
+        profile.answer_limit = None;
         Self(Arc::new(Inner {
             backend,
+            profile,
             clock,
             plan: Mutex::default(),
             acquires: AtomicUsize::new(0),
@@ -250,7 +255,7 @@ impl fmt::Debug for Faulty {
 #[async_trait]
 impl DistributedLock for Faulty {
     fn profile(&self) -> &Profile {
-        self.0.backend.profile()
+        &self.0.profile
     }
 
     fn attach(&self, events: Events) {

@@ -36,6 +36,10 @@ pub struct Profile {
     /// The supported TTLs.
     #[serde(skip)]
     pub ttl: RangeInclusive<Duration>,
+    /// The longest time until a waiting request continues or fails by itself, also with a silent server. Until then
+    /// the client needs no timer. `None`: the client limits each request from its start.
+    #[serde(skip)]
+    pub answer_limit: Option<Duration>,
     /// The largest batch of renewals.
     pub renew_batch: usize,
     /// The polling interval without a wake-up.
@@ -65,6 +69,7 @@ impl Profile {
             tickets: false,
             blocks: false,
             ttl: Duration::from_millis(50)..=Self::LONGEST_TTL,
+            answer_limit: None,
             renew_batch: 100,
             slow_poll: Duration::from_millis(100),
         }

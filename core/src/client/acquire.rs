@@ -375,7 +375,7 @@ impl Asking<'_> {
             false => shared.term(self.sent, claim.ttl, None).lost_at.min(self.give_up_at()),
         };
         let send = || shared.backend.acquire(claim, wait);
-        let answer = answer(&shared.clock, send, answer_by, "the acquire").await;
+        let answer = answer(shared, send, answer_by, "the acquire").await;
         take_answer(shared, pending, before, answer, self.sent)
     }
 
@@ -519,7 +519,7 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
             let claim = &pending.claim;
             let useless = shared.term(sent, claim.ttl, None).lost_at.min(give_up_at);
             let send = || shared.backend.swap(ticket.token(), claim);
-            let answer = answer(&shared.clock, send, useless, "the resumption").await;
+            let answer = answer(shared, send, useless, "the resumption").await;
             match take_answer(shared, pending, before, answer, sent) {
                 Answer::Granted(granted, valid) => {
                     return Ok(into_hold(&mut turn, &options, granted, valid, begun));
@@ -561,7 +561,7 @@ async fn is_there(
 ) -> Result<bool> {
     let useless = shared.term(now, ticket.ttl(), None).lost_at.min(give_up_at);
     let look = || shared.backend.inspect(ticket.name());
-    let seen = answer(&shared.clock, look, useless, "the check of the ticket's hold").await?;
+    let seen = answer(shared, look, useless, "the check of the ticket's hold").await?;
     let is_it = |holder: &Holder| match holder.token {
         Some(token) if Some(token) == swapped => true,
         token => {

@@ -1,12 +1,15 @@
 //! Waiting for a backend. A panic becomes an error: it must not prevent the report of a loss.
 
 use std::any::Any;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use crate::clock::{BootInstant, Clock};
 use crate::error::{Error, Result};
+
+use super::state::Shared;
 
 pub(crate) type Request<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
@@ -16,23 +19,31 @@ pub(crate) fn at_once<T>(ask: impl FnOnce() -> Option<Result<T>>) -> Option<Resu
 
 /// A panic or a timeout is [`Indeterminate`](crate::ErrorKind::Indeterminate).
 pub(crate) async fn answer<'a, T>(
-    clock: &Clock,
+    shared: &Shared,
     send: impl FnOnce() -> Request<'a, T>,
     until: BootInstant,
     what: &'static str,
 ) -> Result<T> {
     let (mut send, mut request) = (Some(send), None);
-    let answer = std::future::poll_fn(|cx| {
-        caught(|| {
+    let mut timer = pin!(shared.clock.sleep_until(until));
+    // The backend itself ends the first wait by then. Without a second wait, no timer is needed.
+    let own_limit = shared.backend.profile().answer_limit;
+    let mut may_wait = own_limit.is_some_and(|limit| shared.clock.now() + limit <= until);
+    poll_fn(|cx| {
+        let answer = caught(|| {
             if let Some(send) = send.take() {
                 request = Some(send());
             }
             request.as_mut().map_or(Poll::Pending, |request| request.as_mut().poll(cx))
         })
-        .unwrap_or_else(|panicked| Poll::Ready(Err(panicked)))
-    });
-    let silent = || Error::indeterminate(format!("the server did not answer {what} in time"));
-    self::until(clock, until, answer).await.unwrap_or_else(|| Err(silent()))
+        .unwrap_or_else(|panicked| Poll::Ready(Err(panicked)));
+        if answer.is_ready() || std::mem::take(&mut may_wait) || until == BootInstant::FAR_FUTURE {
+            return answer;
+        }
+        let silent = || Error::indeterminate(format!("the server did not answer {what} in time"));
+        timer.as_mut().poll(cx).map(|()| Err(silent()))
+    })
+    .await
 }
 
 pub(crate) async fn until<F: Future>(

@@ -147,7 +147,7 @@ pub(crate) async fn ask_renewal(shared: &Shared, holds: &[Arc<Hold>]) -> Result<
     let renews: Vec<Renew<'_>> =
         holds.iter().map(|hold| Renew { patience, ..Renew::of(&hold.claim) }).collect();
     let send = || shared.backend.renew(&renews);
-    answer(&shared.clock, send, now + patience, "the renewal").await
+    answer(shared, send, now + patience, "the renewal").await
 }
 
 pub(crate) fn note_renewal(

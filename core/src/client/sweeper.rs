@@ -39,7 +39,7 @@ pub(crate) fn sweeper(
 async fn step(shared: &Weak<Shared>, idle: Duration) -> Option<bool> {
     let shared = shared.upgrade().filter(|shared| !shared.is_closed())?;
     let send = || shared.backend.sweep(idle);
-    match answer(&shared.clock, send, shared.clock.now() + PATIENCE, "the sweep").await {
+    match answer(&shared, send, shared.clock.now() + PATIENCE, "the sweep").await {
         Ok(swept) => {
             ignore_panic(|| tracing::debug!(rows = swept.rows, "swept"));
             Some(swept.more)

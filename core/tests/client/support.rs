@@ -97,6 +97,8 @@ pub(crate) enum Act {
     ArriveLate(Duration),
     /// Never arrives, and isn't answered.
     Vanish,
+    /// Never arrives. After this time it waits again, and isn't answered.
+    SilentAfter(Duration),
     /// Executed, and isn't answered.
     DoneAndSilent,
     Refuse(ErrorKind),
@@ -254,6 +256,10 @@ impl Stage {
                 Err(Error::indeterminate("no answer"))
             }
             Act::Vanish => pending().await,
+            Act::SilentAfter(time) => {
+                tokio::time::sleep(time).await;
+                pending().await
+            }
             Act::DoneAndSilent => {
                 let _ = call.await;
                 pending().await

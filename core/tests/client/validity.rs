@@ -179,3 +179,20 @@ async fn a_renewal_answered_after_the_term_does_not_revive_the_hold() {
     clock.sleep(millis(200)).await;
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_limits_only_the_first_wait_of_a_request() {
+    let (locks, stage, _, _, clock) = troubled();
+    stage.promise(|profile| profile.answer_limit = Some(secs(3)));
+    let acquire = |name, limit| locks.mutex(name).wait_for(limit).acquire();
+    stage.on("acquire", [Act::Vanish, Act::SilentAfter(secs(3)), Act::Vanish]);
+    for (name, limit) in [("x", secs(2)), ("y", secs(4))] {
+        let begun = clock.now();
+        fails(acquire(name, limit), ErrorKind::TimedOut(lockwright_core::Step::Answer)).await;
+        assert_eq!(clock.now(), begun + limit);
+    }
+    // The client has no timer, so only a broken promise lets a request wait longer.
+    let waiting = tokio::spawn(acquire("z", secs(4)));
+    clock.sleep(secs(60)).await;
+    assert!(!waiting.is_finished());
+}

@@ -141,5 +141,5 @@ pub(crate) async fn send_release(
 ) -> Result<ReleaseOutcome> {
     let patience = (claim.ttl / 2).clamp(Duration::from_millis(100), Duration::from_secs(5));
     let send = || shared.backend.release(claim, release_mode);
-    answer(&shared.clock, send, shared.clock.now() + patience, "the release").await
+    answer(shared, send, shared.clock.now() + patience, "the release").await
 }

@@ -153,7 +153,10 @@ pub struct Redis {
 }
 
 impl Redis {
-    fn new(servers: Servers, profile: Profile) -> Self {
+    fn new(servers: Servers, mut profile: Profile) -> Self {
+        let config = servers.config();
+        profile.answer_limit =
+            config.replicas.is_none().then(|| config.connect_timeout + config.response_timeout);
         Self { servers, profile, given_up: GivenUp::default() }
     }
 

@@ -46,12 +46,7 @@ impl Token {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
-        let mut text = String::with_capacity(32);
-        for byte in self.0 {
-            text.extend([digit(byte >> 4), digit(byte & 15)]);
-        }
-        f.write_str(&text)
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
 }
 

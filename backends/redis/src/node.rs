@@ -230,11 +230,9 @@ impl Node {
         if !self.counts(&live, incarnation) {
             return Ok(Vote::WrongIncarnation);
         }
-        let common = acquire::arguments(claim);
-        let mut arguments: Vec<&str> = common.iter().map(String::as_str).collect();
+        let [token, ttl, fences, identity] = acquire::arguments(claim);
         let candidate = candidate.get().to_string();
         let waits_too = if waits { "1" } else { "0" };
-        arguments.extend([waits_too, incarnation.text.as_str(), &candidate]);
         let answer = self
             .link()
             .run_on(
@@ -247,7 +245,7 @@ impl Node {
                     &keys.tombstone(claim.token),
                     &self.incarnation_key,
                 ],
-                &arguments,
+                &[&token, &ttl, &fences, &identity, waits_too, &incarnation.text, &candidate],
                 Effect::changes_within(claim.patience()),
             )
             .await?;

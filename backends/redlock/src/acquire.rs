@@ -12,18 +12,20 @@
 
 mod refusal;
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use lockwright_core::{AcquireOutcome, Claim, Error, ErrorKind, Fence, Granted, Result};
-use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 
-use crate::ballot::{Ballot, Report, Verdict};
+use crate::ballot::{Ballot, Report, Verdict, VoteRequest};
 use crate::errors::{NodeErrors, error};
 use crate::fleet::Fleet;
 use crate::node::{No, Vote, Yes};
-use crate::token_states::{Nodes, TokenState};
+use crate::requests::Requests;
+use crate::token_states::Nodes;
 
 pub(crate) async fn acquire(
     fleet: &Arc<Fleet>,
@@ -46,7 +48,7 @@ pub(crate) async fn acquire(
             round.give_back().await;
             Err(exhausted())
         }
-        Some(fence) => Ok(AcquireOutcome::Granted(round.granted(fence))),
+        Some(fence) => Ok(AcquireOutcome::Granted(round.granted(fence).await)),
         None => {
             round.give_back().await;
             round.failed()
@@ -85,12 +87,10 @@ enum Answer {
     Failed(Error),
 }
 
-struct Round<'f> {
-    fleet: &'f Arc<Fleet>,
-    claim: Arc<Claim>,
-    token_state: Arc<TokenState>,
-    verdict: watch::Sender<Verdict>,
-    reports: mpsc::UnboundedReceiver<(usize, Report)>,
+/// If it is dropped, its ballots continue in a task.
+struct Round {
+    request: Arc<VoteRequest>,
+    ballots: Requests<Report>,
     begun: Instant,
     limit: Duration,
     answers: Vec<Option<Answer>>,
@@ -100,38 +100,39 @@ struct Round<'f> {
     silent: Nodes,
 }
 
-impl<'f> Round<'f> {
-    fn begin(fleet: &'f Arc<Fleet>, claim: &Claim, candidate: Fence, waits: bool) -> Self {
+impl Drop for Round {
+    fn drop(&mut self) {
+        let mut verdict = self.request.verdict();
+        if matches!(*verdict, Verdict::Open | Verdict::Note(_)) {
+            *verdict = Verdict::Abandoned;
+        }
+    }
+}
+
+impl Round {
+    fn begin(fleet: &Arc<Fleet>, claim: &Claim, candidate: Fence, waits: bool) -> Self {
         let begun = Instant::now();
         let limit = fleet.options.patience(claim.ttl);
-        let claim = Arc::new(claim.clone());
-        let token_state = fleet.token_states.of(claim.token);
-        let (verdict, hears_verdict) = watch::channel(Verdict::Open);
-        let (sender, reports) = mpsc::unbounded_channel();
-        for at in 0..fleet.nodes.len() {
-            let ballot = Ballot {
-                fleet: Arc::clone(fleet),
-                at,
-                claim: Arc::clone(&claim),
-                token_state: Arc::clone(&token_state),
-                candidate,
-                waits,
-                until: begun + limit,
-                verdict: hears_verdict.clone(),
-                reports: sender.clone(),
-                note_is_on_its_way: false,
-            };
-            fleet.runtime.spawn(ballot.run());
-        }
+        let nodes = fleet.nodes.len();
+        let request = Arc::new(VoteRequest {
+            fleet: Arc::clone(fleet),
+            claim: claim.clone(),
+            token_state: fleet.token_states.of(claim.token),
+            candidate,
+            waits,
+            until: begun + limit,
+            verdict: Mutex::new(Verdict::Open),
+        });
+        let ballots = Requests::reporting(fleet, |at, reports| {
+            let request = Arc::clone(&request);
+            Ballot { request, at, reports, note_is_on_its_way: false }.run()
+        });
         Self {
-            fleet,
-            claim,
-            token_state,
-            verdict,
-            reports,
+            ballots,
+            request,
             begun,
             limit,
-            answers: (0..fleet.nodes.len()).map(|_| None).collect(),
+            answers: (0..nodes).map(|_| None).collect(),
             afterwards: NodeErrors::default(),
             given_back: Nodes::default(),
             timed_out: false,
@@ -141,25 +142,29 @@ impl<'f> Round<'f> {
 
     async fn votes(&mut self) -> Votes {
         let until = self.begun + self.limit;
-        loop {
-            if let Some(votes) = self.decided() {
-                return votes;
-            }
-            self.timed_out = !self.on_reply(until).await;
-            if self.timed_out {
-                self.awaited().for_each(|at| self.fleet.memberships[at].mark_unresponsive());
-            }
+        let deciding = async { while self.decided().is_none() && self.on_reply().await {} };
+        let _ = timeout_at(until, deciding).await;
+        if let Some(votes) = self.decided() {
+            return votes;
         }
+        self.timed_out = true;
+        self.awaited().for_each(|at| self.request.fleet.memberships[at].mark_unresponsive());
+        self.decided().unwrap_or(Votes::TooFew)
     }
 
-    async fn on_reply(&mut self, until: Instant) -> bool {
-        match timeout_at(until, self.reports.recv()).await {
-            Ok(Some((at, report))) => {
-                self.note(at, report);
-                true
-            }
-            Ok(None) | Err(_) => false,
-        }
+    /// Returns `false` after the last.
+    async fn on_reply(&mut self) -> bool {
+        let report = self.ballots.next().await;
+        report.map(|(at, report)| self.note(at, report)).is_some()
+    }
+
+    async fn decide(&mut self, verdict: Verdict) {
+        *self.request.verdict() = verdict;
+        poll_fn(|cx| {
+            self.ballots.poll(cx);
+            Poll::Ready(())
+        })
+        .await;
     }
 
     fn note(&mut self, at: usize, report: Report) {
@@ -169,7 +174,7 @@ impl<'f> Round<'f> {
                     Vote::Yes(yes) => Answer::Yes { yes, noted: yes.fence, given_back: false },
                     Vote::No(no) => {
                         if let Some(fence) = no.holder.as_ref().and_then(|holder| holder.fence) {
-                            self.fleet.names.saw(&self.claim.name, fence);
+                            self.request.fleet.names.saw(&self.request.claim.name, fence);
                         }
                         Answer::No(no)
                     }
@@ -184,14 +189,14 @@ impl<'f> Round<'f> {
             Report::Failed(error) => self.answers[at] = Some(Answer::Failed(error)),
             Report::Noted(result) => {
                 let Some(Answer::Yes { noted, .. }) = &mut self.answers[at] else { return };
-                let Verdict::Note(fence) = *self.verdict.borrow() else { return };
+                let Verdict::Note(fence) = *self.request.verdict() else { return };
                 match result {
                     Ok(true) => *noted = fence,
                     Ok(false) => self.afterwards.push(
-                        self.fleet.address(at),
+                        self.request.fleet.address(at),
                         Error::unavailable("it lost the claim before it had noted its fence"),
                     ),
-                    Err(error) => self.afterwards.push(self.fleet.address(at), error),
+                    Err(error) => self.afterwards.push(self.request.fleet.address(at), error),
                 }
             }
             Report::GivenBack(taken) => {
@@ -229,14 +234,13 @@ impl<'f> Round<'f> {
     }
 
     fn most_noted(&self) -> (usize, Option<Fence>) {
-        let mut numbers: Vec<Fence> = self.yes().map(|(_, _, noted)| noted).collect();
-        numbers.sort_unstable();
-        let runs = numbers.chunk_by(|one, next| one == next);
-        runs.map(|run| (run.len(), run.first().copied())).max().unwrap_or_default()
+        let votes_for = |fence| self.yes().filter(|(.., noted)| *noted == fence).count();
+        let counted = self.yes().map(|(.., noted)| (votes_for(noted), Some(noted)));
+        counted.max().unwrap_or_default()
     }
 
     fn decided(&self) -> Option<Votes> {
-        let quorum = self.fleet.quorum;
+        let quorum = self.request.fleet.quorum;
         let to_come = if self.timed_out { 0 } else { self.awaited().count() };
         let yes = self.yes().count();
         match self.most_noted() {
@@ -250,57 +254,46 @@ impl<'f> Round<'f> {
 
     /// Returns the highest fence once a quorum has it.
     async fn write_back(&mut self) -> Option<Fence> {
-        let quorum = self.fleet.quorum;
-        let repeated = || self.yes().filter(|(_, yes, _)| yes.repeated);
-        let highest = if repeated().count() >= quorum {
-            repeated().map(|(_, _, noted)| noted).max()
-        } else {
-            self.yes().map(|(_, _, noted)| noted).max()
-        }?;
-        self.verdict.send_replace(Verdict::Note(highest));
+        let quorum = self.request.fleet.quorum;
+        let repeats = self.yes().filter(|(_, yes, _)| yes.repeated).count();
+        let counts = |yes: &Yes| yes.repeated || repeats < quorum;
+        let counted = self.yes().filter(|(_, yes, _)| counts(yes));
+        let highest = counted.map(|(.., noted)| noted).max()?;
+        self.decide(Verdict::Note(highest)).await;
         let until = Instant::now() + self.limit;
-        let mut in_time = true;
-        loop {
-            let have = self.yes().filter(|(_, _, noted)| *noted == highest).count();
-            if have >= quorum {
-                return Some(highest);
-            }
-            if !in_time {
-                return None;
-            }
-            in_time = self.on_reply(until).await;
-        }
+        let noted = |round: &Self| round.yes().filter(|(.., noted)| *noted == highest).count();
+        let noting = async { while noted(self) < quorum && self.on_reply().await {} };
+        let _ = timeout_at(until, noting).await;
+        (noted(self) >= quorum).then_some(highest)
     }
 
-    fn granted(self, fence: Fence) -> Granted {
-        self.verdict.send_replace(Verdict::Granted(fence));
-        let Self { fleet, claim, token_state, .. } = &self;
-        fleet.names.saw(&claim.name, fence);
-        fleet.names.decided(&claim.name);
+    async fn granted(mut self, fence: Fence) -> Granted {
+        let VoteRequest { fleet, claim, token_state, .. } = &*self.request;
+        fleet.names.decided(&claim.name, Some(fence));
         fleet.token_states.keep(claim.token, token_state, Some(fence), fleet.now(), claim.ttl);
         let mut granted = Granted::new(fence);
         granted.valid = self.yes().filter_map(|(_, yes, _)| yes.valid).min();
+        self.decide(Verdict::Granted(fence)).await;
         granted
     }
 
     fn is_a_repeat(&self) -> bool {
-        self.token_state.fence().is_some()
+        self.request.token_state.fence().is_some()
     }
 
     async fn give_back(&mut self) {
         if self.is_a_repeat() {
-            self.verdict.send_replace(Verdict::Abandoned);
-            return;
+            return self.decide(Verdict::Abandoned).await;
         }
-        self.token_state.leave(self.left_behind());
-        self.verdict.send_replace(Verdict::Failed);
+        self.request.token_state.leave(self.left_behind());
+        self.decide(Verdict::Failed).await;
         let until = Instant::now() + self.limit;
         let moment = Instant::now() + self.limit / 4;
         loop {
             let owing = self
                 .answered()
                 .any(|(_, answer)| matches!(answer, Answer::Yes { given_back: false, .. }));
-            let may_be_a_quorum = self.left_behind().count() >= self.fleet.quorum;
+            let may_be_a_quorum = self.left_behind().count() >= self.request.fleet.quorum;
             let until = if owing || may_be_a_quorum {
                 until
             } else if self.awaited().count() > 0 && !self.timed_out {
@@ -308,7 +301,7 @@ impl<'f> Round<'f> {
             } else {
                 return;
             };
-            if !self.on_reply(until).await {
+            if !matches!(timeout_at(until, self.on_reply()).await, Ok(true)) {
                 return;
             }
         }
@@ -316,7 +309,7 @@ impl<'f> Round<'f> {
 
     /// Nodes at which the claim may hold now or later.
     fn left_behind(&self) -> Nodes {
-        let mut nodes = self.token_state.in_doubt();
+        let mut nodes = self.request.token_state.in_doubt();
         self.yes().for_each(|(at, ..)| nodes.add(at));
         self.given_back.iter().for_each(|at| nodes.remove(at));
         nodes

@@ -1,14 +1,16 @@
-//! One node's part in a round: a task that carries out the verdict, even if the round was dropped.
+//! One node's part in a round. It carries out the verdict, even if the round was dropped.
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use lockwright_core::{Claim, Error, Fence, ReleaseMode};
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::fleet::{Fleet, had_no_effect, silent};
+use crate::fleet::{Fleet, had_no_effect, within};
 use crate::node::{Incarnation, Vote, Yes};
-use crate::token_states::{EarlierRequest, NodeLock, TokenState};
+use crate::requests::Replies;
+use crate::token_states::TokenState;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -33,25 +35,36 @@ pub(crate) enum Report {
     GivenBack(bool),
 }
 
+/// A round's request for votes, shared by its ballots.
 #[derive(Debug)]
-pub(crate) struct Ballot {
+pub(crate) struct VoteRequest {
     pub(crate) fleet: Arc<Fleet>,
-    pub(crate) at: usize,
-    pub(crate) claim: Arc<Claim>,
+    pub(crate) claim: Claim,
     pub(crate) token_state: Arc<TokenState>,
     pub(crate) candidate: Fence,
     pub(crate) waits: bool,
     pub(crate) until: Instant,
-    pub(crate) verdict: watch::Receiver<Verdict>,
-    pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
+    /// Changes only between two polls of the ballots.
+    pub(crate) verdict: Mutex<Verdict>,
+}
+
+impl VoteRequest {
+    pub(crate) fn verdict(&self) -> MutexGuard<'_, Verdict> {
+        self.verdict.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Ballot {
+    pub(crate) request: Arc<VoteRequest>,
+    pub(crate) at: usize,
+    pub(crate) reports: Arc<Replies<Report>>,
     pub(crate) note_is_on_its_way: bool,
 }
 
 enum Asked {
-    Answered(Incarnation, Vote),
+    Answered(Arc<Incarnation>, Vote),
     Unasked,
-    /// It certainly had no effect.
-    Nothing(Error),
     /// It may have an effect, now or later.
     Silent(Error),
     GivenBack,
@@ -59,157 +72,145 @@ enum Asked {
 
 impl Ballot {
     pub(crate) async fn run(mut self) {
-        let token_state = Arc::clone(&self.token_state);
-        let Ok(mut node_lock) = timeout_at(self.until, token_state.node_lock(self.at).lock()).await
+        let request = Arc::clone(&self.request);
+        let VoteRequest { fleet, claim, token_state, until, .. } = &*request;
+        let Ok(mut node_lock) = timeout_at(*until, token_state.node_lock(self.at).lock()).await
         else {
             let busy = "it has not yet answered this client's last request";
             return self.report(Report::Failed(Error::unavailable(busy)));
         };
         if node_lock.is_closed {
-            self.fleet.extend_pending_release(self.at, self.claim.token);
+            fleet.extend_pending_release(self.at, claim.token);
             return self.report(Report::Answered(Vote::Ended));
         }
-        self.cast(&mut node_lock).await;
+        node_lock.is_closed = self.cast().await;
         if !node_lock.is_closed {
             token_state.may_stay(self.at);
         }
     }
 
-    async fn cast(&mut self, node_lock: &mut NodeLock) {
-        match self.ask().await {
+    /// Returns whether the node has no further part in the token.
+    async fn cast(&mut self) -> bool {
+        let asked = self.ask().await.unwrap_or_else(|error| {
+            self.report(Report::Failed(error));
+            Asked::Unasked
+        });
+        match asked {
             Asked::Answered(incarnation, vote) => {
-                let yes = match &vote {
-                    Vote::Yes(yes) => Some(*yes),
-                    _ => None,
-                };
+                let yes = if let Vote::Yes(yes) = &vote { Some(*yes) } else { None };
                 self.report(Report::Answered(vote));
-                if let Some(yes) = yes {
-                    let released = self.after_yes(&incarnation, yes).await;
-                    node_lock.is_closed = released == Some(false);
-                    if self.note_is_on_its_way && self.token_state.fence().is_none() {
-                        node_lock.is_closed = true;
-                        self.remember();
-                    }
+                let Some(yes) = yes else { return false };
+                let is_pending = self.after_yes(&incarnation, yes).await;
+                let may_be_noted = self.note_is_on_its_way && !self.is_held();
+                if may_be_noted {
+                    self.remember();
                 }
+                is_pending || may_be_noted
             }
-            Asked::Unasked => self.report(Report::Unasked),
-            Asked::Nothing(error) => self.report(Report::Failed(error)),
+            Asked::Unasked => false,
             Asked::Silent(error) => {
                 self.report(Report::Failed(error));
                 match self.decided().await {
                     Verdict::Failed => {
-                        node_lock.is_closed = true;
                         self.give_back().await;
+                        true
                     }
                     Verdict::Abandoned => {
                         // The request may take effect after the token's next one, so this node has no part in that.
-                        node_lock.is_closed = true;
                         self.remember();
-                        if self.token_state.fence().is_none() {
-                            self.token_state.leave_at(self.at);
+                        if !self.is_held() {
+                            self.request.token_state.leave_at(self.at);
                             self.give_back().await;
                         }
+                        true
                     }
-                    _ => {}
+                    _ => false,
                 }
             }
-            Asked::GivenBack => node_lock.is_closed = true,
+            Asked::GivenBack => true,
         }
     }
 
     fn report(&self, report: Report) {
-        let _ = self.reports.send((self.at, report));
+        self.reports.add(self.at, report);
+    }
+
+    fn is_held(&self) -> bool {
+        self.request.token_state.fence().is_some()
     }
 
     fn remember(&self) {
-        let (fleet, claim) = (&self.fleet, &self.claim);
-        fleet.token_states.keep(claim.token, &self.token_state, None, fleet.now(), claim.ttl);
+        let VoteRequest { fleet, claim, token_state, .. } = &*self.request;
+        fleet.token_states.keep(claim.token, token_state, None, fleet.now(), claim.ttl);
     }
 
-    async fn ask(&mut self) -> Asked {
+    /// After an error there certainly was no effect.
+    async fn ask(&self) -> Result<Asked, Error> {
+        let VoteRequest { fleet, token_state, until, .. } = &*self.request;
         // Retry once: a new incarnation may vote nevertheless.
         for _ in 0..2 {
-            let incarnation = match self.fleet.incarnation(self.at, self.until).await {
-                Ok(incarnation) => incarnation,
-                Err(error) => return Asked::Nothing(error),
-            };
-            if Instant::now() >= self.until {
+            let incarnation = fleet.incarnation(self.at, *until).await?;
+            if Instant::now() >= *until {
                 let late = "the time for this round ended before the request was sent";
-                return Asked::Nothing(Error::unavailable(late));
+                return Err(Error::unavailable(late));
             }
-            let Some(before) = self.begin() else { return Asked::Unasked };
-            match self.send(&incarnation).await {
-                Asked::Answered(sent, Vote::WrongIncarnation) => {
-                    self.token_state.answered(self.at, before);
-                    self.fleet.memberships[self.at].wrong_incarnation(&sent);
-                }
-                asked @ (Asked::Answered(..) | Asked::Nothing(_)) => {
-                    self.token_state.answered(self.at, before);
-                    return asked;
-                }
-                asked => return asked,
+            // The round decides on releases by the requests sent before its verdict.
+            let is_open = *self.request.verdict() == Verdict::Open;
+            let Some(before) = is_open.then(|| token_state.send(self.at)).flatten() else {
+                self.report(Report::Unasked);
+                return Ok(Asked::Unasked);
+            };
+            let asked = self.send(&incarnation).await;
+            if matches!(asked, Ok(Asked::Answered(..)) | Err(_)) {
+                token_state.answered(self.at, before);
             }
+            let Ok(Asked::Answered(sent, Vote::WrongIncarnation)) = &asked else { return asked };
+            fleet.memberships[self.at].wrong_incarnation(sent);
         }
-        Asked::Nothing(Error::unavailable("it was just restarted or emptied"))
+        Err(Error::unavailable("it was just restarted or emptied"))
     }
 
-    fn begin(&self) -> Option<EarlierRequest> {
-        // Locked, because the round decides on releases by the requests sent before it.
-        let verdict = self.verdict.borrow();
-        if *verdict != Verdict::Open {
-            return None;
-        }
-        match self.token_state.send(self.at) {
-            EarlierRequest::Ended => None,
-            before => Some(before),
-        }
-    }
-
-    async fn send(&mut self, incarnation: &Incarnation) -> Asked {
-        let (fleet, at, claim) = (Arc::clone(&self.fleet), self.at, Arc::clone(&self.claim));
-        let limit = Fleet::longest_wait(claim.ttl);
-        let attempt = fleet.nodes[at].attempt(incarnation, &claim, self.candidate, self.waits);
-        let attempt = timeout(limit, attempt);
+    async fn send(&self, incarnation: &Arc<Incarnation>) -> Result<Asked, Error> {
+        let VoteRequest { fleet, claim, candidate, waits, .. } = &*self.request;
+        let attempt = fleet.nodes[self.at].attempt(incarnation, claim, *candidate, *waits);
+        let attempt = within(Fleet::longest_wait(claim.ttl), attempt);
         tokio::pin!(attempt);
         let answer = tokio::select! {
             biased;
             answer = &mut attempt => answer,
             () = self.failed_and_overdue() => {
                 // The request continues: the node's own time-out needs its end.
-                let given_back = self.give_back();
-                let (answer, _) = tokio::join!(attempt, given_back);
-                if matches!(answer, Ok(Ok(_))) {
-                    fleet.memberships[at].mark_alive();
+                let (answer, _) = tokio::join!(attempt, self.give_back());
+                if answer.is_ok() {
+                    fleet.memberships[self.at].mark_alive();
                 }
-                return Asked::GivenBack;
+                return Ok(Asked::GivenBack);
             }
         };
         match answer {
-            Ok(Ok(vote)) => {
-                fleet.memberships[at].mark_alive();
-                Asked::Answered(incarnation.clone(), vote)
+            Ok(vote) => {
+                fleet.memberships[self.at].mark_alive();
+                Ok(Asked::Answered(Arc::clone(incarnation), vote))
             }
-            Ok(Err(error)) if had_no_effect(&error) => Asked::Nothing(error),
-            Ok(Err(error)) => Asked::Silent(error),
-            Err(_) => Asked::Silent(silent(limit)),
+            Err(error) if had_no_effect(&error) => Err(error),
+            Err(error) => Ok(Asked::Silent(error)),
         }
     }
 
     /// Many replies arrive shortly after a round's end.
     async fn failed_and_overdue(&self) {
-        let mut ballot_box = self.verdict.clone();
-        if decided(&mut ballot_box).await != Verdict::Failed {
+        if self.decided().await != Verdict::Failed {
             return std::future::pending().await;
         }
-        sleep_until(self.until).await;
+        sleep_until(self.request.until).await;
     }
 
-    /// Returns whether a vote was given back, if it had to be.
-    async fn after_yes(&mut self, incarnation: &Incarnation, yes: Yes) -> Option<bool> {
+    /// Returns whether a release is pending.
+    async fn after_yes(&mut self, incarnation: &Incarnation, yes: Yes) -> bool {
         let mut noted = yes.fence;
         let mut verdict = Verdict::Open;
         loop {
-            verdict = next(&mut self.verdict, verdict).await;
+            verdict = self.verdict_after(verdict).await;
             match verdict {
                 Verdict::Note(fence) => {
                     if noted != fence {
@@ -224,58 +225,47 @@ impl Ballot {
                     if noted != fence {
                         let _ = self.note(incarnation, fence).await;
                     }
-                    return None;
+                    return false;
                 }
-                Verdict::Failed => {
-                    return Some(self.give_back().await);
-                }
-                Verdict::Open | Verdict::Abandoned => return None,
+                Verdict::Failed => return !self.give_back().await,
+                Verdict::Open | Verdict::Abandoned => return false,
             }
         }
     }
 
     async fn note(&mut self, incarnation: &Incarnation, fence: Fence) -> Result<bool, Error> {
-        let limit = Fleet::longest_wait(self.claim.ttl);
-        let raised = self.fleet.nodes[self.at].raise(incarnation, &self.claim, fence);
-        let noted = timeout(limit, raised).await.unwrap_or_else(|_| Err(silent(limit)));
+        let VoteRequest { fleet, claim, .. } = &*self.request;
+        let raised = fleet.nodes[self.at].raise(incarnation, claim, fence);
+        let noted = within(Fleet::longest_wait(claim.ttl), raised).await;
         // Otherwise a later round of the token could use an old fence.
         self.note_is_on_its_way |= noted.as_ref().is_err_and(|error| !had_no_effect(error));
         noted
     }
 
     async fn give_back(&self) -> bool {
+        let VoteRequest { fleet, claim, token_state, .. } = &*self.request;
         // This or an earlier request may still take effect.
-        let in_doubt = self.note_is_on_its_way || self.token_state.in_doubt().contains(self.at);
+        let in_doubt = self.note_is_on_its_way || token_state.in_doubt().contains(self.at);
         let release_mode = if in_doubt { ReleaseMode::Reconcile } else { ReleaseMode::Plain };
-        let ended =
-            self.fleet.give_back_at(self.at, &self.claim, release_mode, &self.token_state).await;
+        let ended = fleet.release_at(self.at, claim, release_mode, Some(token_state)).await;
         self.report(Report::GivenBack(ended.is_ok()));
         ended.is_ok()
     }
 
-    async fn decided(&mut self) -> Verdict {
-        decided(&mut self.verdict).await
+    async fn decided(&self) -> Verdict {
+        let mut last = Verdict::Open;
+        while matches!(last, Verdict::Open | Verdict::Note(_)) {
+            last = self.verdict_after(last).await;
+        }
+        last
     }
-}
 
-async fn next(verdict: &mut watch::Receiver<Verdict>, last: Verdict) -> Verdict {
-    loop {
-        let present = *verdict.borrow_and_update();
-        if present != last {
-            return present;
-        }
-        if verdict.changed().await.is_err() {
-            return Verdict::Abandoned;
-        }
-    }
-}
-
-async fn decided(verdict: &mut watch::Receiver<Verdict>) -> Verdict {
-    let mut last = Verdict::Open;
-    loop {
-        last = next(verdict, last).await;
-        if !matches!(last, Verdict::Open | Verdict::Note(_)) {
-            return last;
-        }
+    /// Needs no waker: the ballots are polled after each change.
+    async fn verdict_after(&self, last: Verdict) -> Verdict {
+        poll_fn(|_| {
+            let verdict = *self.request.verdict();
+            if verdict == last { Poll::Pending } else { Poll::Ready(verdict) }
+        })
+        .await
     }
 }

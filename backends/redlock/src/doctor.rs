@@ -7,23 +7,18 @@ use lockwright_core::{Finding, Result, Severity};
 use tokio::time::Instant;
 
 use crate::fleet::{Fleet, ask_all};
+use crate::requests::Requests;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn examine(fleet: &Arc<Fleet>) -> Result<Vec<Finding>> {
-    let looks: Vec<_> = (0..fleet.nodes.len())
-        .map(|at| {
-            let fleet = Arc::clone(fleet);
-            fleet.runtime.clone().spawn(async move {
-                let _ = fleet.incarnation(at, Instant::now() + PATIENCE).await;
-            })
-        })
-        .collect();
+    let mut looks = Requests::new(fleet, |at| {
+        let fleet = Arc::clone(fleet);
+        async move { drop(fleet.incarnation(at, Instant::now() + PATIENCE).await) }
+    });
     let limit = PATIENCE.max(fleet.options.patience(PATIENCE));
-    let answers = ask_all(fleet, limit, |node| async move { node.doctor().await }, |_| false).await;
-    for look in looks {
-        let _ = look.await;
-    }
+    let ask = ask_all(fleet, limit, |node| async move { node.doctor().await }, |_| false);
+    let (answers, ()) = tokio::join!(ask, async { while looks.next().await.is_some() {} });
     let mut findings = Vec::new();
     for (at, answer) in answers.into_iter().enumerate() {
         let address = fleet.address(at);

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Result};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::errors::error;
@@ -15,6 +14,7 @@ use crate::node::{Incarnation, Node};
 use crate::options::Options;
 use crate::pending_releases::PendingReleases;
 use crate::random::Random;
+use crate::requests::Requests;
 use crate::token_states::TokenStates;
 
 /// Longer than a round: a late incarnation serves the next round.
@@ -48,21 +48,15 @@ impl Fleet {
     }
 
     /// Sends nothing after `until`. After an error, no request that counts was sent.
-    pub(crate) async fn incarnation(&self, at: usize, until: Instant) -> Result<Incarnation> {
+    pub(crate) async fn incarnation(&self, at: usize, until: Instant) -> Result<Arc<Incarnation>> {
         let membership = &self.memberships[at];
         match membership.next(self.now()) {
             Next::Ask(incarnation) => return Ok(incarnation),
             Next::Skip(error) => return Err(error),
             Next::Look | Next::Admit(_) => {}
         }
-        let too_late = || {
-            Error::unavailable(
-                "it did not answer in time, so its voting status is \
-                                              unknown",
-            )
-        };
-        let _looking =
-            timeout_at(until, membership.looking.lock()).await.map_err(|_| too_late())?;
+        let looking = timeout_at(until, membership.looking.lock()).await;
+        let _looking = looking.map_err(|_| status_unknown())?;
         match membership.next(self.now()) {
             Next::Ask(incarnation) => return Ok(incarnation),
             Next::Skip(error) => return Err(error),
@@ -72,18 +66,18 @@ impl Fleet {
         match membership.next(self.now()) {
             Next::Ask(incarnation) => Ok(incarnation),
             Next::Skip(error) => Err(error),
-            Next::Look | Next::Admit(_) => Err(too_late()),
+            Next::Look | Next::Admit(_) => Err(status_unknown()),
         }
     }
 
     pub(crate) async fn look(&self, at: usize) -> Result<()> {
-        let looked = timeout(LOOK_PATIENCE, self.nodes[at].look()).await;
-        self.on_incarnation(at, looked.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
+        let looked = within(LOOK_PATIENCE, self.nodes[at].look()).await;
+        self.on_incarnation(at, looked)
     }
 
     pub(crate) async fn admit(&self, at: usize, seen: &Incarnation) -> Result<()> {
-        let admitted = timeout(LOOK_PATIENCE, self.nodes[at].admit(seen)).await;
-        self.on_incarnation(at, admitted.unwrap_or_else(|_| Err(silent(LOOK_PATIENCE))))
+        let admitted = within(LOOK_PATIENCE, self.nodes[at].admit(seen)).await;
+        self.on_incarnation(at, admitted)
     }
 
     fn on_incarnation(&self, at: usize, shown: Result<Incarnation>) -> Result<()> {
@@ -169,6 +163,10 @@ impl Fleet {
     }
 }
 
+pub(crate) fn status_unknown() -> Error {
+    Error::unavailable("it did not answer in time, so its voting status is unknown")
+}
+
 pub(crate) fn silent(limit: Duration) -> Error {
     Error::indeterminate(format!("it did not answer within {limit:?}"))
 }
@@ -181,9 +179,16 @@ pub(crate) fn invalid(message: impl Into<String>) -> Error {
     error(ErrorKind::InvalidInput, message)
 }
 
+pub(crate) async fn within<T>(
+    limit: Duration,
+    request: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    timeout(limit, request).await.unwrap_or_else(|_| Err(silent(limit)))
+}
+
 /// A missing reply is an error.
 pub(crate) async fn ask_all<T, F>(
-    fleet: &Arc<Fleet>,
+    fleet: &Fleet,
     limit: Duration,
     ask: impl Fn(Arc<dyn Node>) -> F,
     is_enough: impl Fn(&[Option<Result<T>>]) -> bool,
@@ -192,22 +197,15 @@ where
     T: Send + 'static,
     F: Future<Output = Result<T>> + Send + 'static,
 {
-    let until = Instant::now() + limit;
-    let (sender, mut receiver) = mpsc::unbounded_channel();
-    for (at, node) in fleet.nodes.iter().enumerate() {
-        let (answer, sender) = (ask(Arc::clone(node)), sender.clone());
-        // In tasks, so that the node's own time-out sees a hanging request.
-        fleet.runtime.spawn(async move {
-            let _ = sender.send((at, answer.await));
-        });
-    }
-    drop(sender);
+    let mut requests = Requests::new(fleet, |at| ask(Arc::clone(&fleet.nodes[at])));
     let mut answers: Vec<Option<Result<T>>> = fleet.nodes.iter().map(|_| None).collect();
-    while !is_enough(&answers) {
-        match timeout_at(until, receiver.recv()).await {
-            Ok(Some((at, answer))) => answers[at] = Some(answer),
-            Ok(None) | Err(_) => break,
+    let all = async {
+        while !is_enough(&answers)
+            && let Some((at, answer)) = requests.next().await
+        {
+            answers[at] = Some(answer);
         }
-    }
+    };
+    let _ = timeout(limit, all).await;
     answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(silent(limit)))).collect()
 }

@@ -62,6 +62,7 @@ mod random;
 mod redis_node;
 mod release;
 mod renew;
+mod requests;
 mod token_states;
 mod wakeup;
 

@@ -11,7 +11,7 @@
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind};
@@ -45,9 +45,9 @@ enum State {
         why: String,
         at: BootInstant,
     },
-    Voting(Incarnation),
+    Voting(Arc<Incarnation>),
     Waiting {
-        incarnation: Incarnation,
+        incarnation: Arc<Incarnation>,
         until: BootInstant,
         looked: BootInstant,
     },
@@ -56,9 +56,9 @@ enum State {
 
 #[derive(Debug)]
 pub(crate) enum Next {
-    Ask(Incarnation),
+    Ask(Arc<Incarnation>),
     Look,
-    Admit(Incarnation),
+    Admit(Arc<Incarnation>),
     Skip(Error),
 }
 
@@ -82,9 +82,9 @@ impl Membership {
                 Next::Skip(Error::new(*kind, why.clone()))
             }
             State::Failed { .. } => Next::Look,
-            State::Voting(incarnation) => Next::Ask(incarnation.clone()),
+            State::Voting(incarnation) => Next::Ask(Arc::clone(incarnation)),
             State::Waiting { incarnation, until, .. } if now >= *until => {
-                Next::Admit(incarnation.clone())
+                Next::Admit(Arc::clone(incarnation))
             }
             State::Waiting { looked, .. } if now >= *looked + LOOK_AGAIN => Next::Look,
             State::Waiting { until, .. } => Next::Skip(is_new(until.saturating_since(now))),
@@ -100,7 +100,7 @@ impl Membership {
         }
         if incarnation.votes {
             inner.first_seen = None;
-            inner.state = State::Voting(incarnation);
+            inner.state = State::Voting(Arc::new(incarnation));
             return;
         }
         let since = match &inner.first_seen {
@@ -110,6 +110,7 @@ impl Membership {
                 now
             }
         };
+        let incarnation = Arc::new(incarnation);
         inner.state = State::Waiting { incarnation, until: since + wait, looked: now };
     }
 
@@ -136,10 +137,10 @@ impl Membership {
         self.inner().state = State::Refused(why.to_string());
     }
 
-    pub(crate) fn incarnation(&self) -> Option<Incarnation> {
+    pub(crate) fn incarnation(&self) -> Option<Arc<Incarnation>> {
         match &self.inner().state {
             State::Voting(incarnation) | State::Waiting { incarnation, .. } => {
-                Some(incarnation.clone())
+                Some(Arc::clone(incarnation))
             }
             State::Unknown | State::Failed { .. } | State::Refused(_) => None,
         }

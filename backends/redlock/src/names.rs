@@ -35,10 +35,11 @@ impl Names {
         })
     }
 
-    pub(crate) fn decided(&self, name: &LockName) {
-        if let Some(memory) = self.lock().get_mut(name) {
+    pub(crate) fn decided(&self, name: &LockName, fence: Option<Fence>) {
+        self.with(name, |memory| {
+            memory.highest = memory.highest.max(fence.map_or(0, Fence::get));
             memory.split_votes = 0;
-        }
+        });
     }
 
     fn with<T>(&self, name: &LockName, change: impl FnOnce(&mut Memory) -> T) -> T {
@@ -78,7 +79,7 @@ mod tests {
         let name = LockName::new("x").unwrap();
         assert_eq!(names.split(&name), 1);
         assert_eq!(names.split(&name), 2);
-        names.decided(&name);
+        names.decided(&name, None);
         assert_eq!(names.split(&name), 1);
     }
 

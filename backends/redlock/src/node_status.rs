@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind, Result};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::Redlock;
-use crate::errors::{NodeErrors, error};
-use crate::fleet::Fleet;
+use crate::errors::error;
+use crate::fleet::{Fleet, status_unknown};
+use crate::operator::enough;
+use crate::requests::Requests;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -108,11 +109,8 @@ impl Redlock {
     pub(crate) async fn look_at_all(&self) -> Result<()> {
         let fleet = &self.fleet;
         let looked = look(fleet, fleet.quorum).await;
-        let mut errors = NodeErrors::default();
-        let mut good = 0;
-        for (at, looked) in looked.into_iter().enumerate() {
-            let address = fleet.address(at);
-            let wrong = match &looked {
+        for (at, looked) in looked.iter().enumerate() {
+            let wrong = match looked {
                 Ok(()) => fleet.memberships[at].refused(),
                 // A replica, or a node of a Cluster.
                 Err(cause) => {
@@ -121,53 +119,30 @@ impl Redlock {
                 }
             };
             if let Some(why) = wrong {
-                return Err(error(ErrorKind::InvalidConfig, format!("{address}: {why}")));
-            }
-            match looked {
-                Ok(()) => good += 1,
-                Err(cause) => errors.push(address, cause),
+                let what = format!("{}: {why}", fleet.address(at));
+                return Err(error(ErrorKind::InvalidConfig, what));
             }
         }
-        if good >= fleet.quorum {
-            return Ok(());
-        }
-        let kind = errors.hopeless(fleet.spare() + 1).unwrap_or(ErrorKind::Unavailable);
-        let what = format!(
-            "{good} of {} nodes can be reached, and {} are required",
-            fleet.nodes.len(),
-            fleet.quorum
-        );
-        Err(errors.into_error(kind, &what))
+        enough(fleet, looked, "can be reached").map(drop)
     }
 }
 
 async fn look(fleet: &Arc<Fleet>, enough: usize) -> Vec<Result<()>> {
-    let (sender, mut receiver) = mpsc::unbounded_channel();
-    for at in 0..fleet.nodes.len() {
-        let (fleet, sender) = (Arc::clone(fleet), sender.clone());
-        fleet.runtime.clone().spawn(async move {
-            let looked = {
-                let _looking = fleet.memberships[at].looking.lock().await;
-                fleet.look(at).await
-            };
-            let _ = sender.send((at, looked));
-        });
-    }
-    drop(sender);
+    let mut requests = Requests::new(fleet, |at| {
+        let fleet = Arc::clone(fleet);
+        async move {
+            let _looking = fleet.memberships[at].looking.lock().await;
+            fleet.look(at).await
+        }
+    });
     let mut until = Instant::now() + PATIENCE;
     let mut answers: Vec<Option<Result<()>>> = fleet.nodes.iter().map(|_| None).collect();
-    while let Ok(Some((at, looked))) = timeout_at(until, receiver.recv()).await {
+    while let Ok(Some((at, looked))) = timeout_at(until, requests.next()).await {
         answers[at] = Some(looked);
         let good = answers.iter().flatten().filter(|looked| looked.is_ok()).count();
         if good >= enough {
             until = until.min(Instant::now() + SHORT_WAIT);
         }
     }
-    let silent = || {
-        Error::unavailable(
-            "it did not answer in time, so its voting status is \
-                                        unknown",
-        )
-    };
-    answers.into_iter().map(|looked| looked.unwrap_or_else(|| Err(silent()))).collect()
+    answers.into_iter().map(|looked| looked.unwrap_or_else(|| Err(status_unknown()))).collect()
 }

@@ -39,7 +39,7 @@ pub(crate) async fn inspect(fleet: &Arc<Fleet>, name: &LockName) -> Result<Inspe
     Ok(merge(fleet, name.clone(), &shown.iter().collect::<Vec<_>>()))
 }
 
-fn enough<T>(fleet: &Fleet, answers: Vec<Result<T>>, what: &str) -> Result<Vec<T>> {
+pub(crate) fn enough<T>(fleet: &Fleet, answers: Vec<Result<T>>, what: &str) -> Result<Vec<T>> {
     let mut errors = NodeErrors::default();
     let mut good = Vec::new();
     for (at, answer) in answers.into_iter().enumerate() {

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, Claim, Error, ReleaseMode, ReleaseOutcome, Result, Token};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::fleet::{Fleet, silent};
+use crate::fleet::{Fleet, within};
 use crate::token_states::TokenState;
 
 /// Per node. The oldest holds expire by themselves.
@@ -26,7 +26,7 @@ struct NodeReleases {
 
 #[derive(Debug, Clone)]
 struct PendingRelease {
-    claim: Arc<Claim>,
+    claim: Claim,
     release_mode: ReleaseMode,
     until: BootInstant,
     /// Keeps the token's lock of the node closed: the release would revoke a new vote.
@@ -67,37 +67,19 @@ impl NodeReleases {
 }
 
 impl Fleet {
-    /// Without a reply, the release becomes pending.
+    /// Without a reply, the release becomes pending. A claim with a `token_state` may be requested again. A late
+    /// release could end its newer hold, so a pending one leaves a tombstone.
     pub(crate) async fn release_at(
         self: &Arc<Self>,
         at: usize,
-        claim: &Arc<Claim>,
+        claim: &Claim,
         release_mode: ReleaseMode,
+        token_state: Option<&Arc<TokenState>>,
     ) -> Result<ReleaseOutcome> {
         let answer = self.send_release(at, claim, release_mode).await;
         if answer.as_ref().is_err_and(Error::is_transient) {
-            self.add_pending_release(at, claim, release_mode, None);
-        }
-        answer
-    }
-
-    /// For a claim that may be requested again. A late release could end a newer hold of the token, so a pending one
-    /// leaves a tombstone.
-    pub(crate) async fn give_back_at(
-        self: &Arc<Self>,
-        at: usize,
-        claim: &Arc<Claim>,
-        release_mode: ReleaseMode,
-        token_state: &Arc<TokenState>,
-    ) -> Result<ReleaseOutcome> {
-        let answer = self.send_release(at, claim, release_mode).await;
-        if answer.as_ref().is_err_and(Error::is_transient) {
-            self.add_pending_release(
-                at,
-                claim,
-                ReleaseMode::Reconcile,
-                Some(Arc::clone(token_state)),
-            );
+            let pending = token_state.map_or(release_mode, |_| ReleaseMode::Reconcile);
+            self.add_pending_release(at, claim, pending, token_state.cloned());
         }
         answer
     }
@@ -105,7 +87,7 @@ impl Fleet {
     fn add_pending_release(
         self: &Arc<Self>,
         at: usize,
-        claim: &Arc<Claim>,
+        claim: &Claim,
         release_mode: ReleaseMode,
         token_state: Option<Arc<TokenState>>,
     ) {
@@ -117,7 +99,7 @@ impl Fleet {
         let until = self.now() + longest;
         let mut releases_of_node = self.pending_releases.of(at);
         releases_of_node.add(PendingRelease {
-            claim: Arc::clone(claim),
+            claim: claim.clone(),
             release_mode,
             until,
             token_state,
@@ -141,9 +123,7 @@ impl Fleet {
         claim: &Claim,
         release_mode: ReleaseMode,
     ) -> Result<ReleaseOutcome> {
-        let limit = Self::longest_wait(claim.ttl);
-        let answer = timeout(limit, self.nodes[at].release(claim, release_mode)).await;
-        answer.unwrap_or_else(|_| Err(silent(limit)))
+        within(Self::longest_wait(claim.ttl), self.nodes[at].release(claim, release_mode)).await
     }
 }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_core::{Claim, Error, ErrorKind, ReleaseMode, ReleaseOutcome, Result};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use crate::errors::NodeErrors;
 use crate::fleet::Fleet;
+use crate::requests::Requests;
 
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
@@ -20,32 +20,33 @@ pub(crate) async fn release(
     let begun = Instant::now();
     let node_timeout = fleet.options.patience(claim.ttl);
     let patience = (claim.ttl / 4).min(LONGEST_WAIT).max(node_timeout);
-    let claim = Arc::new(claim.clone());
     let token_state = fleet.token_states.known(claim.token);
     let in_doubt = token_state.map(|token_state| token_state.end()).unwrap_or_default();
-    let (sender, mut answers) = mpsc::unbounded_channel();
-    for at in 0..fleet.nodes.len() {
+    let mut requests = Requests::new(fleet, |at| {
         let release_mode =
             if in_doubt.contains(at) { ReleaseMode::Reconcile } else { release_mode };
-        let (fleet, claim, sender) = (Arc::clone(fleet), Arc::clone(&claim), sender.clone());
-        fleet.runtime.clone().spawn(async move {
-            let answer = fleet.release_at(at, &claim, release_mode).await;
-            let answer = answer.and_then(|ended| fleet.check_membership(at).map(|()| ended));
-            let _ = sender.send((at, answer));
-        });
-    }
-    drop(sender);
-    let mut count = Count::default();
-    while let Ok(Some((at, answer))) = timeout_at(begun + patience, answers.recv()).await {
-        count.add(fleet.address(at), answer);
-        if count.is_certain(fleet) {
-            break;
+        let (fleet, claim) = (Arc::clone(fleet), claim.clone());
+        async move {
+            let ended = fleet.release_at(at, &claim, release_mode, None).await?;
+            fleet.check_membership(at).map(|()| ended)
         }
-    }
+    });
+    let mut count = Count::default();
     // A process that exits after this leaves nothing on nodes whose replies are about to arrive.
-    while let Ok(Some((at, answer))) = timeout_at(begun + node_timeout / 4, answers.recv()).await {
-        count.add(fleet.address(at), answer);
-    }
+    let all = async {
+        while let Some((at, answer)) = requests.next().await {
+            count.add(fleet.address(at), answer);
+        }
+    };
+    let _ = timeout_at(begun + node_timeout / 4, all).await;
+    let enough = async {
+        while !count.is_certain(fleet)
+            && let Some((at, answer)) = requests.next().await
+        {
+            count.add(fleet.address(at), answer);
+        }
+    };
+    let _ = timeout_at(begun + patience, enough).await;
     match count.decided(fleet.quorum) {
         Some(ended) => {
             fleet.token_states.forget(claim.token);

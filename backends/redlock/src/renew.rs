@@ -7,13 +7,13 @@ use std::time::Duration;
 use lockwright_core::{
     BootInstant, Claim, Error, ErrorKind, Fence, Reason, Renew, Renewal, RenewalOutcome, Result,
 };
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-use crate::errors::{NodeErrors, error};
-use crate::fleet::{Fleet, had_no_effect, silent};
+use crate::errors::NodeErrors;
+use crate::fleet::{Fleet, had_no_effect, within};
 use crate::node::Vote;
-use crate::token_states::{EarlierRequest, Nodes, TokenState};
+use crate::requests::Requests;
+use crate::token_states::{Nodes, TokenState};
 
 type Outcomes = Result<Vec<RenewalOutcome>>;
 
@@ -21,15 +21,30 @@ pub(crate) async fn renew(fleet: &Arc<Fleet>, holds: &[Renew<'_>]) -> Result<Vec
     let Some(shortest) = holds.iter().map(|hold| hold.claim.ttl).min() else {
         return Ok(Vec::new());
     };
-    let claims: Vec<Claim> = holds.iter().map(|hold| hold.claim.clone()).collect();
-    let (sender, answer) = oneshot::channel();
     let limit = fleet.options.patience(shortest).min(Renew::time_to_answer(holds));
-    let count = Count::begin(fleet, claims, limit);
-    // A late reply may show that a node lacks a hold.
-    fleet.runtime.spawn(count.run(sender));
+    let until = Instant::now() + limit;
+    let claims: Arc<Vec<Claim>> = Arc::new(holds.iter().map(|hold| hold.claim.clone()).collect());
+    let mut count = Count {
+        fleet: Arc::clone(fleet),
+        tallies: holds.iter().map(|_| Tally::default()).collect(),
+        errors: NodeErrors::default(),
+        begun: fleet.now(),
+        requests: Requests::new(fleet, |at| {
+            let (fleet, claims) = (Arc::clone(fleet), Arc::clone(&claims));
+            async move { renew_at(&fleet, at, &claims, until).await }
+        }),
+        claims,
+    };
+    let counting = async {
+        while count.tallies.iter().any(|tally| tally.outcome(fleet).is_none())
+            && count.on_reply().await.is_some()
+        {}
+    };
+    let _ = timeout_at(until, counting).await;
+    let token_states = (0..holds.len()).map(|hold| count.renewed(hold)).collect();
+    let answer = count.answer(limit);
+    fleet.runtime.spawn(count.repair_all(token_states));
     answer
-        .await
-        .unwrap_or_else(|_| Err(error(ErrorKind::Indeterminate, "this client's runtime has ended")))
 }
 
 struct Count {
@@ -37,53 +52,17 @@ struct Count {
     claims: Arc<Vec<Claim>>,
     tallies: Vec<Tally>,
     errors: NodeErrors,
-    reports: mpsc::UnboundedReceiver<(usize, Outcomes)>,
-    limit: Duration,
-    until: Instant,
+    requests: Requests<Outcomes>,
     begun: BootInstant,
 }
 
 impl Count {
-    fn begin(fleet: &Arc<Fleet>, claims: Vec<Claim>, limit: Duration) -> Self {
-        let until = Instant::now() + limit;
-        let begun = fleet.now();
-        let tallies = claims.iter().map(|_| Tally::default()).collect();
-        let claims = Arc::new(claims);
-        let (sender, reports) = mpsc::unbounded_channel();
-        for at in 0..fleet.nodes.len() {
-            let (node, claims, sender) = (Arc::clone(fleet), Arc::clone(&claims), sender.clone());
-            fleet.runtime.spawn(async move {
-                let outcomes = renew_at(&node, at, &claims, until).await;
-                let _ = sender.send((at, outcomes));
-            });
-        }
-        Self {
-            fleet: Arc::clone(fleet),
-            claims,
-            tallies,
-            errors: NodeErrors::default(),
-            reports,
-            limit,
-            until,
-            begun,
-        }
-    }
-
-    async fn run(mut self, sender: oneshot::Sender<Result<Vec<Renewal>>>) {
-        while self.tallies.iter().any(|tally| tally.outcome(&self.fleet).is_none()) {
-            match timeout_at(self.until, self.reports.recv()).await {
-                Ok(Some((at, outcomes))) => self.on_reply(at, outcomes),
-                Ok(None) | Err(_) => break,
-            }
-        }
-        let token_states: Vec<Option<Arc<TokenState>>> =
-            (0..self.claims.len()).map(|hold| self.renewed(hold)).collect();
-        let _ = sender.send(self.answer());
+    /// A late reply may show that a node lacks a hold.
+    async fn repair_all(mut self, token_states: Vec<Option<Arc<TokenState>>>) {
         for at in 0..self.fleet.nodes.len() {
             self.repair(at, &token_states);
         }
-        while let Some((at, outcomes)) = self.reports.recv().await {
-            self.on_reply(at, outcomes);
+        while let Some(at) = self.on_reply().await {
             self.repair(at, &token_states);
         }
     }
@@ -107,7 +86,9 @@ impl Count {
         }
     }
 
-    fn on_reply(&mut self, at: usize, outcomes: Outcomes) {
+    /// Returns the node, or `None` after the last.
+    async fn on_reply(&mut self) -> Option<usize> {
+        let (at, outcomes) = self.requests.next().await?;
         match outcomes {
             Ok(outcomes) => {
                 let holds = self.claims.iter().zip(&mut self.tallies);
@@ -123,6 +104,7 @@ impl Count {
             }
             Err(error) => self.errors.push(self.fleet.address(at), error),
         }
+        Some(at)
     }
 
     fn renewed(&self, hold: usize) -> Option<Arc<TokenState>> {
@@ -136,15 +118,14 @@ impl Count {
         Some(token_state)
     }
 
-    fn answer(&mut self) -> Result<Vec<Renewal>> {
+    fn answer(&mut self, limit: Duration) -> Result<Vec<Renewal>> {
         let outcomes: Vec<_> =
             self.tallies.iter().map(|tally| tally.outcome(&self.fleet)).collect();
         if outcomes.iter().all(Option::is_none) {
             let what = format!(
-                "fewer than {} of {} nodes answered the renewal within {:?}",
+                "fewer than {} of {} nodes answered the renewal within {limit:?}",
                 self.fleet.quorum,
-                self.fleet.nodes.len(),
-                self.limit
+                self.fleet.nodes.len()
             );
             let errors = std::mem::take(&mut self.errors);
             return Err(errors.into_error(ErrorKind::Indeterminate, &what));
@@ -199,8 +180,7 @@ async fn renew_at(fleet: &Fleet, at: usize, claims: &[Claim], until: Instant) ->
         if Instant::now() >= until {
             break;
         }
-        let renewed = timeout(limit, fleet.nodes[at].renew(&incarnation, &holds)).await;
-        match renewed.unwrap_or_else(|_| Err(silent(limit)))? {
+        match within(limit, fleet.nodes[at].renew(&incarnation, &holds)).await? {
             Some(outcomes) => return Ok(outcomes),
             None => fleet.memberships[at].wrong_incarnation(&incarnation),
         }
@@ -247,22 +227,17 @@ impl Repair {
             return Ok(Vote::Ended);
         }
         // A release doesn't cover later requests.
-        let before = token_state.send(self.at);
-        if before == EarlierRequest::Ended {
-            return Ok(Vote::Ended);
-        }
+        let Some(before) = token_state.send(self.at) else { return Ok(Vote::Ended) };
         let node = &self.fleet.nodes[self.at];
         let limit = Fleet::longest_wait(self.claim.ttl);
-        let vote = timeout(limit, node.attempt(&incarnation, &self.claim, fence, false)).await;
-        let vote = vote.unwrap_or_else(|_| Err(silent(limit)));
+        let vote = within(limit, node.attempt(&incarnation, &self.claim, fence, false)).await;
         if vote.as_ref().map_or_else(had_no_effect, |_| true) {
             token_state.answered(self.at, before);
         }
         if let Ok(Vote::Yes(yes)) = &vote
             && yes.fence != fence
         {
-            let noted = node.raise(&incarnation, &self.claim, fence);
-            timeout(limit, noted).await.unwrap_or_else(|_| Err(silent(limit)))?;
+            within(limit, node.raise(&incarnation, &self.claim, fence)).await?;
         }
         vote
     }

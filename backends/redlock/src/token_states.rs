@@ -64,7 +64,6 @@ pub(crate) struct NodeLock {
 pub(crate) enum EarlierRequest {
     Clear,
     InDoubt,
-    Ended,
 }
 
 impl TokenState {
@@ -79,19 +78,15 @@ impl TokenState {
         &self.node_locks[at]
     }
 
-    /// Rejects a released token: its release has decided where to leave tombstones.
-    pub(crate) fn send(&self, at: usize) -> EarlierRequest {
+    /// Returns `None` for a released token: its release has decided where to leave tombstones.
+    pub(crate) fn send(&self, at: usize) -> Option<EarlierRequest> {
         let mut requests = self.requests();
         if requests.ended {
-            return EarlierRequest::Ended;
+            return None;
         }
-        let before = if requests.in_doubt.contains(at) {
-            EarlierRequest::InDoubt
-        } else {
-            EarlierRequest::Clear
-        };
+        let in_doubt = requests.in_doubt.contains(at);
         requests.in_doubt.add(at);
-        before
+        Some(if in_doubt { EarlierRequest::InDoubt } else { EarlierRequest::Clear })
     }
 
     /// For a reply, or if there certainly was no effect.
@@ -238,11 +233,15 @@ mod tests {
     #[test]
     fn an_old_doubt_is_not_cleared_by_a_new_answer() {
         let token_state = TokenState::new(3);
-        assert_eq!(token_state.send(1), EarlierRequest::Clear);
-        assert_eq!(token_state.send(1), EarlierRequest::InDoubt, "the first was never answered");
+        assert_eq!(token_state.send(1), Some(EarlierRequest::Clear));
+        assert_eq!(
+            token_state.send(1),
+            Some(EarlierRequest::InDoubt),
+            "the first was never answered"
+        );
         token_state.answered(1, EarlierRequest::InDoubt);
         assert!(token_state.in_doubt().contains(1));
-        assert_eq!(token_state.send(2), EarlierRequest::Clear);
+        assert_eq!(token_state.send(2), Some(EarlierRequest::Clear));
         token_state.answered(2, EarlierRequest::Clear);
         assert!(!token_state.in_doubt().contains(2));
     }
@@ -252,7 +251,7 @@ mod tests {
         let token_state = TokenState::new(3);
         token_state.send(0);
         assert_eq!(token_state.end().iter().collect::<Vec<_>>(), [0]);
-        assert_eq!(token_state.send(1), EarlierRequest::Ended);
+        assert_eq!(token_state.send(1), None);
         assert!(!token_state.in_doubt().contains(1));
     }
 

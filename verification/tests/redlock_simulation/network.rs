@@ -290,8 +290,7 @@ impl Net {
 
     /// Delivers messages forever.
     ///
-    /// Only after a sleep: then all tasks are idle, and the wake-up order of a client's tasks doesn't matter. (tokio's
-    /// watch channel uses a random order.)
+    /// Only after a sleep: then all tasks are idle, and the wake-up order of a client's tasks doesn't matter.
     pub(crate) async fn deliver(self: Arc<Self>) {
         loop {
             let now = self.now();

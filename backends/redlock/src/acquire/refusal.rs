@@ -19,9 +19,9 @@ const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 /// A foreign holder sends no wake-up.
 const FOREIGN_POLL: Duration = Duration::from_millis(100);
 
-impl Round<'_> {
-    pub(super) fn failed(self) -> Result<AcquireOutcome> {
-        let (quorum, spare) = (self.fleet.quorum, self.fleet.spare());
+impl Round {
+    pub(super) fn failed(mut self) -> Result<AcquireOutcome> {
+        let (quorum, spare) = (self.request.fleet.quorum, self.request.fleet.spare());
         let (yes, no) = (self.yes().count(), self.no().count());
         let ended = self.answered().filter(|(_, answer)| matches!(answer, Answer::Ended)).count();
         let indeterminate = self.is_a_repeat() || self.left_behind().count() >= quorum;
@@ -45,7 +45,7 @@ impl Round<'_> {
             self.answers.len(),
             if no > 0 { format!("; {no} reported another holder") } else { String::new() }
         );
-        let errors = self.into_errors();
+        let errors = self.take_errors();
         let kind = if indeterminate {
             ErrorKind::Indeterminate
         } else {
@@ -62,11 +62,11 @@ impl Round<'_> {
         }
     }
 
-    fn into_errors(self) -> NodeErrors {
+    fn take_errors(&mut self) -> NodeErrors {
         let mut errors = NodeErrors::default();
         let in_vain: Vec<bool> = (0..self.answers.len()).map(|at| self.is_in_vain(at)).collect();
-        for (at, answer) in self.answers.into_iter().enumerate() {
-            let address = self.fleet.address(at);
+        for (at, answer) in std::mem::take(&mut self.answers).into_iter().enumerate() {
+            let address = self.request.fleet.address(at);
             match answer {
                 Some(Answer::Failed(error)) => errors.push(address, error),
                 _ if in_vain[at] && self.silent.contains(at) => {
@@ -76,16 +76,16 @@ impl Round<'_> {
                 _ => {}
             }
         }
-        errors.0.extend(self.afterwards.0);
+        errors.0.append(&mut self.afterwards.0);
         errors
     }
 
     fn busy(&self, yes: usize) -> Busy {
-        let quorum = self.fleet.quorum;
-        let names = &self.fleet.names;
+        let quorum = self.request.fleet.quorum;
+        let names = &self.request.fleet.names;
         let holder = self.holder();
         if let Some(holder) = holder.filter(|(_, nodes)| *nodes >= quorum).map(|(no, _)| no) {
-            names.decided(&self.claim.name);
+            names.decided(&self.request.claim.name, None);
             let mut left: Vec<Duration> =
                 self.no().map(|no| no.left.unwrap_or(Duration::MAX)).collect();
             left.sort_unstable();
@@ -101,10 +101,10 @@ impl Round<'_> {
             };
         }
         // Random pauses prevent another collision.
-        let spread = names.split(&self.claim.name).min(MOST_SPREAD);
+        let spread = names.split(&self.request.claim.name).min(MOST_SPREAD);
         let round = self.begun.elapsed().max(SHORTEST_ROUND);
         Busy {
-            retry_after: Some(self.fleet.random.below(round * spread)),
+            retry_after: Some(self.request.fleet.random.below(round * spread)),
             holder: None,
             queued: false,
         }

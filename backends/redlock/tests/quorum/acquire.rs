@@ -95,14 +95,16 @@ async fn a_node_that_hangs_is_waited_for_once() {
 #[tokio::test(start_paused = true)]
 async fn a_free_lock_is_not_busy_when_the_requests_are_late() {
     let five = five();
-    grant(&five.redlock, &claim("seen before")).await;
+    five.nodes.iter().for_each(|node| node.fate(Fate::Late(NODE_TIMEOUT / 2)));
     let late = claim("x");
     let mut acquiring = five.redlock.acquire(&late, Wait::No);
-    assert!(!poll_once(&mut acquiring).await);
-    // The machine stalls before any request is sent.
+    assert!(!poll_once(&mut acquiring).await, "it looks at the nodes first");
+    // The machine stalls before any request for a vote is sent.
     tokio::time::advance(NODE_TIMEOUT * 2).await;
+    five.nodes.iter().for_each(|node| node.fate(Fate::Answered));
     let says = "node:4: the time for this round ended before the request was sent";
     fails_with(acquiring.await, ErrorKind::Unavailable, says);
+    assert!(five.nodes.iter().all(|node| node.asked("attempt") == 0));
     grant(&five.redlock, &claim("x")).await;
 }
 
@@ -204,6 +206,29 @@ async fn a_vote_that_was_not_answered_is_given_back_when_the_node_comes_back() {
     five.nodes[3].fate(Fate::Answered);
     five.nothing_is_left_of(&lost).await;
     assert!(five.nodes[3].state().tombstones.contains_key(&lost.token));
+}
+
+/// The caller's timers fail after its runtime's end.
+#[tokio::test]
+async fn late_vote_is_given_back_after_the_callers_runtime_ended() {
+    let five = five();
+    grant(&five.redlock, &claim("seen before")).await;
+    let late = claim("x");
+    for node in &five.nodes[..3] {
+        node.fate(Fate::Down);
+    }
+    five.nodes[3].state().attempts = Fate::Late(NODE_TIMEOUT * 4);
+    let asked = five.nodes[3].asked("release");
+    let (redlock, wanted) = (five.redlock, late.clone());
+    let caller = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(redlock.try_acquire(&wanted)).unwrap_err();
+        redlock
+    });
+    let _redlock = caller.await.unwrap();
+    let released = wait_until("it is released", || five.nodes[3].asked("release") > asked);
+    tokio::time::timeout(Duration::from_secs(10), released).await.unwrap();
+    assert!(five.nodes[3].state().tombstones.contains_key(&late.token));
 }
 
 #[tokio::test(start_paused = true)]

@@ -109,7 +109,12 @@ impl Keys {
     }
 
     pub(crate) fn tombstone(&self, token: Token) -> String {
-        format!("{}:{token}", self.key(5))
+        let ended = self.key(5);
+        let mut tombstone = String::with_capacity(ended.len() + 33);
+        for part in [ended, ":", &token.to_string()] {
+            tombstone.push_str(part);
+        }
+        tombstone
     }
 }
 

@@ -56,7 +56,9 @@ impl Script {
 }
 
 fn call(command: &str, script: &str, keys: &[&str], arguments: &[&str]) -> Cmd {
-    let mut cmd = redis::cmd(command);
-    cmd.arg(script).arg(keys.len()).arg(keys).arg(arguments);
+    let length = keys.iter().chain(arguments).map(|word| word.len()).sum::<usize>();
+    let count = 3 + keys.len() + arguments.len();
+    let mut cmd = Cmd::with_capacity(count, command.len() + script.len() + 8 + length);
+    cmd.arg(command).arg(script).arg(keys.len()).arg(keys).arg(arguments);
     cmd
 }

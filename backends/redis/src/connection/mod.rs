@@ -198,9 +198,10 @@ impl Link {
                 let problem = "the master is being replaced; try again";
                 return Err(error(ErrorKind::Unavailable, problem));
             }
-            let answer = waiting
-                .run_and_wait(&other, replicas, before, script, keys, arguments, effect)
-                .await;
+            // Boxed: few requests wait for replicas, and the future is large.
+            let answer =
+                waiting.run_and_wait(&other, replicas, before, script, keys, arguments, effect);
+            let answer = Box::pin(answer).await;
             if answer.is_err() && !other.alive.load(Ordering::Acquire) {
                 // The cause may have silenced this connection too.
                 self.probe(live, Duration::ZERO);

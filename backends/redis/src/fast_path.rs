@@ -25,7 +25,7 @@ const CONTENTION_PERIOD: Duration = Duration::from_secs(10);
 /// An older counter is set to the server's time.
 const MAX_COUNTER_AGE: Duration = Duration::from_secs(1);
 
-/// What the client knows for its fast requests.
+/// The client's state for fast requests.
 #[derive(Debug)]
 pub(crate) struct FastPath {
     clock: Clock,

@@ -17,6 +17,9 @@ use crate::{OFFER, PATIENCE, Redis, answer, doctor, list, offers, replicas, scri
 
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
+/// A fast acquire doesn't extend the fence counter's expiry, which a listing needs.
+const LONGEST_FAST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
 const BREAK_TRIES: usize = 10;
 
 #[async_trait]
@@ -146,6 +149,7 @@ impl Redis {
     /// Returns whether a request for this claim may use the fast scripts.
     fn may_use_fast_path(&self, claim: &Claim) -> bool {
         claim.mode == Mode::Exclusive
+            && claim.ttl <= LONGEST_FAST_TTL
             && self.servers.config().replicas.is_none()
             && !self.servers.wakeups().fast_path().is_contended(&claim.name)
     }
@@ -158,7 +162,6 @@ impl Redis {
             &millis_rounded_up(claim.ttl).to_string(),
             &claim.fences.max(1).to_string(),
             &*fast_path.identity_text(&claim.identity),
-            &fast_path.counter_bound_secs().to_string(),
         ];
         let scripted = [keys.lock(), keys.fence()];
         let answer =

@@ -6,12 +6,12 @@
 //!
 //! # Fences
 //!
-//! A fast acquire increments the counter, and usually doesn't read the server's clock. After a failover that lost
-//! writes, that could repeat a fence. So each request carries a lower bound in seconds: the server's time at the last
-//! connection or change of the Cluster's map, or one second ago if that is later. The script sets a counter below the
-//! bound to the server's time.
+//! A fast acquire increments the counter, and usually doesn't read the server's clock. After a restart that lost writes,
+//! that could repeat a fence. So each request carries a lower bound in seconds: the server's time when the connection
+//! was opened, or one second ago if that is later. The script sets a counter below the bound to the server's time. With
+//! Sentinel and in a Cluster, where two masters may grant at the same time, it does so in each request.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lockwright_core::backend_util::RecentNames;
@@ -30,27 +30,42 @@ const MAX_COUNTER_AGE: Duration = Duration::from_secs(1);
 pub(crate) struct FastPath {
     clock: Clock,
     contended: RecentNames,
-    server_time: Mutex<Option<ServerTime>>,
     identity: Mutex<Option<(Arc<Identity>, Arc<str>)>>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct ServerTime {
-    /// The server's time at `read`, since 1970.
-    time: Duration,
-    read: BootInstant,
-    /// A failover may have lost writes before this instant.
-    unbroken_since: BootInstant,
+/// A connection's lower bound for counters.
+#[derive(Debug)]
+pub(crate) struct CounterBound {
+    clock: Clock,
+    /// The server's time since 1970, and when it was read.
+    opened: Option<(Duration, BootInstant)>,
+}
+
+impl CounterBound {
+    /// `time` is the server's, just read: `None` if each counter must be set to it.
+    pub(crate) fn new(time: Option<Duration>) -> Self {
+        let clock = Clock::boot();
+        let now = clock.now();
+        Self { clock, opened: time.map(|time| (time, now)) }
+    }
+
+    /// Returns seconds since 1970.
+    pub(crate) fn secs(&self) -> u64 {
+        // Above each counter, so that the script reads the clock.
+        const EACH: u64 = 9_999_999_999;
+
+        self.opened.map_or(EACH, |(time, opened)| {
+            let age = self.clock.now().saturating_since(opened);
+            // Rounded up.
+            (time + age.saturating_sub(MAX_COUNTER_AGE)).as_secs() + 1
+        })
+    }
 }
 
 impl Default for FastPath {
     fn default() -> Self {
-        Self {
-            clock: Clock::boot(),
-            contended: RecentNames::default(),
-            server_time: Mutex::default(),
-            identity: Mutex::default(),
-        }
+        let (clock, contended) = (Clock::boot(), RecentNames::default());
+        Self { clock, contended, identity: Mutex::default() }
     }
 }
 
@@ -61,31 +76,6 @@ impl FastPath {
 
     pub(crate) fn is_contended(&self, name: &LockName) -> bool {
         self.contended.was_noted_after(name, self.clock.now() - CONTENTION_PERIOD)
-    }
-
-    /// Records the server's time on a new connection: `None` if the user may not read it.
-    pub(crate) fn connected(&self, time: Option<Duration>) {
-        let now = self.clock.now();
-        *self.server_time() = time.map(|time| ServerTime { time, read: now, unbroken_since: now });
-    }
-
-    pub(crate) fn map_changed(&self) {
-        if let Some(known) = &mut *self.server_time() {
-            known.unbroken_since = self.clock.now();
-        }
-    }
-
-    /// Returns the lower bound for a counter, in seconds since 1970.
-    pub(crate) fn counter_bound_secs(&self) -> u64 {
-        // Above each counter, so that the script reads the clock.
-        const UNKNOWN: u64 = 9_999_999_999;
-
-        let now = self.clock.now();
-        self.server_time().map_or(UNKNOWN, |known| {
-            let since = known.unbroken_since.max(now - MAX_COUNTER_AGE);
-            // Rounded up.
-            (known.time + since.saturating_since(known.read)).as_secs() + 1
-        })
     }
 
     /// Returns the formatted identity. The last one is cached: most claims share it.
@@ -100,10 +90,6 @@ impl FastPath {
             }
         }
     }
-
-    fn server_time(&self) -> MutexGuard<'_, Option<ServerTime>> {
-        self.server_time.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[cfg(test)]
@@ -111,23 +97,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counter_bound_follows_connections_and_map_changes() {
-        let fast = FastPath::default();
-        assert!(fast.counter_bound_secs() > 4_000_000_000, "the bound is above each counter");
-        fast.connected(Some(Duration::from_millis(1_000_500)));
-        assert_eq!(fast.counter_bound_secs(), 1001);
-        let hour = Duration::from_secs(3600);
-        let age = |fast: &FastPath| {
-            let mut known = fast.server_time();
-            let known = known.as_mut().unwrap();
-            known.read = known.read - hour;
-            known.unbroken_since = known.unbroken_since - hour;
-        };
-        age(&fast);
-        assert_eq!(fast.counter_bound_secs(), 1001 + 3600 - 1);
-        fast.map_changed();
-        assert_eq!(fast.counter_bound_secs(), 1001 + 3600);
-        fast.connected(None);
-        assert!(fast.counter_bound_secs() > 4_000_000_000);
+    fn counter_bound_is_the_opening_or_a_second_ago() {
+        assert!(CounterBound::new(None).secs() > 4_000_000_000, "the bound is above each counter");
+        let mut bound = CounterBound::new(Some(Duration::from_millis(1_000_500)));
+        assert_eq!(bound.secs(), 1001);
+        let (_, opened) = bound.opened.as_mut().unwrap();
+        *opened = *opened - Duration::from_secs(3600);
+        assert_eq!(bound.secs(), 1001 + 3600 - 1);
     }
 }

@@ -2,6 +2,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockwright_core::{Claim, Mode, Reason, Renew, Renewal, Result};
 use redis::{FromRedisValue, Value};
+use tokio::time::Instant;
 
 use crate::acquire::millis_rounded_up;
 use crate::answer::Reply;
@@ -14,7 +15,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) struct Batch {
     holds: Vec<BatchEntry>,
     arguments: Vec<String>,
-    limit: Duration,
+    effect: Effect,
 }
 
 struct BatchEntry {
@@ -51,9 +52,9 @@ fn extends_fence(claim: &Claim) -> bool {
 
 impl Batch {
     pub(crate) fn new(prefix: &str, holds: &[Renew<'_>]) -> Result<Self> {
-        let limit = Renew::time_to_answer(holds);
+        let effect = Effect::changes_within(Renew::time_to_answer(holds));
         let mut batch =
-            Self { holds: Vec::with_capacity(holds.len()), arguments: Vec::new(), limit };
+            Self { holds: Vec::with_capacity(holds.len()), arguments: Vec::new(), effect };
         for Renew { claim, .. } in holds {
             let keys = Keys::new(prefix, &claim.name)?;
             let tombstone = keys.tombstone(claim.token);
@@ -88,7 +89,7 @@ impl Batch {
     }
 
     pub(crate) fn effect(&self) -> Effect {
-        Effect::changes_within(self.limit)
+        self.effect
     }
 
     pub(crate) fn renewals(&self, answer: Value) -> Result<Vec<Renewal>> {
@@ -125,7 +126,10 @@ impl Batch {
         let Some(first) = lost.first() else { return };
         let mut notes = redis::cmd("MGET");
         notes.arg(&lost);
-        let notes = servers.command(first, None, &notes, self.effect()).await;
+        // The renewals must still be returned in time.
+        let half = self.effect.limit(Duration::MAX) / 2;
+        let effect = Effect::ChangesBy(Instant::now() + half);
+        let notes = servers.command(first, None, &notes, effect).await;
         let notes: Vec<Option<String>> = notes
             .ok()
             .and_then(|notes| FromRedisValue::from_redis_value(notes).ok())

@@ -25,7 +25,6 @@ impl Cluster {
                 Ok(map) => {
                     self.links().retain(|at, _| map.masters().contains(at));
                     self.current.change(|current| *current = map);
-                    self.wakeups.fast_path().map_changed();
                     None
                 }
                 Err(failure) => Some(failure),

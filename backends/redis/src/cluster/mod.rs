@@ -250,7 +250,6 @@ impl Cluster {
                 }
                 (redis::ErrorKind::Server(ServerErrorKind::Moved), Some(to)) => {
                     self.current.change(|map| map.moved(request.slot, &to));
-                    self.wakeups.fast_path().map_changed();
                     self.look_up_soon();
                     redirected = Some((to, false));
                 }

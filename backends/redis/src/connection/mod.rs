@@ -24,8 +24,9 @@ use self::probe::Unanswered;
 use crate::config::Config;
 use crate::errors::{self, Effect, error};
 use crate::failure::Failure;
+use crate::fast_path::CounterBound;
 use crate::replicas;
-use crate::scripts::Script;
+use crate::scripts::{self, Script};
 use crate::sentinel::{Sentinels, failover};
 use crate::topology::Whereabouts;
 use crate::wakeup::Wakeups;
@@ -52,6 +53,7 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(crate) struct Live {
     connection: MultiplexedConnection,
+    counter_bound: CounterBound,
     alive: Arc<AtomicBool>,
     probed: Arc<AtomicBool>,
     server: String,
@@ -220,6 +222,15 @@ impl Link {
         arguments: &[&str],
         effect: Effect,
     ) -> Result<Result<Value, RedisError>> {
+        let (bound, with_bound);
+        let arguments = if std::ptr::eq(script, &*scripts::FAST_ACQUIRE) {
+            // Here, because it depends on the connection.
+            bound = live.counter_bound.secs().to_string();
+            with_bound = [arguments, &[bound.as_str()]].concat();
+            &with_bound[..]
+        } else {
+            arguments
+        };
         match self.ask(live, before, &script.by_hash(keys, arguments), effect).await? {
             // The server did nothing, so this isn't a second attempt.
             Err(cause) if errors::lacks_script(&cause) => {

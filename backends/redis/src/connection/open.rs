@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::{Link, Live};
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::fast_path::CounterBound;
 use crate::sentinel;
 use crate::topology::{Topology, Whereabouts};
 use crate::tracking;
@@ -67,20 +68,24 @@ impl Link {
                 } else {
                     self.wakeups.tracked().note(tracks.is_ok());
                 }
-                let time = redis::cmd("TIME").query_async::<(u64, u32)>(&mut connection).await;
-                let time =
-                    time.ok().map(|(seconds, micros)| Duration::new(seconds, 1_000 * micros));
-                self.wakeups.fast_path().connected(time);
             }
-            Ok(connection)
+            let time = match &self.config.topology {
+                Topology::One(_) => {
+                    redis::cmd("TIME").query_async::<(u64, u32)>(&mut connection).await.ok()
+                }
+                _ => None,
+            };
+            let time = time.map(|(seconds, micros)| Duration::new(seconds, 1_000 * micros));
+            Ok((connection, CounterBound::new(time)))
         };
-        let mut connection = opening.await.map_err(|cause| Failure::of(&cause, &shown))?;
+        let (mut connection, counter_bound) =
+            opening.await.map_err(|cause| Failure::of(&cause, &shown))?;
         if matches!(self.to, Whereabouts::Master) {
             sentinel::must_be_master(&mut connection, &shown).await?;
         }
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
         let probed = Arc::default();
-        Ok(Live { connection, alive, probed, server: address, number })
+        Ok(Live { connection, counter_bound, alive, probed, server: address, number })
     }
 
     fn push_sender(

@@ -77,8 +77,8 @@ local life = math.max(left, 1)
 -- The counter is at the end of the block of fences that the holder may have reserved.
 local last, marked_until = parse_counter(redis.call('GET', KEYS[2]))
 local tombstone_life = math.max(tonumber(ARGV[5]), life)
-marked_until = math.max(marked_until, math.floor(micros / 1000) + tombstone_life)
-write_counter(KEYS[2], math.max((last or 0) + 1, micros), marked_until, tombstone_life + IDLE_FENCE)
+local now = math.floor(micros / 1000)
+count_fences(KEYS[2], math.max((last or 0) + 1, micros), math.max(marked_until, now + tombstone_life), now, life)
 if how == 'run-out' then
   -- No renewal matches this value, and the expiry stays. The first break's operator is kept.
   if hold_state(value, seen) == 'held' then

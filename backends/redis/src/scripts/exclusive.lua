@@ -37,9 +37,12 @@ local function write_counter(key, last, marked_until, life)
   redis.call('SET', key, value, 'PX', text(life))
 end
 
--- Counts fences from a hold that lasts `life` ms. Removes a mark from before `now`.
+-- Counts fences for a hold of `life` ms. Removes a mark from before `now`.
 local function count_fences(key, last, marked_until, now, life)
-  write_counter(key, last, marked_until > now and marked_until or 0, life + IDLE_FENCE)
+  if marked_until < now then
+    marked_until = 0
+  end
+  write_counter(key, last, marked_until, math.max(life, marked_until - now) + IDLE_FENCE)
 end
 
 -- Marks the counter for at least `life` ms. `value` is the counter's, if known.

@@ -5,7 +5,10 @@
 --
 -- Returns the first fence; 'busy' and the holder as acquire.lua; or -1 if only acquire.lua can decide.
 
-local fences = tonumber(ARGV[3])
+-- Of a counter that may belong to a hold with the longest TTL, 30 days.
+local LONGEST_LIFE = 2592000000 + IDLE_FENCE
+
+local fences, bound = tonumber(ARGV[3]), ARGV[5] * 1000000
 -- Fails if the counter has a mark.
 local counted = redis.pcall('INCRBY', KEYS[2], ARGV[3])
 if type(counted) ~= 'number' then
@@ -15,11 +18,11 @@ local last = counted
 
 local function restore_counter()
   if counted == fences then
-    redis.call('DEL', KEYS[2])
+    redis.pcall('DEL', KEYS[2])
   elseif last > counted then
-    redis.call('SET', KEYS[2], text(counted - fences), 'KEEPTTL')
+    redis.pcall('SET', KEYS[2], text(counted - fences), 'PX', text(LONGEST_LIFE))
   else
-    redis.call('INCRBY', KEYS[2], -fences)
+    redis.pcall('INCRBY', KEYS[2], -fences)
   end
 end
 
@@ -28,18 +31,27 @@ if counted < fences or counted >= 9007199254740992 then
   restore_counter()
   return -1
 end
-if counted < ARGV[5] * 1000000 then
-  local time = redis.call('TIME')
-  last = math.max(counted, time[1] * 1000000 + time[2] + fences - 1)
-  write_counter(KEYS[2], last, 0, ARGV[2] + IDLE_FENCE)
+
+-- Returns whether the lock was free.
+local function take()
+  if counted < bound then
+    local time = redis.call('TIME')
+    last = math.max(counted, time[1] * 1000000 + time[2] + fences - 1)
+    write_counter(KEYS[2], last, 0, ARGV[2] + IDLE_FENCE)
+  elseif counted > bound + 86400000000 then
+    -- A counter far ahead of the clock must not expire while it is used.
+    extend_expiry(KEYS[2], ARGV[2] + IDLE_FENCE)
+  end
+  local hold = format_hold(ARGV[1], ARGV[4], text(last - fences + 1), ARGV[3])
+  return redis.call('SET', KEYS[1], hold, 'PX', ARGV[2], 'NX')
 end
-local first = last - fences + 1
-local hold = format_hold(ARGV[1], ARGV[4], text(first), ARGV[3])
-if redis.call('SET', KEYS[1], hold, 'PX', ARGV[2], 'NX') then
-  return first
+
+local ok, is_taken = pcall(take)
+if ok and is_taken then
+  return last - fences + 1
 end
 restore_counter()
-local held_token, held_first, _, identity, by = parse_hold(redis.pcall('GET', KEYS[1]))
+local held_token, held_first, _, identity, by = parse_hold(ok and redis.pcall('GET', KEYS[1]))
 if not held_token or held_token == ARGV[1] then
   return -1
 end

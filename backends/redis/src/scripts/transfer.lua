@@ -51,8 +51,8 @@ if not fence then
   return { 'exhausted' }
 end
 
-marked_until = math.max(marked_until, math.floor(micros / 1000) + ARGV[6])
-write_counter(KEYS[2], fence, marked_until, ttl + IDLE_FENCE)
+local now = math.floor(micros / 1000)
+count_fences(KEYS[2], fence, math.max(marked_until, now + ARGV[6]), now, ttl)
 redis.call('SET', KEYS[4], 'released', 'PX', ARGV[6])
 local first = text(fence)
 redis.call('SET', KEYS[1], format_hold(token, ARGV[4], first, '1'), 'PX', ttl)

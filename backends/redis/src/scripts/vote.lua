@@ -34,5 +34,5 @@ elseif value then
   return { 'busy', left, held_token, identity, first, by }
 end
 
--- 0: without the time, a mark stays.
-return grant(KEYS[1], KEYS[2], counter, 0, tonumber(ARGV[7]), token, ttl, fences, ARGV[4])
+-- A mark has no use here, and the time isn't read.
+return grant(KEYS[1], KEYS[2], counter, math.huge, tonumber(ARGV[7]), token, ttl, fences, ARGV[4])

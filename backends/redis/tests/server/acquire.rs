@@ -219,18 +219,69 @@ async fn a_fence_outlives_a_clock_that_steps_back() {
 async fn fences_grow_after_a_reconnect_to_older_data() {
     let (server, redis) = server_and_client().await;
     let mut last = Fence::new(0);
-    for _ in 0..5 {
+    let pair = async || {
         let claim = claim("a");
-        last = grant(&redis, &claim).await.fence;
+        let granted = eventually(|| async { redis.try_acquire(&claim).await.ok() }).await;
+        let AcquireOutcome::Granted(granted) = granted else { panic!("{granted:?}") };
         released(&redis, &claim, ReleaseMode::Plain).await;
+        granted.fence
+    };
+    // Several rounds, because a counter of an earlier second is set to the clock anyway.
+    for _ in 0..5 {
+        for _ in 0..3 {
+            let fence = pair().await;
+            assert!(fence > last, "{fence} after {last}");
+            last = fence;
+        }
+        // As by a restart that lost the last grants.
+        let older = (last.get() - 2).to_string();
+        server.command::<()>(&["SET", "lockwright:{a}:fence", &older]).unwrap();
+        let killed = ["normal", "pubsub"].map(|kind| {
+            server.command::<i64>(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).unwrap()
+        });
+        assert!(killed.iter().sum::<i64>() >= 1);
     }
-    // As by a failover to a replica that lacks the last grants.
-    let older = (last.get() - 3).to_string();
-    server.command::<()>(&["SET", "lockwright:{a}:fence", &older]).unwrap();
-    let _ = server.command::<i64>(&["CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes"]);
-    let next = eventually(|| async { redis.try_acquire(&claim("a")).await.ok() }).await;
-    let AcquireOutcome::Granted(next) = next else { panic!("{next:?}") };
-    assert!(next.fence > last, "{} after {last}", next.fence);
+    let fence = pair().await;
+    assert!(fence > last, "{fence} after {last}");
+}
+
+#[tokio::test]
+async fn counter_lives_as_long_as_it_is_needed() {
+    const WEEK: i64 = 7 * 24 * 60 * 60 * 1000;
+    const MONTH: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+    let (server, redis) = server_and_client().await;
+    let left = |name: &str| -> i64 {
+        server.command(&["PTTL", &format!("lockwright:{{{name}}}:fence")]).unwrap()
+    };
+    // Far ahead of the clock, which doesn't reach it within a week.
+    server
+        .command::<()>(&["SET", "lockwright:{a}:fence", "5000000000000000", "PX", "60000"])
+        .unwrap();
+    grant(&redis, &claim("a")).await;
+    assert!(left("a") >= WEEK, "{}", left("a"));
+
+    let long = claim_for("b", MONTH);
+    redis.release(&long, ReleaseMode::Reconcile).await.unwrap();
+    grant(&redis, &claim("b")).await;
+    assert!(left("b") > MONTH.as_millis() as i64, "as its tombstone: {}", left("b"));
+
+    grant(&redis, &claim_for("c", MONTH)).await;
+    let newcomer = connect(&server.url()).await;
+    busy(&newcomer, &claim("c"), Wait::No).await;
+    assert!(left("c") > MONTH.as_millis() as i64, "as the hold: {}", left("c"));
+}
+
+#[tokio::test]
+async fn a_denied_grant_counts_no_fence() {
+    let (server, _redis) = server_and_client().await;
+    for missing in ["-set", "-time"] {
+        let rules = ["ACL", "SETUSER", "weak", "reset", "on", ">pw", "~*", "&*", "+@all", missing];
+        server.command::<()>(&rules).unwrap();
+        let weak = connect(&format!("redis://weak:pw@127.0.0.1:{}/", server.port())).await;
+        fails(weak.try_acquire(&claim("a")).await, ErrorKind::Denied);
+        assert_eq!(server.command::<i64>(&["DBSIZE"]).unwrap(), 0, "{missing}");
+    }
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ impl Link {
                 }
             }
             let time = match &self.config.topology {
-                Topology::One(_) => {
+                Topology::One(_) if self.config.replicas.is_none() => {
                     redis::cmd("TIME").query_async::<(u64, u32)>(&mut connection).await.ok()
                 }
                 _ => None,

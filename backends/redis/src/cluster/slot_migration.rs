@@ -2,8 +2,9 @@
 //!
 //! The slot's keys leave one by one, and a script runs only if all its keys exist on one node. (Redis 7.0 replies
 //! `TRYAGAIN`; up to 6.2 the old node redirects.) Only renewals and fast releases name no missing keys, and work until
-//! the first key leaves. Nothing is granted or broken. Holds are renewed, released and inspected key by key: each key is on exactly
-//! one node, and the old node redirects. So the lock's own key, which alone decides who holds, changes atomically.
+//! the first key leaves. Nothing is granted or broken. Holds are renewed, released and inspected key by key: each key
+//! is on exactly one node, and the old node redirects. So the lock's own key, which alone decides who holds, changes
+//! atomically.
 
 use std::sync::Arc;
 

@@ -4,13 +4,9 @@ local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[8
 if not its.look(value or nil) then
   return { 'foreign' }
 end
-local held, left
-held, first, left, _, by = its.holder(token)
-if held and by then
-  return { 'again', first, '1', left }
-elseif held then
-  its.extend(token, ttl)
-  return { 'again', first, '1' }
+answer = its.again(token, ttl)
+if answer then
+  return answer
 end
 local kind = its.kind(token)
 if kind and kind ~= (mode:match('/(%d+)$') or 'lock') then
@@ -18,20 +14,21 @@ if kind and kind ~= (mode:match('/(%d+)$') or 'lock') then
 end
 
 -- Nothing can be granted during an exclusive hold.
+local granted
 if not its.is_exclusive() then
   its.grant_next(token)
-  first = its.grant(token, mode, ttl, fences, ARGV[4])
+  granted = its.grant(token, mode, ttl, fences, ARGV[4])
 end
-if first then
+if granted then
   -- A failure doesn't affect the grant.
   pcall(its.grant_next)
 end
 if its.is_unfinished then
   redis.pcall('PUBLISH', ARGV[9], ARGV[10])
 end
-if first then
-  return { 'granted', first, ARGV[3] }
-elseif first == false then
+if granted then
+  return { 'granted', granted, ARGV[3] }
+elseif granted == false then
   return { 'exhausted' }
 end
 -- An offer may have changed the counter.

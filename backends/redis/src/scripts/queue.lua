@@ -131,12 +131,20 @@ local function queue_of(lock, fence, queue, holders, meta, micros, counted)
     end
   end
 
-  function its.extend(token, ttl)
+  -- The reply to a token that holds already, or nil. Extends the hold unless it is broken.
+  function its.again(token, ttl)
+    local mode, first, left, _, by = its.holder(token)
+    if not mode then
+      return nil
+    elseif by then
+      return { 'again', first, '1', left }
+    end
     -- First, for a full server: see renew.lua.
     call('PEXPIRE', lock, text(math.max(call('PTTL', lock), ttl + 2)))
     extend_expiry(fence, ttl + IDLE_FENCE)
     extend_expiry(meta, ttl + 2)
     expire_in(holders, token, ttl, at)
+    return { 'again', first, '1' }
   end
 
   -- The hold has ended even if a later command fails.

@@ -18,14 +18,11 @@ end
 if value and value:match('^lockwright:%a+:%d+$') then
   local its = queue_of(KEYS[1], KEYS[2], KEYS[5], KEYS[6], KEYS[7], micros, false)
   its.look()
-  local holds, fence, left, _, by = its.holder(token)
-  if holds and by then
-    return { 'again', fence, '1', left }
-  elseif holds then
-    its.extend(token, ttl)
-    return { 'again', fence, '1' }
+  local answer = its.again(token, ttl)
+  if answer then
+    return answer
   end
-  holds, fence, left, _, by = its.holder(from)
+  local holds, _, left, _, by = its.holder(from)
   if holds ~= mode or by then
     return { 'busy', left or -1 }
   end

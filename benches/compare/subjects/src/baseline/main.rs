@@ -30,23 +30,6 @@ use self::sql::Sql;
 use self::sqlite::Sqlite;
 use self::zookeeper::ZooKeeper;
 
-const BACKENDS: &[&str] = &[
-    "memory",
-    "sqlite",
-    "postgres-lease",
-    "postgres-session",
-    "postgres-row",
-    "mysql-lease",
-    "mysql-session",
-    "mysql-row",
-    "redis",
-    "redis-sentinel",
-    "redis-cluster",
-    "redlock-5",
-    "etcd",
-    "zookeeper",
-];
-
 const NOTES: &[&str] = &[
     "Mutual exclusion only: no fences, no proof of a hold, no reconnects, no wait ends with the \
      expiry of a hold, and the order of waiters is the server's.",
@@ -97,7 +80,9 @@ trait Baseline: Sized + 'static {
 }
 
 macro_rules! baselines {
-    ($($kind:ident($baseline:ty): $backend:pat,)*) => {
+    ($($kind:ident($baseline:ty): $($backend:literal)|+,)*) => {
+        const BACKENDS: &[&str] = &[$($($backend),+),*];
+
         enum Any {
             $($kind(Box<$baseline>),)*
         }
@@ -112,7 +97,7 @@ macro_rules! baselines {
             async fn open(backend: &str, urls: &[String]) -> Result<Self> {
                 let [url] = urls else { return Err("the baseline needs one URL".into()) };
                 Ok(match backend {
-                    $($backend => Self::$kind(Box::new(<$baseline>::open(backend, url).await?)),)*
+                    $($($backend)|+ => Self::$kind(Box::new(<$baseline>::open(backend, url).await?)),)*
                     _ => return Err(format!("there is no baseline of {backend}").into()),
                 })
             }

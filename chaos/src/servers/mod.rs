@@ -85,7 +85,9 @@ pub(crate) trait Servers: Send {
     }
 
     /// Also starts ended servers.
-    fn recover(&mut self) -> Result<()>;
+    fn recover(&mut self) -> Result<()> {
+        restart_the_dead(self.servers())
+    }
 
     fn fail_over(&mut self) -> Result<String> {
         Err("this configuration has no failover".into())

@@ -54,10 +54,6 @@ impl Servers for One {
         vec![&mut self.server]
     }
 
-    fn recover(&mut self) -> Result<()> {
-        restart_the_dead(self.servers())
-    }
-
     fn limit_connections(&mut self, on: bool) -> Result<()> {
         limit_connections(&self.server, &mut self.admin, on)
     }

@@ -6,7 +6,7 @@ use lockwright_testbed::{self as testbed, MariaDb, Proxy, wait};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Lock, Locking, Result, Server, Servers, restart_the_dead};
+use super::{Lock, Locking, Result, Server, Servers};
 use crate::configuration::Configuration;
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -212,10 +212,6 @@ macro_rules! server {
 
             fn servers(&mut self) -> Vec<&mut dyn Server> {
                 vec![&mut self.server]
-            }
-
-            fn recover(&mut self) -> Result<()> {
-                restart_the_dead(self.servers())
             }
 
             fn after_data_loss(&mut self) -> Result<()> {

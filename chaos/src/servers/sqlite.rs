@@ -64,10 +64,6 @@ impl Servers for File {
         Vec::new()
     }
 
-    fn recover(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn lock(&mut self, _: Lock<'_>) -> Result<Box<dyn Locking>> {
         let mut session = self.session()?;
         session.run("BEGIN IMMEDIATE")?;

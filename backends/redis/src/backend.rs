@@ -11,7 +11,6 @@ use crate::acquire::{self, Outcome, alien, millis_rounded_up};
 use crate::cluster::slot_migration::Hold;
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
-use crate::servers::Servers;
 use crate::topology::Topology;
 use crate::{OFFER, PATIENCE, Redis, answer, doctor, list, offers, replicas, scripts, tracking};
 
@@ -251,14 +250,7 @@ impl Redis {
         let token = claim.token.to_string();
         if release_mode == ReleaseMode::Plain && self.may_use_fast_path(claim) {
             let (script, scripted) = (&scripts::FAST_RELEASE, [lock, fence]);
-            let answer = match &self.servers {
-                Servers::One(link) => {
-                    Some(link.run(script, &scripted, &[&token], limited(claim)).await?)
-                }
-                Servers::Cluster(cluster) => {
-                    cluster.try_run(script, &scripted, &[&token], limited(claim)).await?
-                }
-            };
+            let answer = self.servers.try_run(script, &scripted, &[&token], limited(claim)).await?;
             if let Some(Value::Int(1)) = answer {
                 return Ok(ReleaseOutcome::Released);
             }
@@ -270,32 +262,23 @@ impl Redis {
             (tombstone_ms.to_string(), self.servers.wakeups().released());
         let counts = self.servers.counts_receivers();
         let arguments = [&token, &tombstone_life, released, claim.name.as_str(), counts];
-        let answer = match &self.servers {
-            Servers::One(link) => {
-                link.run(&scripts::RELEASE, &scripted, &arguments, limited(claim)).await?
-            }
-            Servers::Cluster(cluster) => {
-                let release = &scripts::RELEASE;
-                match cluster.try_run(release, &scripted, &arguments, limited(claim)).await? {
-                    Some(answer) => answer,
-                    None => {
-                        let mode = claim.mode;
-                        let hold = Hold { keys: &keys, tombstone: &tombstone, token: &token, mode };
-                        return hold.end(cluster, claim, tombstone_ms).await;
-                    }
-                }
-            }
-        };
+        let release = &scripts::RELEASE;
+        let answer = self.servers.try_run(release, &scripted, &arguments, limited(claim)).await?;
         match answer {
-            Value::Int(1) => Ok(ReleaseOutcome::Released),
-            Value::Int(0) => Ok(ReleaseOutcome::NotHeld),
-            Value::Int(life @ 2..) => {
+            None => {
+                let (tombstone, token) = (&*tombstone, &*token);
+                let hold = Hold { keys: &keys, tombstone, token, mode: claim.mode };
+                hold.end(&self.servers, claim, tombstone_ms).await
+            }
+            Some(Value::Int(1)) => Ok(ReleaseOutcome::Released),
+            Some(Value::Int(0)) => Ok(ReleaseOutcome::NotHeld),
+            Some(Value::Int(life @ 2..)) => {
                 let life = Duration::from_millis(life.unsigned_abs());
                 self.servers.wakeups().fast_path().note_contention(&claim.name);
                 offers::expire_offer(&self.servers, &claim.name, life);
                 Ok(ReleaseOutcome::Released)
             }
-            other => Err(odd_answer(Effect::Changes, other)),
+            Some(other) => Err(odd_answer(Effect::Changes, other)),
         }
     }
 

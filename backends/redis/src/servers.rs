@@ -102,6 +102,20 @@ impl Servers {
         }
     }
 
+    /// Returns `None` at once if the keys' slot moves and no node has all of them.
+    pub(crate) async fn try_run(
+        &self,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+        effect: Effect,
+    ) -> Result<Option<Value>> {
+        match self {
+            Self::One(link) => link.run(script, keys, arguments, effect).await.map(Some),
+            Self::Cluster(cluster) => cluster.try_run(script, keys, arguments, effect).await,
+        }
+    }
+
     pub(crate) async fn command(
         &self,
         key: &str,

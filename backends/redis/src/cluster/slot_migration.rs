@@ -16,7 +16,8 @@ use crate::answer::{self, Found};
 use crate::errors::{Effect, error, odd_answer};
 use crate::keys::Keys;
 use crate::renew::{Batch, renewals};
-use crate::scripts::{self, Script};
+use crate::scripts;
+use crate::servers::Servers;
 
 pub(crate) struct Hold<'h> {
     pub(crate) keys: &'h Keys,
@@ -44,43 +45,43 @@ pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal>
 
 impl Hold<'_> {
     /// Not awaited, because a node may be silent. Waiters also poll, and the record expires.
-    fn wake_waiters(&self, cluster: &Arc<Cluster>, claim: &Claim) {
+    fn wake_waiters(&self, servers: &Servers, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
         forget.arg(self.keys.meta()).arg(self.token);
         let mut tell = redis::cmd("PUBLISH");
-        tell.arg(cluster.wakeups().released()).arg(claim.name.as_str());
-        let (runtime, cluster) = (cluster.runtime().clone(), Arc::clone(cluster));
+        tell.arg(servers.wakeups().released()).arg(claim.name.as_str());
+        let (runtime, servers) = (servers.runtime().clone(), servers.clone());
         let [meta, queue] = [self.keys.meta(), self.keys.queue()].map(str::to_owned);
         runtime.spawn(async move {
-            let forgotten = cluster.command(&meta, None, &forget, Effect::Changes);
-            let told = cluster.command(&queue, None, &tell, Effect::Changes);
+            let forgotten = servers.command(&meta, None, &forget, Effect::Changes);
+            let told = servers.command(&queue, None, &tell, Effect::Changes);
             let _ = tokio::join!(forgotten, told);
         });
     }
 
     pub(crate) async fn end(
         &self,
-        cluster: &Arc<Cluster>,
+        servers: &Servers,
         claim: &Claim,
         tombstone_ms: u128,
     ) -> Result<ReleaseOutcome> {
         if tombstone_ms > 0 {
             // First, so that a late duplicate of the acquire is refused even if a later step fails.
             let (fence, life) = (self.keys.fence(), tombstone_ms.to_string());
-            one_key(cluster, &scripts::MOVING_MARK, fence, &[&life], Effect::Changes).await?;
+            servers.run(&scripts::MOVING_MARK, &[fence], &[&life], Effect::Changes).await?;
             let mut set_tombstone = redis::cmd("SET");
             set_tombstone
                 .arg(self.tombstone)
                 .arg("released")
                 .arg("PX")
                 .arg(tombstone_ms.to_string());
-            cluster.command(self.tombstone, None, &set_tombstone, Effect::Changes).await?;
+            servers.command(self.tombstone, None, &set_tombstone, Effect::Changes).await?;
         }
         let mut leave = redis::cmd("ZREM");
         leave.arg(self.keys.queue()).arg(self.token);
-        let left = cluster.command(self.keys.queue(), None, &leave, Effect::Changes).await?;
+        let left = servers.command(self.keys.queue(), None, &leave, Effect::Changes).await?;
         if matches!(left, Value::Int(1)) {
-            self.wake_waiters(cluster, claim);
+            self.wake_waiters(servers, claim);
             return Ok(ReleaseOutcome::Released);
         }
         if self.mode != Mode::Exclusive {
@@ -90,10 +91,10 @@ impl Hold<'_> {
                  be released when that is done",
             ));
         }
-        let arguments = [self.token, cluster.wakeups().released(), claim.name.as_str()];
+        let arguments = [self.token, servers.wakeups().released(), claim.name.as_str()];
         let lock = self.keys.lock();
         let answer =
-            one_key(cluster, &scripts::MOVING_RELEASE, lock, &arguments, Effect::Changes).await?;
+            servers.run(&scripts::MOVING_RELEASE, &[lock], &arguments, Effect::Changes).await?;
         match answer {
             Value::Int(1) => Ok(ReleaseOutcome::Released),
             Value::Int(0) => Ok(ReleaseOutcome::NotHeld),
@@ -103,8 +104,7 @@ impl Hold<'_> {
 }
 
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, name: &LockName, keys: &Keys) -> Result<Found> {
-    let answer =
-        one_key(cluster, &scripts::MOVING_INSPECT, keys.lock(), &[], Effect::Reads).await?;
+    let answer = cluster.run(&scripts::MOVING_INSPECT, &[keys.lock()], &[], Effect::Reads).await?;
     let mut words: Vec<Value> = FromRedisValue::from_redis_value(answer)
         .map_err(|cause| odd_answer(Effect::Reads, cause))?;
     if let [state, fence, ..] = &mut words[..] {
@@ -150,14 +150,4 @@ fn get(key: &str) -> Cmd {
     let mut get = redis::cmd("GET");
     get.arg(key);
     get
-}
-
-async fn one_key(
-    cluster: &Arc<Cluster>,
-    script: &Script,
-    key: &str,
-    arguments: &[&str],
-    effect: Effect,
-) -> Result<Value> {
-    cluster.run(script, &[key], arguments, effect).await
 }

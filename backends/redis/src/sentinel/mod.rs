@@ -208,11 +208,8 @@ async fn ask(sentinel: ConnectionInfo, name: &str) -> RedisResult<Master> {
     let facts = std::collections::HashMap::<String, String>::from_redis_value(answer)?;
     let fact = |name: &str| facts.get(name).map(String::as_str).unwrap_or_default();
     let odd = || {
-        RedisError::from((
-            redis::ErrorKind::Parse,
-            "the reply doesn't contain the \
-                                                             master's address",
-        ))
+        let problem = "the reply doesn't contain the master's address";
+        RedisError::from((redis::ErrorKind::Parse, problem))
     };
     let number = |name| fact(name).parse::<u64>().map_err(|_| odd());
     Ok(Master {

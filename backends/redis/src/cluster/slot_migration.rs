@@ -70,11 +70,7 @@ impl Hold<'_> {
             let (fence, life) = (self.keys.fence(), tombstone_ms.to_string());
             servers.run(&scripts::MOVING_MARK, &[fence], &[&life], Effect::Changes).await?;
             let mut set_tombstone = redis::cmd("SET");
-            set_tombstone
-                .arg(self.tombstone)
-                .arg("released")
-                .arg("PX")
-                .arg(tombstone_ms.to_string());
+            set_tombstone.arg(self.tombstone).arg("released").arg("PX").arg(&life);
             servers.command(self.tombstone, None, &set_tombstone, Effect::Changes).await?;
         }
         let mut leave = redis::cmd("ZREM");

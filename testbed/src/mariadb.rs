@@ -209,16 +209,19 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
     );
     let recipe = format!("{}\n{install:?}\n{users}", version()?);
     folder::fill(folder, "mariadb", &recipe, account(), |template| {
+        // In a shared folder, another server that starts would delete the temporary tables.
         let data = format!("--datadir={}", folder::text(&template.join("data")));
         Program::new(installer, SERVER)
             .args(["--no-defaults", &data])
             .args(install)
+            .env("TMPDIR", folder::text(template))
             .run_as(account())
             .run(template, "")?;
         server()
             .args(["--no-defaults", "--bootstrap", &data])
             .args(["--innodb-log-file-size=4M", "--innodb-use-native-aio=0"])
             .args(messages())
+            .env("TMPDIR", folder::text(template))
             .run_as(account())
             .run(template, &users)
             .map(drop)

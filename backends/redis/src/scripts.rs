@@ -27,7 +27,7 @@ scripts! {
     FAST_RELEASE = "value.lua" "fast_release.lua";
     RENEW = "value.lua" "clock.lua" "renew.lua";
     RELEASE = "value.lua" "exclusive.lua" "waiters.lua" "release.lua" "clock.lua" "queue.lua" "release_full.lua";
-    GRANT_NEXT = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "grant_next.lua";
+    EXPIRE_OFFER = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "expire_offer.lua";
     TRANSFER = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "transfer.lua";
     BREAK = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "break.lua";
     INSPECT = "value.lua" "clock.lua" "inspect.lua";

@@ -3,7 +3,7 @@
 //! - *released*: a lock that all its waiters should request again: after a break, after a release during a move or by a
 //!   quorum's node, or if more waiters are eligible than one script serves.
 //! - *broken*: the token of a hold that an operator broke.
-//! - *offered*, a channel per client: see `offers.rs`.
+//! - *offered*, a channel per client: see `hand_over.rs`.
 //!
 //! All are hints, lost without a connection. So each new subscription wakes all waiters, and waiters poll.
 
@@ -19,8 +19,8 @@ use crate::SLOW_POLL;
 use crate::cluster::Current;
 use crate::config::Config;
 use crate::fast_path::FastPath;
+use crate::hand_over::Offers;
 use crate::keys::slot_of;
-use crate::offers::Offers;
 use crate::topology::Whereabouts;
 use crate::tracking::Tracked;
 

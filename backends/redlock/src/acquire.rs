@@ -11,6 +11,7 @@
 //! number counts.
 
 mod refusal;
+mod tally;
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
@@ -20,12 +21,13 @@ use std::time::Duration;
 use lockwright_core::{AcquireOutcome, Claim, Error, ErrorKind, Fence, Granted, Result};
 use tokio::time::{Instant, timeout_at};
 
-use crate::ballot::{Ballot, Report, Verdict, VoteRequest};
 use crate::errors::{NodeErrors, error};
 use crate::fleet::Fleet;
 use crate::node::{No, Vote, Yes};
+use crate::node_vote::{NodeVote, Report, Verdict, VoteRequest};
 use crate::requests::Requests;
 use crate::token_states::Nodes;
+use tally::Votes;
 
 pub(crate) async fn acquire(
     fleet: &Arc<Fleet>,
@@ -71,13 +73,6 @@ fn exhausted() -> Error {
     )
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Votes {
-    Agree(Fence),
-    Differ,
-    TooFew,
-}
-
 #[derive(Debug)]
 enum Answer {
     Yes { yes: Yes, noted: Fence, given_back: bool },
@@ -87,10 +82,10 @@ enum Answer {
     Failed(Error),
 }
 
-/// If it is dropped, its ballots continue in a task.
+/// If it is dropped, its node votes continue in a task.
 struct Round {
     request: Arc<VoteRequest>,
-    ballots: Requests<Report>,
+    node_votes: Requests<Report>,
     begun: Instant,
     limit: Duration,
     answers: Vec<Option<Answer>>,
@@ -123,12 +118,12 @@ impl Round {
             until: begun + limit,
             verdict: Mutex::new(Verdict::Open),
         });
-        let ballots = Requests::reporting(fleet, |at, reports| {
+        let node_votes = Requests::reporting(fleet, |at, reports| {
             let request = Arc::clone(&request);
-            Ballot { request, at, reports, note_is_on_its_way: false }.run()
+            NodeVote { request, at, reports, note_is_on_its_way: false }.run()
         });
         Self {
-            ballots,
+            node_votes,
             request,
             begun,
             limit,
@@ -154,14 +149,14 @@ impl Round {
 
     /// Returns `false` after the last.
     async fn on_reply(&mut self) -> bool {
-        let report = self.ballots.next().await;
+        let report = self.node_votes.next().await;
         report.map(|(at, report)| self.note(at, report)).is_some()
     }
 
     async fn decide(&mut self, verdict: Verdict) {
         *self.request.verdict() = verdict;
         poll_fn(|cx| {
-            self.ballots.poll(cx);
+            self.node_votes.poll(cx);
             Poll::Ready(())
         })
         .await;
@@ -207,48 +202,6 @@ impl Round {
                     self.given_back.add(at);
                 }
             }
-        }
-    }
-
-    fn answered(&self) -> impl Iterator<Item = (usize, &Answer)> {
-        self.answers.iter().enumerate().filter_map(|(at, answer)| Some((at, answer.as_ref()?)))
-    }
-
-    fn yes(&self) -> impl Iterator<Item = (usize, &Yes, Fence)> {
-        self.answered().filter_map(|(at, answer)| match answer {
-            Answer::Yes { yes, noted, .. } => Some((at, yes, *noted)),
-            _ => None,
-        })
-    }
-
-    fn no(&self) -> impl Iterator<Item = &No> {
-        self.answered().filter_map(|(_, answer)| match answer {
-            Answer::No(no) => Some(no),
-            _ => None,
-        })
-    }
-
-    fn awaited(&self) -> impl Iterator<Item = usize> {
-        let unanswered = self.answers.iter().enumerate().filter(|(_, answer)| answer.is_none());
-        unanswered.map(|(at, _)| at).filter(|at| !self.silent.contains(*at))
-    }
-
-    fn most_noted(&self) -> (usize, Option<Fence>) {
-        let votes_for = |fence| self.yes().filter(|(.., noted)| *noted == fence).count();
-        let counted = self.yes().map(|(.., noted)| (votes_for(noted), Some(noted)));
-        counted.max().unwrap_or_default()
-    }
-
-    fn decided(&self) -> Option<Votes> {
-        let quorum = self.request.fleet.quorum;
-        let to_come = if self.timed_out { 0 } else { self.awaited().count() };
-        let yes = self.yes().count();
-        match self.most_noted() {
-            (most, Some(fence)) if most >= quorum => Some(Votes::Agree(fence)),
-            _ if yes + to_come < quorum => Some(Votes::TooFew),
-            // Without a write-back, no number can get a quorum.
-            (most, _) if yes >= quorum && most + to_come < quorum => Some(Votes::Differ),
-            _ => None,
         }
     }
 

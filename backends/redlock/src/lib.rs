@@ -44,7 +44,6 @@
 
 mod acquire;
 mod backend;
-mod ballot;
 mod config;
 mod doctor;
 mod errors;
@@ -53,6 +52,7 @@ mod membership;
 mod names;
 pub mod node;
 mod node_status;
+mod node_vote;
 mod operator;
 mod options;
 mod pending_releases;

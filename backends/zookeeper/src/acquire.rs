@@ -12,8 +12,9 @@ use zookeeper_client as zk;
 
 use crate::claim_removal::deleted;
 use crate::errors::{BACKEND, Effect, Failure, error, no_chroot};
-use crate::paths::{Contender, can_be_admitted, modes, node, queue};
-use crate::place::{expired, lost, maybe_indeterminate, note, registered_place, vanished};
+use crate::paths::node;
+use crate::queue::{Contender, can_be_admitted, modes, queue};
+use crate::registration::{expired, lost, maybe_indeterminate, note, registered_place, vanished};
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 use crate::value::Value;

@@ -9,7 +9,7 @@ use lockwright_core::{LockName, Result, Token};
 use zookeeper_client as zk;
 
 use crate::errors::{Effect, Failure};
-use crate::paths::queue;
+use crate::queue::queue;
 use crate::session::Session;
 use crate::shared::{Place, Shared};
 

@@ -49,10 +49,11 @@ mod liveness;
 mod notes;
 mod open_session;
 mod paths;
-mod place;
 #[cfg(test)]
 mod properties;
+mod queue;
 mod reachability;
+mod registration;
 mod release;
 mod renew;
 mod session;

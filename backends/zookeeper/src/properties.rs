@@ -6,6 +6,7 @@ use lockwright_properties::{assert_clear, bytes, check, text, texts, urls_with_s
 
 use crate::config::Config;
 use crate::paths::{self, Paths};
+use crate::queue;
 use crate::value::Value;
 
 #[test]
@@ -70,11 +71,11 @@ fn names_of_nodes() {
             Ok(children)
         },
         |children| {
-            let queue = paths::queue(children.clone());
+            let queue = queue::queue(children.clone());
             assert!(queue.len() <= children.len());
-            assert_eq!(paths::modes(&queue).len(), queue.len());
+            assert_eq!(queue::modes(&queue).len(), queue.len());
             for at in 0..queue.len() {
-                let _ = paths::can_be_admitted(&queue, at);
+                let _ = queue::can_be_admitted(&queue, at);
             }
         },
     );
@@ -115,7 +116,7 @@ fn every_claim_is_found_in_its_queue() {
             let mut claim = test_helpers::claim("a");
             for mode in [Mode::Exclusive, Mode::Shared, Mode::Permits { count, of }] {
                 claim.mode = mode;
-                let queue = paths::queue(vec![format!("{}{sequence:010}", paths::node(&claim))]);
+                let queue = queue::queue(vec![format!("{}{sequence:010}", paths::node(&claim))]);
                 assert!(queue[0].is_of(claim.token));
                 if !matches!(mode, Mode::Permits { .. } if count == 0 || count > of) {
                     assert_eq!(queue[0].mode, mode);

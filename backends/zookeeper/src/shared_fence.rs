@@ -12,7 +12,7 @@ use zookeeper_client as zk;
 
 use crate::acquire::{Acquire, fence};
 use crate::errors::{Effect, Failure};
-use crate::paths::Contender;
+use crate::queue::Contender;
 use crate::shared::Node;
 use crate::value::Value;
 

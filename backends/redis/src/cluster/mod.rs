@@ -3,35 +3,28 @@
 //! The client library's Cluster client resends a request whatever its outcome, so an earlier copy may still take
 //! effect. It also keeps the connection to a frozen node.
 //!
-//! | reply | meaning | reaction |
-//! |---|---|---|
-//! | `MOVED` | nothing was done | send it to the slot's node, look up the map |
-//! | `ASK` | the keys have left | send it there after `ASKING`, this once |
-//! | `TRYAGAIN` | a key is missing | see `slot_migration.rs` |
-//! | `CLUSTERDOWN` | too many nodes are gone | unavailable; look up the map |
-//! | none | unknown | indeterminate, never resent; look up the map |
-
 pub(crate) mod doctor;
 mod lookup;
 pub(crate) mod map;
+mod redirects;
 mod renew;
 pub(crate) mod slot_migration;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind, Result};
-use redis::{Cmd, ConnectionInfo, FromRedisValue, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, ConnectionInfo, FromRedisValue, Value};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
-use crate::connection::{Link, Live};
+use crate::connection::Link;
 use crate::doctor::permitted;
-use crate::errors::{self, Effect, error};
+use crate::errors::{Effect, error};
 use crate::failure::Failure;
 use crate::keys::slot_of;
 use crate::scripts::Script;
@@ -39,15 +32,11 @@ use crate::topology::{Topology, Whereabouts, moved_to};
 use crate::wakeup::Wakeups;
 
 use doctor::{has_slots_on_the_move, own_slots};
+use redirects::{Request, What};
 
 pub(crate) use map::{Address, SlotMap};
 
-/// Nodes that disagree could redirect endlessly.
-const REDIRECTIONS: u32 = 8;
-
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
-
-static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
 
 pub(crate) struct Cluster {
     config: Arc<Config>,
@@ -76,19 +65,6 @@ impl Placement {
     pub(crate) fn is_at_rest(&self) -> bool {
         self.0.values().all(|own| own.as_deref().is_some_and(|own| !has_slots_on_the_move(own)))
     }
-}
-
-struct Request<'r> {
-    slot: u16,
-    what: What<'r>,
-    effect: Effect,
-    before: Option<&'r Cmd>,
-}
-
-#[derive(Clone, Copy)]
-enum What<'r> {
-    Script { script: &'r Script, keys: &'r [&'r str], arguments: &'r [&'r str] },
-    Command(&'r Cmd),
 }
 
 impl Cluster {
@@ -204,77 +180,6 @@ impl Cluster {
         Ok(self.route(&request).await?.unwrap_or(Value::Nil))
     }
 
-    async fn route(self: &Arc<Self>, request: &Request<'_>) -> Result<Option<Value>> {
-        let begun = Instant::now();
-        let mut looked = false;
-        let mut redirected = None;
-        for redirections in 0..REDIRECTIONS {
-            let (at, is_asking) = match redirected.take() {
-                Some(redirected) => redirected,
-                None => (self.owner(request.slot).await?, false),
-            };
-            let link = self.link(&at)?;
-            let live = match link.live().await {
-                Ok(live) => live,
-                Err(failure) => {
-                    // Nothing was sent. The node may have been replaced.
-                    if looked || begun.elapsed() >= self.config.response_timeout {
-                        self.look_up_soon();
-                        return Err(failure);
-                    }
-                    looked = true;
-                    let _ = self.look_up().await;
-                    if self.map().owner(request.slot).is_none_or(|owner| *owner == at) {
-                        return Err(failure);
-                    }
-                    continue;
-                }
-            };
-            let cause = match request.send(&link, &live, is_asking).await {
-                Ok(Ok(answer)) => return Ok(Some(answer)),
-                Ok(Err(cause)) => cause,
-                Err(error) => {
-                    self.look_up_soon();
-                    return Err(error);
-                }
-            };
-            let to = cause.redirect_node().and_then(|(to, _)| Address::redirected(to, &at));
-            match (cause.kind(), to) {
-                (redis::ErrorKind::Server(ServerErrorKind::TryAgain), _) => return Ok(None),
-                // `before` and `ASKING` would both have to directly precede the command.
-                (redis::ErrorKind::Server(ServerErrorKind::Ask), _) if request.before.is_some() => {
-                    return Ok(None);
-                }
-                (redis::ErrorKind::Server(ServerErrorKind::Ask), Some(to)) => {
-                    redirected = Some((to, true));
-                }
-                (redis::ErrorKind::Server(ServerErrorKind::Moved), Some(to)) => {
-                    self.current.change(|map| map.moved(request.slot, &to));
-                    self.look_up_soon();
-                    redirected = Some((to, false));
-                }
-                _ => {
-                    let is_down = cause.code() == Some("CLUSTERDOWN");
-                    if is_down || cause.is_io_error() || errors::needs_reconnect(&cause) {
-                        self.look_up_soon();
-                    }
-                    return Err(errors::translate(cause, request.effect));
-                }
-            }
-            if begun.elapsed() >= self.config.response_timeout {
-                break;
-            }
-            // One redirection is normal after a move.
-            if redirections > 0 {
-                sleep(Duration::from_millis(1 << redirections)).await;
-            }
-        }
-        Err(error(
-            ErrorKind::Unavailable,
-            "the Cluster's nodes do not agree on which of them has the lock's slot; try again",
-        ))
-    }
-
     pub(crate) async fn placement(self: &Arc<Self>) -> Result<Placement> {
         self.look_up().await?;
         let mut nodes = redis::cmd("CLUSTER");
@@ -332,23 +237,6 @@ impl Cluster {
             sleep(REST).await;
             cluster.will_look.store(false, Ordering::Release);
         });
-    }
-}
-
-impl Request<'_> {
-    async fn send(
-        &self,
-        link: &Arc<Link>,
-        live: &Arc<Live>,
-        is_asking: bool,
-    ) -> Result<Result<Value, RedisError>> {
-        let before = if is_asking { Some(&*ASKING) } else { self.before };
-        match self.what {
-            What::Script { script, keys, arguments } => {
-                link.try_run_on(live, before, script, keys, arguments, self.effect).await
-            }
-            What::Command(command) => link.ask(live, before, command, self.effect).await,
-        }
     }
 }
 

@@ -27,7 +27,8 @@ use crate::failure::Failure;
 use crate::fast_path::CounterBound;
 use crate::replicas;
 use crate::scripts::{self, Script};
-use crate::sentinel::{Sentinels, failover};
+use crate::sentinel::master::Sentinels;
+use crate::sentinel::switch_master;
 use crate::topology::Whereabouts;
 use crate::wakeup::Wakeups;
 
@@ -79,7 +80,7 @@ impl Link {
         }
         if matches!(link.to, Whereabouts::Master) {
             *link.listening.lock().unwrap_or_else(PoisonError::into_inner) =
-                failover::listen(&link);
+                switch_master::listen(&link);
         }
         Ok(link)
     }

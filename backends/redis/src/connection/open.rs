@@ -81,7 +81,7 @@ impl Link {
         let (mut connection, counter_bound) =
             opening.await.map_err(|cause| Failure::of(&cause, &shown))?;
         if matches!(self.to, Whereabouts::Master) {
-            sentinel::must_be_master(&mut connection, &shown).await?;
+            sentinel::master::must_be_master(&mut connection, &shown).await?;
         }
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
         let probed = Arc::default();

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use lockwright_core::{Finding, Severity};
 
-use super::{Master, Refusal, Sentinels};
+use super::master::{Master, Refusal, Sentinels};
 use crate::config::Config;
 
 /// Fewer can't outvote a wrong or missing one.

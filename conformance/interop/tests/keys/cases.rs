@@ -95,7 +95,7 @@ pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene:
     let granted = tokio::time::timeout(LIMIT, trying).await.unwrap();
     assert_eq!(theirs.ask("extend a 30"), "not ours");
     assert_eq!(theirs.ask("release a"), "not ours");
-    assert!(scene.values("a").iter().all(|value| value.contains(&ours.token.to_string())));
+    scene.until_values("a", |value| value.contains(&ours.token.to_string())).await;
     assert_eq!(scene.grant(&ours).await.fence, granted.fence);
     assert_eq!(
         scene.ours.release(&ours, ReleaseMode::Plain).await.unwrap(),
@@ -106,7 +106,7 @@ pub(crate) async fn neither_ends_what_the_other_took_over_after_an_expiry(scene:
     let ours = claim_for("b", Duration::from_secs(2));
     scene.grant(&ours).await;
     assert_eq!(theirs.ask("wait b 30 20"), "yes");
-    let before = scene.values("b");
+    let before = scene.until_values("b", |value| !value.contains(&ours.token.to_string())).await;
     let renewal = scene.ours.renew(&[Renew::of(&ours)]).await.unwrap();
     assert_eq!(renewal, [Renewal::not_held(Reason::Gone)]);
     assert_eq!(

@@ -78,6 +78,24 @@ impl Scene {
         values
     }
 
+    /// Waits until no value is left of a holder whose lock expired: a quorum may be granted earlier.
+    pub(crate) async fn until_values(
+        &self,
+        name: &str,
+        is_new: impl Fn(&String) -> bool,
+    ) -> Vec<String> {
+        let polling = async {
+            loop {
+                let values = self.values(name);
+                if values.iter().all(&is_new) {
+                    return values;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, polling).await.unwrap()
+    }
+
     /// Returns the time until a majority of the servers lacks the key.
     pub(crate) fn runs_out_in(&self, name: &str) -> Duration {
         let left = |server: &testbed::Redis| server.command::<i64>(&["PTTL", name]).unwrap();

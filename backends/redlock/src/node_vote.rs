@@ -35,7 +35,7 @@ pub(crate) enum Report {
     GivenBack(bool),
 }
 
-/// A round's request for votes, shared by its ballots.
+/// A round's request for votes, shared by the tasks of its nodes.
 #[derive(Debug)]
 pub(crate) struct VoteRequest {
     pub(crate) fleet: Arc<Fleet>,
@@ -44,7 +44,7 @@ pub(crate) struct VoteRequest {
     pub(crate) candidate: Fence,
     pub(crate) waits: bool,
     pub(crate) until: Instant,
-    /// Changes only between two polls of the ballots.
+    /// Changes only between two polls of those tasks.
     pub(crate) verdict: Mutex<Verdict>,
 }
 
@@ -55,7 +55,7 @@ impl VoteRequest {
 }
 
 #[derive(Debug)]
-pub(crate) struct Ballot {
+pub(crate) struct NodeVote {
     pub(crate) request: Arc<VoteRequest>,
     pub(crate) at: usize,
     pub(crate) reports: Arc<Replies<Report>>,
@@ -70,7 +70,7 @@ enum Asked {
     GivenBack,
 }
 
-impl Ballot {
+impl NodeVote {
     pub(crate) async fn run(mut self) {
         let request = Arc::clone(&self.request);
         let VoteRequest { fleet, claim, token_state, until, .. } = &*request;
@@ -260,7 +260,7 @@ impl Ballot {
         last
     }
 
-    /// Needs no waker: the ballots are polled after each change.
+    /// Needs no waker: those tasks are polled after each change.
     async fn verdict_after(&self, last: Verdict) -> Verdict {
         poll_fn(|_| {
             let verdict = *self.request.verdict();

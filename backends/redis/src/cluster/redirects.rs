@@ -1,0 +1,129 @@
+//! Sending a request to the node of its slot, and following its redirections.
+//!
+//! | reply | meaning | reaction |
+//! |---|---|---|
+//! | `MOVED` | nothing was done | send it to the slot's node, look up the map |
+//! | `ASK` | the keys have left | send it there after `ASKING`, this once |
+//! | `TRYAGAIN` | a key is missing | see `slot_migration.rs` |
+//! | `CLUSTERDOWN` | too many nodes are gone | unavailable; look up the map |
+//! | none | unknown | indeterminate, never resent; look up the map |
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use lockwright_core::{ErrorKind, Result};
+use redis::{Cmd, RedisError, ServerErrorKind, Value};
+use tokio::time::{Instant, sleep};
+
+use super::{Address, Cluster};
+use crate::connection::{Link, Live};
+use crate::errors::{self, Effect, error};
+use crate::scripts::Script;
+
+/// Nodes that disagree could redirect endlessly.
+const REDIRECTIONS: u32 = 8;
+
+static ASKING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("ASKING"));
+
+pub(super) struct Request<'r> {
+    pub(super) slot: u16,
+    pub(super) what: What<'r>,
+    pub(super) effect: Effect,
+    pub(super) before: Option<&'r Cmd>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum What<'r> {
+    Script { script: &'r Script, keys: &'r [&'r str], arguments: &'r [&'r str] },
+    Command(&'r Cmd),
+}
+
+impl Cluster {
+    pub(super) async fn route(self: &Arc<Self>, request: &Request<'_>) -> Result<Option<Value>> {
+        let begun = Instant::now();
+        let mut looked = false;
+        let mut redirected = None;
+        for redirections in 0..REDIRECTIONS {
+            let (at, is_asking) = match redirected.take() {
+                Some(redirected) => redirected,
+                None => (self.owner(request.slot).await?, false),
+            };
+            let link = self.link(&at)?;
+            let live = match link.live().await {
+                Ok(live) => live,
+                Err(failure) => {
+                    // Nothing was sent. The node may have been replaced.
+                    if looked || begun.elapsed() >= self.config.response_timeout {
+                        self.look_up_soon();
+                        return Err(failure);
+                    }
+                    looked = true;
+                    let _ = self.look_up().await;
+                    if self.map().owner(request.slot).is_none_or(|owner| *owner == at) {
+                        return Err(failure);
+                    }
+                    continue;
+                }
+            };
+            let cause = match request.send(&link, &live, is_asking).await {
+                Ok(Ok(answer)) => return Ok(Some(answer)),
+                Ok(Err(cause)) => cause,
+                Err(error) => {
+                    self.look_up_soon();
+                    return Err(error);
+                }
+            };
+            let to = cause.redirect_node().and_then(|(to, _)| Address::redirected(to, &at));
+            match (cause.kind(), to) {
+                (redis::ErrorKind::Server(ServerErrorKind::TryAgain), _) => return Ok(None),
+                // `before` and `ASKING` would both have to directly precede the command.
+                (redis::ErrorKind::Server(ServerErrorKind::Ask), _) if request.before.is_some() => {
+                    return Ok(None);
+                }
+                (redis::ErrorKind::Server(ServerErrorKind::Ask), Some(to)) => {
+                    redirected = Some((to, true));
+                }
+                (redis::ErrorKind::Server(ServerErrorKind::Moved), Some(to)) => {
+                    self.current.change(|map| map.moved(request.slot, &to));
+                    self.look_up_soon();
+                    redirected = Some((to, false));
+                }
+                _ => {
+                    let is_down = cause.code() == Some("CLUSTERDOWN");
+                    if is_down || cause.is_io_error() || errors::needs_reconnect(&cause) {
+                        self.look_up_soon();
+                    }
+                    return Err(errors::translate(cause, request.effect));
+                }
+            }
+            if begun.elapsed() >= self.config.response_timeout {
+                break;
+            }
+            // One redirection is normal after a move.
+            if redirections > 0 {
+                sleep(Duration::from_millis(1 << redirections)).await;
+            }
+        }
+        Err(error(
+            ErrorKind::Unavailable,
+            "the Cluster's nodes do not agree on which of them has the lock's slot; try again",
+        ))
+    }
+}
+
+impl Request<'_> {
+    async fn send(
+        &self,
+        link: &Arc<Link>,
+        live: &Arc<Live>,
+        is_asking: bool,
+    ) -> Result<Result<Value, RedisError>> {
+        let before = if is_asking { Some(&*ASKING) } else { self.before };
+        match self.what {
+            What::Script { script, keys, arguments } => {
+                link.try_run_on(live, before, script, keys, arguments, self.effect).await
+            }
+            What::Command(command) => link.ask(live, before, command, self.effect).await,
+        }
+    }
+}

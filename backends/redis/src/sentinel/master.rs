@@ -1,0 +1,289 @@
+//! Discovery of the master through Sentinels: the latest election in a majority's replies counts. The client library
+//! asks one by one, and accepts the first reply.
+
+use std::fmt::{self, Write};
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockwright_core::ErrorKind;
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, ConnectionInfo, FromRedisValue, RedisError, RedisResult, Value,
+};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::config::Config;
+use crate::errors;
+use crate::failure::Failure;
+use crate::topology::{Topology, moved_to};
+
+const ASKED_AGAIN: Duration = Duration::from_millis(250);
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sentinels<'c> {
+    sentinels: &'c [ConnectionInfo],
+    pub(super) name: &'c str,
+    server: &'c ConnectionInfo,
+    limit: Duration,
+    latest: &'c AtomicU64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Master {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) epoch: u64,
+    pub(super) replicas: u64,
+    pub(super) sentinels: u64,
+}
+
+impl fmt::Display for Master {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Refusal {
+    Unknown,
+    Failed(Failure),
+}
+
+impl<'c> Sentinels<'c> {
+    pub(crate) fn of(config: &'c Config, latest: &'c AtomicU64) -> Option<Self> {
+        let limit = config.connect_timeout;
+        match &config.topology {
+            Topology::Sentinel { sentinels, master: name, server } => {
+                Some(Self { sentinels, name, server, limit, latest })
+            }
+            _ => None,
+        }
+    }
+
+    /// `connect` must verify the role.
+    pub(crate) async fn reach<T, F: Future<Output = Result<T, Failure>>>(
+        self,
+        connect: impl Fn(ConnectionInfo) -> F,
+    ) -> Result<T, Failure> {
+        let mut last = None;
+        let searching = async {
+            loop {
+                match self.once(&connect).await {
+                    // A failover takes time, and a dead master is still named.
+                    Err(failure) if failure.kind == ErrorKind::Unavailable => last = Some(failure),
+                    end => return end,
+                }
+                sleep(ASKED_AGAIN).await;
+            }
+        };
+        match timeout(self.limit, searching).await {
+            Ok(end) => end,
+            Err(_) => Err(last.unwrap_or_else(|| {
+                Failure::silence(&format!("the master {:?}", self.name), self.limit)
+            })),
+        }
+    }
+
+    async fn once<T, F: Future<Output = Result<T, Failure>>>(
+        self,
+        connect: impl Fn(ConnectionInfo) -> F,
+    ) -> Result<T, Failure> {
+        let master = self.master().await?;
+        tokio::select! {
+            end = connect(moved_to(self.server, &master.host, master.port)) => end,
+            // A frozen master would use up the time limit.
+            () = self.another_than(&master) => Err(Failure::unavailable(format!(
+                "{master} isn't the master {:?} any more", self.name
+            ))),
+        }
+    }
+
+    async fn another_than(self, master: &Master) {
+        loop {
+            sleep(ASKED_AGAIN).await;
+            let named = self.master().await;
+            let is_another = |now: &Master| (&now.host, now.port) != (&master.host, master.port);
+            if named.as_ref().is_ok_and(is_another) {
+                return;
+            }
+        }
+    }
+
+    pub(crate) async fn master(self) -> Result<Master, Failure> {
+        let mut asked = self.ask_all();
+        let (mut named, mut refusals) = (Vec::new(), Vec::new());
+        let mut heard_enough = false;
+        while !heard_enough && let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok((_, Ok(master))) => named.push(master),
+                Ok((address, Err(refusal))) => refusals.push((address, refusal)),
+                Err(_) => {}
+            }
+            let latest = self.latest.load(Ordering::Acquire);
+            heard_enough = are_enough(&named, self.sentinels.len(), latest);
+        }
+        let Some(master) = named.into_iter().max_by_key(|master| master.epoch) else {
+            return Err(self.unnamed(refusals));
+        };
+        if heard_enough {
+            // The last of concurrent calls needn't have the latest reply.
+            self.latest.fetch_max(master.epoch, Ordering::AcqRel);
+        } else {
+            self.latest.store(master.epoch, Ordering::Release);
+        }
+        Ok(master)
+    }
+
+    pub(super) fn ask_all(self) -> JoinSet<(String, Result<Master, Refusal>)> {
+        let mut asked = JoinSet::new();
+        // Leaves time for a second query.
+        let limit = self.limit / 2;
+        for sentinel in self.sentinels {
+            let (sentinel, name) = (sentinel.clone(), self.name.to_owned());
+            asked.spawn(async move {
+                let address = sentinel.addr().to_string();
+                let answer = match timeout(limit, ask(sentinel, &name)).await {
+                    Ok(answer) => answer.map_err(|cause| refusal(&cause, &address)),
+                    Err(_) => Err(Refusal::Failed(Failure::unavailable(format!(
+                        "{address} did not answer within {limit:?}"
+                    )))),
+                };
+                (address, answer)
+            });
+        }
+        asked
+    }
+
+    fn unnamed(self, refusals: Vec<(String, Refusal)>) -> Failure {
+        let strangers: Vec<&str> = refusals
+            .iter()
+            .filter(|(_, refusal)| matches!(refusal, Refusal::Unknown))
+            .map(|(address, _)| address.as_str())
+            .collect();
+        if !strangers.is_empty() {
+            return Failure {
+                kind: ErrorKind::InvalidConfig,
+                message: format!(
+                    "the master {:?} is unknown to the Sentinel at {}; use a name that SENTINEL \
+                     MASTERS shows",
+                    self.name,
+                    strangers.join(", ")
+                ),
+            };
+        }
+        let failures = refusals.into_iter().filter_map(|(_, refusal)| match refusal {
+            Refusal::Failed(failure) => Some(failure),
+            Refusal::Unknown => None,
+        });
+        let mut kind = ErrorKind::Unavailable;
+        let mut message = "no Sentinel names a master".to_owned();
+        for (at, failure) in failures.enumerate() {
+            let _ = write!(message, "{} {}", if at == 0 { ":" } else { ";" }, failure.message);
+            if kind == ErrorKind::Unavailable {
+                kind = failure.kind;
+            }
+        }
+        Failure { kind, message }
+    }
+}
+
+/// Not if all replies are older than a known election. Then all are used, because reset Sentinels count elections from
+/// zero.
+fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
+    named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)
+}
+
+async fn ask(sentinel: ConnectionInfo, name: &str) -> RedisResult<Master> {
+    let settings =
+        AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let client = redis::Client::open(sentinel)?;
+    let mut connection = client.get_multiplexed_async_connection_with_config(&settings).await?;
+    let answer =
+        redis::cmd("SENTINEL").arg("MASTER").arg(name).query_async(&mut connection).await?;
+    let facts = std::collections::HashMap::<String, String>::from_redis_value(answer)?;
+    let fact = |name: &str| facts.get(name).map(String::as_str).unwrap_or_default();
+    let odd = || {
+        let problem = "the reply doesn't contain the master's address";
+        RedisError::from((redis::ErrorKind::Parse, problem))
+    };
+    let number = |name| fact(name).parse::<u64>().map_err(|_| odd());
+    Ok(Master {
+        host: fact("ip").to_owned(),
+        port: fact("port").parse().map_err(|_| odd())?,
+        epoch: number("config-epoch")?,
+        replicas: number("num-slaves")?,
+        sentinels: 1 + number("num-other-sentinels")?,
+    })
+}
+
+fn refusal(cause: &RedisError, address: &str) -> Refusal {
+    let words = errors::own_words(cause);
+    let denied = |what: &str| Failure {
+        kind: ErrorKind::Denied,
+        message: format!("the Sentinel at {address} {what}{words}"),
+    };
+    let text = cause.to_string();
+    Refusal::Failed(match errors::refusal(cause) {
+        _ if text.contains("No such master") => return Refusal::Unknown,
+        _ if text.contains("unknown command") => Failure {
+            kind: ErrorKind::InvalidConfig,
+            message: format!("{address} is a Redis server, not a Sentinel"),
+        },
+        Some((ErrorKind::Denied, _)) if text.contains("NOAUTH") => {
+            denied("requires a password; add it to the URL as sentinel_password")
+        }
+        Some((ErrorKind::Denied, _)) if cause.code() == Some("NOPERM") => {
+            denied("does not let the user run SENTINEL MASTER; permit it: +sentinel|master")
+        }
+        Some((ErrorKind::Denied, _)) => {
+            denied("refuses the user name or password (sentinel_user, sentinel_password)")
+        }
+        _ => Failure::of(cause, &format!("the Sentinel at {address}")),
+    })
+}
+
+pub(crate) async fn must_be_master(
+    connection: &mut MultiplexedConnection,
+    shown: &str,
+) -> Result<(), Failure> {
+    let role: RedisResult<Vec<Value>> = redis::cmd("ROLE").query_async(connection).await;
+    match role {
+        Ok(role) => match role.first() {
+            Some(Value::BulkString(role)) if role == b"master" => Ok(()),
+            _ => Err(Failure::unavailable(format!("{shown} is a replica by now"))),
+        },
+        Err(cause) if cause.code() == Some("NOPERM") => Err(Failure {
+            kind: ErrorKind::Denied,
+            message: format!(
+                "{shown}: the user may not run ROLE, which identifies a master; permit it: ACL \
+                 SETUSER … +role"
+            ),
+        }),
+        Err(cause) => Err(Failure::of(&cause, shown)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elected(epoch: u64) -> Master {
+        Master { host: "a".to_owned(), port: 1, epoch, replicas: 1, sentinels: 5 }
+    }
+
+    #[test]
+    fn a_majority_is_enough_unless_it_is_behind() {
+        let named =
+            |epochs: &[u64]| -> Vec<Master> { epochs.iter().copied().map(elected).collect() };
+        assert!(!are_enough(&named(&[]), 1, 0));
+        assert!(are_enough(&named(&[0]), 1, 0));
+        assert!(!are_enough(&named(&[7]), 2, 0));
+        assert!(!are_enough(&named(&[7, 7]), 5, 7));
+        assert!(are_enough(&named(&[6, 6, 7]), 5, 7));
+        assert!(are_enough(&named(&[8, 6, 6]), 5, 7));
+        assert!(!are_enough(&named(&[6, 6, 6]), 5, 7), "one of them reported a later epoch");
+        assert!(!are_enough(&named(&[6, 6, 6, 6]), 5, 7));
+    }
+}

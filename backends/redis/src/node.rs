@@ -323,8 +323,7 @@ impl Node {
         let batch = Batch::new(&self.link().config().key_prefix, holds)?;
         let mut keys = batch.keys();
         keys.push(&self.incarnation_key);
-        let mut arguments = batch.arguments();
-        arguments.push(&incarnation.text);
+        let arguments = batch.arguments(&incarnation.text);
         if holds.is_empty() {
             return Ok(Some(Vec::new()));
         }

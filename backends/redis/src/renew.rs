@@ -14,7 +14,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) struct Batch {
     holds: Vec<BatchEntry>,
-    arguments: Vec<String>,
+    /// Of most exclusive holds, in milliseconds.
+    ttl: String,
     effect: Effect,
 }
 
@@ -22,6 +23,7 @@ struct BatchEntry {
     keys: Keys,
     tombstone: String,
     kind: Kind,
+    argument: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,21 +55,22 @@ fn extends_fence(claim: &Claim) -> bool {
 impl Batch {
     pub(crate) fn new(prefix: &str, holds: &[Renew<'_>]) -> Result<Self> {
         let effect = Effect::changes_within(Renew::time_to_answer(holds));
-        let mut batch =
-            Self { holds: Vec::with_capacity(holds.len()), arguments: Vec::new(), effect };
+        let ttl = |claim: &Claim| millis_rounded_up(claim.ttl);
+        let common = holds.first().map(|hold| ttl(hold.claim)).unwrap_or_default();
+        let entries = Vec::with_capacity(holds.len());
+        let mut batch = Self { holds: entries, ttl: common.to_string(), effect };
         for Renew { claim, .. } in holds {
             let keys = Keys::new(prefix, &claim.name)?;
             let tombstone = keys.tombstone(claim.token);
             let kind = Kind::of(claim);
-            batch.holds.push(BatchEntry { keys, tombstone, kind });
-            batch.arguments.push(claim.token.to_string());
-            batch.arguments.push(millis_rounded_up(claim.ttl).to_string());
-            let kind = match kind {
-                Kind::Exclusive => "x",
-                Kind::ExclusiveWithFence => "f",
-                Kind::Shared => "s",
+            let (token, ttl) = (claim.token, ttl(claim));
+            let argument = match kind {
+                Kind::Exclusive if ttl == common => token.to_string(),
+                Kind::Exclusive => format!("{token}:{ttl}:x"),
+                Kind::ExclusiveWithFence => format!("{token}:{ttl}:f"),
+                Kind::Shared => format!("{token}:{ttl}:s"),
             };
-            batch.arguments.push(kind.to_owned());
+            batch.holds.push(BatchEntry { keys, tombstone, kind, argument });
         }
         Ok(batch)
     }
@@ -84,8 +87,10 @@ impl Batch {
         all
     }
 
-    pub(crate) fn arguments(&self) -> Vec<&str> {
-        self.arguments.iter().map(String::as_str).collect()
+    /// `incarnation` is empty except on a quorum's node.
+    pub(crate) fn arguments<'b>(&'b self, incarnation: &'b str) -> Vec<&'b str> {
+        let each = self.holds.iter().map(|hold| &*hold.argument);
+        [&*self.ttl, incarnation].into_iter().chain(each).collect()
     }
 
     pub(crate) fn effect(&self) -> Effect {
@@ -98,13 +103,13 @@ impl Batch {
 
     /// Returns the keys and arguments of each hold. An exclusive hold has only its lock's key, because all keys of a
     /// script must be on one node while a slot moves.
-    pub(crate) fn single_requests(&self) -> impl Iterator<Item = (Vec<&str>, [&str; 3])> {
-        self.holds.iter().zip(self.arguments.chunks_exact(3)).map(|(hold, arguments)| {
-            let [token, ttl] = [0, 1].map(|at| arguments[at].as_str());
-            match hold.kind {
-                Kind::Shared => (shared_keys(&hold.keys).to_vec(), [token, ttl, "s"]),
-                _ => (vec![hold.keys.lock()], [token, ttl, "x"]),
-            }
+    pub(crate) fn single_requests(&self) -> impl Iterator<Item = (Vec<&str>, [String; 3])> {
+        self.holds.iter().map(|BatchEntry { keys, kind, argument, .. }| {
+            let keys = match kind {
+                Kind::Shared => shared_keys(keys).to_vec(),
+                _ => vec![keys.lock()],
+            };
+            (keys, [self.ttl.clone(), String::new(), argument.replace(":f", ":x")])
         })
     }
 

@@ -23,16 +23,16 @@ macro_rules! scripts {
 
 scripts! {
     ACQUIRE = "value.lua" "exclusive.lua" "waiters.lua" "acquire.lua" "clock.lua" "queue.lua" "acquire_full.lua";
-    FAST_ACQUIRE = "value.lua" "exclusive.lua" "fast_acquire.lua";
-    FAST_RELEASE = "value.lua" "fast_release.lua";
+    FAST_ACQUIRE = "fast_acquire.lua" "value.lua" "exclusive.lua" "fast_acquire_full.lua";
+    FAST_RELEASE = "fast_release.lua";
     RENEW = "value.lua" "clock.lua" "renew.lua";
     RELEASE = "value.lua" "exclusive.lua" "waiters.lua" "release.lua" "clock.lua" "queue.lua" "release_full.lua";
     EXPIRE_OFFER = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "expire_offer.lua";
     TRANSFER = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "transfer.lua";
     BREAK = "value.lua" "exclusive.lua" "waiters.lua" "clock.lua" "queue.lua" "break.lua";
     INSPECT = "value.lua" "clock.lua" "inspect.lua";
-    VOTE = "value.lua" "exclusive.lua" "vote.lua";
-    WITHDRAW = "value.lua" "withdraw.lua";
+    VOTE = "vote.lua" "value.lua" "exclusive.lua" "vote_full.lua";
+    WITHDRAW = "withdraw.lua";
     LOOK = "look.lua";
     ADMIT = "admit.lua";
     RAISE = "value.lua" "raise.lua";

@@ -152,7 +152,7 @@ impl Servers {
         let renewals = match self {
             Self::One(link) => {
                 let batch = Batch::new(prefix, holds)?;
-                let (keys, arguments) = (batch.keys(), batch.arguments());
+                let (keys, arguments) = (batch.keys(), batch.arguments(""));
                 let answer = link.run(&scripts::RENEW, &keys, &arguments, batch.effect()).await?;
                 let mut renewals = batch.renewals(answer)?;
                 batch.find_reasons(self, &mut renewals).await;

@@ -59,8 +59,8 @@ impl Cluster {
         until: Instant,
     ) -> Result<Vec<Renewal>> {
         let effect = Effect::ChangesBy(until);
-        let answer =
-            self.try_run(&scripts::RENEW, &batch.keys(), &batch.arguments(), effect).await?;
+        let (keys, arguments) = (batch.keys(), batch.arguments(""));
+        let answer = self.try_run(&scripts::RENEW, &keys, &arguments, effect).await?;
         let mut renewals = match answer {
             Some(answer) => batch.renewals(answer)?,
             None => slot_migration::renew(self, batch).await,

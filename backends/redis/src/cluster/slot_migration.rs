@@ -30,6 +30,7 @@ pub(crate) struct Hold<'h> {
 pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal> {
     let mut all = Vec::new();
     for (keys, arguments) in batch.single_requests() {
+        let arguments = arguments.each_ref().map(String::as_str);
         let answer = cluster.try_run(&scripts::RENEW, &keys, &arguments, Effect::Changes).await;
         match answer.and_then(|answer| answer.map(|one| renewals(one, 1)).transpose()) {
             Ok(Some(one)) => all.extend(one),

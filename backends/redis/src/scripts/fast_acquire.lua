@@ -1,12 +1,10 @@
--- Acquires a free lock without waiters. Needs value.lua and exclusive.lua.
+-- Acquires a free lock without waiters. fast_acquire_full.lua follows. The usual case is decided here, before the
+-- script creates any function: each call would create them again.
 --
 -- KEYS  lock, fence
 -- ARGV  token, TTL in ms, fences, identity, a bound in s: a counter below it is set to the server's time
 --
 -- Returns the first fence; 'busy' and the holder as acquire.lua; or -1 if only acquire.lua can decide.
-
--- Of a counter that may belong to a hold with the longest TTL, 30 days.
-local LONGEST_LIFE = 2592000000 + IDLE_FENCE
 
 local fences, bound = tonumber(ARGV[3]), ARGV[5] * 1000000
 -- Fails if the counter has a mark.
@@ -14,45 +12,14 @@ local counted = redis.pcall('INCRBY', KEYS[2], ARGV[3])
 if type(counted) ~= 'number' then
   return -1
 end
-local last = counted
-
-local function restore_counter()
-  if counted == fences then
-    redis.pcall('DEL', KEYS[2])
-  elseif last > counted then
-    redis.pcall('SET', KEYS[2], text(counted - fences), 'PX', text(LONGEST_LIFE))
-  else
-    redis.pcall('INCRBY', KEYS[2], -fences)
+local first, taken = counted - fences + 1, nil
+local is_usual = first > 0 and counted >= bound and counted <= bound + 86400000000 and counted < 9007199254740992
+if is_usual then
+  -- As format_hold in exclusive.lua.
+  local hold = string.format('lw1:%s:%d:%s:%s', ARGV[1], first, ARGV[3], ARGV[4])
+  taken = redis.pcall('SET', KEYS[1], hold, 'PX', ARGV[2], 'NX')
+  if taken and taken.ok then
+    return first
   end
 end
 
--- The counter was negative, or has too few fences left.
-if counted < fences or counted >= 9007199254740992 then
-  restore_counter()
-  return -1
-end
-
--- Returns whether the lock was free.
-local function take()
-  if counted < bound then
-    local time = redis.call('TIME')
-    last = math.max(counted, time[1] * 1000000 + time[2] + fences - 1)
-    write_counter(KEYS[2], last, 0, ARGV[2] + IDLE_FENCE)
-  elseif counted > bound + 86400000000 then
-    -- A counter far ahead of the clock must not expire while it is used.
-    extend_expiry(KEYS[2], ARGV[2] + IDLE_FENCE)
-  end
-  local hold = format_hold(ARGV[1], ARGV[4], text(last - fences + 1), ARGV[3])
-  return redis.call('SET', KEYS[1], hold, 'PX', ARGV[2], 'NX')
-end
-
-local ok, is_taken = pcall(take)
-if ok and is_taken then
-  return last - fences + 1
-end
-restore_counter()
-local held_token, held_first, _, identity, by = parse_hold(ok and redis.pcall('GET', KEYS[1]))
-if not held_token or held_token == ARGV[1] then
-  return -1
-end
-return { 'busy', redis.call('PTTL', KEYS[1]), held_token, identity, held_first, by or false, 'x' }

@@ -1,25 +1,25 @@
 -- Renews each hold that its token still has, for its full TTL.
 --
--- KEYS  for each hold: lock ('x'); lock, fence ('f'); lock, fence, holders, meta ('s'); last, on a quorum's node:
---       incarnation
--- ARGV  for each hold: token, TTL in ms, and 'x' if it is exclusive, 'f' to extend its counter's expiry too, or 's';
---       last, on a quorum's node: incarnation that its client read
+-- KEYS  for each hold: lock; for 'f' also fence; for 's' also fence, holders, meta. Last, on a quorum's node: incarnation
+-- ARGV  TTL in ms; incarnation that the client read, or ''; for each hold: the token of an exclusive hold with that TTL,
+--       else TOKEN:TTL:KIND. The kind is 'x' (exclusive), 'f' (exclusive, and extends its counter's expiry) or 's'.
 --
 -- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the incarnation differs.
 
-if #ARGV % 3 == 1 and redis.call('GET', KEYS[#KEYS]) ~= ARGV[#ARGV] then
+-- MGET returns nil for a key of another type, which must not fail the whole batch.
+local values = redis.call('MGET', unpack(KEYS))
+if ARGV[2] ~= '' and values[#KEYS] ~= ARGV[2] then
   return { 'stranger' }
 end
 
 local answers, at, now = {}, 1, nil
 
-local function renew(lock, fence, holders, meta, token, ttl)
+local function renew_shared(value, lock, fence, holders, meta, token, ttl)
   if not now then
     local time = redis.call('TIME')
     now = tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
   end
-  local value = get_string(lock)
-  if type(value) ~= 'string' or not value:match('^lockwright:%a+:%d+$') then
+  if not value or not value:match('^lockwright:%a+:%d+$') then
     return 'gone'
   end
   local clock = time_of(holders, math.floor(now))
@@ -37,21 +37,22 @@ local function renew(lock, fence, holders, meta, token, ttl)
   return 'renewed'
 end
 
-for i = 1, math.floor(#ARGV / 3) do
-  local token, ttl = ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1])
-  local kind = ARGV[3 * i]
+for i = 3, #ARGV do
+  local lock, value, token, ttl, kind = KEYS[at], values[at], ARGV[i], ARGV[1], 'x'
+  if #token > 32 then
+    token, ttl, kind = token:match('^(%x+):(%d+):(%a)$')
+  end
+  at = at + 1
   if kind == 's' then
-    answers[i] = renew(KEYS[at], KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], token, ttl)
-    at = at + 4
+    answers[i - 2] = renew_shared(value, lock, KEYS[at], KEYS[at + 1], KEYS[at + 2], token, tonumber(ttl))
+    at = at + 3
   else
-    -- One foreign type must not fail the whole batch.
-    local state = hold_state(get_string(KEYS[at]), token)
-    if state == 'held' then
-      redis.call('PEXPIRE', KEYS[at], ARGV[3 * i - 1])
-      state = 'renewed'
+    if value and value:find('lw1:' .. token .. ':', 1, true) == 1 then
+      redis.call('PEXPIRE', lock, ttl)
+      answers[i - 2] = 'renewed'
+    else
+      answers[i - 2] = hold_state(value, token) and 'broken' or 'gone'
     end
-    answers[i] = state or 'gone'
-    at = at + 1
     if kind == 'f' then
       extend_expiry(KEYS[at], ttl + IDLE_FENCE)
       at = at + 1

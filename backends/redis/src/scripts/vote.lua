@@ -1,4 +1,4 @@
--- Requests a node's vote.
+-- Requests a node's vote. vote_full.lua follows. The usual case is decided here: see fast_acquire.lua.
 --
 -- KEYS  lock, fence, queue (here only a mark that clients wait), tombstone of this token, incarnation
 -- ARGV  token, TTL in ms, fences, identity, '1' if the client will wait, incarnation that its client read, smallest
@@ -6,33 +6,26 @@
 --
 -- Returns 'stranger' if the incarnation differs; else as acquire.lua, but 'busy' without a mode, not queued
 
-local token, ttl, fences = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
--- MGET returns nil for a key of another type, which grant() detects.
-local value, counter, ended, incarnation =
-  unpack(redis.call('MGET', KEYS[1], KEYS[2], KEYS[4], KEYS[5]))
-if incarnation ~= ARGV[6] then
+local ttl, fences = tonumber(ARGV[2]), tonumber(ARGV[3])
+-- MGET returns nil for a key of another type. SET fails for such a lock.
+local found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[4], KEYS[5])
+local value, counter = found[1], found[2]
+if found[4] ~= ARGV[6] then
   return { 'stranger' }
-elseif ended then
+elseif found[3] then
   return { 'ended' }
 end
 
-local answer = again(KEYS[1], token, value, ttl)
-if answer then
-  return answer
-elseif value then
-  local left = redis.call('PTTL', KEYS[1])
-  local held_token, first, _, identity, by = parse_hold(value)
-  if not held_token then
-    return { 'busy', left }
+if not value and (not counter or counter:find('^%d+$')) then
+  local first = math.max(tonumber(counter or 0) + 1, tonumber(ARGV[7]))
+  if first <= 9007199254740992 - fences then
+    -- As grant in exclusive.lua.
+    redis.call('SET', KEYS[2], first + fences - 1, 'PX', ttl + 604800000)
+    local shown = string.format('%d', first)
+    local hold = 'lw1:' .. ARGV[1] .. ':' .. shown .. ':' .. ARGV[3] .. ':' .. ARGV[4]
+    if redis.call('SET', KEYS[1], hold, 'PX', ARGV[2], 'NX') then
+      return { 'granted', shown, ARGV[3] }
+    end
   end
-  -- The mark makes the release send a wake-up. It outlives the hold by up to 1 s, and the client asks again before
-  -- that. A repeated vote doesn't write, because a write may wait for the disk, and fails on a full node.
-  if ARGV[5] == '1' and redis.call('PTTL', KEYS[3]) < left + 500 then
-    redis.call('ZADD', KEYS[3], 0, 'waiting')
-    redis.call('PEXPIRE', KEYS[3], left + 1000)
-  end
-  return { 'busy', left, held_token, identity, first, by }
 end
 
--- A mark has no use here, and the time isn't read.
-return grant(KEYS[1], KEYS[2], counter, math.huge, tonumber(ARGV[7]), token, ttl, fences, ARGV[4])

@@ -1,0 +1,22 @@
+-- A repeated vote, a lock that is held, or one that can't be granted. Needs value.lua and exclusive.lua.
+
+local answer = again(KEYS[1], ARGV[1], value, ttl)
+if answer then
+  return answer
+elseif value then
+  local left = redis.call('PTTL', KEYS[1])
+  local held_token, first, _, identity, by = parse_hold(value)
+  if not held_token then
+    return { 'busy', left }
+  end
+  -- The mark makes the release send a wake-up. It outlives the hold by up to 1 s, and the client asks again before
+  -- that. A repeated vote doesn't write, because a write may wait for the disk, and fails on a full node.
+  if ARGV[5] == '1' and redis.call('PTTL', KEYS[3]) < left + 500 then
+    redis.call('ZADD', KEYS[3], 0, 'waiting')
+    redis.call('PEXPIRE', KEYS[3], left + 1000)
+  end
+  return { 'busy', left, held_token, identity, first, by }
+end
+
+-- A mark has no use here, and the time isn't read.
+return grant(KEYS[1], KEYS[2], counter, math.huge, tonumber(ARGV[7]), ARGV[1], ttl, fences, ARGV[4])

@@ -7,7 +7,7 @@
 //! # Fences
 //!
 //! A fast acquire increments the counter, and usually doesn't read the server's clock. After a restart that lost writes,
-//! that could repeat a fence. So each request carries a lower bound in seconds: the server's time when the connection
+//! that could repeat a fence. So each request carries a lower bound: the server's time when the connection
 //! was opened, or one second ago if that is later. The script sets a counter below the bound to the server's time. With
 //! Sentinel and in a Cluster, where two masters may grant at the same time, it does so in each request.
 
@@ -49,15 +49,16 @@ impl CounterBound {
         Self { clock, opened: time.map(|time| (time, now)) }
     }
 
-    /// Returns seconds since 1970.
-    pub(crate) fn secs(&self) -> u64 {
+    /// Returns milliseconds since 1970.
+    pub(crate) fn millis(&self) -> u64 {
         // Above each counter, so that the script reads the clock.
-        const EACH: u64 = 9_999_999_999;
+        const EACH: u64 = 9_999_999_999_999;
 
         self.opened.map_or(EACH, |(time, opened)| {
             let age = self.clock.now().saturating_since(opened);
+            let bound = time + age.saturating_sub(MAX_COUNTER_AGE);
             // Rounded up.
-            (time + age.saturating_sub(MAX_COUNTER_AGE)).as_secs() + 1
+            bound.as_secs() * 1000 + u64::from(bound.subsec_millis()) + 1
         })
     }
 }
@@ -98,11 +99,11 @@ mod tests {
 
     #[test]
     fn counter_bound_is_the_opening_or_a_second_ago() {
-        assert!(CounterBound::new(None).secs() > 4_000_000_000, "the bound is above each counter");
-        let mut bound = CounterBound::new(Some(Duration::from_millis(1_000_500)));
-        assert_eq!(bound.secs(), 1001);
+        assert!(CounterBound::new(None).millis() > 4_000_000_000_000, "not above each counter");
+        let mut bound = CounterBound::new(Some(Duration::from_micros(1_000_500)));
+        assert_eq!(bound.millis(), 1001);
         let (_, opened) = bound.opened.as_mut().unwrap();
         *opened = *opened - Duration::from_secs(3600);
-        assert_eq!(bound.secs(), 1001 + 3600 - 1);
+        assert_eq!(bound.millis() / 1000, 1 + 3600 - 1);
     }
 }

@@ -23,7 +23,7 @@ macro_rules! scripts {
 
 scripts! {
     ACQUIRE = "value.lua" "exclusive.lua" "waiters.lua" "acquire.lua" "clock.lua" "queue.lua" "acquire_full.lua";
-    FAST_ACQUIRE = "fast_acquire.lua" "value.lua" "exclusive.lua" "fast_acquire_full.lua";
+    FAST_ACQUIRE = "fast_acquire.lua" "value.lua" "fast_acquire_full.lua";
     FAST_RELEASE = "fast_release.lua";
     RENEW = "value.lua" "clock.lua" "renew.lua";
     RELEASE = "value.lua" "exclusive.lua" "waiters.lua" "release.lua" "clock.lua" "queue.lua" "release_full.lua";

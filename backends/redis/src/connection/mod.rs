@@ -226,7 +226,7 @@ impl Link {
         let (bound, with_bound);
         let arguments = if std::ptr::eq(script, &*scripts::FAST_ACQUIRE) {
             // Here, because it depends on the connection.
-            bound = live.counter_bound.secs().to_string();
+            bound = live.counter_bound.millis().to_string();
             with_bound = [arguments, &[bound.as_str()]].concat();
             &with_bound[..]
         } else {

@@ -68,19 +68,19 @@ impl Builder {
         }
     }
 
-    /// Sets the default TTL: 30 s if not set, or the nearest supported.
+    /// Sets the default TTL. If not set, it is 30 s, or the nearest that the backend supports.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// Sets the default wait limit; none if not set.
+    /// Sets the default wait limit. If not set, requests have no limit.
     pub fn wait(mut self, limit: Option<Duration>) -> Self {
         self.settings.wait = limit;
         self
     }
 
-    /// Sets a prefix for every name on the server: `shop/`. Results don't show it.
+    /// Sets a prefix for every name on the server, such as `shop/`. Results don't show it.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.settings.namespace = namespace.into();
         self
@@ -92,7 +92,7 @@ impl Builder {
         self
     }
 
-    /// Sweeps about once a minute: see [`Locks::sweep`]. One client of a fleet is enough.
+    /// Lets the client sweep about once a minute: see [`Locks::sweep`]. One such client of a fleet is enough.
     pub fn sweep(mut self, idle: Duration) -> Self {
         self.settings.sweep = Some(idle);
         self
@@ -110,9 +110,9 @@ impl Builder {
         self
     }
 
-    /// Sets the client's runtime; the present one if not set. It needs a timer, and must not end before the client.
-    /// After its end, no hold is renewed until the next request inside another runtime. A current-thread runtime
-    /// renews nothing between two `block_on` calls.
+    /// Sets the client's runtime. If not set, it is the runtime in which `build` is called. The runtime needs a timer,
+    /// and must not end before the client. After its end, no hold is renewed until the next request inside another
+    /// runtime. A current-thread runtime renews nothing between two `block_on` calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -179,7 +179,7 @@ fn check(settings: &Settings, backend: &dyn DistributedLock) -> Result<()> {
         )));
     }
     if !settings.namespace.is_empty() {
-        // The `x` allows a trailing space.
+        // The appended `x` allows a trailing space in the namespace.
         LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
             Error::invalid_config("the namespace is not a valid prefix of a name")
                 .with_source(error)

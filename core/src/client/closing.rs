@@ -44,12 +44,12 @@ impl Shared {
         Ok(())
     }
 
-    /// Closing drops the request, which releases its claim.
+    /// Runs `request` until the client is closed. Closing drops the request, which releases its claim.
     pub(crate) async fn unless_closed<T>(
         &self,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        // Dropped after the request, whose release is counted by then.
+        // This guard is dropped after the request. By then the request's release is counted.
         let _waiting = Waiting::begin(self);
         self.inside(async {
             tokio::select! {
@@ -94,7 +94,7 @@ impl Shared {
         }
     }
 
-    /// Outside a runtime, polls inside the client's, for timers and connections.
+    /// Polls `future`. Outside a runtime, the client's runtime provides timers and connections.
     pub(crate) async fn inside<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         std::future::poll_fn(|cx| {

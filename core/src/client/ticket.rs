@@ -24,7 +24,7 @@ pub struct Ticket {
     fence: Fence,
     ttl: Duration,
     is_fixed: bool,
-    /// An unanswered acquire may arrive after the hold has expired, and create a different hold.
+    /// True if an unanswered acquire may arrive after the hold has expired, and create a different hold.
     #[serde(default)]
     is_open: bool,
 }

@@ -15,7 +15,7 @@ use super::{DueEntry, Hold, Registry, Slot};
 const SWEEP_FROM: usize = 64;
 
 impl Registry {
-    /// Returns true if the renewal task must wake up.
+    /// Adds a hold. Returns true if the renewal task must wake up.
     pub(crate) fn insert(&mut self, hold: &Arc<Hold>, at: BootInstant, wait_nanos: u64) -> bool {
         self.totals.acquired += 1;
         self.totals.wait_nanos += wait_nanos;
@@ -40,7 +40,7 @@ impl Registry {
     }
 
     pub(crate) fn remove(&mut self, hold: &Hold) {
-        // Two steps suffice under the table's lock.
+        // No atomic swap is needed under the table's lock.
         let slot = hold.slot.load(Ordering::Relaxed);
         if slot == u64::MAX {
             return;
@@ -71,13 +71,13 @@ impl Registry {
             let entry = &mut self.slots[slot as usize];
             entry.generation = entry.generation.wrapping_add(1);
             self.count_stale();
-            // Without slack: a rescheduled hold must be checked in time.
+            // A rescheduled hold has no slack, so that it is checked in time.
             wakes |= self.schedule(slot as u32, at, || Duration::ZERO);
         }
         wakes
     }
 
-    /// Includes holds due so soon that they join the batch. The caller must reschedule or remove each.
+    /// Takes the due holds, also those due so soon that they join the batch. The caller must reschedule or remove each.
     pub(crate) fn take_due(&mut self, now: BootInstant, into: &mut Vec<Arc<Hold>>) {
         let mut until = now;
         while let Some(Reverse(entry)) = self.due.peek().copied() {
@@ -98,7 +98,8 @@ impl Registry {
         }
     }
 
-    /// Without holds the plan stays, so that short-lived holds don't wake the renewal task.
+    /// Returns when the renewal task must wake up. Without holds the plan stays, so that short-lived holds don't wake
+    /// the task.
     pub(crate) fn next_due(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some(Reverse(entry)) = self.due.peek().copied() {
             if self.live(entry).is_some() {

@@ -59,7 +59,7 @@ impl Plan {
 
     /// Returns whether a client that has released everything leaves the server empty.
     pub(super) fn leaves_nothing(&self) -> bool {
-        // The hold of an unresumed ticket expires by itself. Without tombstones, so does a late request's.
+        // An unresumed ticket's hold stays until it expires. Without tombstones, so does a late request's hold.
         !self.tickets && ((self.trouble == 0 && !self.cuts) || self.manner.tombstones)
     }
 }
@@ -94,7 +94,7 @@ impl Client {
     }
 
     fn requests(&self) -> usize {
-        // Each clone of the client has both, and each request has one.
+        // Each clone of the client has both `Arc`s, and each request only `under_way`.
         Arc::strong_count(&self.under_way) - Arc::strong_count(&self.is_closed)
     }
 }
@@ -111,7 +111,7 @@ pub(super) struct World {
     clients: Mutex<Vec<Client>>,
     /// Closed clients, which may have holds.
     retired: Mutex<Vec<Client>>,
-    /// Closes in progress. Their checks count only if they are joined.
+    /// Closes in progress. A failed check in one of them is noticed only when it is joined.
     pub(super) closing: Mutex<JoinSet<()>>,
     made: AtomicU64,
 }

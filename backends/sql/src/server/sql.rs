@@ -1,5 +1,3 @@
-//! SQL with named parameters.
-
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Value<'a> {
     Int(i64),
@@ -62,7 +60,7 @@ impl Sql {
         Self { pieces, hot: None }
     }
 
-    /// The name must be unique in the statement's database.
+    /// The `name` must be unique in the statement's database.
     pub(crate) fn hot(name: &'static str, text: &str) -> Self {
         Self { hot: Some(name), ..Self::new(text) }
     }

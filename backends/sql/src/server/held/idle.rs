@@ -9,7 +9,7 @@ const MOST: usize = 8;
 
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
-/// Ordered by their last use.
+/// The idle sessions, ordered by their last use.
 #[derive(Debug)]
 pub(super) struct Idle<S> {
     sessions: Mutex<Vec<(Instant, S)>>,
@@ -37,7 +37,7 @@ impl<S> Idle<S> {
         None
     }
 
-    /// Another task may take the session first.
+    /// Waits until a session is kept. Another task may take it first.
     pub(super) async fn kept(&self) {
         self.kept.notified().await;
     }

@@ -15,7 +15,7 @@ use crate::server::sql::{Arguments, Sql, Value, value};
 
 #[derive(Debug, Default)]
 pub(super) struct Plans {
-    /// Set if connections are direct: behind a pooler the plans would be in other sessions.
+    /// True if connections are direct. Behind a pooler the plans would be in other sessions.
     kept: AtomicBool,
     known: Mutex<HashMap<&'static str, Arc<Plan>>>,
 }

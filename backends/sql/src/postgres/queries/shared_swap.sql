@@ -1,4 +1,4 @@
--- Transfers a shared hold, for a ticket, with a tombstone for the old token. After `shared_lock`.
+-- Transfers a shared hold, for a ticket, with a tombstone for the old token. Runs after `shared_lock`.
 -- Returns, if one of the two holds: a hold
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now
@@ -17,7 +17,7 @@ WITH seen AS MATERIALIZED (
     JOIN {shared_holder} AS holder ON holder.name = seen.name AND holder.token IN (:from, :token)
     WHERE holder.expires > seen.now AND holder.broken IS NULL
       AND holder.mode = :mode AND holder.permits = :permits AND holder.size = :size
-    -- A repeat after a lost answer.
+    -- The new token comes first, for a repeat after a lost answer.
     ORDER BY holder.token = :token DESC
     LIMIT 1
 ), swapped AS (

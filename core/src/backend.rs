@@ -1,5 +1,3 @@
-//! The trait that a backend implements.
-
 use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;

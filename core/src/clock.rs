@@ -1,5 +1,3 @@
-//! The clock of validity.
-
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::sync::Arc;

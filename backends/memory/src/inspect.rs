@@ -1,5 +1,3 @@
-//! Inspecting and listing locks.
-
 use lockwright_core::{BootInstant, Cursor, Inspection, LockName, Page};
 
 use crate::store::Store;

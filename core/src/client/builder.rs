@@ -1,5 +1,3 @@
-//! The builder of a client.
-
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;

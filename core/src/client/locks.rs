@@ -1,5 +1,3 @@
-//! The client.
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! Tickets: transfers of a hold to another process.
-
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};

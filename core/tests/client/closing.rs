@@ -1,5 +1,3 @@
-//! Closing, and the end of runtimes.
-
 use std::sync::Arc;
 
 use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, HoldState, Locks, Reason};

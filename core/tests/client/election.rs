@@ -1,5 +1,3 @@
-//! Observers of an election, beyond the conformance suite.
-
 use lockwright_core::{ErrorKind, Leader, Observer};
 
 use crate::support::{Act, millis, secs, troubled};

@@ -17,7 +17,7 @@ mod process;
 #[path = "../support/sqlite.rs"]
 mod sqlite;
 
-/// Queues `requests` behind a request that waits for the write lock, to share a transaction.
+/// Queues `requests` behind a request that waits for the write lock, so that they share a transaction.
 pub(crate) async fn in_one_transaction<T>(
     place: &Place,
     backend: &Sqlite,

@@ -1,5 +1,3 @@
-//! MariaDB.
-
 #[path = "connecting.rs"]
 mod connecting;
 mod database;
@@ -54,7 +52,7 @@ const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::Denied, "");
 /// The column with a tombstone's expiry.
 const UNTIL: &str = "until_us";
 
-/// Changes a setting of the administrator's statements, so that they may take long.
+/// A prefix for the administrator's statements that may take long.
 const PATIENTLY: &str =
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET max_statement_time = 0;";
 

@@ -1,5 +1,3 @@
-//! PostgreSQL.
-
 #[path = "connecting.rs"]
 mod connecting;
 mod database;
@@ -58,10 +56,10 @@ const QUOTED_SCHEMA: &str = "\"select\"";
 /// The error about a missing schema.
 const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::InvalidConfig, "schema");
 
-/// The tombstones' column with their end.
+/// The column with a tombstone's expiry.
 const UNTIL: &str = "until";
 
-/// Changes a setting of the administrator's statements, so that they may take long.
+/// A prefix for the administrator's statements that may take long.
 const PATIENTLY: &str = "";
 
 /// Inserts the rows of released names, with odd fences.
@@ -73,7 +71,7 @@ fn insert_names(from: usize, to: usize) -> String {
     )
 }
 
-/// Returns a server with enough memory for a million rows.
+/// Starts a server for a million rows.
 fn large_server() -> server::Server {
     server::Server::start().unwrap()
 }

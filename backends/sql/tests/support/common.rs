@@ -1,5 +1,3 @@
-//! Helpers of all tests.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -72,7 +70,6 @@ pub(crate) fn acquiring<B: DistributedLock + ?Sized>(
     tokio::spawn(async move { backend.acquire(&claim, wait).await })
 }
 
-/// Releases a hold.
 pub(crate) async fn release(backend: &dyn DistributedLock, claim: &Claim) {
     assert_eq!(backend.release(claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
 }
@@ -122,7 +119,6 @@ pub(crate) async fn one_of_many<B: DistributedLock>(
     granted.remove(0)
 }
 
-/// Breaks the lock `x`.
 pub(crate) async fn break_x(
     backend: &dyn DistributedLock,
     seen: BreakTarget,

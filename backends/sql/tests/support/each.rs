@@ -26,7 +26,6 @@ pub(crate) async fn start() -> (Server, Arc<Backend>) {
     (server, backend)
 }
 
-/// Starts a server with the default options.
 pub(crate) fn plain() -> Server {
     Server::start().unwrap()
 }
@@ -58,7 +57,6 @@ pub(crate) async fn session(server: &Server) -> Connection {
     Connection::connect(&server.admin_url()).await.unwrap()
 }
 
-/// Runs SQL.
 pub(crate) async fn run(session: &mut Connection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(session).await.unwrap();
 }
@@ -73,7 +71,7 @@ pub(crate) async fn lock_row(server: &Server, table: &str, condition: &str) -> C
     session
 }
 
-/// The same for the lease of a name.
+/// Opens a session that has locked a name's lease.
 pub(crate) async fn lock_lease(server: &Server, name: &str) -> Connection {
     lock_row(server, "lockwright_lease", &format!("name = '{name}'")).await
 }
@@ -82,7 +80,6 @@ pub(crate) fn count(server: &Server, sql: &str) -> usize {
     server.sql(sql).unwrap().trim().parse().unwrap()
 }
 
-/// Counts the clients' sessions.
 pub(crate) fn sessions(server: &Server) -> usize {
     count(server, SESSIONS)
 }

@@ -15,10 +15,9 @@ pub(crate) use sqlx::mysql::{
 pub(crate) use self::each::*;
 pub(crate) use sqlx::MySql as Database;
 
-/// The scheme of its URLs.
 pub(crate) const SCHEME: &str = "mysql";
 
-/// The parameter for TLS in its URLs.
+/// The URL parameter for TLS.
 pub(crate) const TLS: &str = "ssl-mode";
 
 /// An hour in the tables of holds.
@@ -70,12 +69,12 @@ pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
     count(server, &format!("SELECT {} IS NOT NULL", session_of(token)))
 }
 
-/// The number of that session, as SQL.
+/// Returns the SQL of that session's number.
 fn session_of(token: Token) -> String {
     format!("IS_USED_LOCK({})", mark(token))
 }
 
-/// The name that marks a session with a token, as SQL.
+/// Returns the SQL of a session's mark.
 pub(crate) fn mark(token: Token) -> String {
     format!("CONCAT(' lockwright/{token}/', LEFT(SHA2('x', 256), 16))")
 }
@@ -85,8 +84,7 @@ pub(crate) fn end_session_of(server: &Server, token: Token) {
     server.sql(&format!("KILL {}", session_of(token))).unwrap();
 }
 
-/// Counts sessions that wait for a lock. InnoDB's own view isn't refreshed while it is read
-/// continuously.
+/// Counts sessions that wait for a lock. InnoDB's own view isn't refreshed while it is read continuously.
 pub(crate) fn queued(server: &Server) -> usize {
     running(server, "state = 'User lock' OR info LIKE 'SELECT name FROM % FOR UPDATE'")
 }

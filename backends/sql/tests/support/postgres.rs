@@ -1,5 +1,3 @@
-//! PostgreSQL.
-
 #[path = "each.rs"]
 mod each;
 
@@ -17,10 +15,9 @@ pub(crate) use sqlx::postgres::{
 pub(crate) use self::each::*;
 pub(crate) use sqlx::Postgres as Database;
 
-/// The scheme of its URLs.
 pub(crate) const SCHEME: &str = "postgres";
 
-/// The parameter for TLS in its URLs.
+/// The URL parameter for TLS.
 pub(crate) const TLS: &str = "sslmode";
 
 /// An hour in the tables of holds.

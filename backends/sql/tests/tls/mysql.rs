@@ -1,5 +1,3 @@
-//! MariaDB.
-
 #[path = "cases.rs"]
 mod cases;
 

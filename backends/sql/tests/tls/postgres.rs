@@ -1,5 +1,3 @@
-//! PostgreSQL.
-
 #[path = "cases.rs"]
 mod cases;
 

@@ -120,7 +120,7 @@ async fn tables_of_other_names_are_made_by_many_at_once() {
     assert_eq!(server.sql("SELECT fence FROM app.mine_fence WHERE name = 'a'").unwrap(), "5");
 }
 
-/// No write follows a write with a higher fence.
+/// After a write with a fence, no write with a lower one is accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_have_the_order_of_fences() {
     let (_server, pool) = shop().await;
@@ -129,7 +129,7 @@ async fn writes_have_the_order_of_fences() {
     for number in 1..=200u64 {
         let pool = pool.clone();
         writers.spawn(async move {
-            // Out of order, on purpose.
+            // The writers check their fences out of order.
             tokio::time::sleep(Duration::from_millis(number * 7919 % 97)).await;
             let mut tx = pool.begin().await.unwrap();
             if check_fence(&mut tx, "a", fence(number)).await.is_err() {

@@ -1,5 +1,3 @@
-//! PostgreSQL.
-
 #[path = "fence.rs"]
 mod fence;
 #[path = "lock.rs"]
@@ -38,7 +36,6 @@ const DEFAULT_LIMIT: &str = "0";
 const SESSION_LIMIT: (&str, &str) = ("SET lock_timeout = '11s'", "11s");
 const LOCAL_LIMIT: (&str, &str) = ("SET LOCAL lock_timeout = '7s'", "7s");
 
-/// Returns the limit for locks.
 async fn limit(connection: &mut Connection) -> String {
     sqlx::query("SHOW lock_timeout").fetch_one(connection).await.unwrap().get(0)
 }

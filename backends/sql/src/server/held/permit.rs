@@ -1,5 +1,3 @@
-//! The permit of a connection outside of the pool.
-
 use std::sync::Arc;
 
 use lockwright_core::Result;

@@ -35,7 +35,7 @@ impl Signals {
         Ok(Self(streams))
     }
 
-    /// A suspension would lose the hold.
+    /// Handles SIGTSTP, because a suspension would lose the hold.
     pub(crate) fn refuse_suspension(&mut self) -> io::Result<()> {
         if ignored_signals() >> (Signal::TSTP.as_raw() - 1) & 1 == 0 {
             let stream = unix::signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;

@@ -33,7 +33,7 @@ impl BootInstant {
     }
 }
 
-/// Returns the duration in nanoseconds, which saturates at 584 years.
+/// The result saturates at 584 years.
 #[inline]
 pub(crate) fn nanos(duration: Duration) -> u64 {
     duration
@@ -76,7 +76,7 @@ struct TokioClock {
     jumped: AtomicU64,
 }
 
-/// The longest sleep between two looks at the clock, because tokio's timers stop while the machine sleeps.
+/// The longest sleep, because tokio's timers stop while the machine sleeps.
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Clock {

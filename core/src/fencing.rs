@@ -252,7 +252,7 @@ mod tests {
         (1..=15).contains(&end).then(|| (text[..end].to_owned(), &text[end..]))
     }
 
-    /// Parses an item with one parameter (RFC 9651, sections 4.2.3 and 4.2.3.2).
+    /// Parses an item (RFC 9651, sections 4.2.3 and 4.2.3.2).
     fn item(text: &str) -> Option<(String, String, String)> {
         let (value, rest) = bare_item(text)?;
         let (key, rest) = rest.strip_prefix(';')?.trim_start_matches(' ').split_once('=')?;

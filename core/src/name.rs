@@ -37,7 +37,7 @@ impl LockName {
     }
 
     pub(crate) fn prefixed(prefix: &str, name: &str) -> Result<Self> {
-        // The name is also checked without the prefix, because an empty name would lock the namespace itself.
+        // An empty name would lock the namespace itself.
         check(name)?;
         Self::new(format!("{prefix}{name}"))
     }

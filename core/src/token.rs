@@ -134,8 +134,7 @@ impl TokenSource {
 
 const PRESENT: Duration = Duration::from_millis(100);
 
-/// Returns the system's random bits and the counters. If the random source fails, the previous bits (initially zero)
-/// are reused.
+/// If the random source fails, the previous bits (initially zero) are reused.
 #[inline]
 fn present_bits(now: BootInstant) -> u128 {
     thread_local! {

@@ -2,7 +2,6 @@ use lockwright_core::{BootInstant, Cursor, Inspection, LockName, Page};
 
 use crate::store::Store;
 
-/// The number of names per page.
 const PAGE: usize = 100;
 
 impl Store {

@@ -100,7 +100,7 @@ impl Memory {
         done.answer
     }
 
-    /// Sends events to all clients. The caller must not hold the store's lock, because clients may call back.
+    /// The caller must not hold the store's lock, because clients may call back.
     pub(crate) fn tell(&self, events: &[Event]) {
         let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut gone = Vec::new();

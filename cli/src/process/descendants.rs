@@ -197,7 +197,7 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // The file is copied by another process: a file that a test's child still has open for writing can't be run.
+        // Another process writes the copy: a file that a test's child still has open for writing can't be run.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();

@@ -18,8 +18,7 @@ impl Terminal {
         self.0.as_ref().is_some_and(|tty| tcgetpgrp(tty) == Ok(group))
     }
 
-    /// Moves the foreground to another group. The caller must block SIGTTOU, which would stop a background process
-    /// here.
+    /// The caller must block SIGTTOU, which would stop a background process here.
     pub(crate) fn hand_over(&self, from: Pid, to: Pid) -> bool {
         match &self.0 {
             Some(tty) if self.is_with(from) => tcsetpgrp(tty, to).is_ok(),
@@ -27,7 +26,7 @@ impl Terminal {
         }
     }
 
-    /// Takes the foreground unless its group is alive, such as the shell after this job was put into the background.
+    /// A living group keeps the foreground, such as the shell after this job was put into the background.
     pub(crate) fn take_back(&self, group: Pid) {
         let Some(tty) = &self.0 else { return };
         let lives = tcgetpgrp(tty)

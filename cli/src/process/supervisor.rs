@@ -253,7 +253,7 @@ impl Supervisor {
         }
     }
 
-    /// Gives CMD the foreground. This is polled, because a shell's `fg` sends no signal to a running job.
+    /// The foreground is polled, because a shell's `fg` sends no signal to a running job.
     fn give_terminal(&mut self) {
         if self.waits_for_terminal
             && (self.terminal.hand_over(self.run_group, self.command)
@@ -323,7 +323,7 @@ impl Supervisor {
         killed.found > killed.refused as usize
     }
 
-    /// Signals CMD's group. Once CMD is reaped, the group's id may be reused.
+    /// Once CMD is reaped, the group's id may be reused.
     fn signal_group(&self, signal: Signal) {
         if self.exit.is_none() {
             let _ = kill_process_group(self.command, signal);

@@ -14,7 +14,7 @@ use crate::process::descendants::{self, Process};
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The number of empty scans that end the search if the kernel can't be asked.
+/// The scans that must find nothing if the kernel can't be asked.
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {
@@ -32,7 +32,7 @@ impl Children {
         !self.foreign.borrow().is_empty()
     }
 
-    /// Updates the foreign processes. While the supervisor lives, all orphans of the command are below it.
+    /// While the supervisor lives, all orphans of the command are below it.
     pub(super) fn update_foreign(&self, supervisor: Pid) {
         if !self.has_foreign() {
             return;

@@ -63,14 +63,14 @@ impl StatusLine {
         }
     }
 
-    /// Shows the text, unless this job is in the background: the terminal then belongs to other jobs.
+    /// Background jobs show nothing, because the terminal belongs to other jobs.
     fn show(&self, text: &str) {
         if self.terminal.is_with(rustix::process::getpgrp()) {
             self.output.status_line(text);
         }
     }
 
-    /// Cuts a line to the terminal's width, because a wrapped line can't be cleared.
+    /// The line is cut, because a wrapped line can't be cleared.
     fn fit(&self, line: &str) -> String {
         let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
             .map_or(0, |size| usize::from(size.ws_col));

@@ -144,7 +144,6 @@ pub(crate) fn program() -> &'static str {
 pub(crate) struct Finished(pub Output);
 
 impl Finished {
-    /// Expects this exit code.
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code(), code, "{}{}", self.stdout(), self.stderr());
         self

@@ -20,7 +20,7 @@
 use crate::mode::Mode;
 use crate::token::Token;
 
-/// Returns the text that encodes a mode in the name of a claim's key or node. Exclusive claims have none.
+/// Returns the text for a mode in the name of a claim's key or node.
 ///
 /// ```
 /// use lockwright_core::{Mode, Token, backend_util::admission};

@@ -54,7 +54,7 @@ impl<P: Clone> ClaimRegistry<P> {
         self.ends_at(state, ends);
     }
 
-    /// Records the place of a claim that must be removed. Returns false if the claim has a place already.
+    /// Records a place that must be removed. Returns false if the claim has a place already.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,

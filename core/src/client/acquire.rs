@@ -75,7 +75,7 @@ pub(crate) async fn by_tries(
     Err(shared.with_context(Error::timed_out(Step::Holder, &name), &name))
 }
 
-/// A request in progress. Its result is `None` only if a single attempt found the lock held.
+/// The result is `None` only if a single attempt found the lock held.
 pub(crate) enum Acquiring<'a> {
     Done(Option<Acquired>),
     Waiting(Pin<Box<dyn Future<Output = Acquired> + Send + 'a>>),
@@ -490,7 +490,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Takes a hold that was handed to this waiter. If the hold isn't valid any more, the next request confirms it.
+    /// If the handed hold isn't valid any more, the next request confirms it.
     fn take_handed(&self, turn: &mut Turn) -> Option<(Granted, ValidGrant)> {
         let granted = self.spot.as_ref()?.take_handed()?;
         let started = granted.start?;
@@ -500,7 +500,7 @@ impl Asking<'_> {
     }
 }
 
-/// Resumes a ticket's hold. The hold isn't renewed during the attempts, so they end after one TTL.
+/// The ticket's hold isn't renewed, so the attempts end after one TTL.
 pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let options = Options::of_ticket(ticket);
     // The server would consume the ticket even if an option is invalid.
@@ -509,7 +509,7 @@ pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Ar
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
-    // If the ticket is open, a late acquire may have given its token a newer hold, and a swap would take that hold.
+    // A late acquire may have given an open ticket's token a newer hold, which a swap would take.
     let mut is_the_same = !ticket.is_open();
     loop {
         let sent = shared.clock.now();

@@ -44,7 +44,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Runs `request` until the client is closed. Closing drops the request, which releases its claim.
+    /// Closing the client drops the request, which releases its claim.
     pub(crate) async fn unless_closed<T>(
         &self,
         request: impl Future<Output = Result<T>>,

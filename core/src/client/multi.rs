@@ -320,7 +320,7 @@ impl Part {
         }
     }
 
-    /// Returns an error once the name is known to be an alias of a held lock. Never returns if it certainly isn't.
+    /// Returns only if the name is certainly an alias of a held lock, or the server returns an error.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);

@@ -136,7 +136,7 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     }
 }
 
-/// Returns the time limit of a renewal. It leaves half of the remaining time for a retry.
+/// Half of the remaining time is left for a retry.
 fn patience(hold: &Hold, now: BootInstant) -> Duration {
     (hold.lost_at().saturating_since(now) / 2).max(LEAST_PATIENCE).min(hold.claim.ttl / 4)
 }

@@ -33,7 +33,7 @@ pub(crate) fn sweeper(
     }
 }
 
-/// Runs one step of the sweep, and returns whether more remains. `None` ends the task.
+/// Returns whether more remains. `None` ends the task.
 async fn step(shared: &Weak<Shared>, idle: Duration) -> Option<bool> {
     let shared = shared.upgrade().filter(|shared| !shared.is_closed())?;
     let send = || shared.backend.sweep(idle);

@@ -11,7 +11,7 @@ use crate::token::Token;
 #[derive(Default)]
 pub(crate) struct Waiters {
     registered: Mutex<Registered>,
-    /// The names that were busy, with the instant of the last such answer.
+    /// The names that were busy, with the instant of that answer.
     recently_busy: RecentNames,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Returns at a wake-up, also an earlier one. If the future is dropped, a received wake-up may be lost.
+    /// An earlier wake-up counts. If the future is dropped, a received wake-up may be lost.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
@@ -62,7 +62,7 @@ impl Waiters {
         }
     }
 
-    /// Hands a grant to its waiter. A claim that no longer waits has a release in progress, which also ends the grant.
+    /// A claim that no longer waits has a release in progress, which also ends the grant.
     pub(crate) fn hand(&self, token: Token, granted: Granted) {
         if let Some(waiter) = self.registered().by_token.get(&token) {
             *waiter.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);

@@ -46,7 +46,6 @@ pub(crate) fn troubled() -> (Locks, Stage, Locks, Memory, Clock) {
     (locks, stage, other, memory, clock)
 }
 
-/// Acquires `many` locks.
 pub(crate) async fn hold(locks: &Locks, many: u32) -> Vec<Guard> {
     let mut guards = Vec::new();
     for i in 0..many {

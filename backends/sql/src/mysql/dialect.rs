@@ -257,7 +257,7 @@ impl Dialect for MySql {
                     && session.opened.elapsed().as_secs() <= uptime.saturating_add(1)
             };
             if sessions.iter().any(is_older) {
-                // If `KILL` is denied, the session stays listed until it ends by itself.
+                // The session stays listed until it ends by itself.
                 match self.fetch(connection, format!("KILL {id}")).await {
                     Err(error) if error.as_database_error().is_none() => return Err(error),
                     Ok(_) | Err(_) => {}
@@ -395,7 +395,7 @@ pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-/// Writes a literal that depends on no mode and no character set.
+/// The literal depends on no mode and no character set.
 fn quote(value: &str, text: &mut String) {
     text.push_str("_utf8mb4 X'");
     for byte in value.bytes() {

@@ -59,7 +59,7 @@ impl Postgresql {
         self
     }
 
-    /// Returns the columns of a session's id, the server's start and clock, and whether the connection is direct.
+    /// The columns also show the server's start and clock, and whether the connection is direct.
     pub(super) fn identity(&self) -> String {
         let is_direct = self.is_direct();
         format!("pg_backend_pid()::bigint, {SERVER}, {}, {is_direct}", Self::NOW)
@@ -237,7 +237,7 @@ impl Dialect for Postgresql {
         let which = format!("FROM pg_stat_activity WHERE {}", which.join(" OR "));
         let end = format!("SELECT pid::bigint, pg_terminate_backend(pid) {which}");
         let rows = match fetch_on(&mut connection.driver, end).await {
-            // If that is denied, the sessions stay listed until they end by themselves.
+            // The sessions stay listed until they end by themselves.
             Err(sqlx::Error::Database(_)) => {
                 fetch_on(&mut connection.driver, format!("SELECT pid::bigint {which}")).await?
             }
@@ -305,7 +305,7 @@ pub(super) async fn fetch_on(
     rows.iter().map(row).collect()
 }
 
-/// Writes a literal that doesn't depend on `standard_conforming_strings`.
+/// The literal doesn't depend on `standard_conforming_strings`.
 fn quote(value: &str, text: &mut String) {
     let escapes = value.contains('\\');
     text.push_str(if escapes { " E'" } else { "'" });

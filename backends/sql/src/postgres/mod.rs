@@ -103,7 +103,7 @@ impl Config {
     }
 
     async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
-        // A pooler delivers no notifications, so there is no listener behind one.
+        // A pooler delivers no notifications.
         let (pool, look) = self.look(false).await?;
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;

@@ -139,7 +139,7 @@ impl<D: Dialect> Abandoned<D> {
         when_ended
     }
 
-    /// Ends sessions until none is left. Returns false if the backend was dropped.
+    /// Returns false if the backend was dropped first.
     async fn attend(&self) -> bool {
         let shortest = LIMIT.max(self.limits.connect);
         let (mut pause, mut limit) = (TRIES.0, shortest);

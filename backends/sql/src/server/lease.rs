@@ -347,7 +347,7 @@ impl<D: Dialect> LeaseBackend<D> {
         *batch = batch.map(|(halved, since)| (grown(halved, size), since));
     }
 
-    /// Renews holds in batches of `size`. A failed batch is halved. Returns an error only if all fail.
+    /// A failed batch is halved. Returns an error only if all batches fail.
     async fn renew_some(
         &self,
         statement: &Sql,

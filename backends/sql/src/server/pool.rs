@@ -132,8 +132,8 @@ impl<D: Dialect> Pool<D> {
         &self.sessions
     }
 
-    /// Ends a session on the server. The receiver resolves when it has ended. The session is `None` if the connection
-    /// was closed before it was ready.
+    /// The receiver resolves when the session has ended. `session` is `None` if the connection was closed before it was
+    /// ready.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn abandon(
         &self,

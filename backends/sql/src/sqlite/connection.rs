@@ -62,8 +62,7 @@ impl Database {
         self.open(false).await
     }
 
-    /// Returns the path of the log, next to the target of a symbolic link. The log exists while the file is open in WAL
-    /// mode.
+    /// The log exists while the file is open in WAL mode. It is next to the target of a symbolic link.
     pub(super) fn log(&self) -> PathBuf {
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.to_path_buf());
         let mut log = path.into_os_string();
@@ -128,7 +127,7 @@ impl Database {
                 other => break other.map_err(|e| self.failed(e))?,
             }
         };
-        // Until now only the folder was checked. The file may be a symbolic link, or a mount point.
+        // Checked again, because the file may be a symbolic link or a mount point.
         self.check_file_system(&self.path)?;
         self.prepare(&mut connection).await?;
         let id = file_id(&self.path).map_err(|source| {

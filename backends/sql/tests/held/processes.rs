@@ -34,7 +34,6 @@ pub(super) fn start(role: &str, server: &Server, mode: &str, ttl: Duration) -> P
     Process::start(this_binary(), &format!("{module}::part"), role, &variables)
 }
 
-/// Plays the role of a child process.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a part of other tests, played in a process of its own"]
 async fn part() {

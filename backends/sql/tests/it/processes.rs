@@ -15,7 +15,6 @@ use crate::support::{
     FOLDER, LONG, Place, ROLE, claim_for, grant, hold, is_busy, listen, ms, name, print, sql, start,
 };
 
-/// Plays the role of a child process.
 #[tokio::test]
 #[ignore = "a part of other tests, played in a process of its own"]
 async fn part() {

@@ -41,7 +41,6 @@ pub(crate) async fn in_one_transaction<T>(
 
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_TEST_FOLDER";
 
-/// Starts a part of these tests.
 pub(crate) fn start(role: &str, folder: &Path) -> Process {
     start_as(this_binary(), role, folder)
 }

@@ -48,7 +48,6 @@ pub(crate) fn refused<T: std::fmt::Debug>(
     error
 }
 
-/// Acquires a free name.
 pub(crate) async fn hold(backend: &dyn DistributedLock, of: &str) -> Claim {
     let claim = claim_for(of, LONG);
     grant(backend, &claim).await;
@@ -136,7 +135,6 @@ pub(crate) async fn granted(request: JoinHandle<Result<AcquireOutcome>>) -> Gran
     }
 }
 
-/// Returns the codes of the doctor's findings.
 pub(crate) async fn findings(backend: &dyn DistributedLock) -> Vec<&'static str> {
     backend.doctor().await.unwrap().into_iter().map(|finding| finding.code).collect()
 }

@@ -19,7 +19,6 @@ pub(crate) fn patient(url: &str) -> Config {
     Config::new(url).unwrap().response_timeout(LIMIT).connect_timeout(LIMIT)
 }
 
-/// Starts a server, and connects a client with leases.
 pub(crate) async fn start() -> (Server, Arc<Backend>) {
     let server = Server::start().unwrap();
     let backend = Arc::new(connect(&server.url()).await);
@@ -39,7 +38,6 @@ pub(crate) async fn shared(server: &Server, mode: &str) -> Arc<Backend> {
     Arc::new(backend(server, mode).await)
 }
 
-/// Connects through a proxy at this port.
 pub(crate) async fn backend_through(server: &Server, port: u16, mode: &str) -> Backend {
     Backend::connect(&in_mode(&server.url_through(port), mode)).await.unwrap()
 }
@@ -71,7 +69,6 @@ pub(crate) async fn lock_row(server: &Server, table: &str, condition: &str) -> C
     session
 }
 
-/// Opens a session that has locked a name's lease.
 pub(crate) async fn lock_lease(server: &Server, name: &str) -> Connection {
     lock_row(server, "lockwright_lease", &format!("name = '{name}'")).await
 }

@@ -115,8 +115,7 @@ impl Job {
             || (ended == ReleaseOutcome::NotHeld && long_ago())
     }
 
-    /// Returns whether the job may stop. It retries an unanswered claim without end, because the server may still grant
-    /// it.
+    /// A job retries an unanswered claim without end, because the server may still grant it.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
         self.release_mode == ReleaseMode::Plain && now > begun + self.claim().ttl * 2
     }

@@ -8,7 +8,7 @@ use crate::token::Token;
 use super::{HoldEvent, Shared};
 
 impl Shared {
-    /// Records an event, and notifies the renewal task or waiter. The backend may call this on any thread.
+    /// The backend may call this on any thread, so it only records and notifies.
     pub(crate) fn on_event(&self, event: Event) {
         match event {
             Event::Wake(name) => self.waiters.wake(&name),
@@ -28,7 +28,7 @@ impl Shared {
         }
     }
 
-    /// Handles all recorded events in one pass over the holds, because the end of a session loses many holds.
+    /// Handles all events in one pass, because the end of a session loses many holds.
     pub(crate) fn take_hold_events(&self) {
         let events =
             std::mem::take(&mut *self.hold_events.lock().unwrap_or_else(PoisonError::into_inner));

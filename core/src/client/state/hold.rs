@@ -21,7 +21,7 @@ use super::{Hold, Shared};
 /// How much earlier than due a renewal may join a batch.
 const LONGEST_SLACK: Duration = Duration::from_millis(250);
 
-/// The lowest byte of the phase. The next byte has the reason of a loss.
+/// The lowest byte; the next byte has the reason of a loss.
 mod phase {
     pub(super) const HELD: u32 = 0;
     pub(super) const AT_RISK: u32 = 1;
@@ -174,7 +174,7 @@ impl Hold {
         if state.is_live() { self.state_at(self.clock().now()) } else { state }
     }
 
-    /// Returns whether the hold is live, but reports no loss, for callers that hold the table's lock.
+    /// Unlike [`state_at`](Self::state_at), reports no loss, for callers that hold the table's lock.
     pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }
@@ -266,7 +266,7 @@ impl Hold {
         }
     }
 
-    /// Ends the hold. Returns its duration in nanoseconds, or the reason of an earlier loss.
+    /// Returns the hold's duration in nanoseconds, or the reason of an earlier loss.
     pub(crate) fn end(&self, now: BootInstant) -> Result<u64, Reason> {
         if let HoldState::Lost(reason) = self.state_at(now) {
             return Err(reason);
@@ -290,22 +290,21 @@ impl Hold {
         now.as_nanos().saturating_sub(self.granted_at.as_nanos())
     }
 
-    /// Takes the turn from the hold. The caller holds the table's lock, which makes the two steps atomic.
+    /// The caller holds the table's lock, which makes the two steps atomic.
     pub(crate) fn take_turn(&self) -> bool {
         let has_turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(false, Ordering::Relaxed);
         has_turn
     }
 
-    /// Returns how much earlier a renewal may run. It must be less than the pause after a failed renewal, and than the
-    /// first term after a hand-over.
+    /// The slack must be less than the pause after a failed renewal, and than the first term after a hand-over.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// Returns the slack of the first check. A hold that isn't renewed before its loss has no slack.
+    /// A hold that isn't renewed before its loss has no slack.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.renewal_mode == RenewalMode::Auto
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);

@@ -61,7 +61,7 @@ impl Turn {
         Self { shared: Some(shared), taken: true, name: Some(name), pending: None }
     }
 
-    /// Creates a placeholder for a turn, for claims that may hold concurrently.
+    /// A placeholder is for claims that may hold concurrently.
     pub(crate) fn placeholder(shared: Arc<Shared>, name: LockName) -> Self {
         Self { shared: Some(shared), taken: false, name: Some(name), pending: None }
     }
@@ -204,7 +204,7 @@ impl Turns {
         }
     }
 
-    /// Records the new hold for re-entry. Returns the owner's queued requests.
+    /// Returns the owner's queued requests, which enter the new hold.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
         let owner = hold.owner.as_ref()?;
         if hold.claim.mode != Mode::Exclusive {
@@ -250,8 +250,7 @@ impl Turns {
         last
     }
 
-    /// Takes the next request from the queue. A `pending` claim keeps the turn if no request waits, or if the next
-    /// can't take it over.
+    /// A `pending` claim keeps the turn if no request waits, or if the next can't take it over.
     pub(crate) fn next(&mut self, name: &LockName, pending: Option<&Pending>) -> Option<Queued> {
         let hashbrown::hash_map::EntryRef::Occupied(mut entry) = self.taken.entry_ref(name) else {
             return None;
@@ -375,8 +374,7 @@ impl Options {
             && self.renewal_mode == claim.renewal_mode
     }
 
-    /// Returns a conflict if the hold doesn't fit the request. A re-entry can't wait, because its owner would wait for
-    /// itself.
+    /// Returns a conflict at once, because an owner that waited would wait for itself.
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed =
             self.renewal_mode == RenewalMode::Off && hold.claim.renewal_mode != RenewalMode::Off;

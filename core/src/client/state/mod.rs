@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) renewer: Arc<Notify>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     pub(crate) hold_events: Mutex<Vec<(Token, HoldEvent)>>,
-    /// Counts holds that ended live and are still registered; the table counts them when they are removed.
+    /// Holds that ended live; the table counts them when they are removed.
     ended: AtomicU64,
     /// Counts releases in the background, and releases of lost holds.
     others: AtomicU64,
@@ -148,7 +148,7 @@ pub(crate) enum Passed {
     Refused(Error),
 }
 
-/// A share in a hold. If it is the hold's last one, dropping it unused ends the hold.
+/// If this is the hold's last share, dropping it unused ends the hold.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
 /// A turn, or a placeholder. When it is dropped, the next local request inherits its claim, or the claim is reconciled.

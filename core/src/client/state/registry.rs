@@ -77,7 +77,7 @@ impl Registry {
         wakes
     }
 
-    /// Takes the due holds, also those due so soon that they join the batch. The caller must reschedule or remove each.
+    /// Includes holds due so soon that they join the batch. The caller must reschedule or remove each.
     pub(crate) fn take_due(&mut self, now: BootInstant, into: &mut Vec<Arc<Hold>>) {
         let mut until = now;
         while let Some(Reverse(entry)) = self.due.peek().copied() {
@@ -98,8 +98,7 @@ impl Registry {
         }
     }
 
-    /// Returns when the renewal task must wake up. Without holds the plan stays, so that short-lived holds don't wake
-    /// the task.
+    /// Without holds the plan stays, so that short-lived holds don't wake the renewal task.
     pub(crate) fn next_due(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some(Reverse(entry)) = self.due.peek().copied() {
             if self.live(entry).is_some() {

@@ -39,7 +39,7 @@ impl Table {
 }
 
 impl Shared {
-    /// Locks the table. Code under this lock must never drop, notify or send, because each may call back.
+    /// While the table is locked, never drop, notify or send: each may call back.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

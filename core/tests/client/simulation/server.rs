@@ -183,7 +183,7 @@ impl Server {
                 _ => drop(state.handed.remove(&claim.token)),
             }
         }
-        // A request may also detect that an offer has expired, and offer the lock to the next waiter.
+        // A request may also detect an expired offer, and offer the lock again.
         if self.manner.hands_over && self.chance.one_in(2) {
             self.hand_over(&claim.name);
         }

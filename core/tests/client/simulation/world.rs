@@ -16,7 +16,6 @@ pub(super) const LOCKS: [&str; 2] = ["a", "b"];
 pub(super) const SEMAPHORE: &str = "p";
 pub(super) const PERMITS: u32 = 3;
 
-/// The plan of a schedule, from its seed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     pub(super) seed: u64,
@@ -196,7 +195,6 @@ impl World {
         self.clients.lock().unwrap().clone()
     }
 
-    /// Returns all clients, including the closed ones.
     pub(super) fn all_clients(&self) -> Vec<Client> {
         let mut all = self.present();
         all.extend(self.retired.lock().unwrap().iter().cloned());

@@ -56,7 +56,7 @@ use watch::Watch;
 /// The longest `wait_timeout` on Windows; a year elsewhere.
 const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 
-/// The mark of a session. It has the lock's name, because a token may have several names.
+/// A session's mark. It has the lock's name, because a token may have several.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +133,7 @@ fn of_barrier(what: &str) -> String {
     )
 }
 
-/// Returns the lock of a name. A name without multi-byte characters is ASCII.
+/// A name without multi-byte characters is ASCII.
 fn key(name: &str) -> String {
     const KEY: &str = "IF(LENGTH(NAME) <= 64 AND LENGTH(NAME) = CHAR_LENGTH(NAME) \
                        AND CAST(NAME AS BINARY) = CAST(LOWER(NAME) AS BINARY), \
@@ -141,8 +141,8 @@ fn key(name: &str) -> String {
     KEY.replace("NAME", name)
 }
 
-/// The time left in µs, or NULL if the user may not see the session. MySQL counts started seconds, so its number may be
-/// one too large. MariaDB ignores the correction, which is in a comment.
+/// The time left in µs; NULL if the user may not see the session. MySQL counts started seconds, so its number may be
+/// one too large. MariaDB skips the correction as a comment.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \

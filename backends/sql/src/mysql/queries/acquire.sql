@@ -3,7 +3,7 @@
 INSERT INTO {lease}
     (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, buried, decided)
 SELECT :name, :token, :identity, 'exclusive',
-       -- A sweep may delete the row in between, so this fence must be above the row's.
+       -- A sweep may delete the row in between.
        GREATEST(meta.floor + 1, COALESCE(seen.fence + seen.fences, 0), {now}),
        :fences, :ttl, {now} + :ttl, {now}, NULL, '', 2
 FROM {meta} AS meta

@@ -413,8 +413,8 @@ impl Session for PgSession {
     }
 }
 
-/// Returns the reason of a failed connect: sqlx's pool retries silently while no server answers or the server has too
-/// many clients.
+/// Finds out why connecting fails: sqlx's pool retries silently while no server answers or the server has too many
+/// clients.
 async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     const PAUSE: Duration = Duration::from_millis(200);
 

@@ -65,7 +65,7 @@ enum Renewed {
 }
 
 impl<S: Server> Holding<S> {
-    /// Serves the hold until it ends. If no caller received the grant (`heard` is false), releases it at once.
+    /// If no caller received the grant (`heard` is false), releases the hold at once.
     pub(super) async fn run(mut self, heard: bool) {
         if !heard {
             return self.let_go(None).await;

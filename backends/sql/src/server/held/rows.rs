@@ -326,8 +326,8 @@ impl<D: Dialect> Rows<D> {
         }
     }
 
-    /// Marks the hold, which ends it at its next renewal. Returns whether it is marked. Retries, because a holder
-    /// writes its row after it got the lock.
+    /// Returns whether the hold is marked, which ends it at its next renewal. Retries, because a holder writes its row
+    /// after locking.
     async fn mark_broken(
         &self,
         name: &LockName,
@@ -420,7 +420,7 @@ impl View<'_> {
         if row.bool(9)? {
             holder.mode = Mode::Shared;
         }
-        // A holder writes its row after it got the lock, so the row may be the previous holder's.
+        // The row may be the previous holder's, because a holder writes it after locking.
         if shown.is_some() && shown == row.text(3)? {
             holder.identity = row.text(4)?.and_then(|text| serde_json::from_str(text).ok());
             holder.fence = inspection.fence;

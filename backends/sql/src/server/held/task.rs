@@ -224,7 +224,7 @@ impl<S: Server> Task<S> {
                     // acquired the lock.
                     tracing::debug!(%error, "an idle session had ended");
                     tries = 0;
-                    // After a definite error, the server needn't be asked to end the session.
+                    // After a definite error, the session needn't be ended.
                     let quiet = error.kind() != ErrorKind::Indeterminate;
                     let closed = withdraw::close(&shared.server, claim, session, quiet).await;
                     shared.close_idle(true).await;

@@ -20,7 +20,7 @@ pub(crate) async fn connect_for_diagnosis(
     Ok(config(connection)?.connect_for_diagnosis().await?)
 }
 
-/// Returns the configuration. Never print the URL, because it may contain a password.
+/// Never print the URL, because it may contain a password.
 pub(crate) fn config(connection: &ConnectionOptions) -> Result<Config, Failure> {
     let mut config = match &connection.config {
         Some(file) => {
@@ -80,7 +80,7 @@ fn checked(url: String) -> Result<String, Failure> {
     }
 }
 
-/// The check doesn't rely on the library, which has that backend only in some builds.
+/// The library has that backend only in some builds.
 fn is_memory(url: &str) -> bool {
     url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("memory"))
 }

@@ -16,7 +16,7 @@ const MAX_READY_WRITE: usize = 4096;
 /// True if the last line was cut for lack of room.
 static CUT: AtomicBool = AtomicBool::new(false);
 
-/// Writes the text, and drops the rest if there is no room within `patience`.
+/// Drops the rest if there is no room within `patience`.
 pub(crate) fn write_within(text: &str, patience: Duration) {
     write_by(write_some, &CUT, text, patience);
 }

@@ -32,7 +32,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Returns the backend's constant properties.
     fn profile(&self) -> &Profile;
 
-    /// Passes the client's channel for events to the backend.
+    /// Passes the client's channel for events.
     ///
     /// - Each client calls this method once.
     /// - An event about a hold names its token. Every attached client receives the wake-ups.

@@ -71,7 +71,7 @@ pub struct Granted {
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold, not later than the server's grant. By default the time of sending.
+    /// The start of the hold, not later than the server's grant. The default is the send.
     pub start: Option<BootInstant>,
     /// The hold's duration, if it isn't the requested TTL.
     pub valid: Option<Duration>,
@@ -80,7 +80,7 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// Creates a grant of one fence, which lasts for the TTL from the time of sending.
+    /// Creates a grant of one fence for the TTL, from the send.
     pub const fn new(fence: Fence) -> Self {
         Self { fence, fences: 1, start: None, valid: None, waiters: false }
     }
@@ -93,7 +93,7 @@ pub struct Busy {
     pub retry_after: Option<Duration>,
     /// The holder, if known without another request.
     pub holder: Option<Box<Holder>>,
-    /// True if the server queued the claim. It stays queued until it is granted, released, or not repeated for long.
+    /// True if the server has queued the claim, until it is granted, released, or not repeated for long.
     pub queued: bool,
 }
 
@@ -135,7 +135,7 @@ pub struct Renewal {
 pub enum RenewalOutcome {
     /// The hold lasts for another TTL, or for `valid`.
     Renewed {
-        /// The duration from the time of sending, if it isn't the TTL.
+        /// The time from the send, if not the TTL.
         valid: Option<Duration>,
     },
     /// The hold has ended, for this reason if the server has a record.

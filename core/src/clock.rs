@@ -59,8 +59,8 @@ impl Sub<Duration> for BootInstant {
     }
 }
 
-/// A clock that runs while the machine sleeps: `CLOCK_BOOTTIME` on Linux and Android. On other systems it may stop
-/// during sleep, so a loss is detected later.
+/// A clock that runs while the machine sleeps: `CLOCK_BOOTTIME` on Linux and Android. On other systems it may stop, so
+/// a loss is detected later.
 #[derive(Clone, Default)]
 pub struct Clock(Kind);
 

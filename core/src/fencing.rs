@@ -129,7 +129,7 @@ fn decoded(text: &str) -> Option<String> {
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<Mutex<NameMap<Arc<tokio::sync::Mutex<u64>>>>>);
 
-/// Exclusive access for one write, so that an accepted write can't follow a later holder's write.
+/// Exclusive access, so that an accepted write can't follow a later holder's.
 #[derive(Debug)]
 #[must_use = "the next write can start once this is dropped; keep it until the write is done"]
 pub struct Inside(OwnedMutexGuard<u64>);
@@ -302,7 +302,7 @@ mod tests {
         drop(gate.enter(&x, &fenced(5)).await.unwrap());
     }
 
-    /// If another lock's fence were accepted, a late writer could enter under an unused name.
+    /// Otherwise a late writer could enter under an unused name.
     #[tokio::test]
     async fn fence_of_another_lock_is_refused() {
         let gate = Gate::new();

@@ -164,6 +164,6 @@ pub struct Finding {
 pub struct SweepReport {
     /// Removed records.
     pub rows: u64,
-    /// True if more remains to be removed.
+    /// True if more remains.
     pub more: bool,
 }

@@ -42,8 +42,8 @@ pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the index of the comma before the next URL. A password may contain a comma and `://`, so a whole URL must
-/// precede the comma: with an `@`, or without a password in the port's place.
+/// A password may contain a comma and `://`, so a whole URL must precede the comma: with an `@`, or without a password
+/// in a port's place.
 fn next_url(text: &str) -> Option<usize> {
     text.match_indices(',').map(|(at, _)| at).find(|at| {
         let (before, after) = (&text[..*at], &text[at + 1..]);

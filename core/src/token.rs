@@ -161,7 +161,7 @@ fn spread(number: u64) -> u128 {
 }
 
 mod vmclock {
-    /// Returns the counters, or zero without the device.
+    /// Returns zero without the device.
     #[cfg(target_os = "linux")]
     pub(super) fn generation() -> u128 {
         use std::fs::File;

@@ -49,7 +49,7 @@ impl Row {
         }
     }
 
-    /// Returns all holds, also those that expired since the last [`expire`](Self::expire).
+    /// Includes holds that expired since the last [`expire`](Self::expire).
     pub(crate) fn holds(&self) -> impl Iterator<Item = &Held> {
         self.first.iter().chain(self.others.iter().flat_map(|others| others.iter()))
     }
@@ -105,7 +105,7 @@ impl Row {
         (!present.is_of_the_kind_of(mode)).then_some(present)
     }
 
-    /// Returns whether a claim is admitted. It overtakes no waiter, but readers may overtake waiting readers.
+    /// A claim overtakes no waiter, but readers may overtake waiting readers.
     pub(crate) fn admits(&self, token: Token, mode: Mode) -> bool {
         let fits = match mode {
             Mode::Exclusive => self.first.is_none(),
@@ -140,7 +140,7 @@ impl Row {
         }
     }
 
-    /// Returns the highest fence. Permits have none.
+    /// Permits have no fence.
     pub(crate) fn fence(&self) -> Option<Fence> {
         let last = |hold: &Held| hold.fence + u64::from(hold.fences) - 1;
         self.holds().filter(|hold| hold.has_fence()).map(last).max().map(Fence::new)

@@ -2,7 +2,7 @@
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
-    -- The mode of the hold, session or row. The two modes don't exclude each other.
+    -- session or row, which don't exclude each other.
     kind     VARCHAR(8)   NOT NULL,
     name     VARCHAR(512) NOT NULL,
     token    VARCHAR(32)  NOT NULL,

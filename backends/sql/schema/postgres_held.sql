@@ -3,7 +3,7 @@
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
-    -- The mode of the hold, session or row. The two modes don't exclude each other.
+    -- session or row, which don't exclude each other.
     kind     text   NOT NULL,
     -- Compared byte by byte.
     name     text   COLLATE "C" NOT NULL,

@@ -31,7 +31,7 @@ CREATE TABLE lockwright_lease (
     broken     TEXT
 ) STRICT, WITHOUT ROWID;
 
--- A trigger is a part of the grant's own statement, so no crash can separate the two.
+-- A trigger runs in the grant's statement, so no crash separates the two.
 CREATE TRIGGER lockwright_grant AFTER INSERT ON lockwright_lease BEGIN
     UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;
 END;

@@ -25,7 +25,7 @@ pub(crate) fn as_child() -> Option<ExitCode> {
     child::main(open)
 }
 
-/// Runs the suite. Must not be called in a runtime.
+/// Must not be called in a runtime.
 pub(super) fn conformance(
     connection: &ConnectionOptions,
     what: &Conformance,

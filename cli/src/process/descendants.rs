@@ -30,8 +30,7 @@ struct Entry {
     ended: bool,
 }
 
-/// Returns the descendants. A process that forks during the scan may be missing, so repeat the scan until it finds
-/// none, and check with `wait`.
+/// A process that forks during the scan may be missing. Repeat the scan until it finds none, and check with `wait`.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     let mut found = entries_of(root, except)?;
     found.retain(|entry| !entry.ended);
@@ -107,7 +106,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Signals the processes. Returns how many belong to another user.
+/// Returns how many processes belong to another user.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;
     for process in processes {
@@ -124,8 +123,8 @@ pub(crate) struct Killed {
     pub refused: u32,
 }
 
-/// Kills all descendants. Kills `group` too while a descendant, even an unreaped one, is in it: its id can't be reused
-/// until then. Signalling a group is atomic with respect to `fork`, so no member escapes.
+/// Kills `group` too while a descendant, even an unreaped one, is in it: until then its id can't be reused. Signalling
+/// a group is atomic with respect to `fork`, so no member escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
     if let Some(group) = group

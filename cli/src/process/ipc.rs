@@ -42,7 +42,7 @@ pub(crate) enum Order {
 pub(crate) enum Report {
     /// CMD's process id.
     Started(u32),
-    /// CMD couldn't be started, because of this OS error.
+    /// Starting CMD failed with this OS error.
     NotStarted(i32),
     TooLate,
     /// CMD was suspended and continued again.
@@ -131,7 +131,7 @@ impl Report {
     }
 }
 
-/// Sends without blocking, because a blocked sender can't keep a deadline. The socket buffers thousands of frames.
+/// A blocked sender couldn't keep a deadline. The socket buffers thousands of frames.
 pub(crate) fn post(socket: impl AsFd, bytes: &[u8; FRAME]) -> io::Result<()> {
     send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
     Ok(())

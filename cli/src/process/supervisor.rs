@@ -29,7 +29,7 @@ use super::timer::Timer;
 use super::{Exit, ROLE_EXEC, SELF, descendants, exec_child};
 use crate::exit;
 
-/// The time for processes that outlive CMD, such as a pipeline's last `tee`.
+/// The time for leftovers, such as a pipeline's last `tee`.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
 
 const GRACE: Duration = Duration::from_secs(5);

@@ -14,7 +14,7 @@ use crate::process::descendants::{self, Process};
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The scans that must find nothing if the kernel can't be asked.
+/// The empty scans needed if the kernel can't be asked.
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {

@@ -214,7 +214,7 @@ impl Held<'_> {
         outcome
     }
 
-    /// Sends an order. If this fails, the supervisor has ended, or ends everything by its last deadline.
+    /// If this fails, the supervisor has ended, or ends everything by its last deadline.
     fn order(&self, order: Order) {
         let _ = ipc::post(&self.socket, &order.encode());
     }
@@ -349,7 +349,7 @@ impl Held<'_> {
         Outcome::Lost(Failure::new(exit::SUPERVISOR, "supervisor_killed", message))
     }
 
-    /// Reaps the supervisor, because in a container no other process may do that.
+    /// In a container, no other process may reap the supervisor.
     async fn reap_supervisor(&self) {
         let limit = Clock::boot().now() + SUPERVISOR_EXIT_TIMEOUT;
         while Clock::boot().now() < limit {

@@ -1,8 +1,8 @@
 //! Admission rules for servers that keep one queue per lock (etcd, ZooKeeper).
 //!
-//! The server numbers the claims, so the number of claims ahead of a claim can only fall. An admitted claim stays
-//! admitted, and an outdated view can only delay an admission. A claim of another lock type blocks the claims behind it
-//! until it leaves.
+//! The server numbers the claims, so those ahead of a claim can only become fewer. An admitted claim stays admitted,
+//! and an outdated view can only delay an admission. A claim of another lock type blocks the claims behind it until it
+//! leaves.
 //!
 //! # The shared fence of concurrent readers
 //!

@@ -119,7 +119,7 @@ const BY_THE_SERVER: &[Refusal] = &[
     ("fatal alert", ErrorKind::Denied, "it ended the TLS handshake"),
 ];
 
-/// Returns the kind and reason of a failed handshake. The backend's `own` reasons precede the server's general ones.
+/// Returns the kind and reason of a failed handshake. The backend's `own` reasons precede more general ones.
 pub fn refusal(cause: &str, own: &[Refusal]) -> Option<(ErrorKind, &'static str)> {
     let reasons = BY_THE_CLIENT.iter().chain(own).chain(BY_THE_SERVER);
     reasons.filter(|(part, ..)| cause.contains(part)).map(|(_, kind, what)| (*kind, *what)).next()

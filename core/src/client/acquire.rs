@@ -237,7 +237,7 @@ fn take_answer(
         Ok(AcquireOutcome::Busy(busy)) => {
             shared.metrics.attempts.add(1);
             pending.release_mode = before.release_mode;
-            // An earlier local request may have sent this claim, and the server may have queued it.
+            // An earlier request of this client may have queued the claim.
             pending.on_server =
                 busy.queued || before.on_server || pending.release_mode == ReleaseMode::Reconcile;
             Answer::Busy(busy)
@@ -290,7 +290,7 @@ async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) 
         options,
         limit,
         sent,
-        // A request that was queued locally is already counted as waiting.
+        // A locally queued request is already counted.
         counted: was_queued,
         spot: None,
         troubled_since: trouble.as_ref().map(|trouble| trouble.since.max(begun)),
@@ -397,7 +397,7 @@ impl Asking<'_> {
         self.spot.is_some() && self.shared.backend.profile().blocks
     }
 
-    /// Returns the request's limit, or without one, an instant one TTL after the first unanswered request.
+    /// Without a limit, this is one TTL after the first unanswered request.
     fn give_up_at(&self) -> BootInstant {
         match (self.limit, self.troubled_since) {
             (Limit::None, Some(since)) => since + self.options.ttl,
@@ -503,7 +503,7 @@ impl Asking<'_> {
 /// The ticket's hold isn't renewed, so the attempts end after one TTL.
 pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let options = Options::of_ticket(ticket);
-    // The server would consume the ticket even if an option is invalid.
+    // Invalid options must not consume the ticket.
     options.check(&shared)?;
     let mut turn = Turn::placeholder(Arc::clone(&shared), ticket.name().clone());
     let begun = shared.clock.now();
@@ -604,7 +604,7 @@ fn valid_grant(
     (now < term.lost_at).then_some(ValidGrant { now, start, term })
 }
 
-/// Gives back a late grant. Its token is never requested again, because the late release would end the new hold.
+/// The old token is never requested again: a late release would end its new hold.
 async fn too_late(shared: &Arc<Shared>, turn: &mut Turn) {
     shared.metrics.grants_too_late.add(1);
     shared.metrics.attempts.add(1);

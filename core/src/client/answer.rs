@@ -17,7 +17,7 @@ pub(crate) fn at_once<T>(ask: impl FnOnce() -> Option<Result<T>>) -> Option<Resu
     caught(ask).unwrap_or_else(|panicked| Some(Err(panicked)))
 }
 
-/// Waits for an answer. A panic or a timeout is [`Indeterminate`](crate::ErrorKind::Indeterminate).
+/// A panic or a timeout is [`Indeterminate`](crate::ErrorKind::Indeterminate).
 pub(crate) async fn answer<'a, T>(
     shared: &Shared,
     send: impl FnOnce() -> Request<'a, T>,

@@ -90,7 +90,7 @@ impl Builder {
         self
     }
 
-    /// Lets the client sweep about once a minute: see [`Locks::sweep`]. One such client of a fleet is enough.
+    /// Sweeps about once a minute: see [`Locks::sweep`]. One client of a fleet is enough.
     pub fn sweep(mut self, idle: Duration) -> Self {
         self.settings.sweep = Some(idle);
         self
@@ -108,9 +108,9 @@ impl Builder {
         self
     }
 
-    /// Sets the client's runtime. If not set, it is the runtime in which `build` is called. The runtime needs a timer,
-    /// and must not end before the client. After its end, no hold is renewed until the next request inside another
-    /// runtime. A current-thread runtime renews nothing between two `block_on` calls.
+    /// Sets the client's runtime; by default the one in which `build` is called. It needs a timer, and must not end
+    /// before the client. After its end, no hold is renewed until the next request inside another runtime. A
+    /// current-thread runtime renews nothing between two `block_on` calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self

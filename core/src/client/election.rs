@@ -111,8 +111,7 @@ pub struct Observer {
     each: Duration,
     reported: Option<Option<Leader>>,
     next_look: BootInstant,
-    /// The request in progress. It survives a dropped call, because otherwise a caller that drops every call gets no
-    /// result.
+    /// The request in progress. Without it, a caller that drops every call would get no result.
     looking: JoinSet<Result<Option<Leader>>>,
 }
 

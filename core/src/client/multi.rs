@@ -199,7 +199,7 @@ impl MultiRequest {
         let mut as_given: Vec<usize> = (0..held.len()).collect();
         as_given.sort_unstable_by_key(|at| parts[*at].place);
         let guard = MultiGuard { guards: held, as_given };
-        // Fixed holds aren't renewed later, so without this renewal the first would end before the last.
+        // Fixed holds aren't renewed later, so the first would end before the last.
         let renewed = match self.options.is_fixed && has_waited {
             true => guard.renew().await,
             false => guard.check(),
@@ -296,7 +296,7 @@ impl Part {
         }
     }
 
-    /// Runs `taking`, and fails as soon as a held lock is lost.
+    /// Fails as soon as a held lock is lost.
     async fn while_held<F>(&self, held: &[Guard], is_fixed: bool, taking: F) -> Result<Guard>
     where
         F: Future<Output = Result<Guard>>,

@@ -16,7 +16,7 @@ use super::state::Hold;
 #[derive(Debug)]
 pub struct MultiGuard {
     pub(super) guards: Vec<Guard>,
-    /// Indices in `guards`, in the order in which the request got the names.
+    /// Indices in `guards`, in the order of the request.
     pub(super) as_given: Vec<usize>,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Before {
 }
 
 impl Pending {
-    /// Prepares for a request. Until its answer, the claim's state is unknown.
+    /// Until the answer, the claim's state is unknown.
     pub(crate) fn send(&mut self, now: BootInstant) -> Before {
         self.last_sent = now;
         Before {

@@ -42,7 +42,7 @@ pub(crate) fn renewer(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send +
                 let Some(shared) = going.0.upgrade() else { return };
                 // An application's waker may panic.
                 let round = catch_unwind(AssertUnwindSafe(|| round(&shared, &mut due)));
-                // The panic may have interrupted the round before it rescheduled its holds.
+                // The panic may have left some holds unscheduled.
                 round.unwrap_or_else(|_| {
                     let next = shared.clock.now() + AFTER_PANIC;
                     reschedule_all(&shared, next);

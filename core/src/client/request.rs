@@ -81,8 +81,8 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Makes [`acquire`](Request::acquire) try this often without a queue, with this pause (± 25 %). Other clients may
-    /// overtake the request, unlike with [`wait_for`](Request::wait_for).
+    /// Makes [`acquire`](Request::acquire) try this often without a queue, with this pause (± 25 %).
+    /// [`wait_for`](Request::wait_for) is fairer.
     pub fn retry(mut self, tries: u32, pause: Duration) -> Self {
         self.options.retry = Some((tries, pause));
         self

@@ -42,12 +42,12 @@ impl Signal {
         states.max_by_key(|state| state.severity()).unwrap_or(HoldState::Held)
     }
 
-    /// Returns when the hold counts as lost unless it is renewed.
+    /// Returns when the hold counts as lost.
     pub fn lost_at(&self) -> BootInstant {
         self.others.iter().map(|one| one.hold.lost_at()).fold(self.first.hold.lost_at(), Ord::min)
     }
 
-    /// Returns when the holder must stop relying on the hold, unless it is renewed.
+    /// Returns when the holder must stop relying on the hold.
     pub fn deadline(&self) -> BootInstant {
         self.others.iter().map(|one| one.hold.deadline()).fold(self.first.hold.deadline(), Ord::min)
     }
@@ -122,7 +122,7 @@ impl One {
     }
 }
 
-/// Returns the first result, and drops the other futures, which must be cancel safe.
+/// Drops the other futures, which must be cancel safe.
 async fn first_of(futures: Vec<impl Future<Output = HoldState>>) -> HoldState {
     let mut futures: Vec<Pin<Box<_>>> = futures.into_iter().map(Box::pin).collect();
     std::future::poll_fn(|cx| {

@@ -357,7 +357,7 @@ fn a_job_that_was_never_polled_passes_its_turn_on() {
         builder.event_interval(interval).enable_time().build().unwrap()
     };
     let (theirs, ours) = (runtime(1), runtime(61));
-    // The TTL is short, because the unreleased hold must expire.
+    // The unreleased hold must expire soon.
     let builder = Locks::builder(Memory::new()).ttl(millis(200));
     let locks = builder.runtime(theirs.handle().clone()).build().unwrap();
     let guard = ours.block_on(locks.mutex("x").acquire()).unwrap();

@@ -154,7 +154,7 @@ async fn name_that_is_given_twice_around_another_client_is_acquired_once() {
     assert_eq!(all.guards().len(), 2);
 }
 
-/// Checks, for any kind of guard, that everything ends at the loss.
+/// Checks the loss of any kind of guard.
 async fn stops_at_the_loss(held: &impl Held, clock: &Clock) -> BootInstant {
     held.check().unwrap();
     assert!(held.deadline() > held.lost_at());

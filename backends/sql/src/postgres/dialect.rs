@@ -345,7 +345,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 
     Some(match code {
-        // The message is in English only if the server is; otherwise the next verdict applies.
+        // In other languages, the next verdict applies.
         "28000" if message.contains("no encryption") || message.contains("SSL off") => {
             Verdict::new(Denied, tls::ENCRYPTED_ONLY)
         }

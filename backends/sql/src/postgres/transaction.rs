@@ -265,7 +265,7 @@ fn expand(tables: &Tables, text: &str) -> String {
     tables.expand(&text.replace("{key}", KEY), Postgresql::QUOTE)
 }
 
-/// Runs SQL that begins with a savepoint. After an error, rolls back to the savepoint.
+/// The SQL begins with a savepoint, to which an error rolls back.
 async fn run(tx: &mut PgConnection, sql: &Sql, arguments: Arguments<'_>) -> sqlx::Result<Vec<Row>> {
     let answer = fetch_on(tx, sql.render(arguments, Postgresql::literal)).await;
     if let Err(cause @ sqlx::Error::Database(_)) = &answer

@@ -47,7 +47,7 @@ pub(crate) struct Abandoned<D> {
     limits: Limits,
     waiting: Mutex<Waiting>,
     refusal: Mutex<Option<String>>,
-    /// True once the backend is dropped, which then needs no permits.
+    /// A dropped backend needs no permits.
     closed: AtomicBool,
 }
 

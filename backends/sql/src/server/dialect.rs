@@ -21,7 +21,7 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     const QUOTE: char;
 
-    /// The expression for `{now}`, in microseconds. The server evaluates each occurrence separately.
+    /// `{now}` in microseconds. The server reads its clock at each occurrence.
     const NOW: &'static str;
 
     /// False if concurrent first users may find only some of the tables.
@@ -144,7 +144,7 @@ impl Row {
         matches!(self.0.get(at), None | Some(Cell::Null))
     }
 
-    /// Reads a boolean; `NULL` is false.
+    /// `NULL` is false.
     pub(crate) fn bool(&self, at: usize) -> Result<bool, BadRow> {
         match self.0.get(at) {
             Some(Cell::Int(number)) => Ok(*number != 0),

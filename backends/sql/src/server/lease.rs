@@ -256,7 +256,7 @@ impl<D: Dialect> LeaseBackend<D> {
         Err(Error::unavailable("the holder changes too fast to be broken; try again"))
     }
 
-    /// Breaks one hold, and returns the time that it had left.
+    /// Returns the time that the hold had left.
     async fn break_one(
         &self,
         name: &LockName,

@@ -6,7 +6,7 @@ use lockwright_core::Result;
 
 pub(crate) type Answer<'f, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'f>>;
 
-/// Implements the trait by delegation. The backend must be the type's first field.
+/// The backend must be the type's first field.
 macro_rules! pass_on {
     ($backend:ty) => {
         const _: () = {

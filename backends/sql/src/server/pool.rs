@@ -27,7 +27,7 @@ pub(crate) struct Limits {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending {
-    /// The limit for the request, including getting a connection.
+    /// The limit includes getting a connection.
     pub(crate) within: Duration,
     pub(crate) answer: Duration,
     /// True for renewals, which have one reserved connection.
@@ -154,7 +154,7 @@ impl<D: Dialect> Pool<D> {
         Sending { within, answer, renews: false, again: false, waits: false }
     }
 
-    /// Sends a request, and retries it if it lost against a concurrent one.
+    /// Retries a request that lost against a concurrent one.
     ///
     /// # Cancel safety
     /// The server may still carry out a dropped request.

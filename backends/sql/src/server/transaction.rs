@@ -57,7 +57,7 @@ impl Limit {
         Self { clock, until }
     }
 
-    /// Returns the time for the next wait; `None` after the limit.
+    /// `None` after the limit.
     pub(crate) fn slice(&self) -> Option<Duration> {
         match self.until {
             None => Some(SLICE),

@@ -38,7 +38,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
     Ok(Arc::from(id.trim()))
 }
 
-/// Returns whether `path` is a mount point, by mountinfo's fifth field.
+/// The fifth field is the mount point.
 fn is_mounted_over(mounts: &str, path: &str) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(4) == Some(path))
 }

@@ -185,7 +185,7 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Checks the permission to write. Assumes equal real and effective users.
+/// Assumes equal real and effective users.
 pub(super) fn writable(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, Access::WRITE_OK)?)
 }

@@ -49,8 +49,8 @@ pub(super) fn lacks_a_table(error: &sqlx::Error) -> bool {
 }
 
 impl Failure {
-    /// The effect of a failed statement. Some codes prove that nothing was written. A failed write or sync of the log
-    /// doesn't: a record that reached the disk becomes valid at recovery.
+    /// Some codes prove that nothing was written. A failed write or sync of the log doesn't: a record that reached the
+    /// disk becomes valid at recovery.
     pub(super) fn of_statement(error: sqlx::Error) -> Self {
         let effect = match code(&error) {
             Some(

@@ -194,7 +194,7 @@ pub(super) async fn renew(
     keep(connection, &names, at).await
 }
 
-/// Releases a hold. Returns whether it existed, and whether its end may admit a waiter.
+/// Returns whether the hold existed, and whether its end may admit a waiter.
 pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -221,7 +221,7 @@ pub(super) async fn release(
     Ok((ReleaseOutcome::Released, makes_room))
 }
 
-/// Removes the record of a waiting writer. Needs no transaction.
+/// Needs no transaction.
 pub(super) async fn withdraw(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -323,7 +323,7 @@ async fn add(
         .map(drop)
 }
 
-/// Extends the names' rows: a name expires with its last holder.
+/// A name expires with its last holder.
 async fn keep(
     connection: &mut SqliteConnection,
     names: &[impl AsRef<str>],

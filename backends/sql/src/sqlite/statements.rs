@@ -131,7 +131,7 @@ pub(super) async fn acquire(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(again(connection, asked, &row, at).await?)))
 }
 
-/// Renews the claim's own hold. Needs a transaction.
+/// Needs a transaction.
 async fn again(
     connection: &mut SqliteConnection,
     asked: &Acquire,

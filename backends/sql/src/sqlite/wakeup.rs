@@ -169,7 +169,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
     }
 }
 
-/// Wakes the waiters of free names. Returns whether there was one.
+/// Returns whether a waiter was woken.
 async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
     let mut names = waiters.names();
     if names.is_empty() {

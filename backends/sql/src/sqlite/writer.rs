@@ -71,7 +71,7 @@ pub(super) struct WeakJobs(mpsc::WeakUnboundedSender<Job>);
 const ANSWER_LIMIT: Duration = Duration::from_secs(3 * BUSY_LIMIT.as_secs());
 
 impl Jobs {
-    /// Starts the writer, which ends with the last of these handles.
+    /// The writer ends with the last of these handles.
     pub(super) fn start(
         database: &Database,
         open: Open,

@@ -51,7 +51,7 @@ async fn a_restart_is_reported_at_once_and_outlived() {
         let begun = Instant::now();
         let signal = guard.signal();
         let told = tokio::spawn(async move { (signal.ended().await, Instant::now()) });
-        // The restart blocks a thread, as in the threads of other tests.
+        // The restart blocks a thread, as in other tests.
         let server = tokio::task::spawn_blocking(move || {
             server.restart(true).unwrap();
             server

@@ -34,8 +34,8 @@ const OTHER_LOCKS: [&str; 1] = ["BEGIN; SELECT * FROM lockwright_hold WHERE name
 
 const FOR_SHARE: &str = "LOCK IN SHARE MODE";
 
-/// How long a killed waiter stays in the queue. During a wait for a `GET_LOCK`, the server checks whether the client is
-/// alive. During a wait for a row, it doesn't, so the slice is the limit.
+/// How long a killed waiter stays in the queue. The server checks its client during a wait for a `GET_LOCK`. During a
+/// wait for a row it doesn't, so the slice is the limit.
 fn dead_waiter_limit(mode: &str) -> Duration {
     if mode == "session" { ms(3_000) } else { ms(6_000) }
 }

@@ -112,7 +112,7 @@ async fn a_hold_after_a_wait_is_valid_from_the_end_of_the_wait(server: &Server, 
     granted.release().await.unwrap();
 }
 
-/// If the start is too early, a part of the TTL is wasted. Clients reject a grant whose start is longer than a TTL ago.
+/// An early start wastes a part of the TTL. Clients reject a grant whose start is longer than a TTL ago.
 async fn a_wait_states_when_it_was_over(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));

@@ -114,7 +114,7 @@ async fn a_file_that_may_only_be_read_is_reported() {
     assert_eq!(error.kind(), ErrorKind::Denied);
 }
 
-/// After a write with a fence, no write with a lower one is accepted.
+/// No write follows a write with a higher fence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_have_the_order_of_fences() {
     let place = Place::new();

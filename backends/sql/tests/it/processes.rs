@@ -91,7 +91,7 @@ async fn wait_for(backend: &Sqlite, claim: &Claim, woken: &Notify) -> Fence {
     }
 }
 
-/// Runs the critical section. Expects that no other process is inside, and that the register has no higher fence.
+/// In the critical section, no other process is inside, and the register has no higher fence.
 fn alone(folder: &Path, fence: Fence) {
     let inside = folder.join("inside");
     OpenOptions::new().write(true).create_new(true).open(&inside).expect("two are inside");

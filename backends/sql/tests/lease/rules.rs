@@ -25,7 +25,7 @@ async fn of_many_at_once_one_is_granted() {
         clients.push(Arc::new(connect(&server.url()).await));
     }
     for round in 0..100 {
-        // The rounds use free names without a row, and names with a row.
+        // Some names are free, and some have a row.
         let locked = format!("x{}", round % 50);
         let (_, granted) = one_of_many(&clients, 16, &locked, |error| panic!("{error:?}")).await;
         release(&clients[0], &granted).await;

@@ -27,7 +27,7 @@ fn url_in(mode: &str, url: &str) -> String {
     }
 }
 
-/// Returns the server's limit. In the other modes each hold and each wait has a connection.
+/// In the other modes each hold and each wait has a connection.
 fn connections(mode: &str) -> &'static str {
     if mode == "lease" { "400" } else { "700" }
 }

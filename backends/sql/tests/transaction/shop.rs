@@ -20,7 +20,7 @@ pub(super) async fn shop_on(server: Server) -> (Server, Pool) {
     (server, pool)
 }
 
-/// Creates the table with the stock, but no tables of Lockwright.
+/// Creates the table with the stock.
 pub(super) async fn bare(server: &Server) -> Pool {
     let pool = PoolOptions::new().max_connections(10).connect(&server.url()).await.unwrap();
     pool.execute("CREATE TABLE stock (item VARCHAR(99) PRIMARY KEY, number BIGINT NOT NULL)")

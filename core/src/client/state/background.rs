@@ -46,7 +46,7 @@ impl Job {
         }
     }
 
-    /// Runs the job. If the future is dropped unfinished, the turn passes on.
+    /// If the job's future is dropped unfinished, the turn passes on.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
         // This value must exist before the first poll, which may never happen.
         let mut running = Running(self);

@@ -64,7 +64,7 @@ fn decode(phase: u32) -> HoldState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) renew: bool,
-    /// The deadline has passed, so the holder had time to stop its work.
+    /// The holder has had time to stop its work.
     pub(crate) over: bool,
     pub(crate) next: BootInstant,
 }
@@ -129,8 +129,7 @@ impl Hold {
     /// Enables notifications. A caller that reads the phase after this call misses no change.
     pub(crate) fn changed(&self) -> &Notify {
         let changed = self.changed.get_or_init(Box::default);
-        // `SeqCst` orders this store and the changes of the phase: a change either notifies the caller, or the caller
-        // sees it.
+        // `SeqCst` orders this store and the changes of the phase: a change notifies, or the caller sees it.
         self.watched.store(true, Ordering::SeqCst);
         changed
     }
@@ -223,8 +222,7 @@ impl Hold {
         lost
     }
 
-    /// Extends the term, and never shortens it. A hold that had expired by `now`, or whose loss was reported, stays
-    /// lost.
+    /// Never shortens the hold. A hold that had expired by `now`, or whose loss was reported, stays lost.
     pub(crate) fn confirm(&self, term: Term, now: BootInstant) {
         let _changes = self.term_changes.lock().unwrap_or_else(PoisonError::into_inner);
         if !decode(self.phase.load(Ordering::SeqCst)).is_live() {
@@ -304,7 +302,7 @@ impl Hold {
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// A hold that isn't renewed before its loss has no slack.
+    /// The report of a loss has no slack.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.renewal_mode == RenewalMode::Auto
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);

@@ -162,7 +162,7 @@ pub(crate) struct Turn {
 #[derive(Default)]
 pub(crate) struct SharedHolders(NameMap<Vec<Arc<Hold>>>);
 
-/// A hold. After its end it never becomes live again.
+/// An ended hold never becomes live again.
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
     pub(crate) claim: Claim,
@@ -173,7 +173,7 @@ pub(crate) struct Hold {
     granted_at: BootInstant,
     keep_until: BootInstant,
 
-    /// Locked during changes of the term, so that a reported loss is never revoked.
+    /// Locked during changes, so that a reported loss is never revoked.
     term_changes: Mutex<()>,
     renew_at: AtomicU64,
     at_risk_at: AtomicU64,

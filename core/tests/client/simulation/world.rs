@@ -110,7 +110,7 @@ pub(super) struct World {
     clients: Mutex<Vec<Client>>,
     /// Closed clients, which may have holds.
     retired: Mutex<Vec<Client>>,
-    /// Closes in progress. A failed check in one of them is noticed only when it is joined.
+    /// Closes in progress. Joining them reveals failed checks.
     pub(super) closing: Mutex<JoinSet<()>>,
     made: AtomicU64,
 }

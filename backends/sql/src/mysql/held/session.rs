@@ -84,8 +84,7 @@ impl MySqlSession {
         sql.render(&arguments, MySql::literal)
     }
 
-    /// Sends the lock statement. The server counts whole seconds, and MySQL rounds, so a shorter wait is ended through
-    /// another connection.
+    /// The server counts whole seconds, and MySQL rounds, so a shorter wait is ended through another connection.
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
         let statements = Arc::clone(&self.statements);
         let locking = statements.of(claim);

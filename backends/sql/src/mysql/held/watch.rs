@@ -202,7 +202,7 @@ impl Drop for Asking {
 
 impl Watching {
     pub(super) async fn ended(&mut self) {
-        // An error means that the watch has ended, not the session.
+        // An error isn't the session's end.
         if self.ended.wait_for(|ended| *ended).await.is_err() {
             std::future::pending::<()>().await;
         }

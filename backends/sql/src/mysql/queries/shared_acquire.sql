@@ -19,7 +19,7 @@ WHERE name = :name AND expires > @lockwright_now;
 
 SET @lockwright_own = @lockwright_own AND @lockwright_ours AND NOT @lockwright_buried;
 
--- The decision is 2 for a new hold, 1 for the own hold again, 0 for nothing.
+-- 2 means a new hold, 1 the own hold again, 0 nothing.
 SET @lockwright_does = CASE
     WHEN @lockwright_buried THEN 0
     WHEN @lockwright_own THEN IF(@lockwright_broken, 0, 1)

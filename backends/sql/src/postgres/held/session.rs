@@ -245,7 +245,7 @@ impl PgSession {
         Ok(rows)
     }
 
-    /// Locks the name's row. A failed attempt is rolled back.
+    /// A failed attempt is rolled back.
     async fn lock_row(
         &mut self,
         claim: &Claim,
@@ -413,8 +413,7 @@ impl Session for PgSession {
     }
 }
 
-/// Finds out why connecting fails: sqlx's pool retries silently while no server answers or the server has too many
-/// clients.
+/// sqlx's pool retries silently while no server answers or the server has too many clients.
 async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     const PAUSE: Duration = Duration::from_millis(200);
 

@@ -17,7 +17,7 @@ WITH seen AS MATERIALIZED (
     JOIN {shared_holder} AS holder ON holder.name = seen.name AND holder.token IN (:from, :token)
     WHERE holder.expires > seen.now AND holder.broken IS NULL
       AND holder.mode = :mode AND holder.permits = :permits AND holder.size = :size
-    -- The new token comes first, for a repeat after a lost answer.
+    -- Finds the new token after a lost answer.
     ORDER BY holder.token = :token DESC
     LIMIT 1
 ), swapped AS (

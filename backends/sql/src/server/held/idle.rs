@@ -37,7 +37,7 @@ impl<S> Idle<S> {
         None
     }
 
-    /// Waits until a session is kept. Another task may take it first.
+    /// Another task may take the session first.
     pub(super) async fn kept(&self) {
         self.kept.notified().await;
     }

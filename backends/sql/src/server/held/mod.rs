@@ -51,7 +51,7 @@ pub(crate) enum Locked {
     Yes,
     /// Another session has the lock. This one isn't queued.
     No {
-        /// True if the name's row has the claim's own token. Another session may then hold the lock for this claim.
+        /// True if the name's row has the claim's own token: another session may hold the lock for the claim.
         same_token: bool,
     },
 }
@@ -93,7 +93,7 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     /// Releases the lock. Returns false if the session didn't have it. Afterwards the session is reusable.
     async fn unlock(&mut self, claim: &Claim) -> Result<bool>;
 
-    /// Waits for the session's end. Nothing is sent, because that would restart the idle time.
+    /// Sends nothing, because that would restart the idle time.
     ///
     /// # Cancel safety
     /// May be dropped and called again.

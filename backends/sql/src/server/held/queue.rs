@@ -24,7 +24,7 @@ impl Queues {
         let turnstile = Arc::clone(
             self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default(),
         );
-        // This value exists before the wait, so that a dropped wait also removes the entry.
+        // The entry must be removed even if the wait is dropped.
         let mut turn = Turn { queues: self, name: name.clone(), turn: None };
         turn.turn = Some(turnstile.lock_owned().await);
         turn

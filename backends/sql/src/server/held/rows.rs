@@ -420,7 +420,7 @@ impl View<'_> {
         if row.bool(9)? {
             holder.mode = Mode::Shared;
         }
-        // The row may be the previous holder's, because a holder writes it after locking.
+        // The row may still be the previous holder's.
         if shown.is_some() && shown == row.text(3)? {
             holder.identity = row.text(4)?.and_then(|text| serde_json::from_str(text).ok());
             holder.fence = inspection.fence;

@@ -48,7 +48,7 @@ pub(super) struct Shared<S: Server> {
     tidying: AtomicBool,
 }
 
-/// An entry in the registry of tasks. Dropping it removes the entry.
+/// Dropping this removes the registry's entry.
 pub(super) struct Place<S: Server> {
     shared: Arc<Shared<S>>,
     key: Key,

@@ -26,7 +26,7 @@ const EARLY: Duration = Duration::from_millis(25);
 /// The pause between attempts while another session holds the lock for the same claim.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The least time for an attempt: half of a short TTL is too little for a slow server.
+/// Half of a short TTL is too little for a slow server.
 const LEAST_TRY: Duration = Duration::from_millis(500);
 
 pub(super) struct Task<S: Server> {
@@ -65,7 +65,7 @@ impl Inbox {
         Self { commands, closing, answer: Some(answer), others: Vec::new() }
     }
 
-    /// Waits until the claim is withdrawn, and answers other requests until then.
+    /// Answers other requests until the claim is withdrawn.
     pub(super) async fn withdrawn(&mut self) -> Withdrawn {
         loop {
             let unwanted = async {

@@ -72,7 +72,7 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
     }
 }
 
-/// The wait ends just before or just after the grant.
+/// The wait ends just before or after the grant.
 async fn a_wait_that_ends_as_it_is_granted_leaves_nothing(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, shared(server, mode).await);
     for round in 0..40 {
@@ -88,7 +88,7 @@ async fn a_wait_that_ends_as_it_is_granted_leaves_nothing(server: &Server, mode:
     }
 }
 
-/// If the wait were granted, the late `KILL QUERY` would end a renewal.
+/// The late interruption would end a renewal.
 async fn a_wait_that_may_yet_be_cut_off_is_no_grant(server: &Server, mode: &str) {
     let meddler = Meddler::before(server.port()).await;
     let two = backend_through(server, meddler.port(), mode).await;

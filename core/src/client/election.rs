@@ -125,9 +125,6 @@ impl Observer {
     /// Waits until the leader differs from the last reported one. The first call returns at once. Polling misses
     /// short terms.
     ///
-    /// # Errors
-    /// Errors of the server or the connection.
-    ///
     /// # Cancel safety
     /// May be dropped and called again: no change is missed or delayed.
     pub async fn next(&mut self) -> Result<Option<Leader>> {

@@ -128,9 +128,6 @@ macro_rules! common {
 
             /// Asks the server whether this client has the hold.
             ///
-            /// # Errors
-            /// Errors of the server or the connection.
-            ///
             /// # Cancel safety
             /// May be dropped.
             pub async fn verify(&self) -> Result<bool> {
@@ -262,13 +259,7 @@ impl Leadership {
         self.0.hold().claim.identity.value.as_deref().unwrap_or_default()
     }
 
-    /// Same as [`release`](Self::release).
-    ///
-    /// # Errors
-    /// As [`release`](Self::release).
-    ///
-    /// # Cancel safety
-    /// As [`release`](Self::release).
+    /// Same as [`release`](Self::release), also for errors and cancel safety.
     pub async fn resign(self) -> Result<()> {
         self.0.release().await
     }

@@ -111,9 +111,6 @@ impl Locks {
 
     /// Lists the held names that begin with `prefix`, in the client's namespace.
     ///
-    /// # Errors
-    /// Errors of the server or the connection.
-    ///
     /// # Cancel safety
     /// May be dropped.
     pub async fn list(&self, prefix: &str) -> Result<Vec<Inspection>> {
@@ -170,9 +167,6 @@ impl Locks {
     }
 
     /// Checks the live server for conditions that weaken its locks.
-    ///
-    /// # Errors
-    /// Errors of the server or the connection.
     ///
     /// # Cancel safety
     /// May be dropped.

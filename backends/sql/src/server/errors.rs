@@ -1,5 +1,3 @@
-//! Effects of failed requests.
-
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind};

@@ -1,5 +1,3 @@
-//! Inspection, breaks and sweeps by operators.
-
 use lockwright_core::{
     BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, HoldState, Reason, ReleaseMode,
 };

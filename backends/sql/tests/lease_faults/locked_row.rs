@@ -1,5 +1,3 @@
-//! One row that another session has locked.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::{Guard, HoldState, Locks};

@@ -1,5 +1,3 @@
-//! MariaDB, or MySQL if the chosen packages have it.
-
 #[path = "each.rs"]
 mod each;
 

@@ -1,5 +1,3 @@
-//! Late writes are rejected.
-
 use std::time::Duration;
 
 use lockwright_core::{ErrorKind, Fence};

@@ -1,5 +1,3 @@
-//! Idle sessions, and sessions with other settings.
-
 use lockwright_core::{
     BreakMode, BreakTarget, DistributedLock, Reason, ReleaseMode, Renew, Renewal,
 };

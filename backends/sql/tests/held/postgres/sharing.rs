@@ -1,5 +1,3 @@
-//! Readers, and writers that wait for them.
-
 use std::time::Instant;
 
 use lockwright_core::{AcquireOutcome, DistributedLock, Mode, ReleaseMode};

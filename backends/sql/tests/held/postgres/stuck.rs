@@ -1,5 +1,3 @@
-//! Server processes that are stopped.
-
 use std::sync::Arc;
 
 use lockwright_core::{

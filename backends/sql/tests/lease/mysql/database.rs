@@ -1,5 +1,3 @@
-//! Databases and servers that are refused or completed.
-
 use lockwright_core::{DistributedLock, ErrorKind};
 
 use super::server::{Config, Server, connect, patient};

@@ -1,5 +1,3 @@
-//! Rows of names, new and existing.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::ErrorKind;

@@ -1,5 +1,3 @@
-//! Encoding of modes in the tables.
-
 use lockwright_core::Mode;
 
 /// Returns the value of the token column for a name with shared holders. No token looks like it.

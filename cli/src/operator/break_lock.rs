@@ -1,5 +1,3 @@
-//! `break`: an operator's forced release.
-
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! The signals that `lockwright run` receives.
-
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;

@@ -19,7 +19,7 @@ use super::sessions::SessionPermit;
 pub(crate) struct ServerSession {
     /// The process id (PostgreSQL) or connection id (MySQL).
     pub(crate) id: i64,
-    /// After a failover, ids are reused.
+    /// The server's number: after a failover, ids are reused.
     pub(crate) server: i64,
     /// A server time in microseconds at which the session existed.
     pub(crate) seen: i64,

@@ -63,7 +63,7 @@ type Holds<'a, 'b> = &'a [(usize, &'b Renew<'b>)];
 type Renewals = Vec<(usize, Option<Renewal>)>;
 
 pub(crate) trait Bell: std::fmt::Debug + Send + Sync {
-    /// Also wakes all waiters. Returns a polling interval if it can't listen.
+    /// Starts to listen, which later wakes all waiters. Returns a polling interval if it can't.
     fn listen(&self) -> Option<Duration>;
 }
 

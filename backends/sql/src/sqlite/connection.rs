@@ -71,7 +71,7 @@ impl Database {
     }
 
     pub(super) fn is_still(&self, open: &Open) -> bool {
-        // By `stat` only: closing the file here would drop SQLite's locks on it.
+        // Only `stat` is safe: closing the file here would drop SQLite's locks on it.
         file_id(&self.path).is_ok_and(|id| id == open.id)
     }
 

@@ -1,5 +1,3 @@
-//! Connections that go silent while new ones work.
-
 use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use lockwright_testbed::Proxy;
 

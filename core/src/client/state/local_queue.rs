@@ -204,7 +204,7 @@ impl Turns {
         }
     }
 
-    /// Returns the owner's queued requests, which enter the new hold.
+    /// Returns the owner's queued requests, which now enter the hold or are refused.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
         let owner = hold.owner.as_ref()?;
         if hold.claim.mode != Mode::Exclusive {

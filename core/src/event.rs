@@ -6,7 +6,8 @@ use crate::name::LockName;
 use crate::reason::Reason;
 use crate::token::Token;
 
-/// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and [`Event::Lost`] are facts.
+/// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and [`Event::Lost`] are
+/// certain; the others are hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

@@ -21,7 +21,7 @@ const HAND_OVERS: usize = 100;
 
 #[tokio::main]
 async fn main() {
-    // The code runs on a worker of the runtime, as a server's tasks do.
+    // A server's tasks also run on a worker of the runtime.
     tokio::spawn(figures()).await.unwrap();
 }
 

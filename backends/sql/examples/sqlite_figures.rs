@@ -28,7 +28,7 @@ async fn main() {
     match std::env::var(ROLE).as_deref() {
         Ok("holder") => holder().await,
         Ok("busy") => busy().await,
-        // The code runs on a worker of the runtime, as a server's tasks do.
+        // A server's tasks also run on a worker of the runtime.
         _ => tokio::spawn(figures()).await.unwrap(),
     }
 }

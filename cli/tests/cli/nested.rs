@@ -76,7 +76,7 @@ fn handle_of_an_ended_run_is_refused() {
     let stale = fs::read_to_string(sandbox.path("holds")).unwrap();
     let refused = with_holds(&sandbox, &stale, ["run", "a", "--", "touch", "ran"]).exits(75);
     assert!(refused.stderr().contains("unset it"), "{}", refused.stderr());
-    // The variable is also refused under a later hold of the name.
+    // The old variable is also refused under a later hold of the name.
     let script = "LOCKWRIGHT_HOLDS=$(cat holds) \"$0\" run -n a -- touch ran";
     sandbox.output_of(&nested(script, &[])).exits(75);
     assert!(!sandbox.path("ran").exists());

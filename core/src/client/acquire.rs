@@ -432,7 +432,7 @@ impl Asking<'_> {
         if self.spot.is_some() {
             return Next::In(poll_after(self.shared, busy));
         }
-        // No wake-up is missed after the registration. An immediate retry covers earlier ones.
+        // No wake-up is missed after the registration. An immediate retry covers earlier wake-ups.
         let Some(pending) = &turn.pending else { unreachable!("a claim was busy") };
         self.spot = Some(self.shared.waiters.register(&pending.claim.name, pending.claim.token));
         Next::Now

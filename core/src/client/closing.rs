@@ -1,5 +1,3 @@
-//! The end of a client or its runtime.
-
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::PoisonError;

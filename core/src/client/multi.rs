@@ -334,7 +334,7 @@ impl Part {
         }
     }
 
-    /// Fails if this request holds the lock under another name. False if that isn't certain.
+    /// Returns an error if this request holds the lock under another name, or false if that isn't certain.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);

@@ -13,7 +13,7 @@ const BREATH: Duration = Duration::from_millis(200);
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Sweeps until the client ends, or if the backend doesn't support sweeps.
+/// Runs until the client ends, or the backend rejects a sweep as unsupported.
 pub(crate) fn sweeper(
     shared: &Arc<Shared>,
     idle: Duration,

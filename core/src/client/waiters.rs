@@ -11,7 +11,7 @@ use crate::token::Token;
 #[derive(Default)]
 pub(crate) struct Waiters {
     registered: Mutex<Registered>,
-    /// The names that were busy, with the instant of that answer.
+    /// The names that were busy, with the last such answer's instant.
     recently_busy: RecentNames,
 }
 

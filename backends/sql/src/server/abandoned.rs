@@ -47,7 +47,7 @@ pub(crate) struct Abandoned<D> {
     limits: Limits,
     waiting: Mutex<Waiting>,
     refusal: Mutex<Option<String>>,
-    /// A dropped backend needs no permits.
+    /// True after the backend was dropped.
     closed: AtomicBool,
 }
 

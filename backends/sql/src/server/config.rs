@@ -1,5 +1,3 @@
-//! Lockwright's URL parameters.
-
 use std::time::Duration;
 
 use lockwright_core::{Error, Result, redact};

@@ -32,7 +32,7 @@ impl SessionLimit {
     pub(crate) const LEAST: usize = 2;
     pub(crate) const LEAST_HELD: usize = 4;
 
-    /// Reserves one session for cancelling and, if `listens`, one for that. The rest is for requests.
+    /// Reserves one session for cancelling and, if `listens`, one for listening. The rest is for requests.
     pub(crate) fn lease(total: usize, listens: bool) -> Self {
         let listen = usize::from(listens && total > Self::LEAST);
         Self::of(total.saturating_sub(1 + listen), 0, listen)

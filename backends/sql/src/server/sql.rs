@@ -106,7 +106,7 @@ impl Sql {
 }
 
 /// # Panics
-/// If the parameter has none.
+/// If the parameter has no argument.
 pub(crate) fn value<'a>(arguments: Arguments<'a>, name: &str) -> Value<'a> {
     match arguments.iter().find(|(known, _)| *known == name) {
         Some((_, value)) => *value,

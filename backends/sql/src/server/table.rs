@@ -63,7 +63,7 @@ impl Tables {
         text
     }
 
-    /// Returns at most 63 bytes.
+    /// Returns the notification channel's name, with at most 63 bytes.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn scope(&self) -> String {
         match &self.schema {

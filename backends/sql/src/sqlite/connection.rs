@@ -127,7 +127,7 @@ impl Database {
                 other => break other.map_err(|e| self.failed(e))?,
             }
         };
-        // Checked again, because the file may be a symbolic link or a mount point.
+        // The file may be a symbolic link or a mount point, so it is checked again.
         self.check_file_system(&self.path)?;
         self.prepare(&mut connection).await?;
         let id = file_id(&self.path).map_err(|source| {

@@ -1,5 +1,3 @@
-//! Renewals of several holds in one request.
-
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -1,5 +1,3 @@
-//! Dropped waits, long waits and many waits.
-
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

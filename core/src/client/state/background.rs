@@ -1,5 +1,3 @@
-//! Background releases, and reconciliation.
-
 use std::sync::Arc;
 use std::time::Duration;
 

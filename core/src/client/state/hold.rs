@@ -21,7 +21,7 @@ use super::{Hold, Shared};
 /// How much earlier than due a renewal may join a batch.
 const LONGEST_SLACK: Duration = Duration::from_millis(250);
 
-/// The lowest byte; the next byte has the reason of a loss.
+/// The lowest byte of `Hold::phase`. The next byte has the reason of a loss.
 mod phase {
     pub(super) const HELD: u32 = 0;
     pub(super) const AT_RISK: u32 = 1;

@@ -326,7 +326,7 @@ impl Shared {
             match queued.sender.send(Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
-                    // A recursion could be thousands of calls deep.
+                    // Dropping the turn would recurse, maybe thousands of calls deep.
                     turn.shared = None;
                     pending = turn.pending.take();
                 }

@@ -1,5 +1,3 @@
-//! Interference from outside.
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
 -- Transfers a shared hold, for a ticket, with a tombstone for the old token. Runs after `shared_lock`.
--- Returns, if one of the two holds: a hold
+-- Returns the hold, if one of the two tokens holds.
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now
     FROM {lease} AS lease

@@ -93,7 +93,7 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     /// Releases the lock. Returns false if the session didn't have it. Afterwards the session is reusable.
     async fn unlock(&mut self, claim: &Claim) -> Result<bool>;
 
-    /// Sends nothing, because that would restart the idle time.
+    /// Waits without sending anything, which would restart the idle time.
     ///
     /// # Cancel safety
     /// May be dropped and called again.

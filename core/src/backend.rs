@@ -46,8 +46,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// - Atomic: the server creates the hold and its expiry together, or neither.
     /// - With [`Wait::No`], one attempt; a claim that isn't granted leaves no trace.
     /// - With [`Wait::Until`], the server may block until the grant. A server that can't block queues the claim if it
-    /// can,
-    ///   and answers [`AcquireOutcome::Busy`].
+    ///   can, and answers [`AcquireOutcome::Busy`].
     /// - A repeated acquire of a token returns the same hold with its original first fence. It re-arms the full TTL or
     ///   returns the remaining time in [`Granted::valid`](crate::Granted::valid).
     /// - A token with a tombstone is rejected as [`Lost`](crate::ErrorKind::Lost) and never granted again.

@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     token    VARCHAR(32) NOT NULL,
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- Permits and semaphore size; 0 for other modes.
+    -- Permits and semaphore size, or 0 for other modes.
     permits  BIGINT NOT NULL,
     size     BIGINT NOT NULL,
     -- The fence, the permit's number, or the fence of the readers that a writer waits for.

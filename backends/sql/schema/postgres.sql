@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     token    text COLLATE "C" NOT NULL,
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- Permits and semaphore size; 0 for other modes.
+    -- Permits and semaphore size, or 0 for other modes.
     permits  bigint NOT NULL,
     size     bigint NOT NULL,
     -- The fence, the permit's number, or the fence of the readers that a writer waits for.

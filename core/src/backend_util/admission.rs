@@ -8,8 +8,7 @@
 //!
 //! A writer's fence is its number. A reader takes the lowest fence of all concurrent readers, also of readers behind it
 //! ([`fence_source`]). To take a fence, the reader writes it to its own entry. The same atomic step checks that the
-//! other
-//! reader is present and unchanged. Until this write, the reader isn't admitted.
+//! other reader is present and unchanged. Until this write, the reader isn't admitted.
 //!
 //! - *The fence is above those of all earlier writers.* Their numbers are lower, and while the source was present,
 //!   no writer held.

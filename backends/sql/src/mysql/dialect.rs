@@ -23,8 +23,7 @@ use crate::server::tls;
 ///
 /// - UTC: in other time zones, `SYSDATE` jumps at the end of daylight saving time.
 /// - `READ COMMITTED`: statements must see earlier commits. The default also locks gaps, so requests for different
-/// names
-///   would deadlock.
+///   names would deadlock.
 /// - No `sql_mode` that changes literals or the order of assignments.
 /// - `group_concat_max_len` fits all names of a sweep step.
 /// - The server keeps idle connections for longer than the pool does.

@@ -21,9 +21,8 @@
 //! ```
 //!
 //! - **Take it before the transaction reads anything.** At `REPEATABLE READ`, MySQL's default, a plain `SELECT` sees
-//! the
-//!   state at the transaction's first `SELECT`. If that was before the wait, it misses all changes made during the
-//! wait.
+//!   the state at the transaction's first `SELECT`. If that was before the wait, it misses all changes made during the
+//!   wait.
 //! - It excludes other transactions, and programs that lock the name's row with `SELECT … FOR
 //!   UPDATE` or change it, but no holds of a client.
 //! - The transaction may take the lock repeatedly, and other locks. Always take several in the same

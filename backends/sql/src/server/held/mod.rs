@@ -8,12 +8,10 @@
 //! - **The server ends the hold.** The session's idle timeout is the TTL, set together with the
 //!   lock. Any statement restarts it, so only a renewal may send one.
 //! - **Another connection writes the fence, later.** So a crash of the holder doesn't roll the fence back, and the
-//! fence
-//!   isn't read from a snapshot older than the lock.
+//!   fence isn't read from a snapshot older than the lock.
 //! - **A hold after a wait starts** at the send of one more statement on its session.
 //! - **A writer that waits for readers closes a barrier to new readers**, also between the slices of its wait.
-//! Otherwise
-//!   the server would then grant the lock to the readers queued behind.
+//!   Otherwise the server would then grant the lock to the readers queued behind.
 //! - **Holds and waits have other permits than requests**, so a release never waits for a hold's
 //!   permit.
 //! - **The end of the connection is the end of the hold**: the task reports it at once.
@@ -74,10 +72,8 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     /// longer.
     ///
     /// With a `slice`, the call blocks in the server for at most that time; without, it doesn't block. A caller that
-    /// drops
-    /// the future must close the session. After an unsuccessful wait, the caller waits again, unless the wait was the
-    /// `last`,
-    /// or calls [`leave`](Session::leave).
+    /// drops the future must close the session. After an unsuccessful wait, the caller waits again, unless the wait was
+    /// the `last`, or calls [`leave`](Session::leave).
     ///
     /// A writer that waits for readers blocks new ones. No two sessions hold for one claim.
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked>;

@@ -169,7 +169,7 @@ pub(crate) struct Run {
         long,
         visible_alias = "wait",
         value_name = "SECONDS",
-        // So that a negative value is reported as an invalid time, not as an unknown option.
+        // A negative value must be reported as an invalid time, not as an unknown option.
         allow_hyphen_values = true,
         value_parser = duration::any
     )]

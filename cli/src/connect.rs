@@ -20,7 +20,7 @@ pub(crate) async fn connect_for_diagnosis(
     Ok(config(connection)?.connect_for_diagnosis().await?)
 }
 
-/// Never print the URL: it may contain a password.
+/// Never print the URL, because it may contain a password.
 pub(crate) fn config(connection: &ConnectionOptions) -> Result<Config, Failure> {
     let mut config = match &connection.config {
         Some(file) => {
@@ -54,7 +54,7 @@ fn read(file: &Path) -> Result<Config, Failure> {
         )
     })?;
     toml::from_str(&text).map_err(|error| {
-        // The error's text shows the line, which may contain a password.
+        // The error's own text shows the line, which may contain a password.
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         Failure::new(
             exit::CONFIG,
@@ -67,7 +67,7 @@ fn read(file: &Path) -> Result<Config, Failure> {
 fn checked(url: String) -> Result<String, Failure> {
     let invalid = |message| Err(Failure::new(exit::CONFIG, "invalid_config", message));
     match url.as_str() {
-        // Usually a mistyped variable. With the default, each machine would lock separately.
+        // An empty URL usually comes from a mistyped variable. With the default, each machine would lock separately.
         "" => invalid(
             "the URL is empty (--url, LOCKWRIGHT_URL or the configuration's url); set it to the \
              server of the locks, or remove it to use a file that this machine's processes share",

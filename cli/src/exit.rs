@@ -13,7 +13,7 @@ use lockwright::{Error, ErrorKind};
 
 use crate::escape::escape;
 
-/// `-E` changes the code.
+/// `-E` changes this code.
 pub(crate) const HELD: u8 = 1;
 pub(crate) const USAGE: u8 = 64;
 /// The name is locked in another way, or its entry isn't Lockwright's.

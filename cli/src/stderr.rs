@@ -10,10 +10,10 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::{self, Errno};
 use rustix::net::{SendFlags, send};
 
-/// A writable pipe or terminal accepts this without blocking.
+/// A pipe or terminal that is writable accepts this much without blocking.
 const MAX_READY_WRITE: usize = 4096;
 
-/// The last line was cut for lack of room.
+/// True if the last line was cut for lack of room.
 static CUT: AtomicBool = AtomicBool::new(false);
 
 /// Drops the rest if there is no room within `patience`.
@@ -53,7 +53,7 @@ fn write_some(bytes: &[u8]) -> io::Result<usize> {
         Method::File => io::write(stderr(), bytes),
         Method::Socket => send(stderr(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
         Method::Own(own) => io::write(own, bytes),
-        // Accepted: another process may take the room in between.
+        // Another process may take the room in between, which is accepted.
         Method::Poll if is_ready(Duration::ZERO) => {
             io::write(stderr(), &bytes[..bytes.len().min(MAX_READY_WRITE)])
         }
@@ -78,10 +78,9 @@ fn stderr() -> BorrowedFd<'static> {
 enum Method {
     File,
     Socket,
-    /// Opened separately: CMD shares the other file description and doesn't expect non-blocking
-    /// mode.
+    /// The file is opened separately: CMD shares the other file description and doesn't expect non-blocking mode.
     Own(OwnedFd),
-    /// Can't be opened again, for example another user's terminal.
+    /// The file can't be opened again, for example another user's terminal.
     Poll,
 }
 

@@ -1,5 +1,3 @@
-//! The trait that a backend implements.
-
 use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,8 +23,8 @@ use crate::token::Token;
 /// # Contract of every method
 ///
 /// - The future may be dropped at any await point. The request may still take effect.
-/// - [`Unavailable`](crate::ErrorKind::Unavailable): the request certainly had no effect and never will. If it
-///   may, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
+/// - [`Unavailable`](crate::ErrorKind::Unavailable) means that the request had no effect and never will. If it may have
+///   an effect, the error is [`Indeterminate`](crate::ErrorKind::Indeterminate).
 /// - The backend has its own time limit, so that a silent server becomes an error.
 /// - The backend never sends an [`Event`](crate::Event) while it holds an internal lock.
 #[async_trait]
@@ -34,9 +32,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Returns the backend's constant properties.
     fn profile(&self) -> &Profile;
 
-    /// Passes the channel for events.
+    /// Passes the client's channel for events.
     ///
-    /// - Each client calls it once.
+    /// - Each client calls this method once.
     /// - An event about a hold names its token. Every attached client receives the wake-ups.
     /// - The default drops the channel. The client then polls.
     fn attach(&self, events: Events) {
@@ -47,30 +45,30 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// - Atomic: the server creates the hold and its expiry together, or neither.
     /// - With [`Wait::No`], one attempt; a claim that isn't granted leaves no trace.
-    /// - With [`Wait::Until`], a server that can block may block. Others queue the claim if they can, and answer
-    ///   [`AcquireOutcome::Busy`].
-    /// - A repeat returns the same hold with its original first fence. It re-arms the full TTL or returns the
-    ///   remaining time in [`Granted::valid`](crate::Granted::valid).
+    /// - With [`Wait::Until`], the server may block until the grant. A server that can't block queues the claim if it
+    ///   can, and answers [`AcquireOutcome::Busy`].
+    /// - A repeated acquire of a token returns the same hold with its original first fence. It re-arms the full TTL or
+    ///   returns the remaining time in [`Granted::valid`](crate::Granted::valid).
     /// - A token with a tombstone is rejected as [`Lost`](crate::ErrorKind::Lost) and never granted again.
     /// - The server's TTL is the claim's, rounded up to the server's unit.
     /// - With fences in the profile, every grant's fence is above those of all earlier grants of the name.
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome>;
 
-    /// Like [`acquire`](Self::acquire) with [`Wait::No`], for a backend in this process; `None` to use `acquire`.
-    /// `now` is an instant before the call, by the client's clock.
+    /// Like [`acquire`](Self::acquire) with [`Wait::No`], but without a future, for a backend in this process. Returns
+    /// `None` if the client must call `acquire`. `now` is an instant before the call, by the client's clock.
     fn acquire_at_once(&self, claim: &Claim, now: BootInstant) -> Option<Result<AcquireOutcome>> {
         let _ = (claim, now);
         None
     }
 
-    /// Tries once.
+    /// Tries once to acquire the lock.
     async fn try_acquire(&self, claim: &Claim) -> Result<AcquireOutcome> {
         self.acquire(claim, Wait::No).await
     }
 
     /// Re-arms at most [`Profile::renew_batch`] holds to their full TTL.
     ///
-    /// - Returns one [`Renewal`] per hold, in order. After an error or a short answer, the rest is indeterminate.
+    /// - Returns one [`Renewal`] per hold, in order. The client treats holds without a result as indeterminate.
     /// - Compares token and expiry and re-arms in one atomic step.
     /// - Never revives an expired or broken hold.
     /// - Returns the known results within the smallest [`Renew::patience`], even if a server is silent.
@@ -78,10 +76,10 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// Releases a hold, or a claim that was never answered.
     ///
-    /// - By claim, not by grant: an unanswered acquire has no grant.
+    /// - The argument is the claim, because an unanswered acquire has no grant.
     /// - Compares the token and deletes in one atomic step; never touches another client's hold.
-    /// - Covers held, queued and offered claims, and claims in an unknown state.
-    /// - With [`ReleaseMode::Reconcile`], leaves a tombstone if the profile has them.
+    /// - Ends held, queued and offered claims, and claims in an unknown state.
+    /// - With [`ReleaseMode::Reconcile`], leaves a tombstone if the profile has [`tombstones`](Profile::tombstones).
     /// - Wakes the waiters if the profile has [`Push`](crate::WakeUp::Push).
     async fn release(&self, claim: &Claim, release_mode: ReleaseMode) -> Result<ReleaseOutcome>;
 
@@ -115,9 +113,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// Breaks a hold.
     ///
-    /// - Breaks only the hold that was seen, never the next one.
-    /// - With [`BreakMode::RunOut`], the hold can't be renewed and frees the name when it expires; with
-    ///   [`BreakMode::Now`], at once.
+    /// - Breaks only the hold that the caller has `seen`, never a later one.
+    /// - With [`BreakMode::RunOut`], the hold can't be renewed, and the name is free when it expires. With
+    ///   [`BreakMode::Now`], the name is free at once.
     /// - The holder's next renewal returns [`Reason::Broken`](crate::Reason::Broken) as long as the server has a
     ///   record.
     /// - The server stores `by` and `reason` as long as the broken hold.
@@ -135,9 +133,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// Removes a batch of data of holds that ended at least `idle` ago.
     ///
-    /// - It never delays an acquire by more than one short statement would.
+    /// - A sweep never delays an acquire by longer than one short statement takes.
     /// - A name that is locked again gets a fence above its old one.
-    /// - [`SweepReport::more`] requests another step. Several may run in parallel.
+    /// - [`SweepReport::more`] asks the caller for another call. Several sweeps may run in parallel.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let _ = idle;
         Err(Error::unsupported("sweeping: it leaves nothing behind", self.profile()))
@@ -174,7 +172,7 @@ impl<T: DistributedLock + ?Sized> DistributedLock for Arc<T> {
         (**self).release_at_once(claim, release_mode, now)
     }
 
-    // `async fn` would allocate another future.
+    // These methods aren't `async fn`, which would allocate another future.
 
     fn acquire<'s, 'c, 'f>(&'s self, claim: &'c Claim, wait: Wait) -> Answer<'f, AcquireOutcome>
     where

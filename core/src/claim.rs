@@ -1,5 +1,3 @@
-//! Requests to a backend, and its answers.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,14 +31,14 @@ pub struct Claim {
     pub identity: Arc<Identity>,
     /// The TTL, in the profile's range.
     pub ttl: Duration,
-    /// The fences to reserve: its own, and those for local hand-overs.
+    /// The number of fences to reserve: the claim's own, and those for local hand-overs.
     pub fences: u32,
-    /// For backends with one lease for several holds.
+    /// The hold's renewal, for backends that keep several holds in one lease.
     pub renewal_mode: RenewalMode,
 }
 
 impl Claim {
-    /// Returns the limit for one request: half of the TTL.
+    /// Returns the time limit for one request: half of the TTL.
     pub fn patience(&self) -> Duration {
         self.ttl / 2
     }
@@ -51,7 +49,8 @@ impl Claim {
 pub enum Wait {
     /// One atomic attempt. A claim that isn't granted leaves no trace.
     No,
-    /// A server that can block may block until then. Others queue the claim and answer [`AcquireOutcome::Busy`].
+    /// The server may block until this instant. A server that can't block queues the claim and answers
+    /// [`AcquireOutcome::Busy`].
     Until(BootInstant),
 }
 
@@ -68,15 +67,15 @@ pub enum AcquireOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Granted {
-    /// The first fence; the same for a repeat.
+    /// The first fence. A repeat returns the same one.
     pub fence: Fence,
     /// The number of reserved fences, at least 1.
     pub fences: u32,
-    /// The start of the hold, not later than the server's grant. Default: the send.
+    /// The start of the hold, not later than the server's grant. The default is the send.
     pub start: Option<BootInstant>,
-    /// The duration, if not the requested TTL.
+    /// The hold's duration, if it isn't the requested TTL.
     pub valid: Option<Duration>,
-    /// Other clients' claims are queued.
+    /// True if other clients' claims are queued.
     pub waiters: bool,
 }
 
@@ -94,7 +93,7 @@ pub struct Busy {
     pub retry_after: Option<Duration>,
     /// The holder, if known without another request.
     pub holder: Option<Box<Holder>>,
-    /// The claim is queued, until it is granted, released, or not repeated for long.
+    /// True if the server has queued the claim, until it is granted, released, or not repeated for long.
     pub queued: bool,
 }
 
@@ -105,7 +104,7 @@ pub struct Renew<'a> {
     pub claim: &'a Claim,
     /// Additional fences to reserve.
     pub fences: u32,
-    /// The client's limit. By then a backend with several servers returns its results.
+    /// The client's time limit. By then a backend with several servers returns its results.
     pub patience: Duration,
 }
 
@@ -115,7 +114,7 @@ impl<'a> Renew<'a> {
         Self { claim, fences: 0, patience: claim.ttl / 4 }
     }
 
-    /// Returns the limit for a batch.
+    /// Returns the time limit for a batch.
     pub fn time_to_answer(batch: &[Self]) -> Duration {
         batch.iter().map(|one| one.patience).min().unwrap_or_default() * 4 / 5
     }
@@ -126,7 +125,7 @@ impl<'a> Renew<'a> {
 pub struct Renewal {
     /// The outcome.
     pub outcome: RenewalOutcome,
-    /// Other clients' claims are queued.
+    /// True if other clients' claims are queued.
     pub waiters: bool,
 }
 
@@ -134,14 +133,14 @@ pub struct Renewal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RenewalOutcome {
-    /// Kept for another TTL, or for `valid`.
+    /// The hold lasts for another TTL, or for `valid`.
     Renewed {
-        /// The time from the send.
+        /// The time from the send, if not the TTL.
         valid: Option<Duration>,
     },
-    /// The hold has ended, for this reason as far as recorded.
+    /// The hold has ended, for this reason if the server has a record.
     NotHeld(Reason),
-    /// Unknown. The client retries until the deadline.
+    /// The outcome is unknown. The client retries until the deadline.
     Indeterminate,
 }
 

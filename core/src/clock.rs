@@ -1,5 +1,3 @@
-//! The clock of validity.
-
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::sync::Arc;
@@ -8,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// An instant of this machine's boot clock. Meaningless after a restart.
+/// An instant of this machine's boot clock. It is meaningless after a restart.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -35,7 +33,7 @@ impl BootInstant {
     }
 }
 
-/// Saturates at 584 years.
+/// The result saturates at 584 years.
 #[inline]
 pub(crate) fn nanos(duration: Duration) -> u64 {
     duration
@@ -61,8 +59,8 @@ impl Sub<Duration> for BootInstant {
     }
 }
 
-/// A clock that runs while the machine sleeps: `CLOCK_BOOTTIME` on Linux and Android. Elsewhere it may stop, so a
-/// loss is detected later.
+/// A clock that runs while the machine sleeps: `CLOCK_BOOTTIME` on Linux and Android. On other systems it may stop, so
+/// a loss is detected later.
 #[derive(Clone, Default)]
 pub struct Clock(Kind);
 
@@ -78,7 +76,7 @@ struct TokioClock {
     jumped: AtomicU64,
 }
 
-/// tokio's timers stop while the machine sleeps.
+/// The longest sleep, because tokio's timers stop while the machine sleeps.
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Clock {
@@ -101,7 +99,7 @@ impl Clock {
         match &self.0 {
             Kind::Boot => boot_now(),
             Kind::Tokio(clock) => {
-                // Starts at an hour, so that earlier instants are valid.
+                // The clock starts at one hour, so that earlier instants are valid.
                 BootInstant::from_nanos(3_600_000_000_000)
                     + clock.base.elapsed()
                     + Duration::from_nanos(clock.jumped.load(Ordering::SeqCst))
@@ -109,7 +107,7 @@ impl Clock {
         }
     }
 
-    /// Moves a [`Clock::tokio`] ahead without its timers, like a suspend.
+    /// Moves a [`Clock::tokio`] ahead, but not its timers, like a suspend.
     pub fn jump(&self, by: Duration) {
         if let Kind::Tokio(clock) = &self.0 {
             clock.jumped.fetch_add(nanos(by), Ordering::SeqCst);

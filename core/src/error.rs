@@ -1,5 +1,3 @@
-//! The error type.
-
 use std::error::Error as StdError;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -27,7 +25,7 @@ struct Inner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The limit passed. Nothing is held.
+    /// The request's time limit has passed. Nothing is held.
     TimedOut(Step),
     /// The request certainly had no effect.
     Unavailable,
@@ -49,7 +47,7 @@ pub enum ErrorKind {
     Closed,
 }
 
-/// The step at which the limit passed.
+/// The step at which the time limit passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Step {
@@ -72,7 +70,7 @@ impl fmt::Display for Step {
 }
 
 impl Error {
-    /// Creates an error. The message is one sentence without a full stop, the lock and the backend.
+    /// Creates an error. The message is one sentence, without a full stop and without the lock and the backend.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -217,7 +215,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // For `fn main() -> Result`: the message and the causes.
+        // `fn main() -> Result` prints this: the message and the causes.
         write!(f, "{self} ({:?})", self.kind())?;
         let mut cause = self.source();
         while let Some(error) = cause {

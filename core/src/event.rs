@@ -1,5 +1,3 @@
-//! Events from a backend to its client.
-
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,7 +6,8 @@ use crate::name::LockName;
 use crate::reason::Reason;
 use crate::token::Token;
 
-/// An event from a backend to its client. Any may get lost. Only [`Event::Handed`] and [`Event::Lost`] are facts.
+/// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and [`Event::Lost`] are
+/// certain; the others are hints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -30,12 +29,12 @@ pub enum Event {
 pub struct Events(Arc<dyn Fn(Event) -> bool + Send + Sync>);
 
 impl Events {
-    /// `sink` returns whether the receiver still exists.
+    /// Creates a channel to `sink`, which returns whether the receiver still exists.
     pub fn to(sink: impl Fn(Event) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(sink))
     }
 
-    /// Sends an event. False if the client is gone.
+    /// Sends an event. Returns false if the client is gone.
     pub fn send(&self, event: Event) -> bool {
         (self.0)(event)
     }

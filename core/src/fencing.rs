@@ -4,8 +4,8 @@
 //! after its TTL. A [`Gate`] rejects a fence below the highest accepted one (Kleppmann, *How to do distributed
 //! locking*, 2016; Burrows, *The Chubby lock service*, 2006).
 //!
-//! In a database, store the highest fence in the writing transaction: see `check_fence` of the SQL backends, and
-//! the modules `fencing` of etcd, ZooKeeper and Redis. Each accepts fences of any backend.
+//! In a database, store the highest fence in the transaction of the write: see `check_fence` of the SQL backends, and
+//! the modules `fencing` of etcd, ZooKeeper and Redis. Each of them accepts fences of any backend.
 
 use std::fmt;
 use std::str::FromStr;
@@ -156,16 +156,15 @@ impl Gate {
         *highest = fence.get().max(*highest);
     }
 
-    /// Accepts a write, one at a time per name. Equal fences may enter repeatedly. The service must choose `lock`,
-    /// a full name: with the sender's choice, a late write could pass. The gate keeps its highest fence
-    /// permanently.
+    /// Accepts a write, one at a time per name. Equal fences may enter repeatedly. The service, not the sender, must
+    /// choose `lock`, a full name: otherwise a late write could pass. The gate keeps its highest fence permanently.
     ///
     /// # Errors
     /// - [`Lost`](ErrorKind::Lost) with [`Superseded`](Reason::Superseded) if the fence is below the highest.
     /// - [`InvalidInput`](ErrorKind::InvalidInput) for another lock, or a fence above [`Fence::MAX`].
     ///
     /// # Cancel safety
-    /// May be dropped; nothing was accepted then.
+    /// May be dropped; the fence wasn't accepted then.
     pub async fn enter(&self, lock: &LockName, fenced: &Fenced) -> Result<Inside> {
         if fenced.name != *lock {
             return Err(Error::invalid_input(format!(
@@ -236,7 +235,7 @@ mod tests {
         }
     }
 
-    /// RFC 9651, sections 4.2.4 and 4.2.5.
+    /// Parses a bare item (RFC 9651, sections 4.2.4 and 4.2.5).
     fn bare_item(text: &str) -> Option<(String, &str)> {
         if let Some(string) = text.strip_prefix('"') {
             let mut chars = string.chars();
@@ -253,7 +252,7 @@ mod tests {
         (1..=15).contains(&end).then(|| (text[..end].to_owned(), &text[end..]))
     }
 
-    /// RFC 9651, sections 4.2.3 and 4.2.3.2.
+    /// Parses an item (RFC 9651, sections 4.2.3 and 4.2.3.2).
     fn item(text: &str) -> Option<(String, String, String)> {
         let (value, rest) = bare_item(text)?;
         let (key, rest) = rest.strip_prefix(';')?.trim_start_matches(' ').split_once('=')?;

@@ -1,5 +1,3 @@
-//! The client's identity, for operators.
-
 use std::fmt;
 use std::sync::Arc;
 
@@ -51,7 +49,7 @@ fn host_name() -> Arc<str> {
     #[cfg(unix)]
     {
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        // Backends write identities as lines of text.
+        // Control characters are replaced, because backends write identities as lines of text.
         Arc::from(name.replace(char::is_control, "?"))
     }
     #[cfg(not(unix))]

@@ -1,5 +1,3 @@
-//! The lock modes.
-
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +11,7 @@ pub enum Mode {
     Exclusive,
     /// Concurrent readers.
     Shared,
-    /// `count` of a semaphore's `of` permits.
+    /// `count` of the `of` permits of a semaphore.
     Permits {
         /// This claim's permits.
         count: u32,

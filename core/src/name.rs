@@ -1,5 +1,3 @@
-//! Lock names.
-
 use std::fmt;
 use std::sync::Arc;
 
@@ -39,7 +37,7 @@ impl LockName {
     }
 
     pub(crate) fn prefixed(prefix: &str, name: &str) -> Result<Self> {
-        // An empty name would lock the namespace's prefix.
+        // An empty name would lock the namespace itself.
         check(name)?;
         Self::new(format!("{prefix}{name}"))
     }
@@ -52,8 +50,7 @@ impl LockName {
     }
 }
 
-/// A map by name, seeded per process. The standard library's would take a fifth of the time of an uncontended
-/// lock.
+/// A map by name, seeded per process. The standard library's map would take a fifth of the time of an uncontended lock.
 pub type NameMap<V> = hashbrown::HashMap<LockName, V>;
 
 fn check(name: &str) -> Result<()> {

@@ -1,5 +1,3 @@
-//! Operators' requests and results.
-
 use std::fmt;
 use std::time::Duration;
 
@@ -24,10 +22,10 @@ pub struct Holder {
     pub fence: Option<Fence>,
     /// The time until expiry; `None` if unknown or endless.
     pub remaining: Option<Duration>,
-    /// Another library's hold that never expires.
+    /// True for another library's hold that never expires.
     #[serde(default)]
     pub endless: bool,
-    /// The operator and the reason, if broken.
+    /// The operator and the reason, if the hold is broken.
     pub broken: Option<String>,
 }
 
@@ -95,7 +93,7 @@ pub enum BreakTarget {
 pub enum BreakMode {
     /// The hold can't be renewed, and frees the name when it expires. Keeps exclusion.
     RunOut,
-    /// The name is free at once. The old holder may overlap with the next until it is notified.
+    /// The name is free at once. The old holder and the next may overlap until the old one is notified.
     Now,
 }
 
@@ -151,7 +149,7 @@ impl fmt::Display for Severity {
 pub struct Finding {
     /// The severity.
     pub severity: Severity,
-    /// A stable name: `eviction-policy`.
+    /// A stable name, such as `eviction-policy`.
     pub code: &'static str,
     /// The problem.
     pub what: String,
@@ -166,6 +164,6 @@ pub struct Finding {
 pub struct SweepReport {
     /// Removed records.
     pub rows: u64,
-    /// More remains.
+    /// True if more remains.
     pub more: bool,
 }

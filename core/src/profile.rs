@@ -1,5 +1,3 @@
-//! A backend's properties.
-
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -7,7 +5,7 @@ use serde::Serialize;
 
 use crate::mode::Mode;
 
-/// A backend's properties, confirmed by fault tests. Code queries them, never a backend's name.
+/// A backend's properties, confirmed by fault tests. Code queries these properties, never a backend's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Profile {
@@ -17,7 +15,7 @@ pub struct Profile {
     pub modes: Modes,
     /// The scope.
     pub scope: Scope,
-    /// The guarantee of its fences.
+    /// The guarantee of the backend's fences.
     pub fencing: Fencing,
     /// The order of different clients' waiters.
     pub order: Order,
@@ -25,19 +23,19 @@ pub struct Profile {
     pub wake_up: WakeUp,
     /// The faults that exclusion survives.
     pub survives: Faults,
-    /// A release of an unanswered claim prevents its late grant.
+    /// True if the release of an unanswered claim prevents its late grant.
     pub tombstones: bool,
-    /// A hold can be broken.
+    /// True if a hold can be broken.
     pub breakable: bool,
-    /// A hold can be transferred.
+    /// True if a hold can be transferred.
     pub tickets: bool,
-    /// An acquire with a limit blocks in the server, and the client waits as long.
+    /// True if an acquire with a limit blocks in the server, and the client waits as long.
     pub blocks: bool,
     /// The supported TTLs.
     #[serde(skip)]
     pub ttl: RangeInclusive<Duration>,
-    /// The longest time until a waiting request continues or fails by itself, also with a silent server. Until then
-    /// the client needs no timer. `None`: the client limits each request from its start.
+    /// The longest time until a waiting request continues or fails by itself, even if the server is silent. Until then
+    /// the client needs no timer. With `None`, the client limits each request from its start.
     #[serde(skip)]
     pub answer_limit: Option<Duration>,
     /// The largest batch of renewals.
@@ -54,7 +52,7 @@ impl Profile {
         *self.ttl.start()..=Self::LONGEST_TTL.min(*self.ttl.end())
     }
 
-    /// Returns the minimum: exclusive locks in one process, without fences, polled every 100 ms.
+    /// Returns a minimal profile: exclusive locks in one process, without fences, polled every 100 ms.
     pub const fn new(backend: &'static str) -> Self {
         Self {
             backend,

@@ -1,5 +1,3 @@
-//! Reasons of a loss.
-
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -9,19 +7,19 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// It wasn't renewed in time.
+    /// The hold wasn't renewed in time.
     Expired,
-    /// An operator broke it.
+    /// An operator broke the hold.
     Broken,
     /// The server couldn't be reached.
     Unreachable,
-    /// The server doesn't have it.
+    /// The server doesn't have the hold.
     Gone,
-    /// Its session or connection ended.
+    /// The hold's session or connection ended.
     SessionEnded,
-    /// It reached its [`max_hold`](crate::Request::max_hold).
+    /// The hold reached its [`max_hold`](crate::Request::max_hold).
     HeldTooLong,
-    /// A later holder has written.
+    /// A later holder has written to the resource.
     Superseded,
 }
 

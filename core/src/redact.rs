@@ -42,8 +42,8 @@ pub fn without_hidden_password(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// A password may contain a comma and `://`, so a whole URL must precede the comma: with an `@`, or without a
-/// password in a port's place.
+/// A password may contain a comma and `://`, so a whole URL must precede the comma: with an `@`, or without a password
+/// in a port's place.
 fn next_url(text: &str) -> Option<usize> {
     text.match_indices(',').map(|(at, _)| at).find(|at| {
         let (before, after) = (&text[..*at], &text[at + 1..]);
@@ -74,16 +74,16 @@ fn after_scheme(url: &str) -> usize {
 }
 
 fn one_url(text: &str) -> String {
-    // The parameters first: a secret may contain an `@`.
+    // Parameters are redacted first, because a secret may contain an `@`.
     let text = &parameters_redacted(text);
-    // Up to the last `@`: a password may contain an unescaped `@`, `/` or `?`.
+    // The password ends at the last `@`, because it may contain an unescaped `@`, `/` or `?`.
     let start = after_scheme(text);
     match text[start..].rfind('@').map(|at| start + at) {
         Some(at) => match text[start..at].find(':') {
             Some(colon) => format!("{}:***{}", &text[..start + colon], &text[at..]),
             None => text.clone(),
         },
-        // Without an `@`, a port that isn't a number may be a password.
+        // Without an `@`, a port that isn't a number may be a part of a password.
         None if start > 0 => format!("{}{}", &text[..start], without_odd_ports(&text[start..])),
         None => text.clone(),
     }

@@ -92,13 +92,13 @@ impl From<Token> for String {
 /// A client's source of tokens: random, or chosen by a test.
 ///
 /// The bits come from a generator in the process (ChaCha, by the `rand` crate), with a random salt of the client,
-/// as forked processes share its state. A client and its connections must not be used on both
-/// sides of a fork.
+/// because forked processes share the generator's state. A client and its connections must not be used on both sides of
+/// a fork.
 ///
-/// A virtual machine resumed twice from a snapshot repeats all that. So the boot clock's nanosecond, random bits of
-/// the system at most 100 ms old, and the counters of `/dev/vmclock0` are mixed in. The system's bits differ after a
-/// resume with a VMGenID device, on Linux 5.18 and later. Without either device, and within those 100 ms, only the
-/// nanosecond distinguishes the copies.
+/// A virtual machine that is resumed twice from a snapshot repeats all these bits. So tokens also contain the boot
+/// clock's nanosecond, system random bits at most 100 ms old, and the counters of `/dev/vmclock0`. The system's bits
+/// differ after a resume with a VMGenID device, on Linux 5.18 and later. Without either device, and within those 100
+/// ms, only the nanosecond distinguishes the copies.
 #[derive(Clone)]
 pub struct TokenSource(Source);
 
@@ -134,7 +134,7 @@ impl TokenSource {
 
 const PRESENT: Duration = Duration::from_millis(100);
 
-/// If the random source fails, its previous bits (initially zero) are reused.
+/// If the random source fails, the previous bits (initially zero) are reused.
 #[inline]
 fn present_bits(now: BootInstant) -> u128 {
     thread_local! {
@@ -144,7 +144,7 @@ fn present_bits(now: BootInstant) -> u128 {
 
     BITS.with(|kept| {
         let (random, generation, until) = kept.get();
-        // With more than `PRESENT` left, the clock has changed or gone back.
+        // If more than `PRESENT` is left, the caller uses another clock, or the clock went back.
         let left = until.saturating_since(now);
         if !left.is_zero() && left <= PRESENT {
             return random ^ generation;
@@ -206,7 +206,7 @@ impl fmt::Debug for TokenSource {
 pub struct Fence(u64);
 
 impl Fence {
-    /// The largest fence: some servers' scripts compare doubles.
+    /// The largest fence. Some servers' scripts compare fences as doubles.
     pub const MAX: Self = Self((1 << 53) - 1);
 
     /// Creates a fence from its number.
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn clients_that_share_a_generator_have_tokens_of_their_own() {
-        // After a fork, only the salt distinguishes both sides.
+        // After a fork, only the salt distinguishes the two processes.
         let salt = |source: &TokenSource| match &source.0 {
             Source::Random { salt } => *salt,
             Source::Chosen(_) => unreachable!(),

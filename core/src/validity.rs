@@ -1,8 +1,8 @@
-//! Deadlines, which no backend computes.
+//! Deadlines. Only the client computes them, never a backend.
 //!
-//! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is just before the send, never the
-//! reply, so the deadline is before the server's expiry. The drift covers different clock rates (Redlock:
-//! "Distributed Locks with Redis").
+//! A deadline is `start + min(requested TTL, TTL in effect) − drift`. The start is just before the send, not the reply,
+//! so the deadline is before the server's expiry. The drift covers different clock rates (Redlock: "Distributed Locks
+//! with Redis").
 //!
 //! ```text
 //! start      renew at    at risk          lost      deadline   the server's expiry
@@ -51,7 +51,7 @@ impl Rules {
         part(ttl, self.margin_rate).min(self.margin_limit)
     }
 
-    /// The pause between two tries must remain between renewal and loss.
+    /// Checks that one retry of a renewal fits before the loss.
     pub(crate) fn check(&self, ttl: Duration) -> Result<()> {
         let lengths = self.lengths(ttl);
         if lengths.lost >= lengths.renew + nanos(ttl) / 20 {
@@ -66,7 +66,7 @@ impl Rules {
         )))
     }
 
-    /// Returns the term of a request sent at `start`. `in_effect` is the server's TTL, if not `asked`.
+    /// Returns the term of a request sent at `start`. `in_effect` is the server's TTL, if it isn't `asked`.
     pub fn term(&self, start: BootInstant, asked: Duration, in_effect: Option<Duration>) -> Term {
         let ttl = in_effect.map_or(asked, |in_effect| in_effect.min(asked));
         self.lengths(ttl).from(start)
@@ -116,7 +116,7 @@ pub struct Term {
     pub at_risk_at: BootInstant,
     /// When the hold counts as lost, before the deadline.
     pub lost_at: BootInstant,
-    /// When the hold must no longer be relied on.
+    /// When the holder must stop relying on the hold.
     pub deadline: BootInstant,
 }
 
@@ -159,7 +159,7 @@ mod tests {
         assert!(rules(0.45, 0.45, 60_000).check(ms(3_000)).is_err());
         assert!(rules(0.0, 0.499, 60_000).check(ms(3_000)).is_ok());
         assert!(rules(0.499, 0.0, 60_000).check(ms(3_000)).is_ok());
-        // The renewal takes 1/3 and the pause 1/20, which leaves 0.6166 for both.
+        // The renewal takes 1/3 and the pause 1/20 of the TTL, which leaves 0.6166 for drift and margin.
         assert!(rules(0.3, 0.316, 60_000).check(ms(6_000)).is_ok());
         assert!(rules(0.3, 0.317, 60_000).check(ms(6_000)).is_err());
         assert!(rules(0.45, 0.45, 1_000).check(ms(5_900)).is_err());

@@ -1,5 +1,3 @@
-//! Acquiring a lock.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +55,7 @@ impl Store {
         if let Some(patience) = queue_for {
             row.queue_up(claim.token, claim.mode, now + patience);
         }
-        // If a waiter ahead takes the lock, nothing wakes this one when that hold expires: poll by then.
+        // If a waiter ahead takes the lock, nothing wakes this one when that hold expires, so it must poll by then.
         let free_in = row.free_at(claim.mode).map_or(claim.ttl, |at| at.saturating_since(now));
         let busy = Busy {
             retry_after: Some(free_in),

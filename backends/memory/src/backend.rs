@@ -1,5 +1,3 @@
-//! The trait implementation.
-
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 

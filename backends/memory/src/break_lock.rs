@@ -1,12 +1,10 @@
-//! An operator's forced release.
-
 use lockwright_core::{BootInstant, BreakMode, BreakTarget, Broken, LockName, Token};
 
 use crate::row::Held;
 use crate::store::{Done, Store};
 
 impl Store {
-    /// Also returns the tokens, to notify their holders.
+    /// Breaks the lock. Also returns the tokens, to notify their holders.
     pub(crate) fn break_lock(
         &mut self,
         name: &LockName,
@@ -35,7 +33,7 @@ impl Store {
             BreakMode::Now => {
                 for token in &tokens {
                     row.remove(*token);
-                    // A repeat of its acquire may still be in flight.
+                    // A repeat of the hold's acquire may still be in flight.
                     self.tombstones.insert(*token, now);
                 }
                 let wake = row.lets_next_in();

@@ -1,10 +1,7 @@
-//! Inspecting and listing locks.
-
 use lockwright_core::{BootInstant, Cursor, Inspection, LockName, Page};
 
 use crate::store::Store;
 
-/// The number of names per page.
 const PAGE: usize = 100;
 
 impl Store {

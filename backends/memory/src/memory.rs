@@ -1,5 +1,3 @@
-//! The store and its clients.
-
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +10,7 @@ use lockwright_core::{
 
 use crate::store::Store;
 
-/// A silent waiter's slow polls before it leaves the queue.
+/// A silent waiter leaves the queue after this many slow polls.
 const PATIENCE: u32 = 5;
 
 /// A store of locks. Clones share it.
@@ -102,7 +100,7 @@ impl Memory {
         done.answer
     }
 
-    /// Not under the store's lock: clients may call back.
+    /// The caller must not hold the store's lock, because clients may call back.
     pub(crate) fn tell(&self, events: &[Event]) {
         let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut gone = Vec::new();

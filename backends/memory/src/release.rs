@@ -1,5 +1,3 @@
-//! Releasing a claim.
-
 use hashbrown::hash_map::EntryRef;
 use lockwright_core::{BootInstant, Claim, ReleaseMode, ReleaseOutcome};
 

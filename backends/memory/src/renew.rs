@@ -1,5 +1,3 @@
-//! Renewing a hold.
-
 use lockwright_core::{BootInstant, Reason, Renew, Renewal, RenewalOutcome};
 
 use crate::store::Store;

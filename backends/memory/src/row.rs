@@ -10,7 +10,7 @@ use lockwright_core::{BootInstant, Fence, Granted, Holder, Identity, Mode, Token
 #[derive(Default)]
 pub(crate) struct Row {
     first: Option<Held>,
-    /// Empty without a first holder.
+    /// Empty if there is no first holder.
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
     others: Option<Box<Vec<Held>>>,
     #[expect(clippy::box_collection, reason = "mostly absent, and there may be 100,000 of them")]
@@ -30,7 +30,7 @@ pub(crate) struct Held {
 struct Waiter {
     token: Token,
     mode: Mode,
-    /// Without another poll, the waiter is gone then.
+    /// A waiter that doesn't poll again is removed at this time.
     live_until: BootInstant,
 }
 
@@ -105,7 +105,7 @@ impl Row {
         (!present.is_of_the_kind_of(mode)).then_some(present)
     }
 
-    /// A claim overtakes no waiter. But readers may overtake waiting readers.
+    /// A claim overtakes no waiter, but readers may overtake waiting readers.
     pub(crate) fn admits(&self, token: Token, mode: Mode) -> bool {
         let fits = match mode {
             Mode::Exclusive => self.first.is_none(),
@@ -131,7 +131,7 @@ impl Row {
         (mode == Mode::Shared).then_some(reader.fence)
     }
 
-    /// Permits may be admitted when the first hold expires, others when the last one does.
+    /// Returns when a claim may be admitted: permits when the first hold expires, others when the last one does.
     pub(crate) fn free_at(&self, mode: Mode) -> Option<BootInstant> {
         let ends = self.holds().map(|hold| hold.expires);
         match mode {

@@ -8,7 +8,7 @@ use crate::tombstones::Tombstones;
 #[derive(Default)]
 pub(crate) struct Store {
     pub(crate) names: NameMap<Row>,
-    /// One counter for all names, so that idle names can be forgotten.
+    /// One counter for all names, so that unused names can be removed.
     pub(crate) last_fence: u64,
     pub(crate) tombstones: Tombstones,
     pub(crate) last_step: BootInstant,

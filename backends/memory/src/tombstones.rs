@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use lockwright_core::{BootInstant, Error, ErrorKind, Reason, Result, Token};
 
-/// Ample: a late request comes only from a future that still exists, and clients repeat within a second.
+/// Long enough: a late request comes only from a future that still exists, and clients repeat within a second.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// Per generation.
+/// The most tombstones in a generation.
 const LIMIT: usize = 1 << 16;
 
 /// Two generations, so that no tombstone needs a timestamp.

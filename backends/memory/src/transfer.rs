@@ -1,5 +1,3 @@
-//! Transferring a hold to another token.
-
 use std::sync::Arc;
 
 use lockwright_core::{AcquireOutcome, BootInstant, Busy, Claim, Mode, Result, Token};
@@ -17,7 +15,7 @@ impl Store {
         let not_held = Ok(AcquireOutcome::Busy(Busy::default()));
         let Some(row) = self.names.get_mut(&to.name) else { return not_held };
         row.expire(now);
-        // A repeat whose first answer was lost.
+        // The hold has the new token already, because the first answer was lost.
         if let Some(hold) = row.held_by(to.token) {
             return Ok(AcquireOutcome::Granted(hold.repeated(to.ttl, now)));
         }

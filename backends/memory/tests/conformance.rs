@@ -13,7 +13,7 @@ use lockwright_core::fencing::{Fenced, Gate};
 use lockwright_core::{Clock, LockName, Result, async_trait};
 use lockwright_memory::Memory;
 
-/// The locks, and a service in the same process.
+/// The locks, and a protected service in the same process.
 #[derive(Default)]
 struct InProcess(Service);
 
@@ -35,7 +35,7 @@ struct Value(Service, LockName);
 impl Protected for Value {
     async fn write(&self, fenced: &Fenced, value: u64) -> Result<()> {
         let inside = self.0.gate.enter(&self.1, fenced).await?;
-        // Like a remote write: it takes a while, longer for some, and others run in between.
+        // As with a remote write, other tasks run during the write, whose duration varies.
         Clock::tokio().sleep(Duration::from_millis(fenced.fence.get() % 3)).await;
         self.0.values().insert(self.1.clone(), value);
         drop(inside);

@@ -21,7 +21,7 @@ const HAND_OVERS: usize = 100;
 
 #[tokio::main]
 async fn main() {
-    // On a worker of the runtime, as a server's tasks.
+    // A server's tasks also run on a worker of the runtime.
     tokio::spawn(figures()).await.unwrap();
 }
 
@@ -123,7 +123,7 @@ async fn hand_overs(url: &str, mode: &str) {
             let guard = next.mutex("x").acquire().await.unwrap();
             (guard, Instant::now())
         });
-        // At a different phase of the polling each time.
+        // Each round releases at another phase of the polling.
         tokio::time::sleep(Duration::from_millis(60 + (round as u64 * 7) % 50)).await;
         let released = Instant::now();
         guard.release().await.unwrap();

@@ -18,7 +18,7 @@ const ROUND: Duration = Duration::from_secs(1);
 
 #[tokio::main]
 async fn main() {
-    // On a worker of the runtime, as a server's tasks.
+    // A server's tasks also run on a worker of the runtime.
     tokio::spawn(figures()).await.unwrap();
 }
 

@@ -66,7 +66,7 @@ async fn held(url: &str, mode: &str) {
     let backend = Arc::new(Postgres::connect(url).await.unwrap());
     println!("{mode}: backend connected in {:?}", begun.elapsed());
 
-    // At the same time, so that each has its own connection.
+    // The holds are concurrent, so that each has its own connection.
     let mut times = Vec::new();
     let claims: Vec<Claim> =
         (0..ROUNDS_WITH_CONNECTION / 2).map(|n| claim(&format!("n{n}"))).collect();

@@ -28,7 +28,7 @@ async fn main() {
     match std::env::var(ROLE).as_deref() {
         Ok("holder") => holder().await,
         Ok("busy") => busy().await,
-        // On a worker of the runtime, as a server's tasks.
+        // A server's tasks also run on a worker of the runtime.
         _ => tokio::spawn(figures()).await.unwrap(),
     }
 }
@@ -122,7 +122,7 @@ async fn bare_connection(path: &std::path::Path, synchronous: &str) -> SqliteCon
     connection
 }
 
-/// The minimum for a lock.
+/// Measures the minimum for a lock.
 async fn bare(connection: &mut SqliteConnection) -> f64 {
     const UPSERT: &str = "INSERT INTO t VALUES (?1, ?2)
         ON CONFLICT DO UPDATE SET token = excluded.token WHERE token IS NULL RETURNING token";
@@ -266,7 +266,7 @@ async fn waiting(folder: &std::path::Path, unrelated: bool) {
     let cpu = || clock_gettime(ClockId::ProcessCPUTime);
     let (before, start) = (cpu(), Instant::now());
     while start.elapsed() < Duration::from_secs(5) {
-        // As the client does: each waiter retries in the profile's slow interval.
+        // As the client does, each waiter retries in the profile's slow interval.
         for claim in &waiting {
             assert!(matches!(backend.acquire(claim, far).await.unwrap(), AcquireOutcome::Busy(_)));
         }

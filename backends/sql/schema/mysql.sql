@@ -11,16 +11,16 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- JSON, for people: host, pid, label.
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- The first fence and how many were reserved. At most 2^53 - 1, as other backends compare doubles.
+    -- The first of the reserved fences, and their number. At most 2^53 - 1, as other backends compare doubles.
     fence    BIGINT NOT NULL,
     fences   INT NOT NULL,
     ttl      BIGINT NOT NULL,
     expires  BIGINT NOT NULL,
-    -- Of the last grant, renewal or release.
+    -- The time of the last grant, renewal or release.
     updated  BIGINT NOT NULL,
-    -- Who broke it and why. A broken hold isn't renewed.
+    -- Who broke the hold, and why. A broken hold isn't renewed.
     broken   TEXT,
-    -- The latest tokens with a tombstone, which a concurrent claim may not see.
+    -- The latest tokens with a tombstone. A concurrent claim may not see the tombstone's own row.
     buried   VARCHAR(600) NOT NULL,
     -- The last acquire's result: 2 a new hold, 1 a renewal, 0 nothing.
     decided  TINYINT NOT NULL,
@@ -36,9 +36,8 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
     KEY {prefix}_tombstone_until (until_us)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Readers and holders of permits. Their name's row has the token `readers` or `semaphore of N`, the fence
--- of the readers or of the last permit, and the expiry of the last holder. It is locked before changes
--- here.
+-- Readers and holders of permits. Their name's row has the token `readers` or `semaphore of N`, the fence of the
+-- readers or of the last permit, and the expiry of the last holder. That row is locked before changes here.
 --
 -- A row with the mode `exclusive` is a writer that waits for readers. Until it expires or the fence
 -- changes, new readers are rejected.
@@ -47,7 +46,7 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     token    VARCHAR(32) NOT NULL,
     identity TEXT NOT NULL,
     mode     VARCHAR(16) NOT NULL,
-    -- Both are 0 for other modes.
+    -- Permits and semaphore size, or 0 for other modes.
     permits  BIGINT NOT NULL,
     size     BIGINT NOT NULL,
     -- The fence, the permit's number, or the fence of the readers that a writer waits for.
@@ -59,8 +58,7 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- One row, created last. A name without a row starts above the floor, so a row at or below it may be
--- deleted.
+-- One row, created last. A name without a row gets fences above the floor, so a row at or below it may be deleted.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      INT NOT NULL PRIMARY KEY,
     version INT NOT NULL,

@@ -1,9 +1,8 @@
--- Holds in sessions, with their fences and identities. Only the server's locks show whether a session still
--- holds.
+-- Holds in sessions, with their fences and identities. Only the server's locks show whether a session still holds.
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
-    -- session or row: they don't exclude each other.
+    -- session or row, which don't exclude each other.
     kind     VARCHAR(8)   NOT NULL,
     name     VARCHAR(512) NOT NULL,
     token    VARCHAR(32)  NOT NULL,
@@ -14,13 +13,13 @@ CREATE TABLE IF NOT EXISTS {hold} (
     session  BIGINT       NOT NULL,
     updated  BIGINT       NOT NULL,
     broken   TEXT,
-    -- Whether another connection released it.
+    -- Whether another connection released the hold.
     released TINYINT      NOT NULL DEFAULT 0,
     PRIMARY KEY (kind, name),
     CONSTRAINT {prefix}_hold_fence CHECK (fence BETWEEN 1 AND 9007199254740991)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Readers. Their name's row above has the token `readers` and the same fence.
+-- Readers. Their name's row in the table above has the token `readers` and the same fence.
 CREATE TABLE IF NOT EXISTS {reader} (
     kind     VARCHAR(8)   NOT NULL,
     name     VARCHAR(512) NOT NULL,

@@ -5,7 +5,7 @@ CREATE TABLE IF NOT EXISTS {turn} (
     name VARCHAR(512) NOT NULL PRIMARY KEY,
     -- Changed by each transaction, so that only one of two on different cluster nodes can commit.
     turns BIGINT NOT NULL,
-    -- UTC.
+    -- The last use, in UTC.
     used DATETIME NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 

@@ -3,7 +3,7 @@
 -- Times are clock_timestamp() in microseconds since 1970. Locking needs only SELECT, INSERT, UPDATE and
 -- DELETE.
 
--- Serializes concurrent creation.
+-- Serializes concurrent creations of the tables.
 SELECT pg_advisory_xact_lock(5499258310474722403);
 
 -- One row for each name that is or was held.
@@ -15,18 +15,18 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- JSON, for people: host, pid, label.
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- The first fence and how many were reserved. At most 2^53 - 1, as other backends compare doubles.
+    -- The first of the reserved fences, and their number. At most 2^53 - 1, as other backends compare doubles.
     fence    bigint NOT NULL,
     fences   integer NOT NULL CHECK (fences >= 1),
     ttl      bigint NOT NULL,
     expires  bigint NOT NULL,
-    -- Of the last grant, renewal or release.
+    -- The time of the last grant, renewal or release.
     updated  bigint NOT NULL,
-    -- Who broke it and why. A broken hold isn't renewed.
+    -- Who broke the hold, and why. A broken hold isn't renewed.
     broken   text,
-    -- The end of the time in which a release notifies.
+    -- Until this time, a release sends a notification.
     waiting  bigint NOT NULL,
-    -- The latest tokens with a tombstone, which a concurrent claim may not see.
+    -- The latest tokens with a tombstone. A concurrent claim may not see the tombstone's own row.
     buried   text NOT NULL,
     CHECK (fence >= 0 AND fence + fences <= 9007199254740992)
     -- Space for new row versions on the page, so that no index is written.
@@ -40,9 +40,8 @@ CREATE TABLE IF NOT EXISTS {tombstone} (
 );
 CREATE INDEX IF NOT EXISTS {prefix}_tombstone_until ON {tombstone} (until);
 
--- Readers and holders of permits. Their name's row has the token `readers` or `semaphore of N`, the fence
--- of the readers or of the last permit, and the expiry of the last holder. It is locked before changes
--- here.
+-- Readers and holders of permits. Their name's row has the token `readers` or `semaphore of N`, the fence of the
+-- readers or of the last permit, and the expiry of the last holder. That row is locked before changes here.
 --
 -- A row with the mode `exclusive` is a writer that waits for readers. Until it expires or the fence
 -- changes, new readers are rejected.
@@ -51,7 +50,7 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     token    text COLLATE "C" NOT NULL,
     identity text NOT NULL,
     mode     text NOT NULL,
-    -- Both are 0 for other modes.
+    -- Permits and semaphore size, or 0 for other modes.
     permits  bigint NOT NULL,
     size     bigint NOT NULL,
     -- The fence, the permit's number, or the fence of the readers that a writer waits for.
@@ -63,7 +62,7 @@ CREATE TABLE IF NOT EXISTS {shared_holder} (
     PRIMARY KEY (name, token)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);
 
--- One row. A name without a row starts above the floor, so a row at or below it may be deleted.
+-- One row. A name without a row gets fences above the floor, so a row at or below it may be deleted.
 CREATE TABLE IF NOT EXISTS {meta} (
     id      integer PRIMARY KEY CHECK (id = 1),
     version integer NOT NULL,

@@ -1,9 +1,9 @@
--- Holds in sessions, with their fences and identities. Only pg_locks and pg_stat_activity show whether a
--- session still holds.
+-- Holds in sessions, with their fences and identities. Only pg_locks and pg_stat_activity show whether a session still
+-- holds.
 
 -- The last holder of each name.
 CREATE TABLE IF NOT EXISTS {hold} (
-    -- session or row: they don't exclude each other.
+    -- session or row, which don't exclude each other.
     kind     text   NOT NULL,
     -- Compared byte by byte.
     name     text   COLLATE "C" NOT NULL,
@@ -15,12 +15,12 @@ CREATE TABLE IF NOT EXISTS {hold} (
     session  bigint NOT NULL,
     updated  timestamptz NOT NULL,
     broken   text,
-    -- Whether another connection released it.
+    -- Whether another connection released the hold.
     released boolean NOT NULL DEFAULT false,
     PRIMARY KEY (kind, name)
 );
 
--- Readers. Their name's row above has the token `readers` and the same fence.
+-- Readers. Their name's row in the table above has the token `readers` and the same fence.
 CREATE TABLE IF NOT EXISTS {reader} (
     kind     text   NOT NULL,
     name     text   COLLATE "C" NOT NULL,

@@ -19,7 +19,7 @@ CREATE TABLE lockwright_lease (
     -- JSON, for people: host, pid, label.
     identity   TEXT    NOT NULL,
     mode       TEXT    NOT NULL,
-    -- The first fence and how many were reserved.
+    -- The first of the reserved fences, and their number.
     fence      INTEGER NOT NULL,
     fences     INTEGER NOT NULL CHECK (fences >= 1),
     ttl_ns     INTEGER NOT NULL,
@@ -27,11 +27,11 @@ CREATE TABLE lockwright_lease (
     boot       TEXT    NOT NULL,
     -- The wall clock at the last grant or renewal, for people.
     updated    TEXT    NOT NULL,
-    -- Who broke it and why. A broken hold isn't renewed.
+    -- Who broke the hold, and why. A broken hold isn't renewed.
     broken     TEXT
 ) STRICT, WITHOUT ROWID;
 
--- In the grant's own statement, so that no crash can separate them.
+-- A trigger runs in the grant's statement, so no crash separates the two.
 CREATE TRIGGER lockwright_grant AFTER INSERT ON lockwright_lease BEGIN
     UPDATE lockwright_meta SET fence = NEW.fence + NEW.fences - 1;
 END;

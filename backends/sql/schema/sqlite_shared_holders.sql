@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS lockwright_shared_holder (
     token      TEXT    NOT NULL,
     identity   TEXT    NOT NULL,
     mode       TEXT    NOT NULL,
-    -- Both are 0 for other modes.
+    -- Permits and semaphore size, or 0 for other modes.
     permits    INTEGER NOT NULL,
     size       INTEGER NOT NULL,
     -- The fence, the permit's number, or the fence of the readers that a writer waits for.

@@ -1,8 +1,6 @@
-//! Encoding of modes in the tables.
-
 use lockwright_core::Mode;
 
-/// Returns the token column's value for a name with shared holders, which looks like no token.
+/// Returns the value of the token column for a name with shared holders. No token looks like it.
 pub(crate) fn kind(mode: Mode) -> Option<String> {
     match mode {
         Mode::Shared => Some(READERS.to_owned()),

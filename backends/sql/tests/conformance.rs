@@ -25,7 +25,7 @@ const PUT: &str = "REPLACE INTO shelf (name, value) VALUES (?, ?)";
 const GET: &str = "SELECT value FROM shelf WHERE name = ?";
 
 async fn shelf(file: PathBuf, name: LockName) -> Result<Shelf> {
-    // Longer than a busy machine takes.
+    // Even a busy machine needs less time.
     let patience = Duration::from_secs(20);
     let file = SqliteConnectOptions::new().filename(file).busy_timeout(patience);
     let pool = SqlitePoolOptions::new()

@@ -11,7 +11,7 @@ const NOT_ALL_VOTE: u8 = 1;
 pub(super) enum How {
     Look,
     Wait,
-    /// Only if all nodes are new.
+    /// Admits the nodes only if all are new.
     Admit,
     AdmitAny,
 }

@@ -1,5 +1,3 @@
-//! `break`: an operator's forced release.
-
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
 
@@ -84,7 +82,7 @@ fn only_holder(seen: &Inspection) -> Result<Option<BreakTarget>, Failure> {
     }
 }
 
-/// After a prompt, a Lockwright client may hold.
+/// During the prompt, a Lockwright client may have acquired the lock.
 async fn still_holds(locks: &Locks, what: &Break, seen: &Inspection) -> Result<bool, Failure> {
     let now = locks.inspect(&what.name).await?;
     let constant_fields = |seen: &Inspection| -> Vec<_> {

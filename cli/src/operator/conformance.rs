@@ -1,5 +1,3 @@
-//! `conformance`: runs the suite against a live server.
-
 use std::process::ExitCode;
 use std::sync::Arc;
 

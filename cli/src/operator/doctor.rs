@@ -1,5 +1,3 @@
-//! `doctor`: finds weaknesses in a server's configuration.
-
 use lockwright::Locks;
 use lockwright::operator::{Finding, Severity};
 use serde_json::json;

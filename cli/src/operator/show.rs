@@ -1,5 +1,3 @@
-//! `list` and `show`.
-
 use lockwright::Locks;
 use lockwright::operator::{Holder, Inspection};
 

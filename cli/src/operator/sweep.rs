@@ -1,5 +1,3 @@
-//! `sweep`: removes the remains of holds.
-
 use std::time::Duration;
 
 use lockwright::Locks;

@@ -1,5 +1,3 @@
-//! Text tables.
-
 pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
     let mut widths = heading.map(|cell| cell.chars().count());
     for row in rows {

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Process {
     pub pid: Pid,
-    /// In the kernel's ticks since boot.
+    /// The start time in the kernel's ticks since boot.
     pub started: u64,
     group: i32,
 }
@@ -30,15 +30,14 @@ struct Entry {
     ended: bool,
 }
 
-/// A process that forks during the scan may be missing: repeat the scan until it finds none, and
-/// check with `wait`.
+/// A process that forks during the scan may be missing. Repeat the scan until it finds none, and check with `wait`.
 pub(crate) fn of(root: Pid, except: &[Process]) -> io::Result<Vec<Process>> {
     let mut found = entries_of(root, except)?;
     found.retain(|entry| !entry.ended);
     Ok(found.into_iter().map(|entry| entry.process).collect())
 }
 
-/// With unreaped processes.
+/// Returns the descendants, including unreaped processes.
 fn entries_of(root: Pid, except: &[Process]) -> io::Result<Vec<Entry>> {
     let mut children: HashMap<i32, Vec<Entry>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -75,7 +74,7 @@ pub(crate) fn ancestors() -> impl Iterator<Item = Process> {
     std::iter::successors(us, above).skip(1).map(|entry| entry.process)
 }
 
-/// As root or as the same user.
+/// Returns whether the process runs as root or as the same user.
 pub(crate) fn may_end_us(pid: Pid) -> bool {
     let users = |process: &str| {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
@@ -107,7 +106,7 @@ fn look_at(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// Returns how many belong to another user.
+/// Returns how many processes belong to another user.
 pub(crate) fn signal(processes: &[Process], signal: Signal) -> u32 {
     let mut refused = 0;
     for process in processes {
@@ -124,8 +123,8 @@ pub(crate) struct Killed {
     pub refused: u32,
 }
 
-/// Kills `group` too while it contains a descendant, even an unreaped one: then the id can't be
-/// reused. Signalling a group is atomic with respect to `fork`, so no member escapes.
+/// Kills `group` too while a descendant, even an unreaped one, is in it: until then its id can't be reused. Signalling
+/// a group is atomic with respect to `fork`, so no member escapes.
 pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io::Result<Killed> {
     let mut entries = entries_of(root, except)?;
     if let Some(group) = group
@@ -139,7 +138,7 @@ pub(crate) fn kill_all(root: Pid, except: &[Process], group: Option<Pid>) -> io:
 }
 
 fn send(process: Process, signal: Signal) -> Result<(), Errno> {
-    // Opened before the process is read, so that the read applies to the handle's process.
+    // The handle is opened before the process is read, so that both refer to the same process.
     let handle = pidfd_open(process.pid, PidfdFlags::empty())?;
     match look_at(process.pid) {
         Some(entry) if entry.process == process => pidfd_send_signal(handle, signal),
@@ -197,7 +196,7 @@ mod tests {
     fn name_may_contain_parentheses() {
         let folder = tempfile::tempdir().unwrap();
         let odd = folder.path().join(") R 1 (");
-        // A file that another test's child still has open for writing can't be run.
+        // Another process writes the copy: a file that a test's child still has open for writing can't be run.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&odd).status().unwrap().success());
         let mut child = Command::new(&odd).arg("60").spawn().unwrap();
         let us = rustix::process::getpid();

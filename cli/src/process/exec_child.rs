@@ -1,5 +1,5 @@
-//! The step between the supervisor's fork and CMD, which arranges to die with the supervisor. Code
-//! between fork and exec would be unsafe.
+//! The process between the supervisor's fork and CMD. It arranges to die with the supervisor. Code between fork and
+//! exec would be unsafe.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -30,7 +30,7 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     let lost_at = BootInstant::from_nanos(lost_at);
 
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        // CMD would survive a killed supervisor.
+        // Without the signal, CMD would survive a killed supervisor.
         return exit::complain(
             exit::OS,
             format_args!("cannot set the death signal, so the command was not started: {error}"),
@@ -43,10 +43,10 @@ pub(crate) fn main(mut args: ArgsOs) -> ExitCode {
     if let Some(group) = hands_over {
         Terminal::open().hand_over(group, getpgrp());
     }
-    // The supervisor blocks all signals.
+    // Unblocks the signals that the supervisor blocks.
     let _ = SigSet::all().thread_unblock();
 
-    // These processes may have been stopped or starved since the grant.
+    // This process or its parents may have been stopped or starved since the grant.
     if Clock::boot().now() >= lost_at {
         return exit::complain(
             exit::LOST,

@@ -26,7 +26,7 @@ impl Terminal {
         }
     }
 
-    /// A living owner keeps it, such as the shell after this job was put into the background.
+    /// A living group keeps the foreground, such as the shell after this job was put into the background.
     pub(crate) fn take_back(&self, group: Pid) {
         let Some(tty) = &self.0 else { return };
         let lives = tcgetpgrp(tty)

@@ -16,14 +16,14 @@ pub(crate) const FRAME: usize = 17;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Term {
-    /// When CMD is to be ended, without a newer term.
+    /// When CMD must be ended, without a newer term.
     pub lost_at: BootInstant,
     /// When no process of CMD may be left.
     pub deadline: BootInstant,
 }
 
 impl Term {
-    /// Halfway between the loss and the deadline.
+    /// Returns the time halfway between the loss and the deadline.
     pub(crate) fn kill_at(self) -> BootInstant {
         self.lost_at + self.deadline.saturating_since(self.lost_at) / 2
     }
@@ -31,7 +31,7 @@ impl Term {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The first one starts CMD and carries its standard input.
+    /// A confirmed term. The first one starts CMD and carries its standard input.
     Confirmed(Term),
     /// Send this signal to CMD's process group.
     Forward(i32),
@@ -42,14 +42,14 @@ pub(crate) enum Order {
 pub(crate) enum Report {
     /// CMD's process id.
     Started(u32),
-    /// The OS error.
+    /// Starting CMD failed with this OS error.
     NotStarted(i32),
     TooLate,
     /// CMD was suspended and continued again.
     NotSuspended,
     /// CMD ended, and the processes that it left behind are being ended.
     Leftovers,
-    /// The number of processes of another user.
+    /// This number of processes belongs to another user.
     OutOfReach(u32),
     Done {
         exit: Exit,
@@ -131,7 +131,7 @@ impl Report {
     }
 }
 
-/// A blocked sender can't keep a deadline. The socket buffers thousands of frames.
+/// A blocked sender couldn't keep a deadline. The socket buffers thousands of frames.
 pub(crate) fn post(socket: impl AsFd, bytes: &[u8; FRAME]) -> io::Result<()> {
     send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
     Ok(())

@@ -1,7 +1,7 @@
 //! The supervisor of CMD and all its descendants.
 //!
-//! It ends them when the hold is lost, when no new deadline arrives in time, when `lockwright run`
-//! has ended, and when CMD left processes behind. It exits when no descendant is left.
+//! The supervisor ends them when the hold is lost, when no new deadline arrives in time, when `lockwright run` has
+//! ended, and when CMD left processes behind. It exits when no descendant is left.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -29,12 +29,12 @@ use super::timer::Timer;
 use super::{Exit, ROLE_EXEC, SELF, descendants, exec_child};
 use crate::exit;
 
-/// For a pipeline's last `tee`, for example.
+/// The time for leftovers, such as a pipeline's last `tee`.
 const LEFTOVERS_PATIENCE: Duration = Duration::from_secs(1);
 
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Between readings of the clock, even if the timer fails.
+/// The longest time between readings of the clock, even if the timer fails.
 const SLICE: Duration = Duration::from_secs(1);
 
 const TERMINAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -42,10 +42,10 @@ const TERMINAL_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// All remaining processes belong to another user, which may last hours.
+/// The pause if all remaining processes belong to another user, which may last hours.
 const MAX_RETRY_PAUSE_OTHER_USERS: Duration = Duration::from_millis(100);
 
-/// Without a pause, while there is something to kill.
+/// The most scans without a pause, while there is something to kill.
 const MAX_SCANS: u32 = 8;
 
 pub(crate) fn main(args: ArgsOs) -> ExitCode {
@@ -87,13 +87,13 @@ impl End {
 }
 
 struct Supervisor {
-    /// `None` once the other side is gone.
+    /// `None` once `lockwright run` is gone.
     socket: Option<BorrowedFd<'static>>,
     signals: SignalFd,
     clock: Clock,
     timer: Timer,
     terminal: Terminal,
-    /// Has the foreground if CMD's group doesn't.
+    /// The group that has the foreground if CMD's group doesn't.
     run_group: Pid,
     command: Pid,
     exit: Option<Exit>,
@@ -166,7 +166,7 @@ impl Supervisor {
                 break;
             }
             self.give_terminal();
-            // After a stop, the process must act on the current time.
+            // After a stop, this process must act on the current time.
             let now = self.clock.now();
             self.decide(now);
             let next = self.act(now);
@@ -198,7 +198,7 @@ impl Supervisor {
                     self.end.lost = true;
                     self.end.by(now, (now + patience).min(self.term.kill_at()));
                 }
-                // No process renews the hold any more.
+                // `lockwright run` has ended, so no process renews the hold.
                 None => {
                     let now = self.clock.now();
                     self.socket = None;
@@ -221,8 +221,7 @@ impl Supervisor {
         let _ = kill_process_group(self.command, signal);
     }
 
-    /// Returns `true` when no descendant is left: each one's chain of parents ends at a child of
-    /// this process.
+    /// Returns `true` when no descendant is left. Each descendant's chain of parents ends at a child of this process.
     fn reap(&mut self) -> bool {
         while matches!(self.signals.read_signal(), Ok(Some(_))) {}
         loop {
@@ -244,7 +243,7 @@ impl Supervisor {
             return;
         }
         match status.stopping_signal().and_then(Signal::from_named_raw) {
-            // Other clients wait for the lock, and the shell waits for `lockwright run`.
+            // CMD must not be suspended: other clients wait for the lock, and the shell waits for `lockwright run`.
             Some(Signal::TSTP) => {
                 let _ = kill_process_group(self.command, Signal::CONT);
                 self.report(Report::NotSuspended);
@@ -254,7 +253,7 @@ impl Supervisor {
         }
     }
 
-    /// Polled, because a shell's `fg` sends no signal to a running job.
+    /// The foreground is polled, because a shell's `fg` sends no signal to a running job.
     fn give_terminal(&mut self) {
         if self.waits_for_terminal
             && (self.terminal.hand_over(self.run_group, self.command)
@@ -297,7 +296,7 @@ impl Supervisor {
                 self.report(Report::Leftovers);
             }
             self.signal_all(Signal::TERM);
-            // A stopped process must continue to receive it.
+            // A stopped process must continue to receive the signal.
             self.signal_all(Signal::CONT);
         }
         let slice = if self.waits_for_terminal { TERMINAL_POLL_INTERVAL } else { SLICE };
@@ -324,7 +323,7 @@ impl Supervisor {
         killed.found > killed.refused as usize
     }
 
-    /// Once CMD is reaped, the id may be reused.
+    /// Once CMD is reaped, the group's id may be reused.
     fn signal_group(&self, signal: Signal) {
         if self.exit.is_none() {
             let _ = kill_process_group(self.command, signal);

@@ -1,5 +1,3 @@
-//! A timer that includes suspensions of the machine.
-
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -9,7 +7,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-/// The timeout of `poll` stops during a suspension, so CMD would run next to the next holder.
+/// A timer that runs during suspension. The timeout of `poll` stops then, so CMD would run next to the next holder.
 pub(crate) struct Timer(OwnedFd);
 
 impl Timer {
@@ -19,7 +17,7 @@ impl Timer {
     }
 
     pub(crate) fn set(&self, instant: BootInstant) {
-        // Zero would disarm it.
+        // Zero would disarm the timer.
         let nanos = instant.as_nanos().max(1);
         let at = Itimerspec {
             it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },

@@ -14,11 +14,11 @@ use crate::process::descendants::{self, Process};
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(2);
 const MAX_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// If the kernel can't be asked.
+/// The empty scans needed if the kernel can't be asked.
 const EMPTY_SCANS: u32 = 3;
 
 pub(super) struct Children {
-    /// Not the command's: a shell with jobs became this process by `exec`.
+    /// Processes that aren't the command's: a shell with jobs became this process by `exec`.
     foreign: RefCell<Vec<Process>>,
 }
 
@@ -32,23 +32,23 @@ impl Children {
         !self.foreign.borrow().is_empty()
     }
 
-    /// All orphans of the command are below the living supervisor.
+    /// While the supervisor lives, all orphans of the command are below it.
     pub(super) fn update_foreign(&self, supervisor: Pid) {
         if !self.has_foreign() {
             return;
         }
         let Some(ours) = descendants::process(supervisor) else { return };
         let Ok(others) = descendants::of(getpid(), &[ours]) else { return };
-        // The supervisor's end and the transfer of its orphans are one step of the kernel, so the
-        // scan preceded both.
+        // The supervisor's end and the transfer of its orphans are one step of the kernel. If it still lives, the scan
+        // preceded both.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(None) = waitid(WaitId::Pid(supervisor), options) {
             self.foreign.replace(others);
         }
     }
 
-    /// Returns `true` if the kernel confirms that only foreign descendants are left. With foreign
-    /// ones only scans can check, which a constantly forking process may escape.
+    /// Returns `true` if the kernel confirms that only foreign descendants are left. If there are any, only scans can
+    /// check, and a constantly forking process may escape them.
     pub(super) async fn end_all(&self, command: Option<Pid>) -> bool {
         let foreign = self.foreign.take();
         let mut retry_pause = FIRST_RETRY_PAUSE;

@@ -1,5 +1,3 @@
-//! The user's command.
-
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,7 +10,7 @@ use crate::process::{ROLE_SUPERVISE, SELF};
 #[derive(Debug)]
 pub(crate) struct Resolved(Vec<OsString>); // never empty
 
-/// Reports a typing error before a long wait. Only the execution is certain.
+/// Finds the program, to report a typing error before a long wait. Only the execution is certain.
 pub(crate) fn resolve(run: &Run) -> Result<Resolved, Failure> {
     if let Some(shell) = &run.shell {
         return Ok(Resolved(vec!["/bin/sh".into(), "-c".into(), shell.clone()]));

@@ -58,7 +58,7 @@ pub(crate) async fn hold(
         }
     };
     let outcome = held.watch(signals, &mut child_changed).await;
-    // No process may outlive the lock, which is released next.
+    // No process of the command may outlive the lock, which is released next.
     let all_gone = held.end_all().await;
     Conclusion { outcome, all_gone }
 }
@@ -70,7 +70,7 @@ fn begin<'a>(
     signals: &mut Signals,
 ) -> io::Result<Option<(Held<'a>, tokio::signal::unix::Signal)>> {
     let children = Children::adopt()?;
-    // Before the first child exists, so that no end is missed.
+    // Listening begins before the first child exists, so that no end is missed.
     let child_changed = signal(SignalKind::child())?;
     signals.refuse_suspension()?;
     if guard.check().is_err() {
@@ -114,12 +114,12 @@ fn start(guard: &Guard, mut supervisor: Command) -> io::Result<(tokio::net::Unix
     // Steps that can fail come first: the supervisor's first order starts the command.
     ours.set_nonblocking(true)?;
     let ours = tokio::net::UnixStream::from_std(ours)?;
-    // In its own group, it gets no signals from the terminal.
+    // In its own group, the supervisor gets no signals from the terminal.
     let child =
         supervisor.arg0("lockwright").process_group(0).stdin(OwnedFd::from(theirs)).spawn()?;
     // This copy of the other end would keep the stream open after the supervisor's death.
     drop(supervisor);
-    // Without this order, the supervisor starts nothing and ends with the socket.
+    // Until this order, the supervisor starts nothing. If the socket closes, it ends.
     ipc::post_start(&ours, term(guard), rustix::stdio::stdin())?;
     Ok((ours, Pid::from_child(&child)))
 }
@@ -164,8 +164,8 @@ impl Held<'_> {
                 signal = signals.next() => self.forward(signal),
                 _ = child_changed.recv() => self.continue_supervisor(),
                 () = sleep_until(give_up_at) => {
-                    // The supervisor had half of the remaining time. Its final report is pending,
-                    // or it is stopped or starved.
+                    // The supervisor had half of the remaining time. Its final report is pending, or the supervisor is
+                    // stopped or starved.
                     while let Some(report) = self.try_report() {
                         if let Some(outcome) = self.on_report(report)? {
                             return Ok(self.conclude(outcome).await);
@@ -181,7 +181,7 @@ impl Held<'_> {
     /// Returns `true` if certainly nothing of the command is left.
     async fn end_all(&self) -> bool {
         if self.supervisor_done.get() && self.children.has_foreign() {
-            // The remaining descendants stem from foreign.
+            // The remaining descendants stem from foreign processes.
             return true;
         }
         self.children.end_all(self.command.get()).await
@@ -214,7 +214,7 @@ impl Held<'_> {
         outcome
     }
 
-    /// On failure, the supervisor has ended, or ends everything by its last deadline.
+    /// If this fails, the supervisor has ended, or ends everything by its last deadline.
     fn order(&self, order: Order) {
         let _ = ipc::post(&self.socket, &order.encode());
     }
@@ -300,8 +300,7 @@ impl Held<'_> {
         );
     }
 
-    /// Halfway between the supervisor's KILL and the deadline, or the equivalent after an early
-    /// loss.
+    /// Returns the time halfway between the supervisor's KILL and the deadline, or the equivalent after an early loss.
     fn give_up_at(&self) -> BootInstant {
         let term = term(self.guard);
         let kill_at = term.kill_at();
@@ -313,12 +312,12 @@ impl Held<'_> {
     fn why_lost(&self) -> String {
         match self.guard.check().err().and_then(|error| error.lost_reason()) {
             Some(reason) => reason.to_string(),
-            // The supervisor noticed first.
+            // The supervisor noticed the loss first.
             None => "it was not renewed within its TTL".to_owned(),
         }
     }
 
-    /// Ending the command and asking the server takes seconds, so this comes first.
+    /// Reports the loss first, because ending the command and asking the server takes seconds.
     fn report_loss(&self) {
         if self.loss_reported.replace(true) {
             return;
@@ -350,7 +349,7 @@ impl Held<'_> {
         Outcome::Lost(Failure::new(exit::SUPERVISOR, "supervisor_killed", message))
     }
 
-    /// In a container, no other process may reap it.
+    /// In a container, no other process may reap the supervisor.
     async fn reap_supervisor(&self) {
         let limit = Clock::boot().now() + SUPERVISOR_EXIT_TIMEOUT;
         while Clock::boot().now() < limit {

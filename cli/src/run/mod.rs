@@ -24,10 +24,10 @@ use crate::output::Output;
 use signals::Signals;
 pub(crate) use waiting::holder_name;
 
-/// For final requests, which take effect by themselves a TTL later.
+/// The limit for final requests, which take effect by themselves a TTL later.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The server is mostly unreachable then, and the hold expires soon.
+/// The limit after a loss: the server is mostly unreachable then, and the hold expires soon.
 const SHUTDOWN_TIMEOUT_WHEN_LOST: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(connection: &ConnectionOptions, run: &Run) -> ExitCode {
@@ -74,7 +74,7 @@ fn prepare_and_run(
         let outer = OuterHolds { holds, key };
         let result =
             hold_and_run(output, connection, run, outer, &command, &locks, &mut signals).await;
-        // The server should receive the withdrawal of a cancelled wait.
+        // The server should receive the release of a cancelled wait.
         let _ = timeout(SHUTDOWN_TIMEOUT, locks.close()).await;
         result
     });
@@ -138,7 +138,7 @@ async fn hold_and_run(
                 run.name
             ),
         );
-        // Dropping the guard would release. This process exits next, which ends the renewals.
+        // Dropping the guard would release the lock. This process exits next, which ends the renewals.
         std::mem::forget(guard);
         return match outcome? {
             held::Outcome::Ended(exit) => Ok(exit.shell_code()),
@@ -203,7 +203,7 @@ async fn acquire(output: Output, run: &Run, locks: &Locks) -> Result<Option<Guar
     }
 }
 
-/// The hold expires by itself.
+/// Releases the hold, which otherwise expires by itself.
 async fn release(
     output: Output,
     guard: Guard,

@@ -1,6 +1,6 @@
 //! `lockwright run` inside the command of an outer `lockwright run` for the same name.
 //!
-//! It verifies the outer hold and becomes CMD. The outer run ends this descendant too.
+//! The inner run verifies the outer hold and becomes CMD. The outer run ends this descendant too.
 
 use std::fmt::Display;
 use std::os::unix::process::CommandExt;
@@ -24,7 +24,7 @@ const VARIABLE: &str = "LOCKWRIGHT_HOLDS";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Outer {
-    /// With the namespace.
+    /// The name with the namespace.
     name: String,
     token: Token,
     fence: Fence,
@@ -50,7 +50,7 @@ impl Holds {
 
     pub(crate) fn and(mut self, key: &str, guard: &Guard, owner: &str) -> (&'static str, String) {
         let us = descendants::process(getpid());
-        // Without `/proc`, descent can't be checked.
+        // Without `/proc`, an inner run couldn't check its descent.
         if let Some(us) = us {
             self.0.push(Outer {
                 name: key.to_owned(),

@@ -1,5 +1,3 @@
-//! The signals that `lockwright run` receives.
-
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
@@ -35,7 +33,7 @@ impl Signals {
         Ok(Self(streams))
     }
 
-    /// A suspension would lose the hold.
+    /// Handles SIGTSTP, because a suspension would lose the hold.
     pub(crate) fn refuse_suspension(&mut self) -> io::Result<()> {
         if ignored_signals() >> (Signal::TSTP.as_raw() - 1) & 1 == 0 {
             let stream = unix::signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;

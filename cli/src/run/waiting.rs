@@ -63,14 +63,14 @@ impl StatusLine {
         }
     }
 
-    /// In the background, the terminal belongs to other jobs.
+    /// Background jobs show nothing, because the terminal belongs to other jobs.
     fn show(&self, text: &str) {
         if self.terminal.is_with(rustix::process::getpgrp()) {
             self.output.status_line(text);
         }
     }
 
-    /// A wrapped line can't be cleared.
+    /// The line is cut, because a wrapped line can't be cleared.
     fn fit(&self, line: &str) -> String {
         let columns = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
             .map_or(0, |size| usize::from(size.ws_col));
@@ -112,8 +112,8 @@ async fn report_holders(output: Output, locks: &Locks, name: &str) -> std::conve
     let mut seen_before = Vec::new();
     loop {
         if let Ok(seen) = locks.inspect(name).await {
-            // This client's grant may be visible before its answer. Another holder with the same
-            // host name and process id, in another container, is visible at the next look.
+            // This client's grant may be visible before its answer. A holder in another container, with the same host
+            // name and process id, is visible at the next look.
             let others: Vec<_> = seen
                 .holders
                 .iter()

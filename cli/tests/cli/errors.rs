@@ -81,8 +81,7 @@ fn a_command_that_is_no_program() {
 
     fs::write(&file, "#!/no/such/interpreter\n").unwrap();
     let program = sandbox.path("program");
-    // Installed by another process: a file that another test's child still has open for writing
-    // can't be run.
+    // Another process installs the program: a file that another test's child still has open for writing can't be run.
     let mut install = Command::new("install");
     assert!(install.args(["-m", "755"]).args([&file, &program]).status().unwrap().success());
     fails(&sandbox, ["run", "a", "--", program.to_str().unwrap()], 127, "interpreter");
@@ -164,7 +163,7 @@ fn a_server_that_wants_a_password() {
     let sandbox = Sandbox::at(&redis.url());
     let script = "echo ran; env | grep -c hush";
     let finished = sandbox.output(["run", "a", "--", "sh", "-c", script]);
-    // In the variable that the user set, and in no other.
+    // The password is in the variable that the user set, and in no other.
     assert_eq!(finished.stdout(), "ran\n1\n", "{}", finished.stderr());
 }
 

@@ -1,5 +1,4 @@
-//! Common code of the tests: an isolated folder for each, processes that never outlive it, and
-//! polling.
+//! Common code of the tests: an isolated folder for each test, processes that never outlive it, and polling.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,8 +43,8 @@ impl Sandbox {
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("env");
         command
-            // The tests' environment may ignore them (`nohup`, background jobs), and children would
-            // inherit that.
+            // The tests' environment may ignore these signals (`nohup`, background jobs), and children would inherit
+            // that.
             .arg("--default-signal=INT,QUIT,HUP")
             .arg(program)
             .env(MARK, self.folder.path())
@@ -112,7 +111,7 @@ impl Sandbox {
             .unwrap()
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
             .filter(|pid: &i32| {
-                // A zombie's is empty, and an ended process's can't be read.
+                // A zombie's environment is empty, and an ended process's can't be read.
                 fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
                     environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
                 })
@@ -145,7 +144,6 @@ pub(crate) fn program() -> &'static str {
 pub(crate) struct Finished(pub Output);
 
 impl Finished {
-    /// Expects this exit code.
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code(), code, "{}{}", self.stdout(), self.stderr());
         self
@@ -188,7 +186,7 @@ impl Running {
     pub(crate) fn events(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.events).unwrap();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        // CMD's standard error is among them.
+        // The file also has CMD's standard error.
         whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
@@ -200,7 +198,7 @@ impl Running {
         wait_for(&format!("event {name:?} among {:?}", self.events), || self.event(name))
     }
 
-    /// Returns the latest deadline of its hold, in seconds of the boot clock.
+    /// Returns the latest deadline of the hold, in seconds of the boot clock.
     pub(crate) fn deadline(&self) -> f64 {
         let deadlines = self.events().into_iter().filter_map(|event| event["deadline_ns"].as_u64());
         deadlines.max().expect("it held the lock") as f64 / 1e9

@@ -21,7 +21,7 @@ use crate::harness::{
     wait_until,
 };
 
-/// Its margin is 800 ms, enough for a busy machine.
+/// A TTL with a margin of 800 ms, enough for a busy machine.
 const TTL: &str = "8s";
 
 /// A family that holds the lock, and a waiter.
@@ -42,7 +42,7 @@ impl Scene {
         let family = family(&sandbox);
         let holder = sandbox.start(&["--ttl", TTL, "a", "--", "sh", "-c", &family]);
         log.wait_for_all(&FAMILY);
-        // So that the hold and its deadline come from a renewal.
+        // The hold and its deadline must come from a renewal.
         holder.wait_for_event("renewed");
         let script = "i=0; while [ $i -lt 20 ]; do read -r now idle </proc/uptime; \
                       echo \"$now $LOCKWRIGHT_FENCE next\" >>\"$DIR/log\"; sleep 0.02; \
@@ -118,7 +118,7 @@ fn a_killed_run_ends_a_command_that_heeds_term_at_once() {
     wait_until("the grandchild", || sandbox.processes().len() >= 5);
     let killed_at = uptime();
     held.signal(Signal::KILL);
-    // The run stays a zombie, which isn't counted.
+    // The killed run stays a zombie, which isn't counted.
     sandbox.wait_until_empty();
     assert!(uptime() - killed_at < 4.0, "neither the deadline nor the KILL was waited for");
 }
@@ -181,13 +181,13 @@ fn a_stopped_supervisor_is_continued() {
     assert_eq!(held.code(), 0);
 }
 
-/// Either process ends it: the supervisor between its stops, or the run.
+/// Either the supervisor ends the command, between its stops, or the run does.
 #[test]
 fn a_supervisor_that_is_stopped_again_and_again_does_not_help_the_command() {
     let sandbox = Sandbox::new();
     let log = Log::new(&sandbox);
     let family = family(&sandbox);
-    // A margin of a second, because a machine under load may stop for some tenths.
+    // The margin is a second, because a machine under load may stop for some tenths.
     let held = sandbox.start(&["--fixed", "--ttl", "10s", "a", "--", "sh", "-c", &family]);
     log.wait_for_all(&FAMILY);
     let supervisor = held.supervisor();
@@ -219,7 +219,7 @@ fn the_command_dies_when_run_and_supervisor_are_killed_together() {
         fs::read_to_string(sandbox.path("pid")).ok()?.trim().parse::<i32>().ok()
     });
     let supervisor = held.supervisor();
-    // Stopped first, so that the supervisor can't act between the two.
+    // Both are stopped first, so that the supervisor can't act between the two kills.
     held.signal(Signal::STOP);
     signal(supervisor, Signal::STOP);
     held.signal(Signal::KILL);
@@ -258,7 +258,7 @@ fn everything_stopped_and_continued_is_ended_at_once() {
     scene.sandbox.wait_until_empty();
     for entry in scene.log.entries() {
         if entry.fence != fence && entry.time > continued_at {
-            // Its writes until its end have an old fence.
+            // Until the end of the first holder, its writes have an old fence.
             assert!(entry.time < continued_at + 1.0, "not ended at once: {entry:?}");
             assert!(entry.fence < fence);
         }
@@ -275,7 +275,7 @@ fn a_broken_lock_ends_the_command_before_the_next_holder_begins() {
     scene.finish();
 }
 
-/// A database that another process locks is like a stopped server.
+/// A database that another process keeps locked is like a stopped server.
 #[test]
 fn a_database_that_stays_locked_ends_the_command_by_the_deadline() {
     let scene = Scene::begin();
@@ -313,7 +313,7 @@ fn a_redis_that_is_stopped_ends_the_command_by_the_deadline() {
     scene.finish().assert_ended_by_deadline();
 }
 
-/// After a message that a renewal failed, the user needs the message that it succeeded again.
+/// After a message that a renewal failed, the user needs the message that a renewal succeeded again.
 #[test]
 fn a_redis_that_comes_back_in_time_is_reported() {
     let redis = Redis::start().unwrap();
@@ -390,7 +390,7 @@ fn a_command_that_forks_all_the_time_is_ended_too() {
     assert!(last < held.deadline(), "{last} and {}", held.deadline());
 }
 
-/// The last check of the clock, in the process that becomes the command.
+/// Tests the last check of the clock, in the process that becomes the command.
 #[test]
 fn a_command_does_not_begin_after_its_term() {
     let sandbox = Sandbox::new();
@@ -406,7 +406,7 @@ fn a_command_does_not_begin_after_its_term() {
     assert!(sandbox.path("began").exists());
 }
 
-/// The supervisor's input if `lockwright run` was stopped between the grant and its start.
+/// The input is the supervisor's if `lockwright run` was stopped between the grant and its start.
 #[test]
 fn a_supervisor_does_not_start_a_command_after_its_term() {
     let sandbox = Sandbox::new();
@@ -435,8 +435,8 @@ fn a_supervisor_does_not_start_a_command_after_its_term() {
     assert!(sandbox.path("began").exists());
 }
 
-/// A shell with a job becomes the run, and its supervisor is killed. The command's remains are
-/// ended, the job isn't. The lock expires instead of being released, as nothing is certain.
+/// A shell with a job becomes the run, and its supervisor is killed. The run ends the command's remains, but not the
+/// job. The lock expires instead of being released, because nothing is certain.
 #[test]
 fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
     let sandbox = Sandbox::new();
@@ -468,7 +468,7 @@ fn a_killed_supervisor_beside_a_job_of_the_shell_does_not_free_the_lock() {
     assert_eq!(next.code(), 0, "but it runs out: {}", next.stderr());
 }
 
-/// The same shell without a failure: the lock is released, and the job's orphans live on.
+/// The same shell runs without a failure. The lock is released, and the job's orphans live on.
 #[test]
 fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
     let sandbox = Sandbox::new();
@@ -483,20 +483,20 @@ fn a_job_of_the_shell_and_its_orphans_are_left_alone() {
     assert_eq!(sandbox.processes(), [job]);
 }
 
-/// Each process lives only until it has forked the next, faster than any scan.
+/// Each process of the chain lives only until it has forked the next, faster than any scan.
 #[test]
 fn a_fast_chain_of_forks_is_ended_too() {
     let sandbox = Sandbox::new();
     let script = "$SIG{TERM} = 'IGNORE'; open(my $up, '>', 'up'); close($up); \
                   while (time < $^T + 40) { my $pid = fork(); exit 0 if $pid; }";
-    // The hold is lost before the time that the run gives to leftover processes is over.
+    // The hold is lost before the run's time for leftover processes is over.
     let held = sandbox.start(&["--fixed", "--ttl", "4s", "a", "--", "perl", "-e", script]);
     wait_until("the chain", || sandbox.path("up").exists());
     let deadline = held.wait_for_event("granted")["deadline_ns"].as_u64().unwrap() as f64 / 1e9;
     let error = held.wait_for_event("error");
     let now = uptime();
     assert_eq!(error["exit_code"], 75, "{error}");
-    // This includes the final requests to the server.
+    // The time includes the final requests to the server.
     assert!(now < deadline + 2.0, "ended {} s after the deadline", now - deadline);
     assert_eq!(sandbox.processes(), [0; 0]);
 }

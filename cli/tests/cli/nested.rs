@@ -13,7 +13,7 @@ fn nested<'a>(script: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     args
 }
 
-/// Runs the program as in a command under these holds.
+/// Runs the program like a command under these holds.
 fn with_holds<const N: usize>(sandbox: &Sandbox, holds: &str, args: [&str; N]) -> Finished {
     sandbox.finish(sandbox.lockwright(args).env("LOCKWRIGHT_HOLDS", holds))
 }
@@ -76,7 +76,7 @@ fn handle_of_an_ended_run_is_refused() {
     let stale = fs::read_to_string(sandbox.path("holds")).unwrap();
     let refused = with_holds(&sandbox, &stale, ["run", "a", "--", "touch", "ran"]).exits(75);
     assert!(refused.stderr().contains("unset it"), "{}", refused.stderr());
-    // Also under a later hold of the name than the variable has.
+    // The old variable is also refused under a later hold of the name.
     let script = "LOCKWRIGHT_HOLDS=$(cat holds) \"$0\" run -n a -- touch ran";
     sandbox.output_of(&nested(script, &[])).exits(75);
     assert!(!sandbox.path("ran").exists());
@@ -87,7 +87,7 @@ fn handle_of_an_ended_run_is_refused() {
 #[test]
 fn invented_handle_is_refused() {
     let sandbox = Sandbox::new();
-    // Each runs under the hold, but with another token, fence or process.
+    // Each run is under the hold, but with another token, fence or process.
     for (what, with) in [
         ("\"token\":\"[0-9a-f]*\"", "\"token\":\"00112233445566778899aabbccddeeff\""),
         ("\"fence\":[0-9]*", "\"fence\":9007199254740991"),
@@ -125,7 +125,7 @@ fn process_outside_the_outer_run_is_refused() {
 #[test]
 fn under_a_broken_hold_nothing_begins() {
     let sandbox = Sandbox::new();
-    // It ignores TERM, so that it still runs when the hold was broken.
+    // The command ignores TERM, so that it still runs when the hold was broken.
     let script = "trap '' TERM; touch up; while [ ! -e broken ]; do sleep 0.02; done; \
                   \"$0\" run a -- touch ran; echo $? >code.new; mv code.new code; sleep 60";
     let running = sandbox.start(&nested(script, &["--ttl", "20s"]));

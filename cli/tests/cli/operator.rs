@@ -168,7 +168,7 @@ fn the_doctor_looks_at_a_server_that_can_not_lock() {
     let findings = finished.json()["findings"].clone();
     let codes: Vec<_> = findings.as_array().unwrap().iter().map(|f| &f["code"]).collect();
     assert!(codes.contains(&&"replica".into()), "{findings}");
-    // For locks it is still refused.
+    // Acquiring is still refused.
     let refused = sandbox.output(["run", "a", "--", "true"]).exits(78);
     assert!(refused.stderr().contains("replica"), "{}", refused.stderr());
 }
@@ -180,7 +180,7 @@ fn foreign_text_can_not_control_the_terminal() {
     let held = hold(&sandbox, "a");
     let value: String = redis.command(&["GET", "a"]).unwrap();
     let (hold, _) = value.match_indices(':').nth(4).map(|(at, _)| value.split_at(at)).unwrap();
-    // A broken hold: identity, operator and reason.
+    // A broken hold has an identity, an operator and a reason.
     let evil = format!(
         "{}:evil\u{1b}]0;x\u{7}\u{202e}@host:7\nme: \u{1b}[2J\r\nb: free",
         hold.replacen(':', "!", 1)
@@ -259,7 +259,7 @@ fn an_operator_does_the_same_on_zookeeper() {
     let ensemble = lockwright_testbed::ZooKeeper::start().unwrap();
     is_operated(&ensemble.url(), "zookeeper");
 
-    // A hold of another program, whose next look at the node is unknown.
+    // Another program has this hold, and its next look at the node is unknown.
     for node in ["/lockwright/theirs", "/lockwright/theirs/_c_x-lock-0000000000"] {
         ensemble.members[0].cli(&["create", node, "theirs"]).unwrap();
     }
@@ -290,7 +290,7 @@ fn the_conformance_suite_runs_against_what_the_url_names() {
     assert_eq!(sandbox.output(["conformance", "no-such-case"]).code(), 64);
 }
 
-/// Unused nodes may have lost a lock.
+/// New nodes don't vote, because unused nodes may have lost a lock.
 #[test]
 fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
     let mut fleet = Fleet::start(3).unwrap();
@@ -321,7 +321,7 @@ fn new_nodes_of_a_quorum_are_admitted_by_hand_on_redis() {
     assert!(elsewhere.stderr().contains("redlock:"), "{}", elsewhere.stderr());
 }
 
-/// An occasional command would restart the wait each time.
+/// Each occasional command would restart the nodes' wait.
 #[test]
 fn a_fleet_that_only_commands_use_is_waited_for_on_redis() {
     let fleet = Fleet::start(3).unwrap();

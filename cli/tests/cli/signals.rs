@@ -1,5 +1,3 @@
-//! Signals to `lockwright run`.
-
 use std::fs;
 
 use rustix::process::Signal;

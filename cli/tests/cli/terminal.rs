@@ -27,7 +27,7 @@ impl Terminal {
         let name = ptsname(&master, Vec::new()).unwrap();
         let slave = || {
             let path = std::ffi::OsStr::from_bytes(name.to_bytes());
-            // Without becoming the test's own terminal.
+            // The terminal must not become the test's own.
             let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
             rustix::fs::open(path, flags, rustix::fs::Mode::empty()).unwrap()
         };
@@ -47,7 +47,7 @@ impl Terminal {
         Self { master: Some(File::from(master)), shown: Vec::new(), child }
     }
 
-    /// Runs a script in a shell that isn't interactive, so all is in its process group.
+    /// Runs a script in a shell that isn't interactive, so all processes are in its group.
     fn script(sandbox: &Sandbox, script: &str) -> Self {
         Self::run(sandbox, "sh", &["-c", script])
     }
@@ -181,7 +181,7 @@ fn a_job_in_the_background_reads_when_it_comes_to_the_foreground() {
     terminal.wait_for("still here");
     terminal.typed("fg\n");
     wait_until("the command has the foreground", || {
-        // The shell prints the job that it resumes.
+        // The shell has printed the job that it resumes.
         terminal.screen().matches("rea''dy").count() >= 2
     });
     terminal.typed("one\n");

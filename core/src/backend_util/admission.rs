@@ -1,26 +1,25 @@
 //! Admission rules for servers that keep one queue per lock (etcd, ZooKeeper).
 //!
-//! The server numbers the claims, so those ahead of a claim can only become fewer. An admitted claim stays
-//! admitted, and an outdated view errs on the safe side. A claim of another lock type blocks those behind it until
-//! it leaves.
+//! The server numbers the claims, so those ahead of a claim can only become fewer. An admitted claim stays admitted,
+//! and an outdated view can only delay an admission. A claim of another lock type blocks the claims behind it until it
+//! leaves.
 //!
 //! # The shared fence of concurrent readers
 //!
-//! A writer's fence is its number. A reader takes the lowest fence of all concurrent readers, also behind it
-//! ([`fence_source`]). It writes another reader's fence to its entry, in one atomic step with a check that this
-//! reader is present and unchanged. Until then it isn't admitted.
+//! A writer's fence is its number. A reader takes the lowest fence of all concurrent readers, also of readers behind it
+//! ([`fence_source`]). To take a fence, the reader writes it to its own entry. The same atomic step checks that the
+//! other reader is present and unchanged. Until this write, the reader isn't admitted.
 //!
 //! - *The fence is above those of all earlier writers.* Their numbers are lower, and while the source was present,
 //!   no writer held.
-//! - *The fence is below those of all later writers.* Their numbers are above every fence that was there to be
-//!   taken.
-//! - *All admitted readers have the same fence.* They have the lowest one: a later reader has a larger number, or
-//!   takes an existing fence.
+//! - *The fence is below those of all later writers.* Their numbers are above every fence that a reader could take.
+//! - *All admitted readers have the same fence.* It is the lowest one: a later reader has a larger number, or takes an
+//!   existing fence.
 
 use crate::mode::Mode;
 use crate::token::Token;
 
-/// Returns the mark of a mode, for a claim's key or node.
+/// Returns the text for a mode in the name of a claim's key or node.
 ///
 /// ```
 /// use lockwright_core::{Mode, Token, backend_util::admission};
@@ -38,7 +37,7 @@ pub fn mark(mode: Mode) -> Option<String> {
     }
 }
 
-/// Parses a [`mark`].
+/// Parses the output of [`mark`].
 pub fn marked(text: &str) -> Option<Mode> {
     let mode = if text == "r" {
         Mode::Shared
@@ -56,7 +55,7 @@ pub fn signed(text: &str) -> Option<(Mode, Token)> {
     Some((marked(text)?, token.parse().ok()?))
 }
 
-/// Returns whether a claim behind `before` is admitted.
+/// Returns whether a claim of mode `own` is admitted behind the claims `before`.
 pub fn admits(before: &[Mode], own: Mode) -> bool {
     match own {
         Mode::Exclusive => before.is_empty(),
@@ -124,8 +123,8 @@ impl Reader {
     }
 }
 
-/// Returns the reader whose fence the reader at `own` takes, if any. `readers` are all up to the first other
-/// claim, also behind `own`.
+/// Returns the reader whose fence the reader at `own` takes, if any. `readers` are all readers ahead of the first claim
+/// of another kind, also those behind `own`.
 pub fn fence_source(readers: &[Reader], own: usize) -> Option<usize> {
     let lowest = (0..readers.len()).min_by_key(|at| readers[*at].fence())?;
     (readers[lowest].fence() < readers[own].fence()).then_some(lowest)

@@ -1,5 +1,3 @@
-//! The claims in this client's sessions.
-
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,13 +9,13 @@ use crate::clock::{BootInstant, Clock};
 use crate::name::LockName;
 use crate::token::Token;
 
-/// The same token under another name is a different hold.
+/// The key has the name, because the same token under another name is a different hold.
 type Key = (LockName, Token);
 
 /// The claims in sessions, for servers that end only whole sessions (etcd, ZooKeeper).
 ///
-/// The backend removes [overdue](Self::mark_overdue) claims while the session lives for others. An end here must
-/// never be earlier than the holder's.
+/// The backend removes [overdue](Self::mark_overdue) claims while other claims keep the session alive. A claim's end in
+/// the registry must never be earlier than the end that its holder computes.
 #[derive(Debug)]
 pub struct ClaimRegistry<P> {
     clock: Clock,
@@ -28,7 +26,7 @@ pub struct ClaimRegistry<P> {
 #[derive(Debug)]
 struct State<P> {
     places: HashMap<Key, Place<P>>,
-    /// A lower bound: most claims are renewed before.
+    /// A lower bound of the ends: a renewal doesn't raise it.
     earliest: BootInstant,
 }
 
@@ -56,7 +54,7 @@ impl<P: Clone> ClaimRegistry<P> {
         self.ends_at(state, ends);
     }
 
-    /// Records a place for removal. False if the claim has one.
+    /// Records a place that must be removed. Returns false if the claim has a place already.
     pub fn enter_overdue(&self, name: &LockName, token: Token, place: P) -> bool {
         match self.state().places.entry((name.clone(), token)) {
             Entry::Occupied(_) => false,
@@ -72,7 +70,7 @@ impl<P: Clone> ClaimRegistry<P> {
         self.state().places.get(&key(claim)).map(|found| found.place.clone())
     }
 
-    /// Extends the end to at least `ends`. False if the place doesn't match.
+    /// Extends a claim's end to at least `ends`. Returns false if its place doesn't match.
     pub fn extend_if(&self, claim: &Claim, ends: BootInstant, is: impl Fn(&P) -> bool) -> bool {
         match self.state().places.get_mut(&key(claim)) {
             Some(found) if is(&found.place) => {
@@ -95,8 +93,9 @@ impl<P: Clone> ClaimRegistry<P> {
         gone.map(|((name, token), found)| (name, token, found.place)).collect()
     }
 
-    /// Returns the claims not renewed in time, each changed by `mark` in the same step. A claim keeps its place
-    /// for repeats until [removed](Self::leave_if), and isn't overdue again unless entered again.
+    /// Returns the claims that weren't renewed in time. `mark` changes their places in the same step. A claim keeps its
+    /// place for repeats until [removed](Self::leave_if), and is overdue again only after another
+    /// [`enter`](Self::enter).
     pub fn mark_overdue(&self, mark: impl Fn(&mut P)) -> Vec<(LockName, Token, P)> {
         let now = self.clock.now();
         let mut state = self.state();

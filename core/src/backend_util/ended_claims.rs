@@ -1,5 +1,3 @@
-//! Tombstones of ended claims.
-
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +12,8 @@ const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 
 const MANY: usize = 1_000;
 
-/// Tombstones, so that a late repeat isn't handled as a new claim. Each is kept for an hour, or its TTL if longer.
+/// Tombstones, so that a late repeat isn't handled as a new claim. Each is kept for an hour, or the claim's TTL if
+/// longer.
 #[derive(Debug)]
 pub struct EndedClaims {
     clock: Clock,
@@ -33,7 +32,7 @@ impl EndedClaims {
         Self { clock, state: Mutex::new(State { claims: HashMap::new(), tidy_at: MANY }) }
     }
 
-    /// Adds a tombstone, unless there is one.
+    /// Adds a tombstone, unless the claim has one.
     pub fn set(&self, claim: &Claim, reason: Reason) {
         let now = self.clock.now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

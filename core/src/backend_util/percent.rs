@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Encodes `%` and each character that `must_go`.
+/// Encodes `%` and each character for which `must_go` returns true.
 ///
 /// ```
 /// use lockwright_core::backend_util::percent;

@@ -1,12 +1,10 @@
-//! A bounded map from names to instants.
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::clock::BootInstant;
 use crate::name::{LockName, NameMap};
 
-/// Another name clears the map.
+/// A full map is cleared when another name is noted.
 const CAPACITY: usize = 1024;
 
 /// A bounded map from names to the instants at which they were last noted. It may lose entries, so use it only for

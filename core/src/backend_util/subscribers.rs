@@ -1,5 +1,3 @@
-//! The clients of a backend.
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +22,7 @@ struct Waiting {
 }
 
 impl Default for Subscribers {
-    /// For waiters that poll at least once a second.
+    /// Creates a set for waiters that poll at least once a second.
     fn default() -> Self {
         Self::new(Duration::from_secs(1))
     }
@@ -95,7 +93,7 @@ impl Subscribers {
             return;
         }
         let mut present = self.attached();
-        // A changed list is another allocation; the indices then don't match.
+        // If the list has changed, it is a new allocation, and the indices don't match.
         if Arc::ptr_eq(&present, &attached) {
             let mut at = 0;
             let staying = |_: &Events| {

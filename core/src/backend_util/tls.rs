@@ -36,7 +36,7 @@ pub fn is_local(endpoint: &str) -> bool {
     }
 }
 
-/// The files in a URL's parameters.
+/// The files that a URL's parameters name.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
     /// The trusted CAs' certificates; the system's if not set.
@@ -49,7 +49,7 @@ impl Files {
     /// Takes the files from a URL's parameters.
     ///
     /// # Errors
-    /// A sentence about a missing file or key, or any parameter if not `secured`. `unsecured` is the text
+    /// A sentence about a missing file or key, or about any TLS parameter if not `secured`. `unsecured` is its text
     /// after "but".
     pub fn take(
         parameter: impl FnMut(&str) -> Option<String>,
@@ -79,7 +79,7 @@ impl Files {
 /// Reads a PEM file.
 ///
 /// # Errors
-/// A sentence.
+/// A sentence that names the parameter and the cause.
 pub fn pem(parameter: &str, file: &str, kind: &str) -> Result<Vec<u8>, String> {
     let text = std::fs::read(file)
         .map_err(|cause| format!("{parameter}={file} can't be read ({cause})"))?;
@@ -112,14 +112,14 @@ const BY_THE_CLIENT: &[Refusal] = &[
     ),
 ];
 
-/// From specific to general.
+/// Ordered from specific to general, because the first match counts.
 const BY_THE_SERVER: &[Refusal] = &[
     ("UnknownCA", ErrorKind::Denied, "it does not trust the issuer of the client's certificate"),
     ("ertificate", ErrorKind::Denied, "it refuses the client's certificate"),
     ("fatal alert", ErrorKind::Denied, "it ended the TLS handshake"),
 ];
 
-/// Returns the reason of a failed handshake. `own` reasons precede more general ones.
+/// Returns the kind and reason of a failed handshake. The backend's `own` reasons precede more general ones.
 pub fn refusal(cause: &str, own: &[Refusal]) -> Option<(ErrorKind, &'static str)> {
     let reasons = BY_THE_CLIENT.iter().chain(own).chain(BY_THE_SERVER);
     reasons.filter(|(part, ..)| cause.contains(part)).map(|(_, kind, what)| (*kind, *what)).next()

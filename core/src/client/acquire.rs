@@ -1,6 +1,6 @@
 //! The acquire operation.
 //!
-//! [`begin`] needs no future. A large future would slow down a backend that answers at once.
+//! [`begin`] runs without a future, because a large future would slow down a backend that answers at once.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -75,7 +75,7 @@ pub(crate) async fn by_tries(
     Err(shared.with_context(Error::timed_out(Step::Holder, &name), &name))
 }
 
-/// `None` only for one attempt at a held lock.
+/// The result is `None` only if a single attempt found the lock held.
 pub(crate) enum Acquiring<'a> {
     Done(Option<Acquired>),
     Waiting(Pin<Box<dyn Future<Output = Acquired> + Send + 'a>>),
@@ -143,7 +143,7 @@ fn begin(
     limit: Limit,
     begun: BootInstant,
 ) -> Begun {
-    // Before the match, which would keep the table locked.
+    // `enter` isn't called in the `match`, which would keep the table locked.
     let entry = shared.table().turns.enter(&name, options, limit != Limit::Once, begun);
     let mut turn = match entry {
         Ok(Entry::Turn) => Turn::taken(shared, name),
@@ -237,7 +237,7 @@ fn take_answer(
         Ok(AcquireOutcome::Busy(busy)) => {
             shared.metrics.attempts.add(1);
             pending.release_mode = before.release_mode;
-            // An inherited claim may have been queued by the earlier request.
+            // An earlier request of this client may have queued the claim.
             pending.on_server =
                 busy.queued || before.on_server || pending.release_mode == ReleaseMode::Reconcile;
             Answer::Busy(busy)
@@ -259,7 +259,7 @@ async fn go_on(far: Far, options: &Options, limit: Limit, begun: BootInstant) ->
             (Arc::clone(turn.shared()), turn.name().clone())
         }
     };
-    // Pinned here: `unless_closed` would move it, and each move is a copy in this future.
+    // The future is pinned here: `unless_closed` would move it, and each move adds a copy to this future.
     let waiting = pin!(waiting(far, options, limit, begun));
     match shared.unless_closed(waiting).await {
         Ok(hold) => hold.map(admitted).transpose(),
@@ -290,7 +290,7 @@ async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) 
         options,
         limit,
         sent,
-        // `in_queue` counted it already.
+        // A locally queued request is already counted.
         counted: was_queued,
         spot: None,
         troubled_since: trouble.as_ref().map(|trouble| trouble.since.max(begun)),
@@ -380,7 +380,7 @@ impl Asking<'_> {
     }
 
     /// Registers a waiter before the first request if the name was busy within the last TTL, so that the request
-    /// queues. A try would only find the name busy.
+    /// queues. An attempt without a waiter would only find the name busy.
     fn queue_if_recently_busy(&mut self, turn: &mut Turn) {
         let since = self.sent - self.options.ttl;
         if self.limit != Limit::Once
@@ -397,7 +397,7 @@ impl Asking<'_> {
         self.spot.is_some() && self.shared.backend.profile().blocks
     }
 
-    /// Without a limit: one TTL after the first unanswered request.
+    /// Without a limit, this is one TTL after the first unanswered request.
     fn give_up_at(&self) -> BootInstant {
         match (self.limit, self.troubled_since) {
             (Limit::None, Some(since)) => since + self.options.ttl,
@@ -432,7 +432,7 @@ impl Asking<'_> {
         if self.spot.is_some() {
             return Next::In(poll_after(self.shared, busy));
         }
-        // From here on no wake-up is missed; an immediate retry covers earlier ones.
+        // No wake-up is missed after the registration. An immediate retry covers earlier wake-ups.
         let Some(pending) = &turn.pending else { unreachable!("a claim was busy") };
         self.spot = Some(self.shared.waiters.register(&pending.claim.name, pending.claim.token));
         Next::Now
@@ -446,14 +446,14 @@ impl Asking<'_> {
             return Err(error);
         }
         let now = shared.clock.now();
-        // A blocked request waited for the holder, not the server.
+        // A blocked request waited for the holder, so the server wasn't silent.
         let unanswered_since = if self.is_blocked() { now } else { self.sent };
         let since = *self.troubled_since.get_or_insert(unanswered_since);
         turn.note_trouble(since, &error);
         if self.limit == Limit::Once {
             return Err(error);
         }
-        // An earlier error is the cause of a lost position or a cut-short wait.
+        // If the queue position is lost or the limit has passed, the earlier error is the cause.
         let is_cut_short = now >= self.give_up_at();
         let trouble = match self.trouble.take() {
             Some(earlier) if ended || is_cut_short => earlier,
@@ -467,7 +467,7 @@ impl Asking<'_> {
         if !ended {
             return Ok(Next::In(shared.spread(self.pause)));
         }
-        // The token is never granted again.
+        // The server never grants this token again.
         drop(GivenBack { shared, pending: turn.take_pending() });
         Ok(Next::Fresh)
     }
@@ -479,7 +479,7 @@ impl Asking<'_> {
         match next {
             Next::Now => {}
             Next::Fresh => {
-                // A hand-over is for one token.
+                // The waiter is registered for the old token.
                 self.spot = None;
                 clock.sleep_until(at_most(self.shared.spread(TRY_AGAIN.0))).await;
             }
@@ -490,7 +490,7 @@ impl Asking<'_> {
         }
     }
 
-    /// An invalid hold is confirmed by the next request.
+    /// If the handed hold isn't valid any more, the next request confirms it.
     fn take_handed(&self, turn: &mut Turn) -> Option<(Granted, ValidGrant)> {
         let granted = self.spot.as_ref()?.take_handed()?;
         let started = granted.start?;
@@ -500,16 +500,16 @@ impl Asking<'_> {
     }
 }
 
-/// The hold isn't renewed: the attempts end after one TTL.
+/// The ticket's hold isn't renewed, so the attempts end after one TTL.
 pub(crate) async fn by_ticket(shared: Arc<Shared>, ticket: &Ticket) -> Result<Arc<Hold>> {
     let options = Options::of_ticket(ticket);
-    // The server would consume the ticket.
+    // Invalid options must not consume the ticket.
     options.check(&shared)?;
     let mut turn = Turn::placeholder(Arc::clone(&shared), ticket.name().clone());
     let begun = shared.clock.now();
     let give_up_at = begun + options.ttl;
     let mut pause = TRY_AGAIN.0;
-    // A late acquire may have given the token a newer hold, which a swap would take.
+    // A late acquire may have given an open ticket's token a newer hold, which a swap would take.
     let mut is_the_same = !ticket.is_open();
     loop {
         let sent = shared.clock.now();
@@ -598,7 +598,7 @@ fn valid_grant(
     sent: BootInstant,
 ) -> Option<ValidGrant> {
     let now = shared.clock.now();
-    // A start may be after the send, but not in the future.
+    // The server's start may be after the send, but not in the future.
     let start = granted.start.unwrap_or(sent).min(now);
     let term = shared.term(start, claim.ttl, granted.valid);
     (now < term.lost_at).then_some(ValidGrant { now, start, term })

@@ -1,4 +1,4 @@
-//! Waiting for a backend. A panic becomes an error: it must not prevent the report of a loss.
+//! Waits for a backend. A panic becomes an error, so that the client still reports losses.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -26,7 +26,7 @@ pub(crate) async fn answer<'a, T>(
 ) -> Result<T> {
     let (mut send, mut request) = (Some(send), None);
     let mut timer = pin!(shared.clock.sleep_until(until));
-    // The backend itself ends the first wait by then. Without a second wait, no timer is needed.
+    // If the backend's own limit is early enough, the first wait needs no timer.
     let own_limit = shared.backend.profile().answer_limit;
     let mut may_wait = own_limit.is_some_and(|limit| shared.clock.now() + limit <= until);
     poll_fn(|cx| {
@@ -61,12 +61,12 @@ pub(crate) async fn until<F: Future>(
     }
 }
 
-/// A panic of the application's log subscriber or waker must not end renewals and releases.
+/// Ignores a panic of the application's log subscriber or waker, which must not end renewals and releases.
 pub(crate) fn ignore_panic(call: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(call));
 }
 
-/// After a panic, the closure's state must only be dropped.
+/// After a panic, the caller must only drop the closure's state.
 fn caught<T>(ask: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(ask)).map_err(|panic| panicked(&*panic))
 }

@@ -1,5 +1,3 @@
-//! The builder of a client.
-
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,19 +66,19 @@ impl Builder {
         }
     }
 
-    /// Sets the default TTL: 30 s if not set, or the nearest supported.
+    /// Sets the default TTL. If not set, it is 30 s, or the nearest that the backend supports.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// Sets the default wait limit; none if not set.
+    /// Sets the default wait limit. If not set, requests have no limit.
     pub fn wait(mut self, limit: Option<Duration>) -> Self {
         self.settings.wait = limit;
         self
     }
 
-    /// Sets a prefix for every name on the server: `shop/`. Results don't show it.
+    /// Sets a prefix for every name on the server, such as `shop/`. Results don't show it.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.settings.namespace = namespace.into();
         self
@@ -110,9 +108,9 @@ impl Builder {
         self
     }
 
-    /// Sets the client's runtime; the present one if not set. It needs a timer, and must not end before the client.
-    /// After its end, no hold is renewed until the next request inside another runtime. A current-thread runtime
-    /// renews nothing between two `block_on` calls.
+    /// Sets the client's runtime; by default the one in which `build` is called. It needs a timer, and must not end
+    /// before the client. After its end, no hold is renewed until the next request inside another runtime. A
+    /// current-thread runtime renews nothing between two `block_on` calls.
     pub fn runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
@@ -179,7 +177,7 @@ fn check(settings: &Settings, backend: &dyn DistributedLock) -> Result<()> {
         )));
     }
     if !settings.namespace.is_empty() {
-        // The `x` allows a trailing space.
+        // The appended `x` allows a trailing space in the namespace.
         LockName::new(format!("{}x", settings.namespace)).map_err(|error| {
             Error::invalid_config("the namespace is not a valid prefix of a name")
                 .with_source(error)

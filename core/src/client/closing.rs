@@ -1,5 +1,3 @@
-//! The end of a client or its runtime.
-
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::PoisonError;
@@ -44,12 +42,12 @@ impl Shared {
         Ok(())
     }
 
-    /// Closing drops the request, which releases its claim.
+    /// Closing the client drops the request, which releases its claim.
     pub(crate) async fn unless_closed<T>(
         &self,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        // Dropped after the request, whose release is counted by then.
+        // This guard is dropped after the request. By then the request's release is counted.
         let _waiting = Waiting::begin(self);
         self.inside(async {
             tokio::select! {
@@ -94,7 +92,7 @@ impl Shared {
         }
     }
 
-    /// Outside a runtime, polls inside the client's, for timers and connections.
+    /// Polls `future`. Outside a runtime, the client's runtime provides timers and connections.
     pub(crate) async fn inside<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         std::future::poll_fn(|cx| {

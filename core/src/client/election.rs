@@ -59,10 +59,10 @@ impl Election {
         }
     }
 
-    /// Returns the leader. On Redis, for at most 2 s or one TTL, it may be a candidate that hasn't accepted yet.
+    /// Returns the leader. On Redis, it may be a candidate that hasn't accepted yet, for at most 2 s or one TTL.
     ///
     /// # Errors
-    /// Those of reaching the server, and of an invalid name.
+    /// Errors of the server or the connection, and of an invalid name.
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -94,13 +94,13 @@ impl fmt::Debug for Election {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// Its value, if it campaigned.
+    /// The leader's value, if it campaigned.
     pub value: Option<Arc<str>>,
-    /// Its identity, if known.
+    /// The leader's identity, if known.
     pub identity: Option<Identity>,
-    /// Its fence, if known.
+    /// The leader's fence, if known.
     pub fence: Option<Fence>,
-    /// Its token; `None` if it isn't Lockwright's.
+    /// The leader's token; `None` if it isn't Lockwright's.
     pub token: Option<Token>,
 }
 
@@ -111,7 +111,7 @@ pub struct Observer {
     each: Duration,
     reported: Option<Option<Leader>>,
     next_look: BootInstant,
-    /// Kept when a call is dropped: a caller that drops every call would get no result.
+    /// The request in progress. Without it, a caller that drops every call would get no result.
     looking: JoinSet<Result<Option<Leader>>>,
 }
 
@@ -124,9 +124,6 @@ impl Observer {
 
     /// Waits until the leader differs from the last reported one. The first call returns at once. Polling misses
     /// short terms.
-    ///
-    /// # Errors
-    /// Those of reaching the server.
     ///
     /// # Cancel safety
     /// May be dropped and called again: no change is missed or delayed.

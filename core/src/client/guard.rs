@@ -1,5 +1,3 @@
-//! Guards of held locks.
-
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,7 +20,7 @@ use super::state::releasing::{Releasing, end_for_ticket, end_in_background, lost
 use super::state::{Hold, Shared};
 use super::ticket::Ticket;
 
-/// An exclusive or shared hold, renewed while the guard lives. Dropping it releases the hold in the
+/// An exclusive or shared hold, renewed while the guard lives. Dropping the guard releases the hold in the
 /// background, even outside a runtime.
 #[must_use = "dropping the guard releases the lock; keep it for as long as the lock is needed"]
 #[derive(Debug)]
@@ -74,18 +72,19 @@ macro_rules! common {
                 }
             }
 
-            /// Returns when the hold counts as lost, unless renewed, before the [`deadline`](Self::deadline).
+            /// Returns when the hold counts as lost unless it is renewed. This is before the
+            /// [`deadline`](Self::deadline).
             pub fn lost_at(&self) -> BootInstant {
                 self.0.hold().lost_at()
             }
 
-            /// Returns when the hold must no longer be relied on, unless renewed.
+            /// Returns when the holder must stop relying on the hold, unless it is renewed.
             pub fn deadline(&self) -> BootInstant {
                 self.0.hold().deadline()
             }
 
-            /// Checks by the clock that the lock is held, in tens of nanoseconds. Exact even after a pause of the
-            /// process. Call it before each step.
+            /// Checks by the clock that the lock is held. Call it before each step. The check takes tens of
+            /// nanoseconds, and is exact even after a pause of the process.
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost), on this and every later call.
@@ -98,18 +97,19 @@ macro_rules! common {
                 Signal::new(self.0.hold())
             }
 
-            /// Drives `future`, and drops it at a loss, before the deadline. Each poll checks the clock first.
+            /// Polls `future`, and drops it when the hold is lost, before the deadline. Each poll checks the clock
+            /// first.
             ///
-            /// A future that doesn't yield can't be stopped, and requests already sent need the fence. Outside a
-            /// runtime, it is polled inside the client's.
+            /// A future that doesn't yield can't be stopped. Only the fence protects against requests that were already
+            /// sent. Outside a runtime, `future` is polled inside the client's runtime.
             ///
             /// # Errors
             /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before the future completed, or during its
             ///   last poll.
-            /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime if the client's has ended.
+            /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime, if the client's runtime has ended.
             ///
             /// # Cancel safety
-            /// Dropping it drops `future`, not the guard.
+            /// Dropping the returned future drops `future`, not the guard.
             pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
                 self.0.run(future).await
             }
@@ -118,7 +118,7 @@ macro_rules! common {
             ///
             /// # Errors
             /// [`Lost`](crate::ErrorKind::Lost) after a loss. [`Indeterminate`](crate::ErrorKind::Indeterminate) or
-            /// [`Unavailable`](crate::ErrorKind::Unavailable) without an answer; the deadline then stays.
+            /// [`Unavailable`](crate::ErrorKind::Unavailable) without an answer; the deadline then stays as it was.
             ///
             /// # Cancel safety
             /// May be dropped; the renewal may then take effect only on the server.
@@ -127,9 +127,6 @@ macro_rules! common {
             }
 
             /// Asks the server whether this client has the hold.
-            ///
-            /// # Errors
-            /// Those of reaching the server.
             ///
             /// # Cancel safety
             /// May be dropped.
@@ -140,8 +137,8 @@ macro_rules! common {
             #[doc = concat!("Gives the ", $what, " back and waits for the server's answer. With reentrancy, only the last guard does.")]
             ///
             /// # Errors
-            /// [`Lost`](crate::ErrorKind::Lost) if it was lost before: the last work may not have been protected.
-            /// Any other error is a missing answer: the hold has ended, and the release continues in the
+            /// [`Lost`](crate::ErrorKind::Lost) if the hold was lost before: the last work may not have been protected.
+            /// After any other error, the hold has ended without an answer, and the release continues in the
             /// background.
             ///
             /// # Cancel safety
@@ -185,16 +182,16 @@ impl Guard {
         self.0.fenced()
     }
 
-    /// Ends the hold here, and returns a ticket for [`Locks::resume`](crate::Locks::resume), without
-    /// [`Owner`](crate::Owner) and [`max_hold`](crate::Request::max_hold). The hold isn't renewed in transfer, and
-    /// keeps its [remaining time](Self::remaining). For a whole TTL, [renew](Self::renew) first.
+    /// Ends the hold in this client, and returns a ticket for [`Locks::resume`](crate::Locks::resume). The ticket has
+    /// no [`Owner`](crate::Owner) and no [`max_hold`](crate::Request::max_hold). In transfer, the hold keeps its
+    /// [remaining time](Self::remaining) and isn't renewed. For a whole TTL, [renew](Self::renew) first.
     ///
     /// # Errors
-    /// With the guard:
+    /// Each error returns the guard:
     ///
     /// - [`Unsupported`](crate::ErrorKind::Unsupported) without `tickets` in the profile.
     /// - [`Conflict`](crate::ErrorKind::Conflict) while the owner has another guard on the hold.
-    /// - [`Lost`](crate::ErrorKind::Lost) if it was lost before.
+    /// - [`Lost`](crate::ErrorKind::Lost) if the hold was lost before.
     pub fn into_ticket(mut self) -> Result<Ticket, TicketError> {
         match end_for_ticket(self.hold()) {
             Ok(()) => {
@@ -262,13 +259,7 @@ impl Leadership {
         self.0.hold().claim.identity.value.as_deref().unwrap_or_default()
     }
 
-    /// Same as [`release`](Self::release).
-    ///
-    /// # Errors
-    /// As [`release`](Self::release).
-    ///
-    /// # Cancel safety
-    /// As [`release`](Self::release).
+    /// Same as [`release`](Self::release), also for errors and cancel safety.
     pub async fn resign(self) -> Result<()> {
         self.0.release().await
     }
@@ -291,7 +282,7 @@ impl Inner {
         hold.claim.name.as_str().strip_prefix(&*hold.shared.settings.namespace).unwrap_or_default()
     }
 
-    /// A name without the namespace is ambiguous.
+    /// Uses the full name, because a name without the namespace is ambiguous.
     fn fenced(&self) -> Fenced {
         let hold = self.hold();
         Fenced { name: hold.claim.name.clone(), fence: hold.fence }

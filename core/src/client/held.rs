@@ -1,5 +1,3 @@
-//! The trait that all guards share.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +26,7 @@ pub trait Held: sealed::FromHold + Send + Sync + Sized {
     /// See [`Guard::check`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Guard::check`].
     fn check(&self) -> Result<()>;
 
     /// See [`Guard::remaining`].

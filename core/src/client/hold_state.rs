@@ -1,5 +1,3 @@
-//! The states of a hold.
-
 use crate::reason::Reason;
 
 /// The state of a hold.

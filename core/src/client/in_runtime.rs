@@ -1,5 +1,3 @@
-//! A backend and the runtime that it is dropped in.
-
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -7,7 +5,7 @@ use tokio::runtime::Handle;
 
 use crate::backend::DistributedLock;
 
-/// Dropped inside the client's runtime, which closing connections may need.
+/// A backend that is dropped inside the client's runtime, because closing its connections may need a runtime.
 pub(crate) struct InRuntime {
     backend: Option<Arc<dyn DistributedLock>>,
     pub(super) runtime: Handle,

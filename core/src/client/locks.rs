@@ -1,5 +1,3 @@
-//! The client.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +15,7 @@ use super::request::Request;
 use super::state::Shared;
 use super::ticket::Ticket;
 
-/// A client. Clones are one client. Guards stay valid after the last clone is dropped.
+/// A client. All clones are the same client. Guards stay valid after the last clone is dropped.
 ///
 /// ```
 /// # use lockwright_core::{DistributedLock, Locks, Result};
@@ -60,8 +58,8 @@ impl Locks {
         Request::new(self.shared(), name.as_ref(), Mode::Permits { count: 1, of })
     }
 
-    /// Resumes a ticket's hold, with a new token and a larger fence; a reader keeps its fence. The client renews
-    /// it, unless it was [`fixed`](crate::Request::fixed). Without an answer, the client retries for one TTL.
+    /// Resumes a ticket's hold, with a new token and a larger fence; a reader keeps its fence. The client renews the
+    /// hold, unless it was [`fixed`](crate::Request::fixed). Without an answer, the client retries for one TTL.
     ///
     /// # Errors
     /// - [`Lost`](crate::ErrorKind::Lost) if the hold expired, was broken or was resumed, or the answer came too
@@ -69,7 +67,7 @@ impl Locks {
     /// - [`Unsupported`](crate::ErrorKind::Unsupported) without `tickets` in the profile.
     /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) for another namespace's ticket, or if drift and margin
     ///   use up its TTL. The ticket remains valid.
-    /// - Those of reaching the server; a hold that may have been resumed is released.
+    /// - Errors of the server or the connection. A hold that may have been resumed is released.
     ///
     /// # Cancel safety
     /// May be dropped; a hold that may have been resumed is released in the background.
@@ -97,7 +95,7 @@ impl Locks {
     /// Returns the holders of `name`.
     ///
     /// # Errors
-    /// Those of reaching the server, and of an invalid name.
+    /// Errors of the server or the connection, and of an invalid name.
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -112,9 +110,6 @@ impl Locks {
     }
 
     /// Lists the held names that begin with `prefix`, in the client's namespace.
-    ///
-    /// # Errors
-    /// Those of reaching the server.
     ///
     /// # Cancel safety
     /// May be dropped.
@@ -133,11 +128,11 @@ impl Locks {
         }
     }
 
-    /// Breaks the hold that was seen. The server stores `reason` and this client's identity.
+    /// Breaks the hold that the caller has `seen`. The server stores `reason` and this client's identity.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a reason above 512 bytes or with control characters,
-    /// [`Unsupported`](crate::ErrorKind::Unsupported), and those of reaching the server.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported), and errors of the server or the connection.
     ///
     /// # Cancel safety
     /// May be dropped; the hold may then be broken.
@@ -162,7 +157,7 @@ impl Locks {
     /// [`more`](SweepReport::more).
     ///
     /// # Errors
-    /// [`Unsupported`](crate::ErrorKind::Unsupported), and those of reaching the server.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported), and errors of the server or the connection.
     ///
     /// # Cancel safety
     /// May be dropped; the batch may then be removed.
@@ -172,9 +167,6 @@ impl Locks {
     }
 
     /// Checks the live server for conditions that weaken its locks.
-    ///
-    /// # Errors
-    /// Those of reaching the server.
     ///
     /// # Cancel safety
     /// May be dropped.

@@ -1,5 +1,3 @@
-//! The counters of a client.
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -24,7 +22,7 @@ pub(crate) struct Metrics {
     pub(crate) reentered: Counter,
     pub(crate) waited: Counter,
     pub(crate) timed_out: Counter,
-    /// Excludes grants; the registry counts them.
+    /// Attempts without a grant. The registry counts the others.
     pub(crate) attempts: Counter,
     pub(crate) attempts_failed: Counter,
     pub(crate) grants_too_late: Counter,
@@ -33,11 +31,11 @@ pub(crate) struct Metrics {
     pub(crate) at_risk: Counter,
     pub(crate) lost: Counter,
     pub(crate) settled: Counter,
-    /// Only of lost holds.
+    /// The duration of lost holds.
     pub(crate) hold_nanos: Counter,
 }
 
-/// Under the table's lock, which is held anyway: four atomics would cost more.
+/// Counters under the table's lock, which is held anyway: four atomics would cost more.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Totals {
     pub(crate) acquired: u64,
@@ -62,7 +60,7 @@ pub struct MetricsSnapshot {
     pub attempts: u64,
     /// Failed acquire requests.
     pub attempts_failed: u64,
-    /// Late grants.
+    /// Grants that arrived too late.
     pub grants_too_late: u64,
     /// Released holds.
     pub released: u64,

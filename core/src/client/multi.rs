@@ -18,10 +18,10 @@ use super::owner::Owner;
 use super::request::Request;
 use super::state::Shared;
 
-/// Between renewals of the locks held already.
+/// The shortest pause between two renewals of the acquired locks.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Between checks whether two names are one lock.
+/// The longest pause between two checks whether two names are one lock.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Locks {
@@ -75,7 +75,7 @@ impl MultiRequest {
         Self { parts: Vec::new(), options: Options::default() }.and(locks, names)
     }
 
-    /// Adds names of this client. Clients of one kind of backend must be given in the same order everywhere.
+    /// Adds names of this client. All programs must add the clients of one kind of backend in the same order.
     pub fn and(mut self, locks: &Locks, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
             let (place, name) = (self.parts.len(), name.as_ref().to_owned());
@@ -90,13 +90,13 @@ impl MultiRequest {
         self
     }
 
-    /// Disables renewal: all end one TTL after the last grant.
+    /// Disables renewal: all holds end one TTL after the last grant.
     pub fn fixed(mut self) -> Self {
         self.options.is_fixed = true;
         self
     }
 
-    /// Limits each hold. A request that still waits then fails with [`Lost`](ErrorKind::Lost).
+    /// Limits the duration of each hold. A request that is still waiting then fails with [`Lost`](ErrorKind::Lost).
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
@@ -120,7 +120,7 @@ impl MultiRequest {
         self
     }
 
-    /// Waits for all of them.
+    /// Waits for all of the names.
     ///
     /// # Errors
     /// As [`Request::acquire`]. Also [`Conflict`](ErrorKind::Conflict) if two names are one lock on the server,
@@ -147,7 +147,7 @@ impl MultiRequest {
         self.finished(&parts, held, has_waited).await
     }
 
-    /// Tries each once. If a lock is held, releases the others and returns `None`.
+    /// Tries each name once. If a lock is held, releases the others and returns `None`.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), without the limit.
@@ -176,7 +176,7 @@ impl MultiRequest {
         let mut seen = HashSet::new();
         let mut parts: Vec<&Part> =
             self.parts.iter().filter(|part| seen.insert(part.id())).collect();
-        // Stable: equal names keep the given order.
+        // The sort is stable, so equal names keep the given order.
         parts.sort_by(|one, other| one.order(other));
         if parts.is_empty() {
             return Err(Error::invalid_input("a multi-lock has no name; add at least one"));
@@ -199,7 +199,7 @@ impl MultiRequest {
         let mut as_given: Vec<usize> = (0..held.len()).collect();
         as_given.sort_unstable_by_key(|at| parts[*at].place);
         let guard = MultiGuard { guards: held, as_given };
-        // Fixed holds aren't renewed, so the first would end before the last.
+        // Fixed holds aren't renewed later, so the first would end before the last.
         let renewed = match self.options.is_fixed && has_waited {
             true => guard.renew().await,
             false => guard.check(),
@@ -256,7 +256,7 @@ impl Part {
         limit: Option<BootInstant>,
         has_waited: &mut bool,
     ) -> Result<Guard> {
-        // The first name can't be an alias.
+        // The first name can't be an alias of a held lock.
         if held.is_empty() {
             return self.wait(options, limit).await;
         }
@@ -320,7 +320,7 @@ impl Part {
         }
     }
 
-    /// Fails if the name is an alias of a held lock.
+    /// Returns only if the name is certainly an alias of a held lock, or the server returns an error.
     async fn one_of(&self, held: &[Guard]) -> Error {
         let shared = self.locks.shared();
         let each = shared.backend.profile().slow_poll.min(LONGEST_PAUSE);
@@ -334,7 +334,7 @@ impl Part {
         }
     }
 
-    /// Fails if this request holds the lock under another name. False if that isn't certain.
+    /// Returns an error if this request holds the lock under another name, or false if that isn't certain.
     async fn is_apart_from(&self, held: &[Guard]) -> Result<bool> {
         if held.is_empty() {
             return Ok(true);

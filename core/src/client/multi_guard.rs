@@ -1,5 +1,3 @@
-//! The guard of several locks.
-
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -18,7 +16,7 @@ use super::state::Hold;
 #[derive(Debug)]
 pub struct MultiGuard {
     pub(super) guards: Vec<Guard>,
-    /// Indices in `guards`, in the given order.
+    /// Indices in `guards`, in the order of the request.
     pub(super) as_given: Vec<usize>,
 }
 
@@ -37,7 +35,7 @@ impl MultiGuard {
         self.guards
     }
 
-    /// Returns the fence of the hold of `name`. If several clients have it, the first given one counts.
+    /// Returns the fence of the hold of `name`. If several clients hold the name, the first given client counts.
     ///
     /// Fences of two backends can't be compared: a resource needs a register for each. In a migration, both
     /// registers check a holder of both locks. Such a holder must write between the last hold of only the old lock
@@ -76,7 +74,7 @@ impl MultiGuard {
         signal(&self.guards).expect("a request for several names has a name")
     }
 
-    /// Checks that all are held: see [`Guard::check`].
+    /// Checks that all locks are held: see [`Guard::check`].
     ///
     /// # Errors
     /// [`Lost`](crate::ErrorKind::Lost) of the first lost hold.
@@ -84,32 +82,32 @@ impl MultiGuard {
         check(&self.guards)
     }
 
-    /// Drives `future` while all live: see [`Guard::run`].
+    /// Polls `future` while all holds are live: see [`Guard::run`].
     ///
     /// # Errors
     /// [`Lost`](crate::ErrorKind::Lost) if a hold was lost before the future completed, or during its last poll.
     ///
     /// # Cancel safety
-    /// Dropping it drops `future`, not the guard.
+    /// Dropping the returned future drops `future`, not the guard.
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output> {
         run(&self.guards, future).await
     }
 
-    /// Renews all of them now.
+    /// Renews all holds now.
     ///
     /// # Errors
-    /// As [`Guard::renew`], of the first that fails; the others are renewed.
+    /// As [`Guard::renew`], of the first hold that fails; the others are renewed.
     ///
     /// # Cancel safety
-    /// May be dropped; some are renewed then.
+    /// May be dropped; some holds are renewed then.
     pub async fn renew(&self) -> Result<()> {
         renew(&self.guards).await
     }
 
-    /// Releases all of them, the last one first.
+    /// Releases all holds, the last one first.
     ///
     /// # Errors
-    /// As [`Guard::release`], of the first that fails; the others are released.
+    /// As [`Guard::release`], of the first hold that fails; the others are released.
     ///
     /// # Cancel safety
     /// The releases continue in the background.

@@ -1,5 +1,3 @@
-//! The options of a request.
-
 use std::sync::Arc;
 use std::time::Duration;
 

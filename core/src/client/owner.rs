@@ -1,10 +1,7 @@
-//! The reentrancy key.
-
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The reentrancy key of a logical activity, which isn't a thread or a task. Requests with the same owner share a
-/// hold.
+/// The reentrancy key of a logical activity, which isn't a thread or a task. Requests with the same owner share a hold.
 ///
 /// ```
 /// # use lockwright_core::Owner;

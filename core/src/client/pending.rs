@@ -27,7 +27,7 @@ impl Pending {
         }
     }
 
-    /// The request certainly had no effect. Earlier uncertainty remains.
+    /// Restores the state before a request that had no effect. Earlier uncertainty remains.
     pub(crate) fn undo_send(&mut self, before: Before) {
         self.release_mode = before.release_mode;
         self.on_server = before.on_server || before.release_mode == ReleaseMode::Reconcile;

@@ -1,5 +1,5 @@
-//! The renewal task, one per client. Requests run in other tasks: a silent server can't delay the report of a
-//! loss.
+//! The renewal task, one per client. It sends requests in other tasks, so that a silent server can't delay the report
+//! of a loss.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::fro
 
 const AFTER_PANIC: Duration = Duration::from_millis(20);
 
-/// Dropped at the end of the task or its runtime.
+/// Reports the end of the renewal task or its runtime when dropped.
 struct EndOfRenewer(Weak<Shared>);
 
 impl Drop for EndOfRenewer {
@@ -31,7 +31,7 @@ impl Drop for EndOfRenewer {
     }
 }
 
-/// Ends when no handle, request, hold or job keeps the client alive.
+/// Runs until no handle, request, hold or job keeps the client alive.
 pub(crate) fn renewer(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send + 'static {
     let going = EndOfRenewer(Arc::downgrade(shared));
     let (roused, clock) = (Arc::clone(&shared.renewer), shared.clock.clone());
@@ -42,7 +42,7 @@ pub(crate) fn renewer(shared: &Arc<Shared>) -> impl Future<Output = ()> + Send +
                 let Some(shared) = going.0.upgrade() else { return };
                 // An application's waker may panic.
                 let round = catch_unwind(AssertUnwindSafe(|| round(&shared, &mut due)));
-                // The panic may have lost scheduled holds.
+                // The panic may have left some holds unscheduled.
                 round.unwrap_or_else(|_| {
                     let next = shared.clock.now() + AFTER_PANIC;
                     reschedule_all(&shared, next);
@@ -71,7 +71,7 @@ fn round(shared: &Arc<Shared>, due: &mut Vec<Arc<Hold>>) -> Option<BootInstant> 
     shared.table().holds.next_due(now)
 }
 
-/// Also schedules holds in a request.
+/// Reschedules all holds, also those with a renewal in progress.
 pub(super) fn reschedule_all(shared: &Shared, next: BootInstant) {
     let mut table = shared.table();
     let all = table.holds.find(|_| true);
@@ -97,7 +97,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
     for hold in due.drain(..) {
         let due = hold.due(now);
         if due.over {
-            // The holder has had the time to stop.
+            // The holder has had time to stop its work.
             shared.table().holds.remove(&hold);
             Shared::in_background(Job::release(hold));
             continue;
@@ -108,7 +108,7 @@ fn attend(shared: &Arc<Shared>, now: BootInstant, due: &mut Vec<Arc<Hold>>) {
         look_again.push((hold, due.next));
     }
     shared.table().holds.reschedule(look_again.iter().map(|(hold, next)| (hold, *next)));
-    // A batch has the patience of its least patient hold.
+    // The least patient hold sets the time limit of a batch.
     renew.sort_by_key(|(patience, _)| *patience);
     let size = shared.backend.profile().renew_batch.max(1);
     let mut renew = renew.as_slice();
@@ -136,7 +136,7 @@ async fn renew_batch(shared: Arc<Shared>, batch: Vec<Arc<Hold>>) {
     }
 }
 
-/// Half of the time left is for a retry.
+/// Half of the remaining time is left for a retry.
 fn patience(hold: &Hold, now: BootInstant) -> Duration {
     (hold.lost_at().saturating_since(now) / 2).max(LEAST_PATIENCE).min(hold.claim.ttl / 4)
 }
@@ -174,7 +174,7 @@ pub(crate) fn note_renewal(
             let left = hold.lost_at().saturating_since(now);
             let pause = (hold.claim.ttl / 20).min(left / 4).clamp(TRY_AGAIN.0, TRY_AGAIN.1);
             hold.renew_again_at(now + pause);
-            // Now, to report a risk or a loss in that time.
+            // The task checks the hold now, to report a risk or a loss during the pause.
             now
         }
     }

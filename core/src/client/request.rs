@@ -1,5 +1,3 @@
-//! A request for a hold.
-
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -50,7 +48,7 @@ impl<H: Held> Request<H> {
         }
     }
 
-    /// Sets the TTL. Default: the client's.
+    /// Sets the TTL. The default is the client's.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = ttl;
         self
@@ -62,7 +60,7 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Limits the hold's duration: afterwards it counts as lost, even if renewed.
+    /// Limits the hold's duration. Afterwards the hold counts as lost, even if renewed.
     pub fn max_hold(mut self, time: Duration) -> Self {
         self.options.max_hold = Some(time);
         self
@@ -70,8 +68,8 @@ impl<H: Held> Request<H> {
 
     /// Limits how long [`acquire`](Request::acquire) waits.
     ///
-    /// Zero means one try, which waits for its answer. Any other limit applies even if it is too short for an
-    /// answer.
+    /// With zero, the client tries once and waits for the answer. Any other limit applies even if it is too short for
+    /// an answer.
     pub fn wait_for(mut self, limit: Duration) -> Self {
         self.options.wait = Some(limit);
         self
@@ -99,9 +97,10 @@ impl<H: Held> Request<H> {
         self
     }
 
-    /// Waits for the hold. Without an answer, the client retries until the limit; without one, for one TTL.
+    /// Waits for the hold. Without an answer, the client retries until the limit. If there is none, it retries for one
+    /// TTL.
     ///
-    /// Outside a tokio runtime, the request runs in the client's.
+    /// Outside a tokio runtime, the request runs in the client's runtime.
     ///
     /// # Errors
     /// - [`TimedOut`](crate::ErrorKind::TimedOut) with the present step. Nothing is held.
@@ -111,15 +110,15 @@ impl<H: Held> Request<H> {
     ///   [`Unsupported`](crate::ErrorKind::Unsupported) for a mode that the backend lacks,
     ///   [`Conflict`](crate::ErrorKind::Conflict) for a name in use as another lock type,
     ///   [`Denied`](crate::ErrorKind::Denied), [`Closed`](crate::ErrorKind::Closed).
-    /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime if the client's has ended.
+    /// - [`Unavailable`](crate::ErrorKind::Unavailable) outside a runtime, if the client's runtime has ended.
     ///
     /// # Cancel safety
     /// May be dropped at any await point. A claim that may be on the server passes to the next local request, or
     /// is reconciled in the background.
     pub async fn acquire(self) -> Result<H> {
-        // The options would be a third of the moved bytes.
+        // The options stay in `self`: they would be a third of the moved bytes.
         let (shared, options) = (self.shared, &self.options);
-        // Requests that never wait would starve the thread's other tasks.
+        // Without this, requests that never wait would starve the thread's other tasks.
         tokio::task::consume_budget().await;
         let name = checked(&shared, self.name, options)?;
         let tries = options.retry.or((options.wait == Some(Duration::ZERO)).then_some(ONE_TRY));
@@ -142,7 +141,7 @@ impl<H: Held> Request<H> {
     /// Tries once. Returns `None` if the lock is held, or in use by another task of this client.
     ///
     /// # Errors
-    /// As [`acquire`](Request::acquire). Also if that other task's request has no answer.
+    /// As [`acquire`](Request::acquire). Fails also if the other task's request has no answer.
     ///
     /// # Cancel safety
     /// May be dropped; a claim that may be on the server is reconciled in the background.
@@ -165,7 +164,7 @@ fn checked(shared: &Arc<Shared>, name: Result<LockName>, options: &Options) -> R
 }
 
 impl Request<Permit> {
-    /// Sets the number of permits. Default: 1.
+    /// Sets the number of permits. The default is 1.
     pub fn permits(mut self, count: u32) -> Self {
         if let Mode::Permits { of, .. } = self.options.mode {
             self.options.mode = Mode::Permits { count, of };

@@ -1,5 +1,3 @@
-//! Notifications about a hold.
-
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -37,8 +35,8 @@ impl Signal {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// Returns the state, exact even before a loss is reported. Of several holds, it is the worst: lost, released, at
-    /// risk, held.
+    /// Returns the state, exact even before a loss is reported. With several holds, returns the worst state: lost,
+    /// released, at risk, held.
     pub fn state(&self) -> HoldState {
         let states = self.all().map(|one| one.hold.state());
         states.max_by_key(|state| state.severity()).unwrap_or(HoldState::Held)
@@ -49,7 +47,7 @@ impl Signal {
         self.others.iter().map(|one| one.hold.lost_at()).fold(self.first.hold.lost_at(), Ord::min)
     }
 
-    /// Returns when the hold must no longer be relied on.
+    /// Returns when the holder must stop relying on the hold.
     pub fn deadline(&self) -> BootInstant {
         self.others.iter().map(|one| one.hold.deadline()).fold(self.first.hold.deadline(), Ord::min)
     }
@@ -66,8 +64,8 @@ impl Signal {
         self.state()
     }
 
-    /// Waits for a change since the last call (a renewal, a risk, the end). Changes may be merged. After the end
-    /// it returns at once.
+    /// Waits for a change since the last call: a renewal, a risk or the end. Several changes may be reported as one.
+    /// After the end, this returns at once.
     ///
     /// # Cancel safety
     /// May be dropped and called again; no change is missed.
@@ -83,7 +81,7 @@ impl Signal {
 
 impl One {
     fn new(hold: &Arc<Hold>) -> Self {
-        // Enables notifications, so that no change is missed.
+        // From this call on, the hold notifies of every change.
         let _ = hold.changed();
         Self { seen: hold.version(), hold: Arc::clone(hold) }
     }

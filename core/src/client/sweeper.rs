@@ -1,5 +1,3 @@
-//! The sweep task.
-
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -15,7 +13,7 @@ const BREATH: Duration = Duration::from_millis(200);
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Ends with the client, or if the backend doesn't support sweeps.
+/// Runs until the client ends, or the backend rejects a sweep as unsupported.
 pub(crate) fn sweeper(
     shared: &Arc<Shared>,
     idle: Duration,
@@ -35,7 +33,7 @@ pub(crate) fn sweeper(
     }
 }
 
-/// `None` ends the task.
+/// Returns whether more remains. `None` ends the task.
 async fn step(shared: &Weak<Shared>, idle: Duration) -> Option<bool> {
     let shared = shared.upgrade().filter(|shared| !shared.is_closed())?;
     let send = || shared.backend.sweep(idle);

@@ -1,5 +1,3 @@
-//! Tickets: transfers of a hold to another process.
-
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -24,7 +22,7 @@ pub struct Ticket {
     fence: Fence,
     ttl: Duration,
     is_fixed: bool,
-    /// An unanswered acquire may arrive after the hold has expired, and create a different hold.
+    /// True if an unanswered acquire may arrive after the hold has expired, and create a different hold.
     #[serde(default)]
     is_open: bool,
 }

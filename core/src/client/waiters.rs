@@ -1,5 +1,3 @@
-//! Waiting claims.
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +11,7 @@ use crate::token::Token;
 #[derive(Default)]
 pub(crate) struct Waiters {
     registered: Mutex<Registered>,
-    /// Names and their last busy answer.
+    /// The names that were busy, with the last such answer's instant.
     recently_busy: RecentNames,
 }
 
@@ -30,7 +28,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Includes earlier wake-ups. If this is dropped, a received wake-up is lost.
+    /// An earlier wake-up counts. If the future is dropped, a received wake-up may be lost.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
@@ -45,7 +43,7 @@ impl Waiters {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Until the result is dropped.
+    /// Registers a waiter until the result is dropped.
     pub(crate) fn register<'a>(&'a self, name: &LockName, token: Token) -> WaiterSlot<'a> {
         let waiter = Arc::new(Waiter::default());
         let mut registered = self.registered();
@@ -64,7 +62,7 @@ impl Waiters {
         }
     }
 
-    /// A claim that no longer waits has a release in progress, which covers the grant.
+    /// A claim that no longer waits has a release in progress, which also ends the grant.
     pub(crate) fn hand(&self, token: Token, granted: Granted) {
         if let Some(waiter) = self.registered().by_token.get(&token) {
             *waiter.handed.lock().unwrap_or_else(PoisonError::into_inner) = Some(granted);

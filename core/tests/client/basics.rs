@@ -1,5 +1,3 @@
-//! Acquire, try, release.
-
 use lockwright_core::{ErrorKind, HoldState, Reason, Step};
 
 use crate::support::{TTL, another_client, client, fails, millis, secs};

@@ -1,5 +1,3 @@
-//! Closing, and the end of runtimes.
-
 use std::sync::Arc;
 
 use lockwright_core::{Clock, DistributedLock, Error, ErrorKind, HoldState, Locks, Reason};
@@ -124,7 +122,7 @@ async fn close_turns_away_multi_locks() {
         let request = scene.0.multi(["a", "b"]).acquire();
         expect_turned_away(scene, request).await;
     }
-    // It holds a lock of the closing client, and waits for a lock of another client.
+    // The last request holds a lock of the closing client, and waits for a lock of another client.
     let scene = troubled();
     let there = Memory::with_clock(scene.4.clone());
     let (waits, holds) = (another_client(&there, &scene.4), another_client(&there, &scene.4));
@@ -340,7 +338,7 @@ fn a_client_whose_runtime_has_gone_keeps_nothing() {
             (locks, guard)
         });
         if end_guard_first {
-            // Queued for a renewal task that never runs again.
+            // The release is queued for a renewal task that never runs again.
             drop(guard);
             drop(runtime);
         } else {
@@ -359,7 +357,7 @@ fn a_job_that_was_never_polled_passes_its_turn_on() {
         builder.event_interval(interval).enable_time().build().unwrap()
     };
     let (theirs, ours) = (runtime(1), runtime(61));
-    // Unreleased holds expire.
+    // The unreleased hold must expire soon.
     let builder = Locks::builder(Memory::new()).ttl(millis(200));
     let locks = builder.runtime(theirs.handle().clone()).build().unwrap();
     let guard = ours.block_on(locks.mutex("x").acquire()).unwrap();
@@ -370,7 +368,7 @@ fn a_job_that_was_never_polled_passes_its_turn_on() {
     });
     ours.block_on(settle_down());
     drop(guard);
-    // One tick: the renewal task starts the release, which isn't polled any more.
+    // In this tick the renewal task starts the release, which isn't polled any more.
     theirs.block_on(tokio::task::yield_now());
     drop(theirs);
     assert_eq!(locks.metrics().releasing, 0);

@@ -1,11 +1,9 @@
-//! Observers of an election, beyond the conformance suite.
-
 use lockwright_core::{ErrorKind, Leader, Observer};
 
 use crate::support::{Act, millis, secs, troubled};
 
-/// Runs `next` in a loop that drops it every 300 ms, for this many rounds.
-async fn told_beside_others(observer: &mut Observer, rounds: u32) -> Option<Option<Leader>> {
+/// Calls `next` in a loop that drops it every 300 ms, for this many rounds.
+async fn next_in_rounds(observer: &mut Observer, rounds: u32) -> Option<Option<Leader>> {
     for _ in 0..rounds {
         tokio::select! {
             leader = observer.next() => return Some(leader.unwrap()),
@@ -21,9 +19,9 @@ async fn a_loss_is_reported_as_soon_to_a_busy_task() {
     let mut observer = locks.election("x").observe().each(secs(1));
     assert_eq!(observer.next().await.unwrap(), None);
     let leadership = other.election("x").campaign("me").acquire().await.unwrap();
-    let told = told_beside_others(&mut observer, 4).await.expect("it is told");
+    let told = next_in_rounds(&mut observer, 4).await.expect("it is told");
     assert_eq!(told.and_then(|leader| leader.token), Some(leadership.token()));
-    assert!(told_beside_others(&mut observer, 12).await.is_none(), "nothing has changed");
+    assert!(next_in_rounds(&mut observer, 12).await.is_none(), "nothing has changed");
     let looks = stage.calls("inspect").len();
     assert!((4..=7).contains(&looks), "asked {looks} times in about 5 s");
 }
@@ -34,7 +32,7 @@ async fn an_answer_that_takes_longer_than_a_round_is_reported_too() {
     let mut observer = locks.election("x").observe().each(secs(1));
     let leadership = other.election("x").campaign("me").acquire().await.unwrap();
     stage.on("inspect", [Act::AnswerLate(millis(700))]);
-    let told = told_beside_others(&mut observer, 4).await.expect("it is told");
+    let told = next_in_rounds(&mut observer, 4).await.expect("it is told");
     assert_eq!(told.and_then(|leader| leader.token), Some(leadership.token()));
     assert_eq!(stage.calls("inspect").len(), 1, "the server was asked once");
 }

@@ -1,5 +1,3 @@
-//! Multi-locks, beyond the conformance suite.
-
 use lockwright_core::{BootInstant, Clock, ErrorKind, Fence, Held, HoldState, Locks, Reason};
 use lockwright_memory::Memory;
 
@@ -30,13 +28,13 @@ async fn fixed_ones_are_kept_while_the_next_is_waited_for() {
         clock.sleep(TTL).await;
         assert!(other.mutex("a").try_acquire().await.unwrap().is_none());
     }
-    // A failed renewal is retried.
+    // A renewal that fails during the wait is retried.
     stage.on("renew", [Act::Refuse(ErrorKind::Unavailable), Act::AnswerLost]);
     clock.sleep(TTL).await;
     holder.release().await.unwrap();
     let all = waiting.await.unwrap().unwrap();
     assert!(all.remaining() > TTL * 8 / 10, "{:?}", all.remaining());
-    // All are granted, so they are no longer renewed.
+    // All locks are granted, so the fixed holds are no longer renewed.
     clock.sleep(TTL).await;
     assert!(matches!(all.check().unwrap_err().kind(), ErrorKind::Lost(_)));
 }
@@ -74,7 +72,7 @@ async fn two_names_that_are_one_lock_are_noticed_though_a_look_fails() {
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
         assert!(clock.now() < begun + TTL, "as soon as a look shows it");
-        // The same if the server can't be reached at first.
+        // The client also notices if the server can't be reached at first.
         stage.on("acquire", [Act::Refuse(ErrorKind::Unavailable)]);
         let waited = one.multi(["x"]).and(&two, ["x"]).wait_for(TTL * 100).acquire().await;
         assert_eq!(waited.unwrap_err().kind(), ErrorKind::Conflict);
@@ -156,7 +154,7 @@ async fn name_that_is_given_twice_around_another_client_is_acquired_once() {
     assert_eq!(all.guards().len(), 2);
 }
 
-/// A function that accepts any guard.
+/// Checks the loss of any kind of guard.
 async fn stops_at_the_loss(held: &impl Held, clock: &Clock) -> BootInstant {
     held.check().unwrap();
     assert!(held.deadline() > held.lost_at());

@@ -84,7 +84,7 @@ async fn a_joiner_that_has_gone_is_not_counted() {
     let second = polled(locks.mutex("x").reentrant(&owner).acquire());
     held.release().await.unwrap();
     let guard = first.await.unwrap();
-    // It was given its share and never took it.
+    // The second request has a share of the hold, but never returned its guard.
     drop(second);
     guard.release().await.unwrap();
     locks.close().await;
@@ -146,7 +146,7 @@ impl Wake for Inline {
 #[test]
 fn a_loss_is_not_told_under_a_lock() {
     let (done, told) = std::sync::mpsc::channel();
-    // In a separate thread, because a deadlock doesn't end.
+    // The test runs in another thread, because a deadlock doesn't end.
     std::thread::spawn(move || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().start_paused(true).build().unwrap();
@@ -200,7 +200,7 @@ async fn re_entry_with_a_tighter_limit_is_a_conflict() {
         drop((first, same, longer, plain));
         settle_down().await;
     }
-    // A request that waits with the first gets the conflict once the first holds.
+    // A request that is queued with the first gets the conflict once the first is granted.
     let held = other.mutex("x").acquire().await.unwrap();
     let owner = Owner::new();
     let first = tokio::spawn(locks.mutex("x").reentrant(&owner).acquire());

@@ -14,7 +14,7 @@ async fn renews_at_a_third_of_the_ttl() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     clock.sleep(TTL * 3).await;
     let renewals = stage.calls("renew");
-    // Up to a sixteenth of the TTL early, from its own spread and its batch's.
+    // A renewal may be up to a sixteenth of the TTL early, because of its own spread and its batch's slack.
     let first = renewals[0].at.saturating_since(start);
     assert!(first <= TTL / 3 + millis(5) && first >= TTL / 4, "{first:?}");
     assert!((8..=12).contains(&renewals.len()), "{} renewals in three TTLs", renewals.len());
@@ -62,7 +62,7 @@ async fn one_failed_renewal_is_not_a_loss() {
     assert!(locks.metrics().renewals_failed >= 4);
 }
 
-/// Such as a refused connection.
+/// The renewals fail at once, as with a refused connection.
 #[tokio::test(start_paused = true)]
 async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     for ttl in [millis(500), secs(10), secs(30), secs(60), secs(3_600)] {
@@ -78,11 +78,11 @@ async fn after_a_failed_renewal_there_is_a_pause_whatever_the_ttl() {
     }
 }
 
-/// A hold that was handed over has such a term until it is confirmed.
+/// A hold that was handed over has such a short first term.
 #[tokio::test(start_paused = true)]
 async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     let (locks, stage, _, _, clock) = troubled();
-    // This hold's check is due soon after the other's term would be over.
+    // The check of this hold is due soon after the first term of `x` is over.
     let _other = locks.mutex("other").ttl(millis(7_500)).acquire().await.unwrap();
     for ttl in [secs(30), secs(60), secs(3_600)] {
         stage.on("acquire", [Act::Valid(secs(2))]);
@@ -94,7 +94,7 @@ async fn a_short_first_term_of_a_long_ttl_is_renewed_in_time() {
     }
 }
 
-/// A batch has the patience of its least patient hold.
+/// The least patient hold sets the time limit of a batch.
 #[tokio::test(start_paused = true)]
 async fn one_with_little_time_left_does_not_make_others_impatient() {
     let (locks, stage, _, _, clock) = troubled();
@@ -205,7 +205,7 @@ async fn the_longest_hold_is_as_asked() {
     assert_eq!(guard.signal().ended().await, HoldState::Lost(Reason::HeldTooLong));
     assert_eq!(clock.now().saturating_since(start).as_secs(), 35);
     let other = another_client(&memory, &clock);
-    // The holder has had the time to stop.
+    // The lock is free only after the holder has had time to stop.
     let next = other.mutex("x").wait_for(secs(3)).acquire().await.unwrap();
     assert!(clock.now() >= guard.deadline());
     next.release().await.unwrap();
@@ -214,7 +214,7 @@ async fn the_longest_hold_is_as_asked() {
 #[tokio::test(start_paused = true)]
 async fn a_loss_has_no_slack() {
     let (locks, _, other, _, clock) = troubled();
-    // With this hold, the next check is much later.
+    // Without the capped hold, the next check would be much later.
     let long = locks.mutex("long").ttl(secs(300)).acquire().await.unwrap();
     let capped = locks.mutex("x").ttl(secs(3_600)).max_hold(secs(1)).acquire().await.unwrap();
     clock.sleep_until(capped.lost_at() + millis(5)).await;
@@ -256,7 +256,7 @@ async fn renewals_continue_when_the_log_panics() {
     stage.events().send(lockwright_core::Event::Lost(lost.token(), Reason::Gone));
     settle_down().await;
     assert!(lost.check().is_err());
-    // A failed renewal and the risk are logged too.
+    // The next hold causes logs of a failed renewal and of a risk.
     let guard = locks.mutex("x").acquire().await.unwrap();
     stage.on("renew", vec![Act::Refuse(ErrorKind::Unavailable); 4]);
     clock.sleep(TTL * 5).await;

@@ -1,5 +1,3 @@
-//! A request's options, and invalid requests.
-
 use lockwright_core::{Error, ErrorKind, Locks, Modes, Profile, Reason, Step};
 
 use crate::support::{Act, Stage, TTL, another_client, client, fails, millis, secs, troubled};

@@ -25,7 +25,7 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// On a new store and tokio's paused clock.
+/// Returns a client on a new store, with tokio's clock.
 pub(crate) fn client() -> (Locks, Memory, Clock) {
     let clock = Clock::tokio();
     let memory = Memory::with_clock(clock.clone());
@@ -46,7 +46,6 @@ pub(crate) fn troubled() -> (Locks, Stage, Locks, Memory, Clock) {
     (locks, stage, other, memory, clock)
 }
 
-/// The first of `many` names are held.
 pub(crate) async fn hold(locks: &Locks, many: u32) -> Vec<Guard> {
     let mut guards = Vec::new();
     for i in 0..many {
@@ -70,7 +69,7 @@ pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> 
     }
 }
 
-/// A future that isn't ready at its first poll.
+/// Polls a future once, and expects that it isn't ready.
 pub(crate) fn polled<F: Future>(future: F) -> Pin<Box<F>> {
     let mut future = Box::pin(future);
     assert!(poll_once(&mut future).is_none());
@@ -87,19 +86,19 @@ pub(crate) async fn settle_down() {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Act {
     Pass,
-    /// Executed at once, answered after this time.
+    /// The request is executed at once, and answered after this time.
     AnswerLate(Duration),
-    /// Executed and answered after this time.
+    /// The request is executed and answered after this time.
     Slow(Duration),
-    /// Executed, and the answer is lost.
+    /// The request is executed, and its answer is lost.
     AnswerLost,
-    /// Arrives after this time; the caller gets an indeterminate error at once.
+    /// The request arrives after this time. The caller gets an indeterminate error at once.
     ArriveLate(Duration),
-    /// Never arrives, and isn't answered.
+    /// The request never arrives, and isn't answered.
     Vanish,
-    /// Never arrives. After this time it waits again, and isn't answered.
+    /// The request never arrives. Its future wakes up after this time, but has no answer.
     SilentAfter(Duration),
-    /// Executed, and isn't answered.
+    /// The request is executed, but not answered.
     DoneAndSilent,
     Refuse(ErrorKind),
     Panic,

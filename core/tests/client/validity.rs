@@ -75,7 +75,7 @@ async fn drift_and_margin_are_as_set() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_comes_after_its_own_deadline_is_released_and_tried_again() {
     let (locks, stage, other, _, _) = troubled();
-    // The client would stop waiting before that, so the server reports an early start instead.
+    // The client doesn't wait for such a late answer, so the server reports an early start instead.
     stage.on("acquire", [Act::StartBefore(secs(9))]);
     let guard = locks.mutex("x").acquire().await.unwrap();
     let calls = stage.calls("acquire");
@@ -119,7 +119,7 @@ async fn an_answer_that_could_be_of_no_use_is_not_waited_for() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     let waited = clock.now().saturating_since(start);
     assert!(waited < TTL, "{waited:?}");
-    // The same token, so it finds its own hold, re-armed.
+    // The retry has the same token, so the server re-arms its hold.
     let calls = stage.calls("acquire");
     assert_eq!(calls[0].token, calls[1].token);
     assert_eq!(guard.deadline(), calls[1].at + Rules::default().validity(TTL));
@@ -174,7 +174,7 @@ async fn a_renewal_answered_after_the_term_does_not_revive_the_hold() {
     while stage.calls("renew").is_empty() {
         clock.sleep(millis(10)).await;
     }
-    // The old term is over, the term of the renewal in progress isn't, and no timer has fired.
+    // The old term is over, but not the term of the renewal in progress, and no timer has fired.
     clock.jump(guard.remaining() + millis(10));
     clock.sleep(millis(200)).await;
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost(Reason::Expired));
@@ -191,7 +191,7 @@ async fn a_backend_limits_only_the_first_wait_of_a_request() {
         fails(acquire(name, limit), ErrorKind::TimedOut(lockwright_core::Step::Answer)).await;
         assert_eq!(clock.now(), begun + limit);
     }
-    // The client has no timer, so only a broken promise lets a request wait longer.
+    // The client sets no timer, so a backend that breaks its promise lets a request wait longer.
     let waiting = tokio::spawn(acquire("z", secs(4)));
     clock.sleep(secs(60)).await;
     assert!(!waiting.is_finished());

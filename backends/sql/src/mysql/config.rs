@@ -1,5 +1,3 @@
-//! The server's URL and settings.
-
 use std::fmt;
 use std::time::Duration;
 
@@ -10,7 +8,7 @@ use super::dialect::MySql;
 use crate::server::config::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// sqlx silently ignores unknown parameters.
+/// The parameters of sqlx, which silently ignores unknown ones.
 const OF_SQLX: [&str; 9] = [
     "sslmode", "ssl-mode", "sslca", "ssl-ca", "sslcert", "ssl-cert", "sslkey", "ssl-key", "socket",
 ];
@@ -36,8 +34,7 @@ impl Config {
     /// | `connections` | the largest number of server sessions, for all uses together; 8 by default, and 32 in the modes `session` and `row` |
     /// | `ssl-mode`, `ssl-ca`, `ssl-cert`, `ssl-key`, `socket` | as for MySQL's own programs |
     ///
-    /// MySQL 8's default passwords (`caching_sha2_password`) need TLS: the driver is built without
-    /// RSA.
+    /// MySQL 8's default passwords (`caching_sha2_password`) need TLS, because the driver is built without RSA.
     ///
     /// # Errors
     /// [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig) if the URL is invalid. The

@@ -1,5 +1,3 @@
-//! The dialect of MySQL and MariaDB.
-
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -21,9 +19,11 @@ use crate::server::sql::Value;
 use crate::server::table::Tables;
 use crate::server::tls;
 
+/// The settings of each session:
+///
 /// - UTC: in other time zones, `SYSDATE` jumps at the end of daylight saving time.
-/// - `READ COMMITTED`: statements must see earlier commits. The default also locks gaps:
-///   requests for different names would deadlock.
+/// - `READ COMMITTED`: statements must see earlier commits. The default also locks gaps, so requests for different
+///   names would deadlock.
 /// - No `sql_mode` that changes literals or the order of assignments.
 /// - `group_concat_max_len` fits all names of a sweep step.
 /// - The server keeps idle connections for longer than the pool does.
@@ -34,10 +34,10 @@ const BEGIN: &str = "SET NAMES utf8mb4, time_zone = '+00:00', completion_type = 
                      group_concat_max_len = 4194304; \
                      SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-/// Only `SYSDATE` is read at each occurrence.
+/// Of MySQL's clocks, only `SYSDATE` is read at each occurrence.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', SYSDATE(6))";
 
-/// Different after a failover.
+/// The server's number, which differs after a failover.
 const SERVER: &str =
     "CAST(CRC32(CONCAT_WS(':', @@hostname, @@port, @@server_id, @@datadir)) AS SIGNED)";
 
@@ -50,7 +50,7 @@ pub(super) fn session(row: Option<&Row>, opened: Instant) -> Option<ServerSessio
     Some(ServerSession { id: row.int(0).ok()?, server: row.int(1).ok()?, seen: 0, opened })
 }
 
-/// A constant, which allows an index lookup.
+/// The statement's start: a constant, which allows an index lookup.
 const BEGUN: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
 /// The character set must be explicit.
@@ -86,7 +86,7 @@ impl MySql {
         }
     }
 
-    /// No proxy shares sessions, so one may be ended by its number.
+    /// Records that no proxy shares sessions, so a session may be ended by its number.
     pub(super) fn set_direct(&self) {
         self.is_direct.store(true, Ordering::Relaxed);
     }
@@ -107,7 +107,7 @@ impl MySql {
 
 impl std::fmt::Debug for MySql {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // They contain the password.
+        // The options contain the password.
         f.debug_struct("MySql").field("tables", &self.tables).finish_non_exhaustive()
     }
 }
@@ -217,7 +217,7 @@ impl Dialect for MySql {
     async fn open(&self, limits: Limits) -> sqlx::Result<(MySqlConnection, Option<ServerSession>)> {
         let opened = Instant::now();
         let mut connection = self.connect().await?;
-        // Whole seconds. The statement limit exceeds the client's, as its error may follow a
+        // The limits are whole seconds. The statement limit exceeds the client's, because its error may follow a
         // commit. MySQL applies it to reads only.
         let lock = limits.answer.as_secs().max(1);
         let statement = limits.slow.as_secs() + 1;
@@ -256,7 +256,7 @@ impl Dialect for MySql {
                     && session.opened.elapsed().as_secs() <= uptime.saturating_add(1)
             };
             if sessions.iter().any(is_older) {
-                // Listed until it ends by itself.
+                // The session stays listed until it ends by itself.
                 match self.fetch(connection, format!("KILL {id}")).await {
                     Err(error) if error.as_database_error().is_none() => return Err(error),
                     Ok(_) | Err(_) => {}
@@ -280,7 +280,7 @@ impl Dialect for MySql {
             changed |= affected > 0;
         });
         match fetched.await {
-            // Already ended. A `KILL` is always the last statement.
+            // The session has already ended. A `KILL` is always the last statement.
             Err(error) if number(&error) == Some(NO_SUCH_THREAD) => Ok(Vec::new()),
             Err(sqlx::Error::Database(error)) if changed && done > 0 => {
                 Err(sqlx::Error::Database(Box::new(Later(error))))
@@ -298,7 +298,7 @@ impl Dialect for MySql {
         }
     }
 
-    /// Most SQLSTATEs are `HY000`.
+    /// Returns the error's number, because most SQLSTATEs are `HY000`.
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
         if let Some(Later(error)) = error.try_downcast_ref() {
             return format!("{LATER}{}", Self::code(&**error)).into();
@@ -394,7 +394,7 @@ pub(super) fn number(error: &sqlx::Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-/// Independent of modes and character sets.
+/// The literal depends on no mode and no character set.
 fn quote(value: &str, text: &mut String) {
     text.push_str("_utf8mb4 X'");
     for byte in value.bytes() {

@@ -1,5 +1,3 @@
-//! Diagnosis of a live server.
-
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockwright_core::{Error, ErrorKind, Finding, Result, Severity};
@@ -13,7 +11,7 @@ use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::sql::Sql;
 
-/// Larger than network delays.
+/// The tolerated difference, larger than network delays.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 const MANY_NAMES: i64 = 1_000_000;

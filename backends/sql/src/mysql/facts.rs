@@ -1,5 +1,3 @@
-//! Facts about a server.
-
 use std::collections::HashMap;
 
 use lockwright_core::{Error, ErrorKind, Result};
@@ -9,7 +7,7 @@ use crate::server::dialect::{BadRow, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
 
-/// The oldest with `JSON_TABLE` and `SKIP LOCKED`.
+/// The oldest versions with `JSON_TABLE` and `SKIP LOCKED`.
 const OLDEST_MARIADB: (u32, u32) = (10, 6);
 const OLDEST_MYSQL: (u32, u32) = (8, 0);
 

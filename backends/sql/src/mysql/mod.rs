@@ -69,10 +69,7 @@ const POLL: Duration = Duration::from_millis(50);
 pub struct Mysql(Arc<dyn DistributedLock>);
 
 impl Mysql {
-    /// Connects to a server by its URL, as [`Config::new`] and [`Config::connect`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Connects to a server by its URL. As [`Config::new`] and [`Config::connect`], also for errors.
     pub async fn connect(url: &str) -> Result<Self> {
         Config::new(url)?.connect().await
     }

@@ -20,9 +20,9 @@
 //! # }
 //! ```
 //!
-//! - **Take it before the transaction reads anything.** At `REPEATABLE READ`, MySQL's default, a
-//!   plain `SELECT` sees the state at the first one. If that was before the wait, it misses all
-//!   changes made during the wait.
+//! - **Take it before the transaction reads anything.** At `REPEATABLE READ`, MySQL's default, a plain `SELECT` sees
+//!   the state at the transaction's first `SELECT`. If that was before the wait, it misses all changes made during the
+//!   wait.
 //! - It excludes other transactions, and programs that lock the name's row with `SELECT … FOR
 //!   UPDATE` or change it, but no holds of a client.
 //! - The transaction may take the lock repeatedly, and other locks. Always take several in the same
@@ -71,7 +71,7 @@ const BACKEND: &str = "mysql-transaction";
 
 const SCHEMA: &str = include_str!("../../schema/mysql_transaction.sql");
 
-/// In the last second of a wait.
+/// The pause between attempts in the last second of a wait.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes a lock in the application's own transaction, which has it until it ends.
@@ -232,7 +232,7 @@ impl InTransaction {
             let rows = match run(connection, sql, &arguments).await {
                 Ok(rows) => rows,
                 Err(cause) => {
-                    // It failed inside its own transaction.
+                    // The statement failed inside its own transaction.
                     let _ = fetch_on(connection, "ROLLBACK".to_owned()).await;
                     return Err(failed(&cause));
                 }
@@ -242,13 +242,7 @@ impl InTransaction {
         Ok(swept)
     }
 
-    /// As [`lock_in_transaction`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
+    /// As [`lock_in_transaction`], also for errors and cancel safety.
     pub async fn lock(&self, tx: &mut MySqlConnection, name: &str, wait: Wait) -> Result<Outcome> {
         let limit = Limit::of(wait);
         let name = LockName::new(name)?;
@@ -264,7 +258,7 @@ impl InTransaction {
         run(tx, &self.probe, &[]).await.map_err(|cause| failed(&cause))?;
         let mut slice = Duration::ZERO;
         loop {
-            // Whole seconds; polling does the rest.
+            // The server waits for whole seconds. Polling does the rest.
             let seconds = i64::try_from(slice.as_secs()).unwrap_or(i64::MAX);
             let arguments =
                 [("name", Value::Text(name.as_str())), ("seconds", Value::Int(seconds))];
@@ -297,13 +291,7 @@ impl InTransaction {
         })
     }
 
-    /// As [`check_fence`](check_fence()).
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
+    /// As [`check_fence`](check_fence()), also for errors and cancel safety.
     pub async fn check_fence(
         &self,
         tx: &mut MySqlConnection,

@@ -21,15 +21,15 @@ use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 use crate::server::sql::Value;
 
-/// A server sends it at once.
+/// The limit for the probe, which a server delivers at once.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// Until the next try without the probe.
+/// How long waiters poll after a lost probe.
 const DEAF_FOR: Duration = Duration::from_secs(60);
 
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Without waiters.
+/// How long the connection is kept without waiters.
 const UNUSED: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(500);
@@ -163,7 +163,7 @@ impl Ears {
     }
 }
 
-/// Tests a new connection. Without a free permit, an active listener has tested this.
+/// Tests a new connection's notifications. Without a free permit, an active listener has tested them.
 pub(super) async fn is_heard(pool: &Pool<Postgresql>) -> Result<bool> {
     let Some(permit) = pool.sessions().try_permit(Use::Listen) else { return Ok(true) };
     let trying = async {
@@ -227,7 +227,7 @@ async fn hears(
     listener: &mut PgListener,
     other: impl Fn(&str),
 ) -> sqlx::Result<bool> {
-    // Unlike any lock name.
+    // No lock name begins with a space.
     let probe = format!(" {}", lockwright_core::Token::random());
     let mut text = "SELECT pg_notify(".to_owned();
     Postgresql::literal(Value::Text(pool.dialect().channel()), &mut text);

@@ -1,5 +1,3 @@
-//! The server's URL and settings.
-
 use std::fmt;
 use std::time::Duration;
 
@@ -10,7 +8,7 @@ use super::dialect::Postgresql;
 use crate::server::config::{self, Common};
 use crate::server::{Mode, schema, tls};
 
-/// sqlx only logs a warning for unknown parameters.
+/// The parameters of sqlx, which only logs a warning for unknown ones.
 const OF_SQLX: [&str; 18] = [
     "sslmode",
     "ssl-mode",

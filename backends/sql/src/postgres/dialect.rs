@@ -1,5 +1,3 @@
-//! The PostgreSQL dialect.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,7 +27,7 @@ pub(crate) struct Postgresql {
     pub(super) plans: Arc<Plans>,
 }
 
-/// Different after a failover.
+/// The server's start, which differs after a failover.
 const SERVER: &str = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint";
 
 pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
@@ -38,7 +36,7 @@ pub(super) const MARK: &str = "current_setting('lockwright.mark', true)";
 pub(crate) struct Connection {
     pub(super) driver: PgConnection,
     prepared: Vec<Arc<str>>,
-    /// Behind a pooler, which may use another session each time.
+    /// Sent with each request behind a pooler, which may use another session each time.
     limits: Option<String>,
 }
 
@@ -61,7 +59,7 @@ impl Postgresql {
         self
     }
 
-    /// With the server's start and clock, and whether the connection is direct.
+    /// The columns also show the server's start and clock, and whether the connection is direct.
     pub(super) fn identity(&self) -> String {
         let is_direct = self.is_direct();
         format!("pg_backend_pid()::bigint, {SERVER}, {}, {is_direct}", Self::NOW)
@@ -90,7 +88,7 @@ impl Postgresql {
 
 impl std::fmt::Debug for Postgresql {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // They contain the password.
+        // The options contain the password.
         f.debug_struct("Postgresql").field("tables", &self.tables).finish_non_exhaustive()
     }
 }
@@ -239,7 +237,7 @@ impl Dialect for Postgresql {
         let which = format!("FROM pg_stat_activity WHERE {}", which.join(" OR "));
         let end = format!("SELECT pid::bigint, pg_terminate_backend(pid) {which}");
         let rows = match fetch_on(&mut connection.driver, end).await {
-            // Listed until they end by themselves.
+            // The sessions stay listed until they end by themselves.
             Err(sqlx::Error::Database(_)) => {
                 fetch_on(&mut connection.driver, format!("SELECT pid::bigint {which}")).await?
             }
@@ -307,7 +305,7 @@ pub(super) async fn fetch_on(
     rows.iter().map(row).collect()
 }
 
-/// Independent of `standard_conforming_strings`.
+/// The literal doesn't depend on `standard_conforming_strings`.
 fn quote(value: &str, text: &mut String) {
     let escapes = value.contains('\\');
     text.push_str(if escapes { " E'" } else { "'" });
@@ -347,7 +345,7 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
     use ErrorKind::{Conflict, Denied, Indeterminate, InvalidConfig, Unavailable};
 
     Some(match code {
-        // In English only; otherwise the next verdict applies.
+        // The words are English. In other languages, the next verdict applies.
         "28000" if message.contains("no encryption") || message.contains("SSL off") => {
             Verdict::new(Denied, tls::ENCRYPTED_ONLY)
         }
@@ -382,13 +380,13 @@ fn judge(code: &str, message: &str) -> Option<Verdict> {
             Verdict::again("the tables are being altered again and again; try again").useless()
         }
         "55P03" => Verdict::new(Unavailable, "another session keeps the tables locked"),
-        // The timeout precedes the commit. A cancel may follow it, while the server writes its log.
+        // A statement timeout precedes the commit. A cancel may follow the commit, while the server writes its log.
         "57014" if message.contains("statement timeout") => {
             Verdict::new(Unavailable, "the server cancelled the request by its statement_timeout")
         }
         "57014" => Verdict::new(Indeterminate, "the server cancelled the request for somebody"),
         "40003" => Verdict::new(Indeterminate, "it is unknown whether the server committed"),
-        // As after a cancelled request.
+        // The effect is unknown, as after a cancelled request.
         "57P01" => Verdict::new(Indeterminate, "the server ended the connection").useless(),
         "25006" => {
             Verdict::new(Unavailable, "the server is read-only now: it is a replica, or set to be")

@@ -1,5 +1,3 @@
-//! Diagnosis of a live server.
-
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockwright_core::{Error, Finding, Result, Severity};
@@ -12,15 +10,15 @@ use crate::server::pool::Pool;
 use crate::server::schema;
 use crate::server::sql::Sql;
 
-/// The oldest that still gets fixes.
+/// The oldest version that still gets fixes.
 const OLDEST_MAINTAINED: i64 = 140_000;
 
-/// Larger than network delays.
+/// The tolerated difference, larger than network delays.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 const MANY_NAMES: i64 = 1_000_000;
 
-/// In transactions and in seconds.
+/// The age of an old snapshot, in transactions and in seconds.
 const OLD_SNAPSHOT: (i64, i64) = (10_000, 60);
 
 #[derive(Debug)]

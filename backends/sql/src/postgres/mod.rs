@@ -51,10 +51,10 @@ use bell::Listener;
 use dialect::Postgresql;
 use pooler::Server;
 
-/// With notifications, which may get lost.
+/// The polling interval with notifications, which may get lost.
 const SLOW_POLL: Duration = Duration::from_secs(1);
 
-/// Without notifications.
+/// The polling interval without notifications.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Locks on a PostgreSQL server.
@@ -74,10 +74,7 @@ const POLL: Duration = Duration::from_millis(100);
 pub struct Postgres(Arc<dyn DistributedLock>);
 
 impl Postgres {
-    /// Connects to a server by its URL, as [`Config::new`] and [`Config::connect`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Connects to a server by its URL. As [`Config::new`] and [`Config::connect`], also for errors.
     pub async fn connect(url: &str) -> Result<Self> {
         Config::new(url)?.connect().await
     }
@@ -106,7 +103,7 @@ impl Config {
     }
 
     async fn lease(self) -> Result<Arc<dyn DistributedLock>> {
-        // A pooler delivers none.
+        // A pooler delivers no notifications.
         let (pool, look) = self.look(false).await?;
         if !self.common.for_diagnosis {
             look.can_lock(self.backend())?;
@@ -129,7 +126,7 @@ impl Config {
         let marked = Arc::new(Pool::new(dialect.clone().marked(), limits, sessions));
         match Server::look(&marked).await {
             Ok(look) => Ok((marked, look)),
-            // If the mark isn't the reason, the retry fails too.
+            // The server may have rejected the mark. Otherwise the retry fails too.
             Err(error) if error.kind() == ErrorKind::InvalidConfig => {
                 let sessions = self.common.sessions(listens_by_pooler)?;
                 let pool = Arc::new(Pool::new(dialect, limits, sessions));

@@ -1,8 +1,7 @@
 //! Prepared plans for frequent statements.
 //!
-//! Planning an acquire takes several times as long as executing it. SQL prepares a statement with
-//! its first use, under a name derived from its text. The driver would take two round trips, and
-//! numbers as names.
+//! Planning an acquire takes several times as long as executing it. SQL prepares a statement with its first use, under a
+//! name derived from its text. The driver itself would take two round trips, and uses numbers as names.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,7 +14,7 @@ use crate::server::sql::{Arguments, Sql, Value, value};
 
 #[derive(Debug, Default)]
 pub(super) struct Plans {
-    /// Set if connections are direct: behind a pooler the plans would be in other sessions.
+    /// True if connections are direct. Behind a pooler the plans would be in other sessions.
     kept: AtomicBool,
     known: Mutex<HashMap<&'static str, Arc<Plan>>>,
 }

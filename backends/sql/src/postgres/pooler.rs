@@ -17,7 +17,7 @@ const OLDEST: i64 = 120_000;
 pub(super) struct Server {
     pub(super) is_replica: bool,
     pub(super) version: i64,
-    /// Every name can be stored, and compared by its bytes.
+    /// True if every name can be stored, and compared by its bytes.
     is_utf8: bool,
     pub(super) is_direct: bool,
     product: String,

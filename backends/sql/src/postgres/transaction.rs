@@ -216,13 +216,7 @@ impl InTransaction {
         transaction::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))
     }
 
-    /// As [`lock_in_transaction`].
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
+    /// As [`lock_in_transaction`], also for errors and cancel safety.
     pub async fn lock(&self, tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
         let limit = Limit::of(wait);
         let name = LockName::new(name)?;
@@ -251,13 +245,7 @@ impl InTransaction {
         Ok(Outcome::Busy)
     }
 
-    /// As [`check_fence`](check_fence()).
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// # Cancel safety
-    /// As there.
+    /// As [`check_fence`](check_fence()), also for errors and cancel safety.
     pub async fn check_fence(&self, tx: &mut PgConnection, name: &str, fence: Fence) -> Result<()> {
         let name = LockName::new(name)?;
         let arguments = [
@@ -277,7 +265,7 @@ fn expand(tables: &Tables, text: &str) -> String {
     tables.expand(&text.replace("{key}", KEY), Postgresql::QUOTE)
 }
 
-/// The SQL begins with a savepoint, which restores the transaction.
+/// The SQL begins with a savepoint, to which an error rolls back.
 async fn run(tx: &mut PgConnection, sql: &Sql, arguments: Arguments<'_>) -> sqlx::Result<Vec<Row>> {
     let answer = fetch_on(tx, sql.render(arguments, Postgresql::literal)).await;
     if let Err(cause @ sqlx::Error::Database(_)) = &answer
@@ -347,7 +335,7 @@ fn failed(cause: &sqlx::Error) -> Error {
     error.with_backend(BACKEND).with_source(cause.to_string())
 }
 
-/// Zero disables the timeout.
+/// At least one millisecond, because zero disables the timeout.
 fn millis(slice: Duration) -> i64 {
     i64::try_from(slice.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX).max(1)
 }

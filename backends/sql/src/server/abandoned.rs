@@ -1,7 +1,7 @@
 //! Abandoned sessions, whose connection the client has closed.
 //!
-//! A server that waits for a lock or a replica doesn't notice that. So one task ends such sessions
-//! through its own connection. Each keeps its permit until it has ended.
+//! A server process that waits for a lock or a replica doesn't notice a closed connection. So one task ends such
+//! sessions through another connection. Each session keeps its permit until it has ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,11 +19,11 @@ use super::sessions::SessionPermit;
 pub(crate) struct ServerSession {
     /// The process id (PostgreSQL) or connection id (MySQL).
     pub(crate) id: i64,
-    /// After a failover, ids are reused.
+    /// The server's number: after a failover, ids are reused.
     pub(crate) server: i64,
-    /// In microseconds, while the session existed.
+    /// A server time in microseconds at which the session existed.
     pub(crate) seen: i64,
-    /// Before the connection was opened.
+    /// An instant before the connection was opened.
     pub(crate) opened: Instant,
 }
 
@@ -33,11 +33,10 @@ const TRIES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The limit for one connection doubles up to this: a frozen server may later open a session for
-/// each attempt.
+/// The limit for one connect doubles up to this. A frozen server may open a session for each attempt when it resumes.
 const LONGEST_CONNECT: Duration = Duration::from_secs(60);
 
-/// Between the end of a connection and of its session.
+/// The time in which a closed connection's session ends.
 const CLOSING: Duration = Duration::from_millis(200);
 
 const UNUSED: Duration = Duration::from_secs(1);
@@ -48,7 +47,7 @@ pub(crate) struct Abandoned<D> {
     limits: Limits,
     waiting: Mutex<Waiting>,
     refusal: Mutex<Option<String>>,
-    /// A dropped backend needs no permits.
+    /// True after the backend was dropped.
     closed: AtomicBool,
 }
 
@@ -60,7 +59,7 @@ struct Waiting {
 
 #[derive(Debug)]
 struct Ending {
-    /// Abandoned while it was opened.
+    /// `None` if the connection was abandoned while it was opened.
     session: Option<ServerSession>,
     since: Instant,
     _permits: Permits,
@@ -121,7 +120,7 @@ impl<D> Abandoned<D> {
 }
 
 impl<D: Dialect> Abandoned<D> {
-    /// The receiver resolves when the session has ended.
+    /// Adds a session. The receiver resolves when it has ended.
     pub(crate) fn add(
         self: &Arc<Self>,
         runtime: &Handle,
@@ -140,7 +139,7 @@ impl<D: Dialect> Abandoned<D> {
         when_ended
     }
 
-    /// Returns false if the backend was dropped.
+    /// Returns false if the backend was dropped first.
     async fn attend(&self) -> bool {
         let shortest = LIMIT.max(self.limits.connect);
         let (mut pause, mut limit) = (TRIES.0, shortest);
@@ -213,7 +212,7 @@ impl<D: Dialect> Abandoned<D> {
             }
             let has_ended = |ending: &mut Ending| match ending.session {
                 Some(session) => known.contains(&session) && !still_there.contains(&session.id),
-                // The server has accepted the abandoned connection before this one.
+                // The server accepted the abandoned connection before this one.
                 None => ending.since < begun && answered.elapsed() > CLOSING,
             };
             let (gone, is_empty, needs_another) = {

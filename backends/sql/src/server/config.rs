@@ -1,5 +1,3 @@
-//! Lockwright's URL parameters.
-
 use std::time::Duration;
 
 use lockwright_core::{Error, Result, redact};
@@ -11,13 +9,13 @@ use super::table::Tables;
 /// The form of a hold on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// A row that expires by itself. Survives lost connections and server restarts, and works
-    /// behind a transaction pooler.
+    /// A row that expires by itself. The hold survives lost connections and server restarts, and works behind a
+    /// transaction pooler.
     #[default]
     Lease,
-    /// A lock of a database session, with its own connection: it ends with that.
+    /// A lock of a database session. It ends with the session's own connection.
     Session,
-    /// A locked row in an open transaction, with its own connection: it ends with that.
+    /// A locked row in an open transaction. It ends with the transaction's own connection.
     Row,
 }
 
@@ -87,7 +85,7 @@ impl Common {
     }
 }
 
-/// An error omits the unknown parameter's value, which may be secret.
+/// Takes Lockwright's parameters. Errors omit the values of unknown parameters, which may be secret.
 pub(crate) fn take(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     taken(url, drivers).map_err(|error| match redact::hidden_password(url) {
         Some(what) => Error::invalid_config(format!("the URL {:?}: {what}", redact::url(url))),
@@ -131,13 +129,13 @@ fn taken(url: &str, drivers: &[&str]) -> Result<(String, Common)> {
     Ok((url, common))
 }
 
-/// `[` at the end marks a prefix.
+/// A `[` at the end of `known` marks a prefix.
 fn is_named(name: &str, known: &str) -> bool {
     name == known || (known.ends_with('[') && name.starts_with(known))
 }
 
 pub(crate) fn invalid_url(url: &str, problem: &str, cause: &dyn std::fmt::Display) -> Error {
-    // A parser may quote its input.
+    // The cause may quote the URL, with its password.
     let cause = cause.to_string();
     let shown = redact::url(url);
     if url.contains(&cause) || cause.contains(url) || redact::hidden_password(url).is_some() {

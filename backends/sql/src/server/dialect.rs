@@ -15,17 +15,16 @@ use super::table::Tables;
 
 /// A database server.
 ///
-/// A text that changes anything is atomic, or correct if execution stops after any of its
-/// statements.
+/// A SQL text that changes data is atomic, or correct even if the server stops after any of its statements.
 pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
     type Connection: Send + 'static;
 
     const QUOTE: char;
 
-    /// `{now}` in microseconds, read at each occurrence.
+    /// `{now}` in microseconds. The server reads its clock at each occurrence.
     const NOW: &'static str;
 
-    /// If not in one transaction, concurrent first users may find some of the tables.
+    /// False if concurrent first users may find only some of the tables.
     const TABLES_APPEAR_AT_ONCE: bool = true;
 
     /// Lengthens the limit on waits for other sessions.
@@ -49,14 +48,14 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     fn connect(&self) -> impl Future<Output = sqlx::Result<Self::Connection>> + Send;
 
-    /// With server-side time limits where possible. Also returns the session, unless a pooler
+    /// Opens a connection, with server-side time limits where possible. Also returns the session, unless a pooler
     /// shares it.
     fn open(
         &self,
         limits: Limits,
     ) -> impl Future<Output = sqlx::Result<(Self::Connection, Option<ServerSession>)>> + Send;
 
-    /// Ends those that still exist, and returns their ids.
+    /// Ends the sessions that still exist, and returns their ids.
     fn end_sessions<'a>(
         &'a self,
         connection: &'a mut Self::Connection,
@@ -81,12 +80,12 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     fn literal(value: Value<'_>, text: &mut String);
 
-    /// The SQLSTATE, if specific enough.
+    /// Returns the SQLSTATE, if it is specific enough.
     fn code(error: &dyn DatabaseError) -> Cow<'_, str> {
         error.code().unwrap_or_default()
     }
 
-    /// `None` for an unknown error.
+    /// Returns `None` for an unknown error.
     fn judge(code: &str, message: &str) -> Option<Verdict>;
 
     fn examine(&self, pool: &Pool<Self>) -> impl Future<Output = Result<Vec<Finding>>> + Send;

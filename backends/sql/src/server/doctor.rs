@@ -1,5 +1,3 @@
-//! Findings that every server can have.
-
 use lockwright_core::{Finding, Severity};
 
 pub(crate) fn not_encrypted(fix: &str) -> Finding {

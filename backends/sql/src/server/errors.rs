@@ -1,5 +1,3 @@
-//! Effects of failed requests.
-
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind};
@@ -42,7 +40,7 @@ impl Verdict {
 pub(crate) struct Failure {
     pub(crate) error: Error,
     pub(crate) again: bool,
-    /// Others in the pool are probably dead too.
+    /// The other connections of the pool are probably dead too.
     pub(crate) lost: bool,
 }
 
@@ -114,14 +112,14 @@ pub(crate) fn failed<D: Dialect>(cause: sqlx::Error, effect: Effect, dialect: &D
     let (error, again, lost) = match &cause {
         sqlx::Error::Database(refusal) => {
             match D::judge(&D::code(&**refusal), refusal.message()) {
-                // Sending a request twice is always allowed.
+                // Requests may be repeated, even if the first one took effect.
                 Some(verdict) if verdict.kind == ErrorKind::Indeterminate => {
                     (unanswered(effect, verdict.message), verdict.again, !verdict.again)
                 }
                 Some(verdict) => {
                     (Error::new(verdict.kind, verdict.message), verdict.again, verdict.useless)
                 }
-                // A failed statement has been rolled back.
+                // The server rolled the failed statement back.
                 None => {
                     (Error::unavailable("the server can't carry out the request"), false, false)
                 }

@@ -7,8 +7,8 @@ use lockwright_core::{Busy, Fence, Granted, Holder, Inspection, LockName, Mode};
 use super::dialect::{BadRow, Row};
 use crate::kind;
 
-/// `name, token, identity, mode, fence, fences, expires, broken, waiting, now`, and of a possibly
-/// shared hold `permits, size`.
+/// A row with `name, token, identity, mode, fence, fences, expires, broken, waiting, now`. If the name may be shared,
+/// `permits, size` follow.
 #[derive(Debug)]
 pub(crate) struct Holding<'r> {
     pub(crate) name: &'r str,
@@ -88,7 +88,7 @@ impl<'r> Holding<'r> {
         holder
     }
 
-    /// Permits have numbers instead.
+    /// Returns false for permits, which have numbers instead.
     fn has_fence(&self) -> bool {
         !matches!(self.mode, Mode::Permits { .. })
     }
@@ -101,7 +101,7 @@ impl<'r> Holding<'r> {
     }
 }
 
-/// The rows are ordered by name.
+/// Groups rows that are ordered by name.
 pub(crate) fn inspections(rows: &[Row]) -> Result<Vec<Inspection>, BadRow> {
     let mut inspections: Vec<Inspection> = Vec::new();
     for row in rows {

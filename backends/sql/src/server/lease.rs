@@ -21,7 +21,7 @@ use crate::kind;
 /// The minimum time a tombstone is kept.
 const TOMBSTONE: Duration = Duration::from_secs(60 * 60);
 
-/// How long a writer's poll blocks new readers, at least.
+/// The minimum time for which a writer's poll blocks new readers.
 const WAITS: Duration = Duration::from_secs(1);
 
 const BREAK_TRIES: usize = 10;
@@ -30,10 +30,10 @@ const PAGE: usize = 200;
 
 const SWEEP: usize = 1_000;
 
-/// Longer than any statement, so none can have missed the last change.
+/// No statement runs this long, so none can have missed the last change.
 const YOUNGEST_SWEPT: Duration = Duration::from_secs(60);
 
-/// Before a retry of locked rows.
+/// The pause before a retry of locked rows.
 const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 
 /// The minimum wait in the server's queue for a locked row, as sessions that take turns leave no
@@ -42,7 +42,7 @@ const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
 
 const WAIT_AT_ONCE: usize = 3;
 
-/// After a failure.
+/// How long batches stay smaller after a failure.
 const SMALLER_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ type Holds<'a, 'b> = &'a [(usize, &'b Renew<'b>)];
 type Renewals = Vec<(usize, Option<Renewal>)>;
 
 pub(crate) trait Bell: std::fmt::Debug + Send + Sync {
-    /// Also wakes all waiters. Returns a polling interval if it can't listen.
+    /// Starts to listen, which later wakes all waiters. Returns a polling interval if it can't.
     fn listen(&self) -> Option<Duration>;
 }
 
@@ -99,7 +99,7 @@ impl<D: Dialect> LeaseBackend<D> {
     ) -> Self {
         let dialect = pool.dialect();
         let statements = Statements::new(dialect.texts(), |text| dialect.expand(text));
-        // Only for names' rows: a wait for a reader's row would lock out the other readers.
+        // Only rows of names are waited for: a wait for a reader's row would lock out the other readers.
         let waiting = [dialect.texts().renew, dialect.texts().shared_renew]
             .map(|text| Sql::new(&dialect.expand(text).replacen(" SKIP LOCKED", "", 1)));
         Self {
@@ -125,7 +125,7 @@ impl<D: Dialect> LeaseBackend<D> {
         let mut poll = None;
         let mut waits = false;
         if let (Some(bell), Wait::Until(_)) = (&self.bell, wait) {
-            // Before the attempt, so that no notification is missed.
+            // The backend listens before the attempt, so that it misses no notification.
             self.waiters.waits(&claim.name);
             poll = bell.listen();
             waits = poll.is_none();
@@ -213,7 +213,7 @@ impl<D: Dialect> LeaseBackend<D> {
             (false, ReleaseMode::Plain) => &self.statements.shared_release,
             (false, ReleaseMode::Reconcile) => &self.statements.shared_reconcile,
         };
-        // A repeat changes nothing.
+        // A repeated reconcile changes nothing.
         let again = release_mode == ReleaseMode::Reconcile;
         let sending = Sending { again, ..self.sending(claim) };
         let mut ended = self.held(&self.change_so(statement, &arguments, sending).await?)?;
@@ -309,7 +309,7 @@ impl<D: Dialect> LeaseBackend<D> {
         mut holds: Vec<(usize, &Renew<'_>)>,
         deadline: Instant,
     ) -> Result<Renewals> {
-        // Prevents deadlocks of concurrent batches.
+        // The order prevents deadlocks of concurrent batches.
         holds.sort_by(|(_, one), (_, other)| one.claim.name.cmp(&other.claim.name));
         let size = match *self.batch.lock().unwrap_or_else(PoisonError::into_inner) {
             Some((size, failed)) if failed.elapsed() < SMALLER_FOR => size,
@@ -347,7 +347,7 @@ impl<D: Dialect> LeaseBackend<D> {
         *batch = batch.map(|(halved, since)| (grown(halved, size), since));
     }
 
-    /// A failed batch is halved. Returns an error only if all fail.
+    /// A failed batch is halved. Returns an error only if all batches fail.
     async fn renew_some(
         &self,
         statement: &Sql,
@@ -428,7 +428,7 @@ impl<D: Dialect> LeaseBackend<D> {
         Ok((at, Some(Renewal { outcome, waiters })))
     }
 
-    /// Leaves time for a second try.
+    /// Returns limits that leave time for a second try.
     fn sending(&self, claim: &Claim) -> Sending {
         let limits = self.pool.limits();
         Sending {
@@ -462,8 +462,8 @@ impl<D: Dialect> LeaseBackend<D> {
     }
 }
 
-/// Returns the next limit of a batch after a complete renewal by batches of `size`. It may grow for
-/// any number of renewals.
+/// Returns the next limit of a batch after a complete renewal by batches of `size`. Any number of renewals may double
+/// it.
 fn grown(limit: usize, size: usize) -> usize {
     if limit == size { limit.saturating_mul(2) } else { limit }
 }
@@ -503,7 +503,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         let deadline = Instant::now() + Renew::time_to_answer(holds);
         let (alone, shared): (Vec<_>, Vec<_>) =
             holds.iter().enumerate().partition(|(_, hold)| hold.claim.mode == Mode::Exclusive);
-        // Neither delays the other's holds.
+        // In parallel, neither statement delays the other's holds.
         let (alone, shared) = tokio::join!(
             self.renew_with((&self.statements.renew, &self.waiting[0]), alone, deadline),
             self.renew_with((&self.statements.shared_renew, &self.waiting[1]), shared, deadline),
@@ -541,7 +541,7 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
     }
 
     async fn list(&self, prefix: &str, from: Option<Cursor>) -> Result<Page> {
-        // Byte order: names with the prefix are contiguous.
+        // In byte order, names with the prefix are contiguous.
         let last = format!("{prefix}{}", "\u{10FFFF}".repeat(LockName::MAX_LEN / 4));
         let after = from.as_ref().map(|cursor| cursor.0.as_str());
         let arguments = [
@@ -573,9 +573,9 @@ impl<D: Dialect> DistributedLock for LeaseBackend<D> {
         answer.map_err(|error| error.with_backend(self.profile.backend).with_name(name))
     }
 
-    /// Raises the floor to the highest fence of the rows to delete, and commits, before it deletes
-    /// rows at or below the floor. Later claims start above the floor. An earlier statement has
-    /// seen the row's last state, which is a minute old, and starts above the row.
+    /// Raises the floor to the highest fence of the rows to delete, and commits, before it deletes rows at or below the
+    /// floor. Later claims start above the floor. An earlier claim has seen the row's last state, which is a minute
+    /// old, and starts above the row.
     async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
         let after = self.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let arguments = [

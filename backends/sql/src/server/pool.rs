@@ -1,8 +1,7 @@
 //! A small connection pool with a time limit for each request.
 //!
-//! A connection is returned only after a complete answer. Otherwise its session is ended on the
-//! server, so no late answer can reach the next request. sqlx's own pool sends one more request for
-//! each.
+//! A connection is returned only after a complete answer. Otherwise its session is ended on the server, so no late
+//! answer can reach the next request. sqlx's own pool sends one more request for each request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,20 +21,20 @@ use super::sql::{Arguments, Sql};
 pub(crate) struct Limits {
     pub(crate) connect: Duration,
     pub(crate) answer: Duration,
-    /// For listings, sweeps and new tables.
+    /// The limit for listings, sweeps and new tables.
     pub(crate) slow: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sending {
-    /// With getting a connection.
+    /// The limit includes getting a connection.
     pub(crate) within: Duration,
     pub(crate) answer: Duration,
-    /// Renewals have one reserved connection.
+    /// True for renewals, which have one reserved connection.
     pub(crate) renews: bool,
-    /// Retry an unanswered request once its session has ended, and so can't carry it out.
+    /// True to retry an unanswered request once its session has ended, and so can't carry it out.
     pub(crate) again: bool,
-    /// The request may wait for another session's lock, so a timeout isn't a dead connection.
+    /// True if the request may wait for another session's lock. A timeout then isn't a dead connection.
     pub(crate) waits: bool,
 }
 
@@ -43,7 +42,7 @@ const TRIES: u32 = 5;
 
 const IDLE: Duration = Duration::from_secs(300);
 
-/// A request dropped after this silence closes all connections of its generation, unless one answers.
+/// A request dropped after this silence closes all connections of its generation, unless another one has an answer.
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {
@@ -133,8 +132,8 @@ impl<D: Dialect> Pool<D> {
         &self.sessions
     }
 
-    /// The receiver resolves when the session has ended. `None`: the connection was closed before
-    /// it was ready.
+    /// The receiver resolves when the session has ended. `session` is `None` if the connection was closed before it was
+    /// ready.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn abandon(
         &self,
@@ -299,7 +298,7 @@ impl<D: Dialect> Pool<D> {
         {
             let mut idle = self.idle();
             taken.generation = idle.generation;
-            // The last one, so that others become idle.
+            // The most recently used connection, so that the others become idle.
             if let Some((connected, used)) = idle.connections.pop() {
                 if used.elapsed() < IDLE {
                     taken.connected = Some(connected);
@@ -346,7 +345,7 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
-    /// Closes no other connections if the request was sent, and another has been answered since half of its time.
+    /// Closes the generation's connections, unless another request was answered in the second half of this one's time.
     fn forget(&self, generation: u64, sent: Option<Instant>, runtime: &Handle) {
         let dead = {
             let mut idle = self.idle();

@@ -1,5 +1,3 @@
-//! Creation of the tables.
-
 use lockwright_core::{Error, ErrorKind, Result};
 
 use super::dialect::Dialect;
@@ -13,14 +11,14 @@ pub(crate) fn text<D: Dialect>(dialect: &D) -> String {
     dialect.expand(dialect.texts().schema)
 }
 
-/// Needs no permission if the tables exist.
+/// Creates missing tables. Needs no permission if the tables exist.
 pub(crate) async fn make_sure<D: Dialect>(pool: &Pool<D>) -> Result<()> {
     let found = match version(pool).await {
         // Without transactional DDL, another client may be creating the tables.
         Err(error)
             if is_missing(&error) || (!D::TABLES_APPEAR_AT_ONCE && is_unfinished(&error)) =>
         {
-            // What `lockwright schema` prints.
+            // This is the SQL that `lockwright schema` prints.
             match pool.fetch_text(D::patiently(text(pool.dialect())), Effect::Changes).await {
                 Err(error) if error.kind() == ErrorKind::Denied => Err(Error::new(
                     ErrorKind::Denied,

@@ -1,5 +1,3 @@
-//! The bound on the server sessions of one backend.
-
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -8,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Request,
-    /// In the modes `session` and `row`.
+    /// A hold in the modes `session` and `row`.
     #[allow(dead_code)]
     Hold,
     /// A listener, or a watcher of sessions.
@@ -16,7 +14,7 @@ pub(crate) enum Use {
     Listen,
 }
 
-/// The shares of one backend's server sessions. One is reserved for ending abandoned ones.
+/// The shares of one backend's server sessions. One session is reserved for ending abandoned ones.
 ///
 /// A connection has a permit until the server has ended its session. If that isn't certain, the
 /// session goes to `Pool::abandon` with its permit.
@@ -34,13 +32,13 @@ impl SessionLimit {
     pub(crate) const LEAST: usize = 2;
     pub(crate) const LEAST_HELD: usize = 4;
 
-    /// One for cancelling, one if `listens`, the rest for requests.
+    /// Reserves one session for cancelling and, if `listens`, one for listening. The rest is for requests.
     pub(crate) fn lease(total: usize, listens: bool) -> Self {
         let listen = usize::from(listens && total > Self::LEAST);
         Self::of(total.saturating_sub(1 + listen), 0, listen)
     }
 
-    /// Up to four for requests, the rest for holds and waits; otherwise as `lease`.
+    /// As `lease`, but with up to four sessions for requests, and the rest for holds and waits.
     pub(crate) fn held(total: usize, listens: bool) -> Self {
         let (request, listen) = ((total / 4).clamp(1, 4), usize::from(listens));
         Self::of(request, total.saturating_sub(1 + listen + request), listen)

@@ -1,5 +1,3 @@
-//! SQL with named parameters.
-
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Value<'a> {
     Int(i64),
@@ -62,7 +60,7 @@ impl Sql {
         Self { pieces, hot: None }
     }
 
-    /// The name must be unique in the statement's database.
+    /// The `name` must be unique in the statement's database.
     pub(crate) fn hot(name: &'static str, text: &str) -> Self {
         Self { hot: Some(name), ..Self::new(text) }
     }
@@ -108,7 +106,7 @@ impl Sql {
 }
 
 /// # Panics
-/// If the parameter has none.
+/// If the parameter has no argument.
 pub(crate) fn value<'a>(arguments: Arguments<'a>, name: &str) -> Value<'a> {
     match arguments.iter().find(|(known, _)| *known == name) {
         Some((_, value)) => *value,

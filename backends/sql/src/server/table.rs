@@ -1,15 +1,13 @@
-//! Configurable table names.
-
 use lockwright_core::{Error, Result};
 
 const DEFAULT: &str = "lockwright";
 
-/// With suffixes, it fits every database.
+/// With its suffixes, such a prefix fits every database.
 const LONGEST: usize = 40;
 
 const LONGEST_SCHEMA: usize = 63;
 
-/// Only letters, digits and underscores, quoted, as they become part of the SQL.
+/// Quoted names with only letters, digits and underscores, because they become part of the SQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tables {
     schema: Option<String>,
@@ -40,7 +38,7 @@ impl Tables {
         self.schema.as_deref()
     }
 
-    /// `{lease}` and so on become quoted names, and `{prefix}` the prefix of index names.
+    /// Replaces `{lease}` and so on by quoted names, and `{prefix}` by the prefix of index names.
     pub(crate) fn expand(&self, text: &str, quote: char) -> String {
         let mut text = text.replace("{prefix}", &self.prefix);
         for table in [
@@ -65,14 +63,14 @@ impl Tables {
         text
     }
 
-    /// At most 63 bytes.
+    /// Returns the notification channel's name, with at most 63 bytes.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn scope(&self) -> String {
         match &self.schema {
             Some(schema) if schema.len() + self.prefix.len() < LONGEST_SCHEMA => {
                 format!("{schema}.{}", self.prefix)
             }
-            // Schemas may share the name, which causes needless wake-ups.
+            // Schemas may share this scope, which causes needless wake-ups.
             _ => self.prefix.clone(),
         }
     }

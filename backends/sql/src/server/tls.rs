@@ -1,14 +1,12 @@
-//! TLS errors of the driver.
-
 use std::borrow::Cow;
 use std::io;
 use std::net::IpAddr;
 
 use lockwright_core::Error;
-/// The drivers pass ring explicitly, but verify certificates with the process's default.
+/// The drivers use ring explicitly, but verify certificates with the process's default provider.
 pub(crate) use lockwright_core::backend_util::tls::choose_provider;
 
-/// Before a password was sent.
+/// Returns the error of a connection that failed before a password was sent.
 pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
     match cause {
         sqlx::Error::Tls(cause) => Some(Error::invalid_config(unusable(&cause.to_string()))),
@@ -19,7 +17,7 @@ pub(crate) fn refusal(cause: &sqlx::Error, is_by_file: bool) -> Option<Error> {
             ))
         }
         sqlx::Error::Io(cause) => distrusted(cause),
-        // MySQL's `caching_sha2_password`, until the first login over TLS. The setting isn't wrong.
+        // MySQL's `caching_sha2_password` fails so until the user's first login over TLS. The setting isn't wrong.
         sqlx::Error::Configuration(cause) if cause.to_string().contains("RSA auth") => {
             Some(Error::unavailable(
                 "the server takes this user's password over TLS only; turn TLS on there, and build \

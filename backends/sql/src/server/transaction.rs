@@ -37,7 +37,7 @@ impl Outcome {
     }
 }
 
-/// A dropped wait uses its connection for at most this time.
+/// A dropped wait occupies its connection for at most this time.
 const SLICE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Limit {
         Self { clock, until }
     }
 
-    /// `None` after the end.
+    /// `None` after the limit.
     pub(crate) fn slice(&self) -> Option<Duration> {
         match self.until {
             None => Some(SLICE),

@@ -1,5 +1,3 @@
-//! The backend trait.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -33,8 +31,8 @@ impl DistributedLock for Sqlite {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        // A release between an attempt and its answer uses up the wake-up, so the next attempt is
-        // due. After one more, the caller polls.
+        // A release between an attempt and its answer uses up the wake-up, so another attempt follows. After the last
+        // one, the caller polls.
         const ATTEMPTS: u32 = 3;
 
         known_mode(claim)?;
@@ -113,7 +111,7 @@ impl DistributedLock for Sqlite {
 impl Sqlite {
     async fn attempt(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
         if let Wait::Until(until) = wait {
-            // Before the attempt, so that no wake-up is missed.
+            // The waiter is registered before the attempt, so that no wake-up is missed.
             self.waiters.expect(&claim.name, until, &self.jobs);
         }
         self.granted(Request::Acquire(asked(claim, wait)?), claim).await

@@ -26,7 +26,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
              unmount it there, or keep the locks on a server"
         )));
     }
-    // Kernels without time namespaces lack it.
+    // Kernels without time namespaces don't have this file.
     if let Ok(offsets) = fs::read_to_string(OFFSETS)
         && shifts_boot_clock(&offsets)
     {
@@ -38,7 +38,7 @@ pub(super) fn boot_id() -> Result<Arc<str>> {
     Ok(Arc::from(id.trim()))
 }
 
-/// By mountinfo's fifth field.
+/// The fifth field is the mount point.
 fn is_mounted_over(mounts: &str, path: &str) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(4) == Some(path))
 }
@@ -46,7 +46,7 @@ fn is_mounted_over(mounts: &str, path: &str) -> bool {
 fn shifts_boot_clock(offsets: &str) -> bool {
     offsets.lines().any(|line| {
         let mut words = line.split_whitespace();
-        // By number on old kernels.
+        // Old kernels show the clock's number.
         matches!(words.next(), Some("boottime" | "7")) && words.any(|number| number != "0")
     })
 }

@@ -1,5 +1,3 @@
-//! The file's path and settings.
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -102,7 +100,7 @@ impl Config {
         self
     }
 
-    /// Sets another clock, for tests. All users of the file must have the same.
+    /// Sets another clock, for tests. All users of the file must have the same clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self

@@ -49,7 +49,7 @@ impl Database {
         self.open(true).await
     }
 
-    /// A new file in its place is rejected, as it would admit a second holder.
+    /// Opens the file again. A missing file isn't created, because the new file would admit a second holder.
     pub(super) async fn reopen(&self) -> Result<Open> {
         if let Err(source) = file_id(&self.path) {
             return Err(Error::unavailable(format!(
@@ -62,7 +62,7 @@ impl Database {
         self.open(false).await
     }
 
-    /// The log exists while the file is open in WAL mode, next to the target of a symbolic link.
+    /// The log exists while the file is open in WAL mode. It is next to the target of a symbolic link.
     pub(super) fn log(&self) -> PathBuf {
         let path = self.path.canonicalize().unwrap_or_else(|_| self.path.to_path_buf());
         let mut log = path.into_os_string();
@@ -71,7 +71,7 @@ impl Database {
     }
 
     pub(super) fn is_still(&self, open: &Open) -> bool {
-        // By `stat` only: closing the file here would drop SQLite's locks on it.
+        // Only `stat` is safe: closing the file here would drop SQLite's locks on it.
         file_id(&self.path).is_ok_and(|id| id == open.id)
     }
 
@@ -116,7 +116,7 @@ impl Database {
             .filename(&self.path)
             .create_if_missing(create)
             .foreign_keys(false)
-            // SQLite would sleep up to 100 ms.
+            // SQLite's own retries sleep for up to 100 ms.
             .busy_timeout(Duration::ZERO)
             .thread_name(|_| "lockwright-sqlite".to_owned())
             .disable_statement_logging();
@@ -127,7 +127,7 @@ impl Database {
                 other => break other.map_err(|e| self.failed(e))?,
             }
         };
-        // Again: it may be a symbolic link, or another file system.
+        // The file may be a symbolic link or a mount point, so it is checked again.
         self.check_file_system(&self.path)?;
         self.prepare(&mut connection).await?;
         let id = file_id(&self.path).map_err(|source| {
@@ -196,7 +196,7 @@ fn file_id(path: &Path) -> io::Result<FileId> {
     Ok(FileId { device: found.dev(), inode: found.ino() })
 }
 
-/// WAL mode needs exclusive access. If the file is in use, its mode remains: slower, but as safe.
+/// Switches to WAL mode, which needs exclusive access. A file in use keeps its mode: slower, but as safe.
 async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<()> {
     let mut patience = Patience::new(Duration::from_secs(1));
     loop {
@@ -211,7 +211,7 @@ async fn use_write_ahead_log(connection: &mut SqliteConnection) -> sqlx::Result<
 async fn version_or_create(connection: &mut SqliteConnection) -> sqlx::Result<i64> {
     if missing(connection).await?.is_some() {
         sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
-        // Under the write lock, as another process may have created them.
+        // Checks again under the write lock, because another process may have created the tables.
         let made = match missing(connection).await {
             Ok(None) => Ok(()),
             Ok(Some(tables)) => sqlx::raw_sql(tables).execute(&mut *connection).await.map(drop),
@@ -257,7 +257,7 @@ impl Open {
 /// A running process has the write lock for one sync of the disk.
 pub(super) const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
-/// First at once, then with pauses of 1 ms to 5 ms.
+/// Retries, first at once, then with pauses of 1 ms to 5 ms.
 #[derive(Debug)]
 pub(super) struct Patience {
     limit: Duration,

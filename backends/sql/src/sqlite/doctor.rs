@@ -1,5 +1,3 @@
-//! Diagnosis of a live lock file.
-
 use std::path::Path;
 
 use lockwright_core::{Error, Finding, Severity};

@@ -1,5 +1,3 @@
-//! Effects of failed requests.
-
 use std::sync::Arc;
 
 use lockwright_core::{Error, ErrorKind};
@@ -51,8 +49,8 @@ pub(super) fn lacks_a_table(error: &sqlx::Error) -> bool {
 }
 
 impl Failure {
-    /// Some codes prove that nothing was written. A failed write or sync of the log doesn't: a
-    /// record that reached the disk becomes valid at recovery.
+    /// Some codes prove that nothing was written. A failed write or sync of the log doesn't: a record that reached the
+    /// disk becomes valid at recovery.
     pub(super) fn of_statement(error: sqlx::Error) -> Self {
         let effect = match code(&error) {
             Some(
@@ -63,7 +61,7 @@ impl Failure {
         Self { effect, source: Arc::new(error) }
     }
 
-    /// Rolled back, or only read.
+    /// A request that was rolled back, or only read.
     pub(super) fn without_effect(error: sqlx::Error) -> Self {
         Self { effect: Effect::None, source: Arc::new(error) }
     }
@@ -122,7 +120,7 @@ impl Failure {
         };
         let kind = match (kind, self.effect) {
             (ErrorKind::Indeterminate, Effect::None) => ErrorKind::Unavailable,
-            // At worst a claim is in a file that is to be deleted.
+            // At worst, a claim is in a file that the user must delete.
             (kind, Effect::Unknown) if code == Some(CORRUPT) => kind,
             (_, Effect::Unknown) => ErrorKind::Indeterminate,
             (kind, Effect::None) => kind,

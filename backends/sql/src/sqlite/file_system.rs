@@ -12,7 +12,7 @@ pub(super) struct Network(pub(super) String);
 /// FUSE and virtiofs.
 const FUSE: u64 = 0x6573_5546;
 
-/// On a local disk or another file system of this machine.
+/// FUSE file systems on a local disk or another file system of this machine.
 const LOCAL_FUSE: [&str; 8] = [
     "fuseblk",
     "fuse.bindfs",
@@ -34,9 +34,9 @@ pub(super) fn network(path: &Path) -> io::Result<Option<Network>> {
     Ok(of_magic(magic, || kind().ok().flatten()))
 }
 
-/// By statfs(2), and for FUSE by the mount.
+/// Decides by the number from statfs(2), and for FUSE by the mount's kind.
 fn of_magic(magic: u64, kind: impl FnOnce() -> Option<String>) -> Option<Network> {
-    // 32-bit machines may sign-extend it.
+    // 32-bit machines may sign-extend the number.
     let name = match magic & 0xffff_ffff {
         0x6969 => "NFS",
         0x517b => "SMB",

@@ -75,10 +75,7 @@ impl Sqlite {
         Config::file(path).connect().await
     }
 
-    /// Opens a file by its URL, as [`Config::new`] and [`Config::connect`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Opens a file by its URL. As [`Config::new`] and [`Config::connect`], also for errors.
     pub async fn connect(url: &str) -> Result<Self> {
         Config::new(url)?.connect().await
     }
@@ -112,7 +109,7 @@ static PROFILE: LazyLock<Profile> = LazyLock::new(|| {
     profile.tickets = true;
     profile.ttl = Duration::from_millis(50)..=Profile::LONGEST_TTL;
     profile.renew_batch = 500;
-    // For wake-ups lost by a process killed after its commit.
+    // A process that is killed after its commit wakes no waiter.
     profile.slow_poll = Duration::from_secs(1);
     profile
 });

@@ -1,7 +1,7 @@
 //! Readers and holders of permits.
 //!
-//! Their name's row shows that they exist, for the single statement of an exclusive acquire. All
-//! functions need a transaction, and a moment from inside it.
+//! Their name's row shows that they exist, so that an exclusive acquire needs only one statement. All functions need a
+//! transaction, and a moment from inside it.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -94,7 +94,7 @@ pub(super) async fn acquire(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(granted(fence)?)))
 }
 
-/// Records that a writer waits for readers. Void once the name's fence has changed, so it needs no
+/// Records that a writer waits for readers. The record is void once the name's fence has changed, so this needs no
 /// transaction.
 pub(super) async fn wait(
     connection: &mut SqliteConnection,
@@ -194,7 +194,7 @@ pub(super) async fn renew(
     keep(connection, &names, at).await
 }
 
-/// Returns whether the hold existed, and whether that may admit a waiter.
+/// Returns whether the hold existed, and whether its end may admit a waiter.
 pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -277,7 +277,7 @@ async fn own(
     }
 }
 
-/// The hold is renewed unless it was broken.
+/// Renews the hold, unless it was broken.
 async fn again(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -323,7 +323,7 @@ async fn add(
         .map(drop)
 }
 
-/// Names expire with their last holder.
+/// A name expires with its last holder.
 async fn keep(
     connection: &mut SqliteConnection,
     names: &[impl AsRef<str>],

@@ -49,7 +49,7 @@ pub(super) struct Acquire {
     pub(super) identity: String,
     pub(super) fences: u32,
     pub(super) ttl: Duration,
-    /// The caller retries if it isn't granted.
+    /// True if the caller retries until it is granted.
     pub(super) waits: bool,
 }
 
@@ -73,9 +73,9 @@ pub(super) enum Acquired {
     Again,
 }
 
-/// Outside of a transaction `at` is older than the write lock, which is safe: a row that had
-/// expired then still has, and the new expiry is no earlier than the send plus the TTL. Only a
-/// transaction may renew an existing hold, as that may have just expired.
+/// Outside of a transaction, `at` is older than the write lock, which is safe. A row that had expired by `at` has still
+/// expired, and the new expiry is no earlier than the send plus the TTL. Only a transaction may renew an existing hold,
+/// because that may have just expired.
 pub(super) async fn acquire(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -131,7 +131,7 @@ pub(super) async fn acquire(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(again(connection, asked, &row, at).await?)))
 }
 
-/// In a transaction.
+/// Needs a transaction.
 async fn again(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -154,7 +154,7 @@ async fn again(
     Ok(granted)
 }
 
-/// In a transaction, with a moment from inside it.
+/// Needs a transaction, with a moment from inside it.
 pub(super) async fn swap(
     connection: &mut SqliteConnection,
     from: Token,
@@ -192,7 +192,7 @@ pub(super) async fn swap(
     Ok(Acquired::Outcome(AcquireOutcome::Granted(grant(row)?)))
 }
 
-/// Also returns whether the token has a tombstone.
+/// Returns the name's row, and whether the token has a tombstone.
 pub(super) async fn seen(
     connection: &mut SqliteConnection,
     asked: &Acquire,
@@ -208,7 +208,7 @@ pub(super) async fn seen(
         .ok_or(sqlx::Error::RowNotFound)
 }
 
-/// In a transaction, with a moment from inside it.
+/// Needs a transaction, with a moment from inside it.
 pub(super) async fn renew(
     connection: &mut SqliteConnection,
     holds: &[Hold],
@@ -261,8 +261,7 @@ async fn why_not_held(
     })
 }
 
-/// Returns whether that may admit a waiter. Needs a transaction with a tombstone or for shared
-/// holds.
+/// Also returns whether the release may admit a waiter. Needs a transaction with a tombstone or for shared holds.
 pub(super) async fn release(
     connection: &mut SqliteConnection,
     hold: &Hold,
@@ -303,7 +302,7 @@ pub(super) async fn bury(
         .map(drop)
 }
 
-/// In a transaction.
+/// Needs a transaction.
 pub(super) async fn break_lock(
     connection: &mut SqliteConnection,
     name: &LockName,
@@ -375,7 +374,7 @@ pub(super) async fn list(
     for row in &rows {
         let name: &str = row.try_get("name")?;
         if !name.starts_with(prefix) {
-            // Byte order: names with the prefix are contiguous.
+            // In byte order, names with the prefix are contiguous.
             return Ok(page);
         }
         if page.names.last().is_none_or(|last| last.name.as_str() != name) {
@@ -407,8 +406,8 @@ pub(super) async fn held(
         .collect()
 }
 
-/// Keeps rows for `idle` after they expired, as they show a paused holder why it lost its hold.
-/// Deletes at most `limit` rows of each kind.
+/// Keeps rows for `idle` after they expired, because they show a paused holder why it lost its hold. Deletes at most
+/// `limit` rows of each kind.
 pub(super) async fn sweep(
     connection: &mut SqliteConnection,
     idle: Duration,

@@ -37,7 +37,7 @@ pub(super) struct Waiters {
 
 #[derive(Debug, Default)]
 struct Expected {
-    /// The end of each name's waiters. A client repeats its request long before.
+    /// When each name's waiters are forgotten. A client repeats its request long before.
     until: HashMap<LockName, BootInstant>,
     watching: bool,
 }
@@ -46,7 +46,7 @@ const KEPT: Duration = Duration::from_secs(10);
 
 const TIDY: Duration = Duration::from_secs(1);
 
-/// If the log can't be watched.
+/// The polling interval if the log can't be watched.
 const POLL: Duration = Duration::from_millis(25);
 
 impl Waiters {
@@ -133,12 +133,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn ring(log: &Path) {
-    // The waiters' slow poll replaces it.
+    // If this fails, the waiters' slow poll replaces the wake-up.
     drop(File::open(log));
 }
 
 async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
-    // Releases of other names wake too. They are handled together within this time.
+    // Releases of other names also wake this task, which handles all within this time together.
     const GAP: Duration = Duration::from_millis(1);
 
     let mut tidied = tokio::time::Instant::now();
@@ -169,7 +169,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
     }
 }
 
-/// Returns whether it woke a waiter.
+/// Returns whether a waiter was woken.
 async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
     let mut names = waiters.names();
     if names.is_empty() {
@@ -189,8 +189,7 @@ enum Heard {
     FileGone,
 }
 
-/// A watch by inotify. Polls if the user has no watch left, or without WAL mode, as there is no
-/// log.
+/// A watch by inotify. It polls if the user has no inotify watch left, or if there is no log, without WAL mode.
 enum Watch {
     Inotify(AsyncFd<OwnedFd>),
     Poll,

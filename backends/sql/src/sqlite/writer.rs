@@ -43,7 +43,7 @@ pub(super) enum Answer {
     Renewed(Vec<Renewal>),
     Released {
         ended: ReleaseOutcome,
-        /// That may admit a waiter.
+        /// True if the release may admit a waiter.
         makes_room: bool,
     },
     Broken(Broken),
@@ -63,15 +63,15 @@ struct Job {
 #[derive(Debug, Clone)]
 pub(super) struct Jobs(mpsc::UnboundedSender<Job>);
 
-/// Doesn't keep the file open.
+/// A handle that doesn't keep the file open.
 #[derive(Debug)]
 pub(super) struct WeakJobs(mpsc::WeakUnboundedSender<Job>);
 
-/// The wait for the write lock, the disk and earlier requests.
+/// The limit on the wait for the write lock, the disk and earlier requests.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3 * BUSY_LIMIT.as_secs());
 
 impl Jobs {
-    /// Ends with the last of these handles.
+    /// The writer ends with the last of these handles.
     pub(super) fn start(
         database: &Database,
         open: Open,
@@ -161,10 +161,10 @@ impl From<Acquired> for Outcome {
     }
 }
 
-/// Of each kind, in one sweep step.
+/// The most rows of each kind in one sweep step.
 const SWEEP: u32 = 200;
 
-/// The requests in one transaction.
+/// The most requests in one transaction.
 const BATCH: usize = 64;
 
 struct Writer {
@@ -231,7 +231,7 @@ impl Writer {
         }
     }
 
-    /// The waiters before the callers: the process may end with its answer.
+    /// Notifies the waiters before the callers, because the process may end after its answer.
     fn finish(&mut self, jobs: Vec<Job>, results: Vec<Result<Answer, Failure>>) {
         if results.iter().any(|r| matches!(r, Err(f) if f.effect == Effect::Unknown)) {
             self.open = None;
@@ -300,7 +300,7 @@ impl Writer {
         }
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {
-            // Inside, under the write lock.
+            // `run` reads the clock here, under the write lock.
             match self.run(request, true).await {
                 Ok(Outcome::Done(answer)) => answers.push(answer),
                 Ok(Outcome::Again) => unreachable!("nothing changes under the write lock"),
@@ -309,7 +309,7 @@ impl Writer {
         }
         match self.execute("COMMIT").await {
             Ok(()) => Ok(answers),
-            // Nothing is written: outside of WAL mode, readers block it.
+            // Nothing is written: without WAL mode, readers block the commit.
             Err(e) if is_busy(&e) => Err(self.roll_back(e).await),
             Err(e) => Err(Failure::in_doubt(e)),
         }
@@ -318,7 +318,7 @@ impl Writer {
     async fn roll_back(&mut self, because: sqlx::Error) -> Failure {
         match self.execute("ROLLBACK").await {
             Ok(()) => Failure::without_effect(because),
-            // That ends the transaction.
+            // The closed connection ends the transaction.
             Err(_) => Failure::in_doubt(because),
         }
     }
@@ -379,7 +379,7 @@ impl Writer {
         }
         let Ok(connection) = open_connection(&mut self.open) else { return };
         let at = Moment { now, boot: &self.database.boot };
-        // The next request reports it too.
+        // The next request also reports a failure.
         let swept = statements::sweep(connection, KEPT, SWEEP, at).await.unwrap_or_default();
         self.next_sweep = now + if swept.more { SHORT_PAUSE } else { PAUSE };
     }

@@ -12,7 +12,7 @@ use crate::support::{LONG, hold, is_free, ms, until_one_waits, waiters, within};
 
 in_each_mode!(plain; closed_client_is_granted_nothing, closed_waiter_leaves_the_server);
 
-/// The lock is released just before, during and just after the close of the waiter's client.
+/// The holder releases the lock just before, during and just after the close of the waiter's client.
 async fn closed_client_is_granted_nothing(server: &Server, mode: &str) {
     let (one, two) = (shared(server, mode).await, shared(server, mode).await);
     for round in 0..24u64 {
@@ -45,7 +45,7 @@ async fn closed_client_is_granted_nothing(server: &Server, mode: &str) {
             }
             Err(error) => assert_eq!(error.kind(), ErrorKind::Closed, "{mode}: {error:?}"),
         }
-        // The server may not have ended the closed client's session yet, which would be granted next.
+        // The server may still have the closed client's session, and would grant it the lock next.
         within(ms(2_000), "the wait to end", async || waiters(&*one, "x").await == 0).await;
         within(ms(2_000), "the name to be free", async || is_free(&*one, "x").await).await;
     }

@@ -131,7 +131,7 @@ async fn missing_replica_stays_within_the_limit(server: &Server, mode: &str) {
     stays_within_the_limit(server, mode, miss, stop).await;
 }
 
-/// Requests are stuck between `begin` and `end`.
+/// Checks the limit while requests are stuck, between `begin` and `end`.
 async fn stays_within_the_limit<T>(
     server: &Server,
     mode: &str,
@@ -215,7 +215,7 @@ async fn holds_beyond_the_limit_say_so(server: &Server, mode: &str) {
     }
 }
 
-/// Holds and waits take all connections for holds, and more requests wait for one.
+/// Holds and waits use all connections for holds, and more requests wait for a connection.
 async fn holds_are_kept_and_released_at_the_limit(server: &Server, mode: &str) {
     let locks = client(server, mode).await;
     let mut held = Vec::new();
@@ -265,7 +265,7 @@ async fn full_server_is_named(server: &Server, mode: &str) {
     let url = in_mode(&server.url(), mode);
     expect("a new client", &Backend::connect(&url).await.expect_err("the server is full"));
 
-    // A hold needs a connection of its own, except for leases, whose idle connections serve some requests.
+    // Each hold needs a connection, except for leases, whose idle connections serve some requests.
     let mut asking = JoinSet::new();
     for number in 0..if mode == "lease" { 6 } else { 1 } {
         let request = locks.mutex(format!("x{number}"));

@@ -1,5 +1,3 @@
-//! Tests with statements of MariaDB.
-
 #[path = "exclusion.rs"]
 mod exclusion;
 #[path = "faults.rs"]
@@ -25,7 +23,7 @@ use crate::support::{ms, mysql as server};
 /// The modes with readers.
 const SHARED_MODES: [&str; 1] = ["row"];
 
-/// About the shortest TTL that the server ends in time. It counts in seconds.
+/// About the shortest TTL that the server ends in time, because it counts seconds.
 const SHORT_TTL: Duration = ms(2_000);
 
 /// Errors of a request on a session that has ended.
@@ -36,8 +34,8 @@ const OTHER_LOCKS: [&str; 1] = ["BEGIN; SELECT * FROM lockwright_hold WHERE name
 
 const FOR_SHARE: &str = "LOCK IN SHARE MODE";
 
-/// How long a killed waiter stays in the queue. The server checks its client during a wait for a
-/// `GET_LOCK`, but not for a row, where the slice is the bound.
+/// How long a killed waiter stays in the queue. The server checks its client during a wait for a `GET_LOCK`. During a
+/// wait for a row it doesn't, so the slice is the limit.
 fn dead_waiter_limit(mode: &str) -> Duration {
     if mode == "session" { ms(3_000) } else { ms(6_000) }
 }

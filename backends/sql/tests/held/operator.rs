@@ -1,5 +1,3 @@
-//! Inspection, breaks and sweeps by operators.
-
 use lockwright_core::{
     BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, HoldState, Reason, ReleaseMode,
 };
@@ -98,7 +96,7 @@ async fn a_sweep_leaves_the_held_and_keeps_the_fences(server: &Server, mode: &st
     }
     let floor = count(server, "SELECT floor FROM lockwright_meta");
     assert!(floor as u64 >= before.get(), "the floor is {floor}");
-    // Ahead of the clock, so that the floor decides.
+    // The floor is ahead of the clock, so that it determines the fence.
     server.sql("UPDATE lockwright_meta SET floor = floor + 1000000000000000").unwrap();
     let again = claim_for("over", LONG);
     let fence = grant(&backend, &again).await.fence;

@@ -1,5 +1,3 @@
-//! PostgreSQL.
-
 #[path = "breaking.rs"]
 mod breaking;
 #[path = "closing.rs"]
@@ -35,17 +33,15 @@ use lockwright_core::ErrorKind;
 
 use crate::support::{MODES, ms, postgres as server};
 
-/// The modes with readers.
 const SHARED_MODES: [&str; 2] = MODES;
 
 /// About the shortest TTL that the server ends in time.
 const SHORT_TTL: Duration = ms(1_500);
 
-/// Errors of a request on a session that has ended.
 const DEAD_SESSION: &[ErrorKind] = &[ErrorKind::Unavailable];
 
-/// Locks that block the write of a holder's row, but no reads. The statement reaches the second
-/// lock in the middle.
+/// Locks that block the write of a holder's row, but no reads. The second one blocks the statement after its first
+/// check.
 const OTHER_LOCKS: [&str; 2] = [
     "BEGIN; LOCK TABLE lockwright_hold IN SHARE MODE",
     "BEGIN; SELECT FROM lockwright_hold WHERE name = 'x' FOR UPDATE",

@@ -34,7 +34,6 @@ pub(super) fn start(role: &str, server: &Server, mode: &str, ttl: Duration) -> P
     Process::start(this_binary(), &format!("{module}::part"), role, &variables)
 }
 
-/// The role of a child process.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a part of other tests, played in a process of its own"]
 async fn part() {
@@ -87,7 +86,7 @@ async fn a_stopped_holder_loses_it_within_its_ttl(server: &Server, mode: &str) {
             !is_busy(&backend, &next).await
         })
         .await;
-        // Its last renewal was at most half a TTL earlier.
+        // The holder's last renewal was at most half a TTL earlier.
         assert!(took + ms(100) >= ttl / 2, "it was free after {took:?}");
         assert!(stopped.elapsed() <= ttl + ms(500), "{:?}", stopped.elapsed());
         assert_eq!(holding(server), 1, "the server has more than the next one's hold");
@@ -111,10 +110,11 @@ async fn a_killed_holder_frees_at_once(server: &Server, mode: &str) {
     backend.release(&next, ReleaseMode::Plain).await.unwrap();
 }
 
-/// A fence from the rolled back transaction, or from an old snapshot, would be granted twice.
+/// If the fence were rolled back with the holder's transaction, or read from an old snapshot, it would be granted
+/// twice.
 async fn a_crashed_holder_shares_its_fence_with_nobody(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
-    // Ahead of the clock, which would hide a fence that was rolled back.
+    // The fence is ahead of the clock, which would hide a fence that was rolled back.
     acquire_and_release(&backend, "x").await;
     server.sql("UPDATE lockwright_hold SET fence = fence + 1000000000000000").unwrap();
     let last = format!("SELECT fence FROM lockwright_hold WHERE kind = '{mode}'");
@@ -148,7 +148,7 @@ async fn a_killed_waiter_leaves_the_queue(server: &Server, mode: &str) {
     assert_eq!(holding(server), 0);
 }
 
-/// It blocks new readers for the rest of a slice and a few seconds, with any TTL.
+/// The stopped writer blocks new readers for the rest of a slice and a few seconds, whatever its TTL.
 async fn a_stopped_writer_that_waits_stops_readers_for_a_bounded_time(server: &Server, mode: &str) {
     if !SHARED_MODES.contains(&mode) {
         return;

@@ -1,5 +1,3 @@
-//! Renewals of several holds in one request.
-
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,7 +11,7 @@ use crate::support::{claim_for, grant, is_free, ms, within};
 
 in_each_mode!(plain; stuck_session_delays_no_other_renewal, locked_table_delays_no_release);
 
-/// A renewal checks whether the hold was broken, and waits while the table is locked.
+/// A renewal checks whether the hold was broken, so it waits while the table is locked.
 async fn locked_table_delays_no_release(server: &Server, mode: &str) {
     let ttl = ms(12_000);
     let one = shared(server, mode).await;
@@ -38,8 +36,7 @@ async fn locked_table_delays_no_release(server: &Server, mode: &str) {
         matches!(one.try_acquire(&next).await, Ok(AcquireOutcome::Granted(_)))
     })
     .await;
-    // A failed renewal keeps the lock. In the mode `row`, a successful one would block the lock of
-    // the table.
+    // A failed renewal keeps the lock. A successful renewal in the mode `row` would block the lock of the table.
     let lock = lock_table(server, "lockwright_hold").await;
     let renewals = one.renew(&[Renew::of(&next)]).await.unwrap();
     assert_eq!(renewals[0].outcome, RenewalOutcome::Indeterminate, "{mode}");
@@ -59,12 +56,12 @@ async fn locked_table_delays_no_release(server: &Server, mode: &str) {
     one.release(&next, ReleaseMode::Plain).await.unwrap();
 }
 
-/// The requests of one session don't reach the server.
+/// One session is silent, so its requests don't reach the server.
 async fn stuck_session_delays_no_other_renewal(server: &Server, mode: &str) {
     let ttl = ms(8_000);
     let proxy = lockwright_testbed::Proxy::start(server.address()).unwrap();
     let one = backend_through(server, proxy.port(), mode).await;
-    // Once the start-up connections are done, the next connection is that of the hold.
+    // Once the start-up connections are done, the next connection is the hold's.
     let (mut session, mut since) = (0, Instant::now());
     within(ms(20_000), "no more connections", async || {
         if std::mem::replace(&mut session, proxy.accepted()) != proxy.accepted() {

@@ -1,5 +1,3 @@
-//! Holds whose runtime ends.
-
 use std::time::Instant;
 
 use lockwright_core::{HoldState, Locks, Reason};

@@ -1,5 +1,3 @@
-//! Dropped waits, long waits and many waits.
-
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,7 +39,7 @@ async fn a_dropped_wait_leaves_no_ghost(server: &Server, mode: &str) {
             }
         }
         if release_first {
-            // If it was granted before the drop, the client releases it.
+            // If the claim was granted before the drop, this releases it.
             two.release(&waiter, ReleaseMode::Reconcile).await.unwrap();
         }
         within(ms(2_000), "the waiter's session to go", async || {
@@ -53,7 +51,7 @@ async fn a_dropped_wait_leaves_no_ghost(server: &Server, mode: &str) {
             assert!(is_busy(&two, &claim_for("x", LONG)).await);
             one.release(&holder, ReleaseMode::Plain).await.unwrap();
         }
-        // For a whole slice.
+        // Checks for longer than a slice.
         let begun = Instant::now();
         while begun.elapsed() < ms(600) {
             assert_eq!(holding(server), 0, "a ghost owns it");
@@ -78,7 +76,7 @@ async fn a_wait_dropped_as_it_is_granted_leaves_no_ghost(server: &Server, mode: 
         })
         .await;
         let dropping = async {
-            // From before the release to after its end, in a fraction of a millisecond.
+            // The drop moves from before the release to after its end, in a fraction of a millisecond.
             tokio::time::sleep(Duration::from_micros(round % 12 * 100)).await;
             waiting.abort();
         };
@@ -112,8 +110,7 @@ async fn a_hold_after_a_wait_is_valid_from_the_end_of_the_wait(server: &Server, 
     granted.release().await.unwrap();
 }
 
-/// An early start wastes part of the TTL. Clients reject a grant whose start is longer than a TTL
-/// ago.
+/// An early start wastes a part of the TTL. Clients reject a grant whose start is longer than a TTL ago.
 async fn a_wait_states_when_it_was_over(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let (holder, waiter) = (claim_for("x", LONG), claim_for("x", LONG));
@@ -170,9 +167,9 @@ async fn many_waiters_of_a_process_block_one_connection(server: &Server, mode: &
 async fn a_limit_of_any_length_is_kept(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let holder = hold(&backend, "x").await;
-    // Shorter than the early end, than a slice, and longer than a slice.
+    // The limits are shorter than the early end, shorter than a slice, and longer than a slice.
     for limit in [ms(5), ms(300), ms(2_300)] {
-        // The fastest attempt: a busy machine is sometimes late, a missed limit always.
+        // The fastest attempt counts: a busy machine is sometimes late, but a missed limit always.
         let mut soonest = Duration::MAX;
         for _ in 0..5 {
             let begun = Instant::now();

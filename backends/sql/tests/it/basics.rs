@@ -1,5 +1,3 @@
-//! One process, one file.
-
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, DistributedLock, ErrorKind, Reason,
     ReleaseMode, ReleaseOutcome, Renew, Renewal, RenewalOutcome, Wait,
@@ -92,7 +90,7 @@ async fn a_late_duplicate_is_refused() {
     );
     let error = backend.acquire(&a, Wait::No).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost(Reason::Gone));
-    // Also when the release overtook its acquire.
+    // The same holds if the release overtakes its acquire.
     let b = claim_for("x", LONG);
     assert_eq!(backend.release(&b, ReleaseMode::Reconcile).await.unwrap(), ReleaseOutcome::NotHeld);
     grant(&backend, &claim_for("x", LONG)).await;

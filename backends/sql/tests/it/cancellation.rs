@@ -1,5 +1,3 @@
-//! Futures that are dropped before they complete.
-
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -47,7 +45,7 @@ async fn nothing_is_left_behind(threads: &str) {
         }
         dropped.push(mine);
     }
-    // A release reconciles requests that were carried out with those that weren't.
+    // A release reconciles each dropped request, whether it was carried out or not.
     for mine in &dropped {
         backend.release(mine, ReleaseMode::Reconcile).await.unwrap();
     }
@@ -75,7 +73,7 @@ async fn a_dropped_acquire_that_had_not_begun_never_happens() {
     let backend = place.open().await;
     let mut raw = place.raw().await;
     sql(&mut raw, "BEGIN IMMEDIATE").await;
-    // Occupies the connection, waiting for the write lock.
+    // This request occupies the connection while it waits for the write lock.
     let first = claim_for("first", LONG);
     let mut acquire = pin!(backend.acquire(&first, Wait::No));
     assert!(tokio::time::timeout(ms(50), acquire.as_mut()).await.is_err());
@@ -83,7 +81,7 @@ async fn a_dropped_acquire_that_had_not_begun_never_happens() {
     drop_after(3, backend.acquire(&second, Wait::No)).await;
     sql(&mut raw, "COMMIT").await;
     assert!(matches!(acquire.await.unwrap(), AcquireOutcome::Granted(_)));
-    // Queued behind the second request.
+    // This claim is queued behind the second request.
     grant(&backend, &claim_for("third", LONG)).await;
     assert!(backend.inspect(&second.name).await.unwrap().holders.is_empty());
 }

@@ -36,7 +36,7 @@ async fn a_journal_mode_other_than_wal() {
     place.close(place.open().await).await;
     let mut raw = place.raw().await;
     sql(&mut raw, "PRAGMA journal_mode = DELETE").await;
-    // A reader prevents the change of the mode.
+    // The reader prevents the backend from changing the mode.
     sql(&mut raw, "BEGIN; SELECT * FROM lockwright_meta").await;
     let backend = place.open().await;
     assert_eq!(codes(&backend).await, ["journal-mode"]);

@@ -80,13 +80,13 @@ fn serve(mut fuse: File) {
         let (error, answer) = match operation {
             FORGET => continue,
             INIT => {
-                // The version, and the longest write.
+                // The protocol's version, and the longest write.
                 let mut words = [0u32; 16];
                 (words[0], words[1], words[5]) = (7, 31, 4096);
                 (0, words.map(u32::to_ne_bytes).concat())
             }
             GETATTR => {
-                // After the attributes' lifetime: the inode, mode and link count of the root.
+                // The lifetime of the attributes, then the root's inode, mode and link count.
                 let mut words = [0u32; 26];
                 (words[0], words[4], words[19], words[20]) = (1, 1, 0o040_777, 2);
                 (0, words.map(u32::to_ne_bytes).concat())

@@ -1,5 +1,3 @@
-//! Several processes, one file.
-
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +15,6 @@ use crate::support::{
     FOLDER, LONG, Place, ROLE, claim_for, grant, hold, is_busy, listen, ms, name, print, sql, start,
 };
 
-/// The role of a child process.
 #[tokio::test]
 #[ignore = "a part of other tests, played in a process of its own"]
 async fn part() {
@@ -94,14 +91,14 @@ async fn wait_for(backend: &Sqlite, claim: &Claim, woken: &Notify) -> Fence {
     }
 }
 
-/// The critical section: no other process is inside, and the register has no higher fence.
+/// In the critical section, no other process is inside, and the register has no higher fence.
 fn alone(folder: &Path, fence: Fence) {
     let inside = folder.join("inside");
     OpenOptions::new().write(true).create_new(true).open(&inside).expect("two are inside");
     let register = folder.join("register");
     let (turns, highest) = read_register(&register);
     assert!(fence.get() > highest, "fence {fence} after {highest}");
-    // In several steps, to detect a second process inside.
+    // The register is written in several steps, to detect a second process inside.
     std::thread::yield_now();
     let mut file = fs::File::create(&register).unwrap();
     write!(file, "{} {fence}", turns + 1).unwrap();
@@ -181,7 +178,7 @@ async fn a_hold_of_another_boot_is_over() {
     let backend = place.open().await;
     let old = claim_for("x", LONG);
     let fence = grant(&backend, &old).await.fence;
-    // After the first sweep, which would delete the row changed below.
+    // The first sweep must be over, because it would delete the row changed below.
     assert!(is_busy(&backend, &claim_for("x", LONG)).await);
     let mut raw = place.raw().await;
     sql(&mut raw, "UPDATE lockwright_lease SET boot = 'another', expires_ns = 9000000000000000000")
@@ -294,7 +291,7 @@ async fn rows_of_the_dead_do_not_stay_for_ever() {
         assert!(start.elapsed() < Duration::from_secs(5), "{rows} rows are left");
         tokio::time::sleep(ms(5)).await;
     }
-    // The fence is above the swept row's.
+    // The new fence is above the swept row's.
     assert!(grant(&backend, &claim_for("orders/8", LONG)).await.fence > fence);
 }
 

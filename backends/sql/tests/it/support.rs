@@ -17,7 +17,7 @@ mod process;
 #[path = "../support/sqlite.rs"]
 mod sqlite;
 
-/// Queues `requests` behind a request that waits for the write lock, to share a transaction.
+/// Queues `requests` behind a request that waits for the write lock, so that they share a transaction.
 pub(crate) async fn in_one_transaction<T>(
     place: &Place,
     backend: &Sqlite,
@@ -41,7 +41,6 @@ pub(crate) async fn in_one_transaction<T>(
 
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_TEST_FOLDER";
 
-/// Starts a part of these tests.
 pub(crate) fn start(role: &str, folder: &Path) -> Process {
     start_as(this_binary(), role, folder)
 }

@@ -1,5 +1,3 @@
-//! Wake-ups of waiters.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -26,7 +24,7 @@ fn far() -> Wait {
     in_time(LONG)
 }
 
-/// Long enough for a busy machine. These tests don't poll.
+/// The limit for a wake-up, long enough for a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -40,7 +38,7 @@ async fn a_release_elsewhere_wakes_who_waits_for_it() {
         let mine = claim_for("x", LONG);
         busy(&here, &mine, far()).await;
         if round % 5 == 4 {
-            // Truncates the log, whose content doesn't matter.
+            // The checkpoint truncates the log, whose content doesn't matter.
             sql(&mut raw, "PRAGMA wal_checkpoint(TRUNCATE)").await;
         }
         if round % 2 == 0 {

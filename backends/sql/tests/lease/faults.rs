@@ -32,7 +32,7 @@ async fn a_frozen_server_hangs_nothing() {
     assert_eq!(changing.kind(), ErrorKind::Indeterminate, "{changing:?}");
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
     server.thaw();
-    // Carried out late or never; the release reconciles both.
+    // The server carries the requests out late or never. The release reconciles both cases.
     let backend = connect(&server.url()).await;
     backend.release(&held, ReleaseMode::Reconcile).await.unwrap();
     assert!(backend.inspect(&name("x")).await.unwrap().holders.is_empty());
@@ -53,7 +53,7 @@ async fn a_lost_answer_is_indeterminate() {
         shown.holders.first().map(|holder| assert_eq!(holder.token, Some(held.token)))
     })
     .await;
-    // It is the same hold, on a new connection.
+    // The repeated claim gets the same hold, on a new connection.
     proxy.mend();
     assert!(matches!(backend.try_acquire(&held).await.unwrap(), AcquireOutcome::Granted(_)));
 }
@@ -104,7 +104,7 @@ async fn refused_statement_has_no_effect() {
     refused(backend.try_acquire(&claim("y")).await, ErrorKind::InvalidConfig, "lockwright schema");
 }
 
-/// Nothing of a dropped request reaches the next one.
+/// No answer to a dropped request reaches the next request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_request_spoils_nothing() {
     let (server, backend) = start().await;

@@ -1,5 +1,3 @@
-//! MariaDB.
-
 #[path = "connecting.rs"]
 mod connecting;
 mod database;
@@ -21,7 +19,6 @@ use crate::support::mysql as server;
 const SECRETS: [&str; 2] =
     ["mysql://me:hush@db/x", "mariadb://me:hush@db/x?mode=lease&ssl-mode=REQUIRED"];
 
-/// URLs of databases that don't exist, and their errors.
 fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
     let url = url.trim_end_matches("/lockwright");
     vec![(url.to_owned(), ErrorKind::InvalidConfig), (format!("{url}/nothere"), ErrorKind::Denied)]
@@ -54,7 +51,7 @@ const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::Denied, "");
 /// The column with a tombstone's expiry.
 const UNTIL: &str = "until_us";
 
-/// Changes a setting of the administrator's statements, so that they may take long.
+/// A prefix for the administrator's statements that may take long.
 const PATIENTLY: &str =
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET max_statement_time = 0;";
 
@@ -67,7 +64,6 @@ fn insert_names(from: usize, to: usize) -> String {
     )
 }
 
-/// Returns a server with enough memory for a million rows.
 fn large_server() -> server::Server {
     let options = server::Server::options().set("innodb_buffer_pool_size", "512M");
     options.set("innodb_log_file_size", "256M").start().unwrap()

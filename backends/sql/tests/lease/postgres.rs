@@ -1,5 +1,3 @@
-//! PostgreSQL.
-
 #[path = "connecting.rs"]
 mod connecting;
 mod database;
@@ -26,12 +24,10 @@ const SECRETS: [&str; 3] = [
     "postgresql://me:hush@db/x?mode=lease&sslmode=require",
 ];
 
-/// URLs of databases that don't exist, and their errors.
 fn missing_databases(url: &str) -> Vec<(String, ErrorKind)> {
     vec![(format!("{url}?dbname=nothere"), ErrorKind::InvalidConfig)]
 }
 
-/// Statements that begin and end a short limit for statements.
 const SHORT_LIMIT: [&str; 2] = [
     "ALTER ROLE lockwright SET statement_timeout = '200ms'",
     "ALTER ROLE lockwright RESET statement_timeout",
@@ -42,7 +38,6 @@ const READ_ONLY: [&str; 2] = [
     "BEGIN READ WRITE; ALTER DATABASE lockwright RESET default_transaction_read_only; COMMIT",
 ];
 
-/// Settings that change how the server reads literals.
 const SETTINGS: [&str; 2] = [
     "ALTER ROLE lockwright SET standard_conforming_strings = on",
     "ALTER ROLE lockwright SET standard_conforming_strings = off",
@@ -55,16 +50,14 @@ const GRANT_GUEST: &str =
 const CREATE_SCHEMA: &str = "CREATE SCHEMA \"select\" AUTHORIZATION lockwright";
 const QUOTED_SCHEMA: &str = "\"select\"";
 
-/// The error about a missing schema.
 const NO_SCHEMA: (ErrorKind, &str) = (ErrorKind::InvalidConfig, "schema");
 
-/// The tombstones' column with their end.
+/// The column with a tombstone's expiry.
 const UNTIL: &str = "until";
 
-/// Changes a setting of the administrator's statements, so that they may take long.
+/// A prefix for the administrator's statements that may take long.
 const PATIENTLY: &str = "";
 
-/// Inserts the rows of released names, with odd fences.
 fn insert_names(from: usize, to: usize) -> String {
     format!(
         "INSERT INTO lockwright_lease SELECT 'orders/' || md5(i::text), NULL, '{{}}', \
@@ -73,7 +66,6 @@ fn insert_names(from: usize, to: usize) -> String {
     )
 }
 
-/// Returns a server with enough memory for a million rows.
 fn large_server() -> server::Server {
     server::Server::start().unwrap()
 }

@@ -16,7 +16,7 @@ use crate::support::{
     refused, release,
 };
 
-/// Connects first, so that the requests meet at the row.
+/// All clients are connected before, so that the requests meet at the row.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_at_once_one_is_granted() {
     let (server, one) = start().await;
@@ -25,7 +25,7 @@ async fn of_many_at_once_one_is_granted() {
         clients.push(Arc::new(connect(&server.url()).await));
     }
     for round in 0..100 {
-        // Free names, and names with a row.
+        // Some names are free, and some have a row.
         let locked = format!("x{}", round % 50);
         let (_, granted) = one_of_many(&clients, 16, &locked, |error| panic!("{error:?}")).await;
         release(&clients[0], &granted).await;
@@ -63,7 +63,7 @@ async fn hold_that_expires_while_its_row_is_locked_is_not_revived() {
         let held = claim_for("x", ttl);
         let first = grant(&backend, &held).await;
         let mut row = lock_lease(&server, "x").await;
-        // Shortly before the end, as no request waits a whole TTL for a row.
+        // The wait begins shortly before the hold's end, because no request waits a whole TTL for a row.
         tokio::time::sleep(ttl * 8 / 10).await;
         let asking = tokio::spawn({
             let (backend, held) = (Arc::clone(&backend), held.clone());
@@ -71,7 +71,7 @@ async fn hold_that_expires_while_its_row_is_locked_is_not_revived() {
                 if by_renewal {
                     renew(&backend, &held).await == RenewalOutcome::Renewed { valid: None }
                 } else {
-                    // A new hold is correct, the old one isn't.
+                    // A new hold is correct, but not the old one.
                     let answer = backend.try_acquire(&held).await;
                     matches!(answer, Ok(AcquireOutcome::Granted(granted)) if granted.fence == first.fence)
                 }
@@ -120,16 +120,16 @@ async fn fences_grow_past_what_was_reserved() {
             backend.release(&held, ReleaseMode::Plain).await.unwrap();
         }
     }
-    // As after a step back of the server's clock.
+    // A step back of the server's clock has the same effect.
     server.sql("UPDATE lockwright_lease SET fence = 9000000000000000").unwrap();
     assert_eq!(grant(&backend, &claim("x")).await.fence, Fence::new(9_000_000_000_000_007));
-    // After the highest fence comes an error.
+    // The highest fence can't be followed by another.
     let last = "UPDATE lockwright_lease SET token = NULL, fences = 1, fence = 9007199254740991";
     server.sql(last).unwrap();
     refused(backend.try_acquire(&claim("x")).await, ErrorKind::Conflict, "");
 }
 
-/// The fence is that of the locked row, not that at the start of the statement.
+/// The fence follows that of the locked row, not of the row at the start of the statement.
 #[tokio::test(flavor = "multi_thread")]
 async fn fences_grow_past_what_was_granted_during_a_wait() {
     let (server, backend) = start().await;
@@ -143,13 +143,13 @@ async fn fences_grow_past_what_was_granted_during_a_wait() {
     assert_eq!(granted(asking).await.fence, Fence::new(9_000_000_000_000_005));
 }
 
-/// Requests that lose against others are retried.
+/// A request that loses against others is retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn serializable_transactions_are_no_obstacle() {
     let (server, _) = start().await;
     set_isolation(&server, "serializable");
     let clients = [connect(&server.url()).await, connect(&server.url()).await].map(Arc::new);
-    // In each attempt, without effect.
+    // A request that lost in each attempt had no effect.
     let lost = |error: Error| assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     for _ in 0..20 {
         let (_, granted) = one_of_many(&clients, 8, "x", lost).await;

@@ -1,5 +1,3 @@
-//! Tables that the backend or an administrator creates.
-
 use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode};
 use tokio::task::JoinSet;
 

@@ -36,7 +36,7 @@ pub(super) fn an_hour_passes(server: &Server) {
 
 /// Inserts the rows of `count` released names.
 pub(super) fn one_off_names(server: &Server, count: usize) {
-    // In parts: statements of the command line have a time limit.
+    // The rows are inserted in parts, because the command line limits a statement's time.
     for from in (1..=count).step_by(20_000) {
         server.sql(&insert_names(from, count.min(from + 19_999))).unwrap();
     }
@@ -46,7 +46,7 @@ async fn one_off_names_go(count: usize) {
     let server = large_server();
     let backend = connect(&server.url()).await;
     one_off_names(&server, count);
-    // Fences ahead of the clock.
+    // These fences are ahead of the clock.
     let mut fences = Vec::new();
     for i in 0..20 {
         let mut held = claim(&format!("real/{i}"));
@@ -114,7 +114,7 @@ async fn a_sweep_waits_for_nobody() {
     assert_eq!(sweep(&backend, Duration::ZERO).await, 1);
 }
 
-/// The claim's statement starts before the row is deleted, with the floor of that time.
+/// The claim's statement starts before the row is deleted, so it has read the old floor.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     let (server, backend) = start().await;
@@ -132,7 +132,7 @@ async fn a_claim_under_way_starts_above_the_row_that_was_swept() {
     assert!(fence > Fence::new(last), "it had {last}, and then got {fence}");
 }
 
-/// No fence ever decreases. Each locker cycles through names, so there are always idle ones.
+/// No fence ever decreases. Each locker cycles through names, so some are always idle.
 #[tokio::test(flavor = "multi_thread")]
 async fn sweeping_and_locking_at_once() {
     const NAMES: usize = 16;

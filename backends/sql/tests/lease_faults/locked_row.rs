@@ -1,5 +1,3 @@
-//! One row that another session has locked.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::{Guard, HoldState, Locks};
@@ -78,8 +76,8 @@ async fn locked_row_of_a_reader_costs_one_of_twenty() {
     hold_twenty(SHARED_HOLDER, async |locks, name| locks.read(name).acquire().await.unwrap()).await;
 }
 
-/// The renewal of the locked row must not lock the name's row while it waits, and that of another
-/// reader must not wait for the locked row.
+/// The renewal of the locked row must not lock the name's row while it waits, and another reader's renewal must not
+/// wait for the locked row.
 #[tokio::test(flavor = "multi_thread")]
 async fn locked_row_of_a_reader_costs_no_other_reader_of_the_name() {
     let server = options().start().unwrap();
@@ -126,7 +124,7 @@ async fn locked_row_holds_up_no_listing_and_no_sweep() {
     drop(locking);
 }
 
-/// Rejected readers lock the row in turn, nearly all of the time.
+/// Rejected readers lock the row in turn, almost all of the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_row_is_renewed() {
     let server = options().start().unwrap();

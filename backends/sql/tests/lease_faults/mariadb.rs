@@ -1,5 +1,3 @@
-//! MariaDB, or MySQL if the chosen packages have it.
-
 #[path = "locked_row.rs"]
 mod locked_row;
 #[path = "sessions.rs"]

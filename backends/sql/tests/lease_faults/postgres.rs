@@ -1,5 +1,3 @@
-//! PostgreSQL.
-
 mod listener;
 #[path = "locked_row.rs"]
 mod locked_row;

@@ -1,5 +1,3 @@
-//! The bound on server sessions.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -41,7 +39,7 @@ async fn ask(server: &Server) -> Asking {
             while !over.load(Ordering::Relaxed) {
                 number += 1;
                 let asking = client.mutex(format!("name-{task}-{}", number % 5)).try_acquire();
-                // Drops some requests, and waits for others.
+                // The client drops some requests, and waits for others.
                 let limit = Duration::from_millis(if number % 2 == 0 { 300 } else { 3_000 });
                 if let Ok(Ok(Some(guard))) = tokio::time::timeout(limit, asking).await {
                     answers.fetch_add(1, Ordering::Relaxed);
@@ -70,8 +68,7 @@ impl Asking {
     }
 }
 
-/// Expects no more sessions than the limit for `time`. A busy server may list ended ones for a
-/// moment.
+/// Expects no more sessions than the limit for `time`. A busy server may list ended sessions for a moment.
 async fn count(server: &Server, time: Duration) {
     let begun = Instant::now();
     let mut exceeded: Option<Instant> = None;

@@ -1,5 +1,3 @@
-//! Connections that go silent while new ones work.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::Locks;
@@ -103,7 +101,7 @@ async fn dropped_request_keeps_connections_that_answer() {
             }
         });
     }
-    // Until the pool has as many connections as the tasks need.
+    // Waits until the pool has as many connections as the tasks need.
     eventually(|| async {
         let accepted = proxy.accepted();
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -125,6 +123,6 @@ async fn dropped_request_keeps_connections_that_answer() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let opened = proxy.accepted() - before;
     asking.shutdown().await;
-    // One in its place, and one that ends its session.
+    // One new connection replaces the silent one, and one ends its session.
     assert!((1..=3).contains(&opened), "{opened} new connections");
 }

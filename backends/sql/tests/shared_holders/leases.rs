@@ -1,5 +1,3 @@
-//! Readers and permits as rows.
-
 use std::time::Duration;
 
 use lockwright_core::{BreakMode, BreakTarget, Broken, DistributedLock, Mode, Wait};
@@ -37,7 +35,7 @@ async fn tables_of_the_first_layout_are_completed() {
     rules::a_writer_that_waits_comes_next(two(&server, "lease").await).await;
 }
 
-/// The break waits for the hold's row, and the repeated claim too.
+/// The break waits for the hold's row, and so does the repeated claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeat_revives_no_broken_hold() {
     let (server, Two(one, two)) = start().await;

@@ -1,5 +1,3 @@
-//! On a MariaDB server.
-
 #[path = "leases.rs"]
 mod leases;
 #[path = "sessions.rs"]

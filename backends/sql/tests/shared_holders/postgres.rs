@@ -1,5 +1,3 @@
-//! On a PostgreSQL server.
-
 #[path = "leases.rs"]
 mod leases;
 #[path = "sessions.rs"]
@@ -11,7 +9,7 @@ use crate::support::postgres as server;
 
 sessions::tests_in!(session, row);
 
-/// Each statement sees the effects of earlier ones.
+/// At every isolation level, each statement must see the effects of earlier statements.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_isolation_level_spoils_nothing() {
     let (server, _) = leases::start().await;

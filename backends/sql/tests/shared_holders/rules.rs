@@ -1,5 +1,3 @@
-//! Rules for every database.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -91,7 +89,7 @@ pub(crate) async fn never_more_permits_than_there_are(two: Two) {
     contend(two, |task, round| permits(1 + (task + round) % 2), weight, OF).await;
 }
 
-/// Also between the last reader's release and the writer's next poll.
+/// The writer comes next even between the last reader's release and its own next poll.
 pub(crate) async fn a_writer_that_waits_comes_next(Two(one, two): Two) {
     let (first, last) = (claim_as("x", Mode::Shared), claim_as("x", Mode::Shared));
     let (writer, late) = (claim("x"), claim_as("x", Mode::Shared));
@@ -123,7 +121,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     busy(&*two, &writer, soon()).await;
     let mut told = events(&*one);
     let waiting = tokio::time::timeout(LIMIT, async {
-        // Until the client listens, which may take a moment.
+        // The loop repeats until the client listens, which may take a moment.
         loop {
             busy(&*one, &late, soon()).await;
             busy(&*two, &writer, soon()).await;
@@ -144,7 +142,7 @@ pub(crate) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     assert_eq!(two.release(&writer, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::NotHeld);
 }
 
-/// By a renewal or a repeated claim, after all earlier expiries.
+/// A renewal or a repeated claim extends the hold past all earlier expiries.
 pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
@@ -176,7 +174,7 @@ pub(crate) async fn a_renewed_hold_keeps_others_out(Two(one, two): Two) {
     }
 }
 
-/// Even if the holder with the longest TTL releases first.
+/// The name stays held even if the holder with the longest TTL releases first.
 pub(crate) async fn a_name_runs_out_with_the_last_of_them(Two(one, two): Two) {
     let ttl = Duration::from_secs(2);
     for (mode, other) in [(Mode::Shared, Mode::Exclusive), (permits(1), permits(OF))] {
@@ -318,7 +316,7 @@ pub(crate) async fn leave_behind(one: &dyn DistributedLock) {
     tokio::time::sleep(Duration::from_secs(4)).await;
 }
 
-/// All rules. `$start` returns a server and two of its clients.
+/// Makes the tests of all rules. `$start` returns a server and two of its clients.
 macro_rules! all {
     ($start:ident) => {
         $crate::rules::tests!(
@@ -339,7 +337,7 @@ macro_rules! all {
 }
 pub(crate) use all;
 
-/// A test of each rule of a module.
+/// Makes a test of each rule of a module.
 macro_rules! tests {
     ($start:ident; $module:ident: $($rule:ident),*) => {
         $(

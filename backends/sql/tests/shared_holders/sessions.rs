@@ -34,8 +34,7 @@ async fn until_readers_are_refused(backend: &dyn DistributedLock) {
     }
 }
 
-/// Between the slices of its wait no reader is granted, neither a polling one nor one queued behind
-/// it.
+/// Between the slices of the writer's wait, no reader is granted, whether it polls or is queued behind the writer.
 pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
     let slice = Duration::from_secs(2);
     let (first, late) = (reader(), reader());
@@ -58,7 +57,7 @@ pub(super) async fn a_writer_that_waits_stays_ahead(Two(one, two): Two) {
     release(&*one, &late).await;
 }
 
-/// At once, though the writer's connection is kept for another claim.
+/// Readers are admitted at once, though the writer's connection is kept for another claim.
 pub(super) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     let (first, late, writer) = (reader(), reader(), claim("x"));
     grant(&*one, &first).await;
@@ -68,7 +67,7 @@ pub(super) async fn a_writer_that_gives_up_lets_readers_in(Two(one, two): Two) {
     release(&*one, &late).await;
 }
 
-/// A claim repeated through another connection could get two sessions, of which a release ends one.
+/// A claim repeated through another connection could get two sessions, but a release ends only one.
 pub(super) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
     let held = reader();
     let fence = grant(&*one, &held).await.fence;
@@ -94,8 +93,8 @@ pub(super) async fn one_session_reads_for_a_claim(Two(one, two): Two) {
     }
 }
 
-/// Without a writer the name's row is untouched for long, but the shared fence must stay. Dead
-/// readers are deleted first, and then the name.
+/// Without a writer the name's row stays untouched for long, but the shared fence must stay. A sweep deletes dead
+/// readers first, and then the name.
 pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): Two) {
     let rows = |table: &str| count(server, &format!("SELECT count(*) FROM lockwright_{table}"));
     let age = || {
@@ -116,7 +115,7 @@ pub(super) async fn a_sweep_leaves_what_is_read(server: &Server, Two(one, two): 
     let second = reader();
     assert_eq!(grant(&*two, &second).await.fence, fence, "readers beside each other");
     release(&*two, &second).await;
-    // Its session is ended by the other backend, so it doesn't delete its row.
+    // The other backend ends the reader's session, so the reader doesn't delete its row.
     release(&*two, &stays).await;
     assert_eq!(rows("reader"), 1);
     age();

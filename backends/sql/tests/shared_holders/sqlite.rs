@@ -1,5 +1,3 @@
-//! On a SQLite file.
-
 use lockwright_core::DistributedLock;
 use sqlx::Executor;
 

@@ -13,7 +13,7 @@ use lockwright_testbed::{self as testbed, Proxy};
 use super::shelf::{Shelf, from_sqlx};
 use super::{Backend, HARMS, HELD_TTL, LABEL, PoolOptions, Server, shelf_url, start};
 
-/// The undisturbed cases share one server.
+/// A server that the undisturbed cases share.
 struct Suite {
     server: Server,
     mode: &'static str,
@@ -63,8 +63,7 @@ impl Factory for Suite {
         match self.mode {
             // A busy machine takes a while for many connections.
             "lease" => Duration::from_secs(2),
-            // Some cases open dozens of connections within a TTL, which is slow with a password
-            // and without optimisation.
+            // Some cases open dozens of connections within a TTL, which is slow with a password and in a debug build.
             _ => HELD_TTL,
         }
     }
@@ -81,7 +80,7 @@ impl Factory for Suite {
     fn harms(&self) -> &[Harm] {
         match self.mode {
             "lease" => HARMS,
-            // The profile excludes a restart and a reset connection.
+            // The profile doesn't promise to survive a restart or a reset connection.
             _ => &[Harm::Freeze],
         }
     }

@@ -37,7 +37,7 @@ fn start(_connections: &str) -> Result<Server> {
     Ok(Server { pooler, postgres })
 }
 
-/// Without the pooler.
+/// The application doesn't use the pooler.
 fn shelf_url(server: &Server) -> String {
     server.postgres.url()
 }

@@ -1,5 +1,3 @@
-//! The conformance suite on PostgreSQL.
-
 mod factory;
 mod shelf;
 

@@ -1,5 +1,3 @@
-//! Helpers of all tests.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,7 +48,6 @@ pub(crate) fn refused<T: std::fmt::Debug>(
     error
 }
 
-/// Acquires a free name.
 pub(crate) async fn hold(backend: &dyn DistributedLock, of: &str) -> Claim {
     let claim = claim_for(of, LONG);
     grant(backend, &claim).await;
@@ -72,7 +69,6 @@ pub(crate) fn acquiring<B: DistributedLock + ?Sized>(
     tokio::spawn(async move { backend.acquire(&claim, wait).await })
 }
 
-/// Releases a hold.
 pub(crate) async fn release(backend: &dyn DistributedLock, claim: &Claim) {
     assert_eq!(backend.release(claim, ReleaseMode::Plain).await.unwrap(), ReleaseOutcome::Released);
 }
@@ -122,7 +118,6 @@ pub(crate) async fn one_of_many<B: DistributedLock>(
     granted.remove(0)
 }
 
-/// Breaks the lock `x`.
 pub(crate) async fn break_x(
     backend: &dyn DistributedLock,
     seen: BreakTarget,
@@ -140,7 +135,6 @@ pub(crate) async fn granted(request: JoinHandle<Result<AcquireOutcome>>) -> Gran
     }
 }
 
-/// Returns the codes of the doctor's findings.
 pub(crate) async fn findings(backend: &dyn DistributedLock) -> Vec<&'static str> {
     backend.doctor().await.unwrap().into_iter().map(|finding| finding.code).collect()
 }

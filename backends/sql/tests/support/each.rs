@@ -19,14 +19,12 @@ pub(crate) fn patient(url: &str) -> Config {
     Config::new(url).unwrap().response_timeout(LIMIT).connect_timeout(LIMIT)
 }
 
-/// Starts a server, and connects a client with leases.
 pub(crate) async fn start() -> (Server, Arc<Backend>) {
     let server = Server::start().unwrap();
     let backend = Arc::new(connect(&server.url()).await);
     (server, backend)
 }
 
-/// Starts a server with the default options.
 pub(crate) fn plain() -> Server {
     Server::start().unwrap()
 }
@@ -40,7 +38,6 @@ pub(crate) async fn shared(server: &Server, mode: &str) -> Arc<Backend> {
     Arc::new(backend(server, mode).await)
 }
 
-/// Connects through a proxy at this port.
 pub(crate) async fn backend_through(server: &Server, port: u16, mode: &str) -> Backend {
     Backend::connect(&in_mode(&server.url_through(port), mode)).await.unwrap()
 }
@@ -58,7 +55,6 @@ pub(crate) async fn session(server: &Server) -> Connection {
     Connection::connect(&server.admin_url()).await.unwrap()
 }
 
-/// Runs SQL.
 pub(crate) async fn run(session: &mut Connection, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(session).await.unwrap();
 }
@@ -73,7 +69,6 @@ pub(crate) async fn lock_row(server: &Server, table: &str, condition: &str) -> C
     session
 }
 
-/// The same for the lease of a name.
 pub(crate) async fn lock_lease(server: &Server, name: &str) -> Connection {
     lock_row(server, "lockwright_lease", &format!("name = '{name}'")).await
 }
@@ -82,7 +77,6 @@ pub(crate) fn count(server: &Server, sql: &str) -> usize {
     server.sql(sql).unwrap().trim().parse().unwrap()
 }
 
-/// Counts the clients' sessions.
 pub(crate) fn sessions(server: &Server) -> usize {
     count(server, SESSIONS)
 }

@@ -1,5 +1,3 @@
-//! MariaDB, or MySQL if the chosen packages have it.
-
 #[path = "each.rs"]
 mod each;
 
@@ -15,10 +13,8 @@ pub(crate) use sqlx::mysql::{
 pub(crate) use self::each::*;
 pub(crate) use sqlx::MySql as Database;
 
-/// The scheme of its URLs.
 pub(crate) const SCHEME: &str = "mysql";
 
-/// The parameter for TLS in its URLs.
 pub(crate) const TLS: &str = "ssl-mode";
 
 /// An hour in the tables of holds.
@@ -35,7 +31,6 @@ pub(crate) const BLOCKED: &str = "SELECT count(*) FROM information_schema.proces
 /// Words of the server's error when it has no connection left.
 pub(crate) const FULL: [&str; 1] = ["Too many connections"];
 
-/// Makes later sessions of clients use this isolation level.
 pub(crate) fn set_isolation(server: &Server, level: &str) {
     server.sql(&format!("SET GLOBAL tx_isolation = '{level}'")).unwrap();
 }
@@ -50,14 +45,12 @@ pub(crate) fn wait_for_replica(server: &Server, wait: bool) {
     server.wait_for_replica(wait).unwrap();
 }
 
-/// Opens a session that has locked a table.
 pub(crate) async fn lock_table(server: &Server, table: &str) -> Connection {
     let mut session = session(server).await;
     run(&mut session, &format!("LOCK TABLES {table} WRITE")).await;
     session
 }
 
-/// Adds a user that may use the tables.
 pub(crate) fn add_user(server: &Server, user: &str, password: &str) {
     server.sql(&format!("DROP USER IF EXISTS {user}@'%'")).unwrap();
     server.add_user(user, password).unwrap();
@@ -70,28 +63,25 @@ pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
     count(server, &format!("SELECT {} IS NOT NULL", session_of(token)))
 }
 
-/// The number of that session, as SQL.
+/// Returns the SQL of that session's number.
 fn session_of(token: Token) -> String {
     format!("IS_USED_LOCK({})", mark(token))
 }
 
-/// The name that marks a session with a token, as SQL.
+/// Returns the SQL of a session's mark.
 pub(crate) fn mark(token: Token) -> String {
     format!("CONCAT(' lockwright/{token}/', LEFT(SHA2('x', 256), 16))")
 }
 
-/// Ends the session with this token's mark.
 pub(crate) fn end_session_of(server: &Server, token: Token) {
     server.sql(&format!("KILL {}", session_of(token))).unwrap();
 }
 
-/// Counts sessions that wait for a lock. InnoDB's own view isn't refreshed while it is read
-/// continuously.
+/// Counts sessions that wait for a lock. InnoDB's own view isn't refreshed while it is read continuously.
 pub(crate) fn queued(server: &Server) -> usize {
     running(server, "state = 'User lock' OR info LIKE 'SELECT name FROM % FOR UPDATE'")
 }
 
-/// Counts sessions that write a holder's row.
 pub(crate) fn writing(server: &Server) -> usize {
     running(server, "info LIKE 'INSERT INTO `lockwright_hold`%'")
 }

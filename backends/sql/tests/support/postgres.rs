@@ -1,5 +1,3 @@
-//! PostgreSQL.
-
 #[path = "each.rs"]
 mod each;
 
@@ -17,53 +15,43 @@ pub(crate) use sqlx::postgres::{
 pub(crate) use self::each::*;
 pub(crate) use sqlx::Postgres as Database;
 
-/// The scheme of its URLs.
 pub(crate) const SCHEME: &str = "postgres";
 
-/// The parameter for TLS in its URLs.
 pub(crate) const TLS: &str = "sslmode";
 
 /// An hour in the tables of holds.
 pub(crate) const HOUR: &str = "interval '1 hour'";
 
-/// Counts the clients' sessions.
 pub(crate) const SESSIONS: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE usename = 'lockwright'";
 
-/// Counts statements that wait for a lock.
 pub(crate) const BLOCKED: &str = "SELECT count(*) FROM pg_stat_activity \
                                   WHERE usename = 'lockwright' AND wait_event_type = 'Lock'";
 
-/// Words of the server's error when it has no connection left.
 pub(crate) const FULL: [&str; 2] = ["too many clients", "remaining connection slots"];
 
-/// Makes later sessions of clients use this isolation level.
 pub(crate) fn set_isolation(server: &Server, level: &str) {
     server
         .sql(&format!("ALTER ROLE lockwright SET default_transaction_isolation = '{level}'"))
         .unwrap();
 }
 
-/// Returns options of a server whose commits can be made to wait for a replica.
 pub(crate) fn options() -> Options {
     Server::options()
 }
 
-/// Sets whether commits wait for a replica that doesn't exist.
 pub(crate) fn wait_for_replica(server: &Server, wait: bool) {
     let name = if wait { "gone" } else { "" };
     server.sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'")).unwrap();
     server.sql("SELECT pg_reload_conf()").unwrap();
 }
 
-/// Opens a session that has locked a table.
 pub(crate) async fn lock_table(server: &Server, table: &str) -> Connection {
     let mut session = session(server).await;
     run(&mut session, &format!("BEGIN; LOCK TABLE {table}")).await;
     session
 }
 
-/// Adds a user that may use the tables.
 pub(crate) fn add_user(server: &Server, user: &str, password: &str) {
     server.sql(&format!("DROP OWNED BY {user}; DROP ROLE {user}")).ok();
     server
@@ -74,7 +62,6 @@ pub(crate) fn add_user(server: &Server, user: &str, password: &str) {
         .unwrap();
 }
 
-/// Counts sessions with this token's mark.
 pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
     count(
         server,
@@ -84,7 +71,6 @@ pub(crate) fn sessions_of(server: &Server, token: Token) -> usize {
     )
 }
 
-/// Ends the session with this token's mark.
 pub(crate) fn end_session_of(server: &Server, token: Token) {
     let end = format!(
         "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity \
@@ -93,12 +79,10 @@ pub(crate) fn end_session_of(server: &Server, token: Token) {
     server.sql(&end).unwrap();
 }
 
-/// Counts sessions that wait for a lock.
 pub(crate) fn queued(server: &Server) -> usize {
     count(server, "SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted")
 }
 
-/// Counts sessions that write a holder's row.
 pub(crate) fn writing(server: &Server) -> usize {
     queued(server)
 }

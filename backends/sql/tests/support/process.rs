@@ -16,7 +16,6 @@ pub(crate) struct Process {
     from: Lines<BufReader<ChildStdout>>,
 }
 
-/// Returns a command that runs this test binary.
 pub(crate) fn this_binary() -> Command {
     Command::new(std::env::current_exe().unwrap())
 }

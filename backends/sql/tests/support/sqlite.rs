@@ -1,5 +1,3 @@
-//! A SQLite file.
-
 use std::path::{Path, PathBuf};
 
 use lockwright_sql::Sqlite;

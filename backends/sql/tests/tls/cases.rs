@@ -1,5 +1,3 @@
-//! The same on each server.
-
 use std::fs;
 
 use lockwright_core::{DistributedLock, ErrorKind};

@@ -1,5 +1,3 @@
-//! Expected outcomes.
-
 use std::path::Path;
 use std::sync::Arc;
 

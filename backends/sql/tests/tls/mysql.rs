@@ -1,5 +1,3 @@
-//! MariaDB.
-
 #[path = "cases.rs"]
 mod cases;
 
@@ -18,7 +16,6 @@ const KEY: &str = "ssl-key";
 /// Words of the error if the server takes only TLS.
 const PLAIN_REFUSED: &str = "TLS";
 
-/// Returns the parameter for the server's socket.
 fn socket(server: &Server) -> String {
     format!("?socket={}", server.folder().join("socket").display())
 }

@@ -1,5 +1,3 @@
-//! PostgreSQL.
-
 #[path = "cases.rs"]
 mod cases;
 
@@ -15,10 +13,8 @@ const CA: &str = "sslrootcert";
 const CERT: &str = "sslcert";
 const KEY: &str = "sslkey";
 
-/// Words of the error if the server takes only TLS.
 const PLAIN_REFUSED: &str = "over TLS only";
 
-/// Returns the parameters for the server's socket.
 fn socket(server: &Server) -> String {
     format!("?host={}&port={}", server.folder().display(), server.port())
 }

@@ -1,5 +1,3 @@
-//! Expected outcomes.
-
 use std::time::Duration;
 
 pub(crate) use crate::support::refused;

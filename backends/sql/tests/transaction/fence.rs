@@ -1,5 +1,3 @@
-//! Late writes are rejected.
-
 use std::time::Duration;
 
 use lockwright_core::{ErrorKind, Fence};
@@ -129,7 +127,7 @@ async fn writes_have_the_order_of_fences() {
     for number in 1..=200u64 {
         let pool = pool.clone();
         writers.spawn(async move {
-            // Out of order, on purpose.
+            // The writers check their fences out of order.
             tokio::time::sleep(Duration::from_millis(number * 7919 % 97)).await;
             let mut tx = pool.begin().await.unwrap();
             if check_fence(&mut tx, "a", fence(number)).await.is_err() {

@@ -1,5 +1,3 @@
-//! MariaDB.
-
 #[path = "fence.rs"]
 mod fence;
 #[path = "lock.rs"]
@@ -25,7 +23,7 @@ const CREATE_WRITTEN: &str =
 /// The tables with rows of names, and their times.
 const TABLES: [(&str, &str); 2] = [("fence", "updated"), ("turn", "used")];
 
-/// Statements that begin a transaction by hand. Without autocommit there is always one.
+/// Statements that begin a transaction by hand. Without autocommit, a session always has one.
 const BEGIN: [&str; 2] = ["BEGIN", "SET autocommit = 0"];
 
 /// Statements that set a session's isolation level. At the default level, an earlier snapshot would
@@ -42,7 +40,6 @@ const DEFAULT_LIMIT: &str = "50";
 const SESSION_LIMIT: (&str, &str) = ("SET SESSION innodb_lock_wait_timeout = 11", "11");
 const LOCAL_LIMIT: (&str, &str) = SESSION_LIMIT;
 
-/// Returns the limit for locks.
 async fn limit(connection: &mut Connection) -> String {
     let limit = connection.fetch_one("SELECT @@SESSION.innodb_lock_wait_timeout").await.unwrap();
     limit.get::<u64, _>(0).to_string()

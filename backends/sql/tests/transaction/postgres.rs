@@ -1,5 +1,3 @@
-//! PostgreSQL.
-
 #[path = "fence.rs"]
 mod fence;
 #[path = "lock.rs"]
@@ -21,29 +19,24 @@ use crate::support::{postgres as server, within};
 const CREATE_SCHEMA: &str = "CREATE SCHEMA app AUTHORIZATION lockwright";
 const CREATE_WRITTEN: &str = "CREATE TABLE written (at bigserial, fence bigint NOT NULL)";
 
-/// The tables with rows of names, and their times.
 const TABLES: [(&str, &str); 1] = [("fence", "updated")];
 
-/// Statements that begin a transaction by hand.
 const BEGIN: [&str; 1] = ["BEGIN"];
 
 /// Statements that set a session's isolation level. The backend refuses the others.
 const SET_LEVEL: &[&str] =
     &["SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"];
 
-/// A short limit for locks, and the error's word.
 const SHORT_LIMIT: (&str, &str) = ("SET LOCAL lock_timeout = '200ms'", "lock_timeout");
 
 const DEFAULT_LIMIT: &str = "0";
 const SESSION_LIMIT: (&str, &str) = ("SET lock_timeout = '11s'", "11s");
 const LOCAL_LIMIT: (&str, &str) = ("SET LOCAL lock_timeout = '7s'", "7s");
 
-/// Returns the limit for locks.
 async fn limit(connection: &mut Connection) -> String {
     sqlx::query("SHOW lock_timeout").fetch_one(connection).await.unwrap().get(0)
 }
 
-/// Counts the locks that are held.
 const LOCKS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
 
 /// Returns the number of advisory locks that are granted or waited for.

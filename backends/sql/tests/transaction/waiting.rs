@@ -13,7 +13,7 @@ use super::{
 };
 use crate::expect::{BRIEFLY, PATIENCE, busy, locked, refused};
 
-/// At the default level too, where an earlier snapshot would show old data.
+/// This holds also at the default level, where an earlier snapshot would show old data.
 #[tokio::test]
 async fn a_waiter_gets_it_with_the_commit_and_sees_what_was_done() {
     let (server, pool) = shop().await;
@@ -54,7 +54,7 @@ async fn a_wait_is_as_long_as_was_asked_for() {
     }
 }
 
-/// Unchanged: its work, its savepoints, its limit for locks, and the session's.
+/// The wait changes neither the transaction's work, savepoints and lock limit, nor the session's lock limit.
 #[tokio::test]
 async fn after_each_outcome_the_transaction_is_as_it_was() {
     let (server, pool) = shop().await;
@@ -109,7 +109,7 @@ async fn a_deadlock_is_an_error_of_one() {
     let (mut one, mut two) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
     locked(lock_in_transaction(&mut one, "a", Wait::NoLimit).await);
     locked(lock_in_transaction(&mut two, "b", Wait::NoLimit).await);
-    // One gets the error and rolls back, the other gets its lock.
+    // One transaction gets the error and rolls back, the other gets its lock.
     let cross = async |mut tx: sqlx::Transaction<'static, Database>, name: &str| {
         let answer = lock_in_transaction(&mut tx, name, Wait::NoLimit).await;
         let _ = stock(&mut tx).await;

@@ -1,5 +1,3 @@
-//! Background releases, and reconciliation.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,18 +44,17 @@ impl Job {
         }
     }
 
-    /// If the job is dropped unfinished, the turn passes on.
+    /// If the job's future is dropped unfinished, the turn passes on.
     pub(crate) fn run(self) -> impl Future<Output = ()> + Send + 'static {
-        // Created here: the first poll may never happen.
+        // This value must exist before the first poll, which may never happen.
         let mut running = Running(self);
         async move {
             running.0.work().await;
         }
     }
 
-    /// Passes the turn on before the release has an answer, so that a silent server delays the next request only
-    /// by its own limit. Exclusion doesn't need the turn: the server distinguishes claims by token, and backends
-    /// keep them apart as for two clients.
+    /// Passes the turn on before the release has an answer. A silent server then delays the next request only by that
+    /// request's limit. Exclusion doesn't need the turn: the server distinguishes claims by token, as for two clients.
     fn pass_turn(&mut self, since: BootInstant, error: &Error) {
         if std::mem::take(&mut self.has_turn) {
             let name = &self.claim().name;
@@ -116,7 +113,7 @@ impl Job {
             || (ended == ReleaseOutcome::NotHeld && long_ago())
     }
 
-    /// An unanswered claim is retried without end: the server may still grant it.
+    /// A job retries an unanswered claim without end, because the server may still grant it.
     fn may_give_up(&self, begun: BootInstant, now: BootInstant) -> bool {
         self.release_mode == ReleaseMode::Plain && now > begun + self.claim().ttl * 2
     }

@@ -1,5 +1,3 @@
-//! The backend's events.
-
 use std::collections::HashMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -10,7 +8,7 @@ use crate::token::Token;
 use super::{HoldEvent, Shared};
 
 impl Shared {
-    /// Called on any thread, so it only records and notifies.
+    /// The backend may call this on any thread, so it only records and notifies.
     pub(crate) fn on_event(&self, event: Event) {
         match event {
             Event::Wake(name) => self.waiters.wake(&name),
@@ -30,7 +28,7 @@ impl Shared {
         }
     }
 
-    /// All at once: the end of a session loses many holds.
+    /// Handles all events in one pass, because the end of a session loses many holds.
     pub(crate) fn take_hold_events(&self) {
         let events =
             std::mem::take(&mut *self.hold_events.lock().unwrap_or_else(PoisonError::into_inner));
@@ -39,7 +37,7 @@ impl Shared {
         }
         let mut facts: HashMap<Token, HoldEvent> = HashMap::new();
         for (token, fact) in events {
-            // A loss overrides later facts.
+            // Later facts don't replace a loss.
             if !matches!(facts.get(&token), Some(HoldEvent::Lost(_))) {
                 facts.insert(token, fact);
             }

@@ -18,10 +18,10 @@ use crate::validity::Term;
 
 use super::{Hold, Shared};
 
-/// How much earlier a renewal may join a batch.
+/// How much earlier than due a renewal may join a batch.
 const LONGEST_SLACK: Duration = Duration::from_millis(250);
 
-/// The next byte has the reason of a loss.
+/// The lowest byte of `Hold::phase`. The next byte has the reason of a loss.
 mod phase {
     pub(super) const HELD: u32 = 0;
     pub(super) const AT_RISK: u32 = 1;
@@ -64,7 +64,7 @@ fn decode(phase: u32) -> HoldState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) renew: bool,
-    /// The time to stop the work is over.
+    /// The holder has had time to stop its work.
     pub(crate) over: bool,
     pub(crate) next: BootInstant,
 }
@@ -113,7 +113,7 @@ impl Hold {
         let lost_at = term.lost_at.min(self.keep_until);
         let margin = term.deadline.saturating_since(term.lost_at);
         let deadline = term.deadline.min(lost_at + margin);
-        // Spreads the renewals of a burst.
+        // Starting some renewals earlier spreads the renewals of a burst.
         let window = term.at_risk_at.as_nanos().saturating_sub(term.renew_at.as_nanos()) / 8;
         let early = window / 255 * u64::from(self.claim.token.as_bytes()[0]);
         self.renew_at.store(term.renew_at.as_nanos() - early, Ordering::Release);
@@ -126,10 +126,10 @@ impl Hold {
         &self.shared.clock
     }
 
-    /// A caller that then reads the phase misses no change.
+    /// Enables notifications. A caller that reads the phase after this call misses no change.
     pub(crate) fn changed(&self) -> &Notify {
         let changed = self.changed.get_or_init(Box::default);
-        // `SeqCst` orders this and the changes of the phase: a change either notifies, or is seen.
+        // `SeqCst` orders this store and the changes of the phase: a change notifies, or the caller sees it.
         self.watched.store(true, Ordering::SeqCst);
         changed
     }
@@ -173,7 +173,7 @@ impl Hold {
         if state.is_live() { self.state_at(self.clock().now()) } else { state }
     }
 
-    /// Reports no loss, for callers that hold the table's lock.
+    /// Unlike [`state_at`](Self::state_at), reports no loss, for callers that hold the table's lock.
     pub(crate) fn looks_live(&self, now: BootInstant) -> bool {
         decode(self.phase.load(Ordering::SeqCst)).is_live() && now < self.lost_at()
     }
@@ -264,7 +264,7 @@ impl Hold {
         }
     }
 
-    /// Returns nanoseconds, or the reason of an earlier loss.
+    /// Returns the hold's duration in nanoseconds, or the reason of an earlier loss.
     pub(crate) fn end(&self, now: BootInstant) -> Result<u64, Reason> {
         if let HoldState::Lost(reason) = self.state_at(now) {
             return Err(reason);
@@ -288,21 +288,21 @@ impl Hold {
         now.as_nanos().saturating_sub(self.granted_at.as_nanos())
     }
 
-    /// The table's lock makes the two steps atomic.
+    /// The caller holds the table's lock, which makes the two steps atomic.
     pub(crate) fn take_turn(&self) -> bool {
         let has_turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(false, Ordering::Relaxed);
         has_turn
     }
 
-    /// Must be less than the pause after a failed renewal, and than a first term after a hand-over.
+    /// The slack must be less than the pause after a failed renewal, and than the first term after a hand-over.
     pub(crate) fn renew_slack(&self) -> Duration {
         let renew_at = BootInstant::from_nanos(self.renew_at.load(Ordering::Acquire));
         let left = self.lost_at().saturating_since(renew_at);
         (self.claim.ttl / 30).min(left / 8).min(LONGEST_SLACK)
     }
 
-    /// A loss has no slack.
+    /// The report of a loss has no slack.
     pub(crate) fn first_slack(&self) -> Duration {
         let renews = self.claim.renewal_mode == RenewalMode::Auto
             && self.renew_at.load(Ordering::Acquire) < self.lost_at.load(Ordering::Acquire);

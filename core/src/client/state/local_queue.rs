@@ -1,6 +1,6 @@
 //! The local queue. One client's requests for a name take turns in order of arrival, and share one remote claim.
-//! Only the request with the turn may send requests about the name. The turn passes on when the hold has ended on
-//! the server, or its first release has failed.
+//! Only the request with the turn may send requests about the name. The turn passes on when the hold has ended on the
+//! server, or the first attempt to release it has failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Turn {
         Self { shared: Some(shared), taken: true, name: Some(name), pending: None }
     }
 
-    /// For claims that may hold concurrently.
+    /// A placeholder is for claims that may hold concurrently.
     pub(crate) fn placeholder(shared: Arc<Shared>, name: LockName) -> Self {
         Self { shared: Some(shared), taken: false, name: Some(name), pending: None }
     }
@@ -141,7 +141,7 @@ pub(crate) struct Joined {
 impl Joined {
     pub(crate) fn enter(self, hold: &Arc<Hold>) {
         for queued in self.entering {
-            // If the request is gone, the dropped share uncounts itself.
+            // If the receiver is gone, the returned `Entered` is dropped, and leaves the hold.
             let _ = queued.sender.send(Passed::Entered(Entered(Some(Arc::clone(hold)))));
         }
         for (queued, error) in self.refused {
@@ -204,7 +204,7 @@ impl Turns {
         }
     }
 
-    /// Returns the owner's queued requests.
+    /// Returns the owner's queued requests, which now enter the hold or are refused.
     pub(crate) fn granted(&mut self, hold: &Arc<Hold>) -> Option<Joined> {
         let owner = hold.owner.as_ref()?;
         if hold.claim.mode != Mode::Exclusive {
@@ -300,7 +300,7 @@ impl Shared {
         hold.owner.is_none() || self.table().turns.leave(hold)
     }
 
-    /// Leaves the hold only if this is its last guard, and returns whether it is.
+    /// Leaves the hold only if this is its last guard. Returns whether it is.
     pub(crate) fn leave_if_last(&self, hold: &Hold) -> bool {
         if hold.owner.is_none() {
             return true;
@@ -326,7 +326,7 @@ impl Shared {
             match queued.sender.send(Passed::Turn(turn)) {
                 Ok(()) => return,
                 Err(Passed::Turn(mut turn)) => {
-                    // A loop: there may be thousands.
+                    // Dropping the turn would recurse, maybe thousands of calls deep.
                     turn.shared = None;
                     pending = turn.pending.take();
                 }
@@ -374,7 +374,7 @@ impl Options {
             && self.renewal_mode == claim.renewal_mode
     }
 
-    /// A re-entry can't wait: its owner would wait for itself.
+    /// Returns a conflict at once, because an owner that waited would wait for itself.
     fn fits(&self, hold: &Hold, now: BootInstant) -> Result<()> {
         let renewed =
             self.renewal_mode == RenewalMode::Off && hold.claim.renewal_mode != RenewalMode::Off;

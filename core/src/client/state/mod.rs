@@ -60,12 +60,12 @@ pub(crate) struct Shared {
     pub(crate) renewer: Arc<Notify>,
     pub(crate) jobs: Mutex<VecDeque<Job>>,
     pub(crate) hold_events: Mutex<Vec<(Token, HoldEvent)>>,
-    /// Ended live holds, counted by the table when removed.
+    /// Holds that ended live; the table counts them when they are removed.
     ended: AtomicU64,
-    /// Releases in the background, and of lost holds.
+    /// Counts releases in the background, and releases of lost holds.
     others: AtomicU64,
     pub(crate) waiting: AtomicU64,
-    /// Notified after a release or a rejected request, once closed, and when the renewal task ends.
+    /// Notified after a release or a rejected request of a closed client, and when the renewal task ends.
     pub(crate) idle: Notify,
     pub(crate) closing: Notify,
     pub(crate) closed: AtomicBool,
@@ -83,7 +83,7 @@ pub(crate) enum HoldEvent {
 pub(crate) struct Table {
     pub(crate) turns: Turns,
     pub(crate) holds: Registry,
-    /// Losses that the backend reported before the client took in the hold. The oldest are first.
+    /// Losses that the backend reported before the client recorded the hold, oldest first.
     early_losses: VecDeque<(Token, Reason)>,
 }
 
@@ -148,10 +148,10 @@ pub(crate) enum Passed {
     Refused(Error),
 }
 
-/// Dropping an unused last share ends the hold.
+/// If this is the hold's last share, dropping it unused ends the hold.
 pub(crate) struct Entered(Option<Arc<Hold>>);
 
-/// A turn, or a placeholder. On drop, its claim is inherited or reconciled, and the turn passes on.
+/// A turn, or a placeholder. When it is dropped, the next local request inherits its claim, or the claim is reconciled.
 pub(crate) struct Turn {
     shared: Option<Arc<Shared>>,
     taken: bool,
@@ -173,7 +173,7 @@ pub(crate) struct Hold {
     granted_at: BootInstant,
     keep_until: BootInstant,
 
-    /// A reported loss must never be revoked.
+    /// Locked during changes, so that a reported loss is never revoked.
     term_changes: Mutex<()>,
     renew_at: AtomicU64,
     at_risk_at: AtomicU64,

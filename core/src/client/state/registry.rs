@@ -40,7 +40,7 @@ impl Registry {
     }
 
     pub(crate) fn remove(&mut self, hold: &Hold) {
-        // Two steps suffice under the table's lock.
+        // No atomic swap is needed under the table's lock.
         let slot = hold.slot.load(Ordering::Relaxed);
         if slot == u64::MAX {
             return;
@@ -71,7 +71,7 @@ impl Registry {
             let entry = &mut self.slots[slot as usize];
             entry.generation = entry.generation.wrapping_add(1);
             self.count_stale();
-            // Without slack: a rescheduled hold must be checked in time.
+            // A rescheduled hold has no slack, so that it is checked in time.
             wakes |= self.schedule(slot as u32, at, || Duration::ZERO);
         }
         wakes

@@ -1,5 +1,3 @@
-//! The release of a hold.
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -47,7 +45,7 @@ pub(crate) fn lost(hold: &Hold, reason: Reason) -> Error {
     hold.shared.with_context(Error::lost(reason, &hold.claim.name), &hold.claim.name)
 }
 
-/// If dropped unfinished, it continues in the background.
+/// A release in progress. If dropped unfinished, it continues in the background.
 pub(crate) struct Releasing {
     hold: Option<Arc<Hold>>,
     pub(crate) ended: Result<u64, Reason>,

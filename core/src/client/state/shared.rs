@@ -1,5 +1,3 @@
-//! The shared state of one client.
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -50,7 +48,7 @@ impl Shared {
         }
     }
 
-    /// Called on any thread, also outside a runtime.
+    /// May be called on any thread, also outside a runtime.
     pub(crate) fn in_background(job: Job) {
         let shared = Arc::clone(job.shared());
         shared.others.fetch_add(1, Ordering::SeqCst);
@@ -65,7 +63,7 @@ impl Shared {
         shared.renewer.notify_one();
     }
 
-    /// Queued jobs would keep the client alive; unreleased holds expire on the server.
+    /// Drops the queued jobs, which would keep the client alive. Unreleased holds expire on the server.
     pub(crate) fn renewer_has_ended(&self) {
         let jobs = {
             let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +96,7 @@ impl Shared {
 
     pub(crate) fn releasing(&self) -> u64 {
         let totals = self.table().holds.totals();
-        // In this order: a background release is counted in `others` before its hold is removed.
+        // `totals` must be read first: a background release is counted in `others` before its hold is removed.
         self.ended_and_registered(totals) + self.others.load(Ordering::SeqCst)
     }
 
@@ -136,7 +134,8 @@ impl Shared {
         }
     }
 
-    /// Only a tombstone prevents the grant of an unanswered acquire.
+    /// Returns whether one answer to a release is enough. Without a tombstone, an unanswered acquire may still be
+    /// granted.
     pub(crate) fn one_answer_reconciles(&self, release_mode: ReleaseMode) -> bool {
         release_mode == ReleaseMode::Plain || self.backend.profile().tombstones
     }

@@ -1,4 +1,4 @@
-//! The shared holds with an owner. They take no turns, so a re-entry finds its hold here.
+//! The shared holds with an owner. They take no turns, so re-entries find them here.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Turns and holds under one mutex: acquire and release need both, and each mutex would cost much of their time.
+//! Turns and holds under one mutex. Acquire and release need both, and two mutexes would be much slower.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -9,12 +9,12 @@ use crate::token::Token;
 
 use super::{Hold, HoldEvent, Shared, Table};
 
-/// Losses of holds that the client had already ended are also kept.
+/// A limit, because losses of holds that the client had already ended are also kept.
 const MOST_EARLY_LOSSES: usize = 1024;
 
 impl Table {
-    /// Returns the holds that the facts are about. A loss without a hold is kept: the answer of the hold's acquire may
-    /// come later.
+    /// Returns the holds that the facts are about. A loss without a hold is kept, because the acquire's answer may come
+    /// later.
     pub(crate) fn concerned(&mut self, facts: &HashMap<Token, HoldEvent>) -> Vec<Arc<Hold>> {
         let holds = self.holds.find(|hold| facts.contains_key(&hold.claim.token));
         if holds.len() < facts.len() {
@@ -39,7 +39,7 @@ impl Table {
 }
 
 impl Shared {
-    /// While locked, never drop, notify or send: each may call back.
+    /// While the table is locked, never drop, notify or send: each may call back.
     pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }

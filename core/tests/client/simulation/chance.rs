@@ -24,7 +24,6 @@ impl Chance {
         self.below(n) == 0
     }
 
-    /// Returns a duration of less than `limit` milliseconds.
     pub(super) fn millis_below(&self, limit: u64) -> Duration {
         millis(self.below(limit))
     }

@@ -50,7 +50,7 @@ impl Holders {
         Self { server: Arc::clone(server), names: Mutex::default() }
     }
 
-    /// Adds a new hold. No hold becomes valid again, so it overlaps only with holds that are valid here.
+    /// Adds a new hold. Holds never become valid again, so the new one can overlap only with those that are valid now.
     pub(super) fn join(&self, grant: Grant) {
         let mut names = self.names.lock().unwrap();
         let name = names.entry(grant.name).or_default();

@@ -1,5 +1,3 @@
-//! Interference from outside.
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -76,7 +74,6 @@ impl World {
         });
     }
 
-    /// Closes a client during its requests, and replaces it.
     fn close_one(self: &Arc<Self>) {
         let client = self.replace_client();
         let is_late = self.chance.one_in(2).then(|| self.chance.millis_below(500));

@@ -26,11 +26,11 @@ pub(super) const OFFER: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Manner {
-    /// The server hands locks over. Otherwise it wakes the waiters.
+    /// True if the server hands locks over; otherwise it wakes the waiters.
     pub(super) hands_over: bool,
     /// The percentage of events that are delayed, lost or repeated.
     pub(super) late_events: u64,
-    /// A release of an unanswered claim prevents a later grant.
+    /// True if the release of an unanswered claim prevents a later grant.
     pub(super) tombstones: bool,
 }
 
@@ -51,7 +51,7 @@ struct State {
     clients: Vec<Events>,
     waiting: Vec<Claim>,
     received: HashMap<Token, Claim>,
-    /// Tokens that were granted by an event, and by no answer so far.
+    /// Tokens that were granted by an event, but not yet by an answer.
     handed: HashSet<Token>,
     /// Tokens that were ended while their holder may not have been notified.
     excused: HashSet<Token>,
@@ -183,7 +183,7 @@ impl Server {
                 _ => drop(state.handed.remove(&claim.token)),
             }
         }
-        // The next request detects an expired offer.
+        // A request may also detect an expired offer, and offer the lock again.
         if self.manner.hands_over && self.chance.one_in(2) {
             self.hand_over(&claim.name);
         }
@@ -194,7 +194,7 @@ impl Server {
         claim: &Claim,
         now: BootInstant,
     ) -> Option<Result<AcquireOutcome>> {
-        // The grant may wake others, so it must not be followed by an offer.
+        // The claim leaves the queue first, so that a hand-over during the acquire can't offer it the lock.
         self.leave(claim.token);
         let answer = self.memory.acquire_at_once(claim, now)?;
         self.note_answer(claim, &answer);

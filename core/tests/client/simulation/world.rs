@@ -16,7 +16,6 @@ pub(super) const LOCKS: [&str; 2] = ["a", "b"];
 pub(super) const SEMAPHORE: &str = "p";
 pub(super) const PERMITS: u32 = 3;
 
-/// The plan of a schedule, from its seed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
     pub(super) seed: u64,
@@ -59,7 +58,7 @@ impl Plan {
 
     /// Returns whether a client that has released everything leaves the server empty.
     pub(super) fn leaves_nothing(&self) -> bool {
-        // The hold of an unresumed ticket expires by itself. Without tombstones, so does a late request's.
+        // An unresumed ticket's hold stays until it expires. Without tombstones, so does a late request's hold.
         !self.tickets && ((self.trouble == 0 && !self.cuts) || self.manner.tombstones)
     }
 }
@@ -94,7 +93,7 @@ impl Client {
     }
 
     fn requests(&self) -> usize {
-        // Each clone of the client has both, and each request has one.
+        // Each clone of the client has both `Arc`s, and each request only `under_way`.
         Arc::strong_count(&self.under_way) - Arc::strong_count(&self.is_closed)
     }
 }
@@ -111,7 +110,7 @@ pub(super) struct World {
     clients: Mutex<Vec<Client>>,
     /// Closed clients, which may have holds.
     retired: Mutex<Vec<Client>>,
-    /// Closes in progress. Their checks count only if they are joined.
+    /// Closes in progress. Joining them reveals failed checks.
     pub(super) closing: Mutex<JoinSet<()>>,
     made: AtomicU64,
 }
@@ -196,7 +195,6 @@ impl World {
         self.clients.lock().unwrap().clone()
     }
 
-    /// Returns all clients, including the closed ones.
     pub(super) fn all_clients(&self) -> Vec<Client> {
         let mut all = self.present();
         all.extend(self.retired.lock().unwrap().iter().cloned());

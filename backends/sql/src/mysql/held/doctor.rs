@@ -1,5 +1,3 @@
-//! Diagnosis for holds in sessions.
-
 use lockwright_core::{Error, Finding, Result, Severity};
 use tokio::time::Instant;
 

@@ -56,7 +56,7 @@ use watch::Watch;
 /// The longest `wait_timeout` on Windows; a year elsewhere.
 const LONGEST_TTL: Duration = Duration::from_secs(2_147_483);
 
-/// With the name, as tokens may have several.
+/// A session's mark. It has the lock's name, because a token may have several.
 const MARK: &str = "CONCAT(' lockwright/', TOKEN, '/', LEFT(SHA2(NAME, 256), 16))";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,8 +141,8 @@ fn key(name: &str) -> String {
     KEY.replace("NAME", name)
 }
 
-/// In µs; unknown if the user may not see the session. MySQL counts started seconds, so its number
-/// may be one too large. MariaDB ignores the comment.
+/// The time left in µs; NULL if the user may not see the session. MySQL counts started seconds, so its number may be
+/// one too large. MariaDB skips the correction as a comment.
 const LEFT: &str = "CASE WHEN activity.id IS NULL THEN NULL \
      WHEN activity.command = 'Sleep' \
          THEN GREATEST(0, CAST(held.ttl_ms AS SIGNED) \
@@ -219,7 +219,7 @@ impl Server for Sessions {
     type Session = MySqlSession;
     type Dialect = MySql;
 
-    /// Whole seconds, and [`LEFT`] may subtract one.
+    /// The server counts whole seconds, and [`LEFT`] may subtract one.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::from_secs(2);
 
     fn profile(&self) -> &Profile {

@@ -1,5 +1,3 @@
-//! A connection that carries a hold.
-
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,7 +31,7 @@ pub(crate) struct MySqlSession {
     watching: Option<Watching>,
     id: SessionId,
     over: bool,
-    /// A wait may have left the barrier and the mark.
+    /// True if a wait may have left the barrier and the mark.
     has_waited: bool,
     /// Dropped after the connection.
     permit: Permit<MySql>,
@@ -86,8 +84,7 @@ impl MySqlSession {
         sql.render(&arguments, MySql::literal)
     }
 
-    /// The server counts whole seconds, and MySQL rounds, so a shorter wait is ended through
-    /// another connection.
+    /// The server counts whole seconds, and MySQL rounds, so a shorter wait is ended through another connection.
     async fn send(&mut self, claim: &Claim, slice: Option<Duration>) -> sqlx::Result<Vec<Row>> {
         let statements = Arc::clone(&self.statements);
         let locking = statements.of(claim);
@@ -112,7 +109,7 @@ impl MySqlSession {
                 biased;
                 done = &mut running => return done,
                 () = tokio::time::sleep(slice) => {
-                    // Otherwise a late `KILL QUERY` could end the next statement.
+                    // The task waits for both: a late `KILL QUERY` could end the next statement.
                     let cut = format!("KILL QUERY {id}");
                     let cut = pool.fetch_text(cut, Effect::Changes).await;
                     (running.await, cut)
@@ -223,7 +220,7 @@ impl Session for MySqlSession {
     }
 
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked> {
-        // A longer slice ends early, so another follows.
+        // A longer slice ends early, so another wait follows.
         let last = last && slice.is_some_and(|slice| slice < Duration::from_secs(1));
         self.has_waited |= slice.is_some() && self.statements.kind == Kind::Row;
         let locked = match self.statements.kind {
@@ -318,7 +315,7 @@ impl Session for MySqlSession {
     }
 }
 
-/// Rounded up, at least one.
+/// Returns whole seconds, rounded up, and at least one.
 fn seconds_up(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX).max(1)
 }

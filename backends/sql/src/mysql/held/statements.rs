@@ -1,5 +1,3 @@
-//! The statements of a session.
-
 use lockwright_core::{Claim, Mode};
 
 use super::Kind;

@@ -1,7 +1,7 @@
 //! Detection of ended sessions.
 //!
-//! Another connection asks the server for the sessions' marks: sqlx reads a connection only while a
-//! statement runs, which would restart the session's idle time.
+//! Another connection asks the server for the sessions' marks. The session itself can't be watched: sqlx reads a
+//! connection only while a statement runs, which would restart the idle time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,10 @@ use crate::server::held::{Permit, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
 
-/// Also the delay of a report.
+/// The interval of the checks, which delays a report.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The idle intervals until the connection is closed.
+/// The number of idle intervals after which the connection is closed.
 const KEPT: u32 = 25;
 
 const BATCH: usize = 200;
@@ -127,7 +127,7 @@ impl Watch {
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "the watching connection was lost");
                     if matches!(error, sqlx::Error::Io(_)) {
-                        // The server has closed it.
+                        // The server has closed the connection.
                         line.permit.give_back();
                     }
                 }
@@ -202,7 +202,7 @@ impl Drop for Asking {
 
 impl Watching {
     pub(super) async fn ended(&mut self) {
-        // An error is no end.
+        // An error isn't the session's end.
         if self.ended.wait_for(|ended| *ended).await.is_err() {
             std::future::pending::<()>().await;
         }

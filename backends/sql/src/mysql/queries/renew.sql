@@ -1,5 +1,5 @@
--- Locks the rows until the commit. So a hold that is unbroken in the last statement was so when it was
--- renewed. Joins by the key, as a scan would wait for other rows.
+-- Locks the rows until the commit. So a hold that isn't broken in the last statement wasn't broken when it was renewed.
+-- The join uses the primary key, because a scan would wait for other rows.
 BEGIN;
 
 SELECT JSON_ARRAYAGG(JSON_ARRAY(lease.name, lease.token, asked.ttl, asked.place))

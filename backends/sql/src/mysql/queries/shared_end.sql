@@ -1,4 +1,4 @@
--- Without notifications: the second column is NULL.
+-- The second column is NULL, because the server has no notifications.
 SET @lockwright_now = {now};
 
 SELECT MAX(expires - @lockwright_now), COALESCE(MAX(mode <> 'exclusive'), 0)

@@ -1,4 +1,4 @@
--- The next statements commit.
+-- The statements after this file commit.
 BEGIN;
 
 INSERT INTO {lease}
@@ -8,7 +8,7 @@ SELECT :name, NULL, '', 'exclusive',
        1, 0, 0, {now}, NULL, '', 0
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
--- Unchanged.
+-- Changes nothing, but locks the row.
 ON DUPLICATE KEY UPDATE decided = {lease}.decided;
 
 SET @lockwright_now = {now};

@@ -1,4 +1,4 @@
--- In two steps, as an update locks the rows that it reads.
+-- The SELECT is separate, because an UPDATE locks the rows that it reads.
 SELECT MAX(part.fence + part.fences - 1) INTO @lockwright_floor
 FROM (SELECT * FROM {lease} WHERE name > :after ORDER BY name LIMIT :limit) AS part
 WHERE GREATEST(part.updated, IF(part.token IS NULL, 0, part.expires)) < {now} - :idle;

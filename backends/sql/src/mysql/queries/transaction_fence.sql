@@ -1,4 +1,4 @@
--- Last row: the highest fence, maybe above :fence. A locking read takes no earlier snapshot.
+-- The last row has the highest fence, maybe above :fence. A locking read uses no older snapshot.
 SAVEPOINT lockwright_probe;
 RELEASE SAVEPOINT lockwright_probe;
 INSERT INTO {fence} (name, fence, updated) VALUES (:name, :fence, UTC_TIMESTAMP())

@@ -1,5 +1,5 @@
--- Locks the row by a write. INSERT IGNORE would take a shared lock first, which allows a deadlock. A SELECT
--- would lock a gap, and take a snapshot before the wait.
+-- Locks the row by a write. INSERT IGNORE would take a shared lock first, which allows a deadlock. A SELECT would lock
+-- a gap, and take a snapshot before the wait.
 --
 -- The savepoint shows after a wait whether the transaction is still the same. On MariaDB the time limit is
 -- this statement's. MySQL skips those parts, and sets the session's limit, see transaction_restore.sql.

@@ -1,2 +1,2 @@
--- Fails if the savepoint ended with its transaction. Without autocommit there is always a new one.
+-- Fails if the savepoint ended with its transaction. Without autocommit, a new transaction may have begun then.
 RELEASE SAVEPOINT lockwright_probe;

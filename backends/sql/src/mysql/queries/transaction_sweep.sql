@@ -1,5 +1,4 @@
--- Skips locked rows. The first search takes no locks, unlike SET.
--- Last row: how many.
+-- Skips locked rows. The first search takes no locks, unlike one in SET. Returns the number of deleted rows.
 SELECT JSON_ARRAYAGG(old.name) INTO @lockwright FROM (
     SELECT name FROM {swept} WHERE {age} < UTC_TIMESTAMP() - INTERVAL :idle_s SECOND LIMIT :limit
 ) AS old;

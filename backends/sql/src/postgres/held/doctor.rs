@@ -1,5 +1,3 @@
-//! Diagnosis for holds in sessions.
-
 use std::sync::atomic::Ordering;
 
 use lockwright_core::{Error, Finding, Result, Severity};

@@ -105,7 +105,7 @@ impl Kind {
         tables.expand(&text, '"')
     }
 
-    /// In digits of the SHA-256.
+    /// Returns the barrier's position in the digits of the SHA-256.
     fn barrier_at(self) -> usize {
         match self {
             Self::Session => 17,
@@ -156,8 +156,8 @@ fn key_from(name: &str, at: usize) -> String {
 /// Each claim has at most one reading session, which has this lock.
 const CLAIM: &str = "('x' || substr(:token, 1, 16))::bit(64)::bigint";
 
-/// Closes the barrier before a writer waits for readers, unless a writer has. Readers only pass
-/// through it, so the writer waits for them.
+/// Closes the barrier before a writer waits for readers, unless a writer has closed it. Readers only pass through the
+/// barrier, so the writer can wait for them.
 const CLOSE_BARRIER: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
          WHERE kind = '{kind}' AND name = :name AND token = '{readers}') \
      AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
@@ -166,18 +166,17 @@ const CLOSE_BARRIER: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
              AND (classid::bigint << 32) | objid::bigint = {barrier_as_one})) \
      THEN pg_advisory_lock({barrier})::text END";
 
-/// The session is still the claim's, once the row `held` is locked. Both branches refer to `held`,
-/// so that neither is evaluated before. PostgreSQL caches activity within a transaction, so the
-/// cache is cleared.
+/// Whether the session is still the claim's, once the row `held` is locked. Both branches refer to `held`, so that
+/// neither is evaluated earlier. PostgreSQL caches activity within a transaction, so the cache is cleared.
 const STILL_MARKED: &str = "CASE WHEN pg_stat_clear_snapshot() IS NULL OR held.name IS NULL THEN false \
      ELSE EXISTS (SELECT FROM pg_stat_get_activity(:session::int) AS activity \
          WHERE activity.application_name = {mark} AND held.name = :name) END";
 
-/// The rest of a slice, as an earlier statement has blocked too.
+/// The rest of a slice, because an earlier statement has blocked too.
 const REST: &str = "greatest(1, least(:slice_ms, :slice_ms - \
      (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)::bigint))::text";
 
-/// In µs; unknown if the user may not see the session.
+/// The time left in µs, or NULL if the user may not see the session.
 const LEFT: &str = "CASE WHEN holding.state IS NULL THEN NULL \
      WHEN holding.state LIKE 'idle%' THEN greatest(0, least(held.ttl_ms * 1000, \
      held.ttl_ms * 1000 - (extract(epoch FROM clock_timestamp() - holding.state_change) * 1000000)::bigint)) \
@@ -190,14 +189,13 @@ fn profile(backend: &'static str) -> Profile {
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared: true, permits: false };
     profile.wake_up = WakeUp::Push;
-    // A hold ends with its connection, which the holder notices later. So holds survive neither a
-    // server restart nor a network failure, nor a clock step ahead: idle timeouts use the wall
-    // clock.
+    // A hold ends with its connection, which the holder notices later. So holds survive neither a server restart nor a
+    // network failure, nor a clock step ahead: idle timeouts use the wall clock.
     profile.survives = Faults::of(&[Fault::ClientCrash]);
     profile.tombstones = true;
     profile.breakable = true;
     profile.blocks = true;
-    // Shorter ones would expire before the row is written.
+    // A hold with a shorter TTL would expire before its row is written.
     profile.ttl = Duration::from_millis(200)..=LONGEST_TTL;
     // A stuck connection must not delay other holds.
     profile.renew_batch = 1;

@@ -10,8 +10,8 @@ use crate::server::errors::{not_connected, not_connected_in};
 use crate::server::held::{Permit, Server, Session};
 use crate::server::sessions::Use;
 
-/// While a second connection is in a transaction, such a pooler answers it with the first one's
-/// session, or switches that. A session pooler does neither.
+/// Begins a transaction on a second connection. A pooler that shares sessions then answers with the first connection's
+/// session, or switches that connection to another session. A session pooler does neither.
 pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let (pool, dialect) = (&sessions.rows.pool, sessions.rows.pool.dialect());
     let limits = pool.limits();
@@ -19,7 +19,7 @@ pub(super) async fn check(sessions: &Sessions) -> Result<()> {
     let mut first = sessions.open(sessions.permit(deadline).await?).await?;
     let opened = first.id();
     let limit = limits.connect;
-    // With the smallest limit, holds have one permit.
+    // With the smallest limit, there is only one permit for holds.
     let _permit = match Permit::try_get(pool, Use::Hold) {
         Some(permit) => permit,
         None => Permit::get(pool, Use::Listen, deadline).await?,

@@ -38,7 +38,7 @@ pub(crate) struct PgSession {
     prepared: Vec<Arc<str>>,
     /// Set once the connection has failed: the listener would reconnect, without the hold.
     over: bool,
-    /// After a wait: the barrier and the mark may remain.
+    /// True after a wait, which may leave the barrier and the mark.
     has_waited: bool,
     is_last: bool,
     checks_clients: bool,
@@ -101,7 +101,7 @@ impl PgSession {
             checks_clients: check_clients,
             permit,
         };
-        // One limit for both: the connection may be silent by now.
+        // One limit covers both steps, because the connection may be silent by now.
         match timeout_at((opened + limit).into(), session.set_up(opened)).await {
             Ok(result) => result.map(|()| session),
             Err(_) => Err(errors::not_connected_in(limit, dialect.backend()).error),
@@ -139,7 +139,7 @@ impl PgSession {
             session.into_iter().for_each(|session| self.permit.is_of(session));
         }
         if self.checks_clients {
-            // Without it, a killed waiter stays in the queue.
+            // Without this check, a killed waiter stays in the queue.
             let set = "SET client_connection_check_interval = '1s'".to_owned();
             self.checks_clients = match self.run(set).await {
                 Ok(_) => true,
@@ -253,7 +253,7 @@ impl PgSession {
         times: Arguments<'_>,
     ) -> sqlx::Result<Locked> {
         const TRIES: u32 = 5;
-        // Other statements precede a wait.
+        // The statements before a wait return four rows.
         let before = if which == Which::Wait { 4 } else { 0 };
         for _ in 0..TRIES {
             match self.about(which, claim, times).await {
@@ -318,7 +318,7 @@ enum Which {
 
 impl fmt::Debug for PgSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // They contain the password.
+        // The other fields contain the password.
         f.debug_struct("PgSession")
             .field("id", &self.id)
             .field("over", &self.over)
@@ -406,7 +406,7 @@ impl Session for PgSession {
 
     async fn close(self) {
         let Self { listener, pool, permit, .. } = self;
-        // The pool closes it.
+        // The pool closes the connection.
         drop(listener);
         let _ = tokio::time::timeout(CLOSE_LIMIT, pool.close()).await;
         drop(permit);
@@ -419,7 +419,7 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
 
     loop {
         tokio::time::sleep(PAUSE).await;
-        // Unused in these modes.
+        // These modes have no listener, so its permit is free.
         let Some(mut permit) = Permit::try_get(requests, Use::Listen) else { continue };
         match requests.dialect().open(requests.limits()).await {
             Ok((connection, session)) => {
@@ -434,7 +434,7 @@ async fn refusal(requests: &Arc<Pool<Postgresql>>) -> sqlx::Error {
     }
 }
 
-/// Rounded up.
+/// Returns milliseconds, rounded up.
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros().div_ceil(1_000)).unwrap_or(i64::MAX)
 }
@@ -450,8 +450,8 @@ fn is_in_vain(error: &sqlx::Error) -> bool {
     matches!(code_of(error), Some(code::LOCK_NOT_AVAILABLE | code::QUERY_CANCELED | code::DEADLOCK))
 }
 
-/// Class 57P (an operator, an idle timeout, a shutdown), class 08 (the connection), and the idle
-/// timeouts inside a transaction.
+/// Returns whether the session has ended: class 57P (an operator, an idle timeout, a shutdown), class 08 (the
+/// connection), and the idle timeouts inside a transaction.
 fn is_the_end(code: Option<&str>) -> bool {
     code.is_none_or(|code| {
         code.starts_with("57P")

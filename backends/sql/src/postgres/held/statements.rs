@@ -1,5 +1,3 @@
-//! The statements of a session.
-
 use lockwright_core::{Claim, Mode};
 
 use super::Kind;
@@ -22,7 +20,7 @@ pub(super) struct Statements {
 pub(super) struct Locking {
     pub(super) try_lock: Sql,
     pub(super) wait: Sql,
-    /// After an unsuccessful wait, and in the mode `row` an attempt.
+    /// Runs after an unsuccessful wait, and in the mode `row` after an unsuccessful attempt.
     pub(super) missed: Sql,
     pub(super) unlock: Sql,
     pub(super) keep: Sql,

@@ -11,15 +11,14 @@ WITH seen AS (
     INSERT INTO {lease} AS lease
         (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, buried)
     SELECT :name, :token, :identity, 'exclusive',
-           -- Above the row too, as a sweep may delete it in between.
+           -- Also above the row's fences, because a sweep may delete the row in between.
            greatest(meta.floor + 1, coalesce(seen.fence + seen.fences, 0), at.now),
            :fences, :ttl, at.now + :ttl, at.now, NULL, 0, ''
     FROM {meta} AS meta
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     LEFT JOIN seen ON true
     WHERE NOT EXISTS (SELECT FROM buried)
-      -- A rejected claim writes nothing, nor does a waiter while the record of waiters is valid for some
-      -- seconds.
+      -- A rejected claim writes nothing, nor does a waiter while the record of waiters is valid for some seconds.
       AND NOT coalesce(
           seen.token <> :token AND seen.expires > at.now
               AND (NOT :waits OR seen.waiting > at.now + 5000000),

@@ -1,5 +1,5 @@
 -- Leaves a tombstone for the holder's next renewal or repeated claim.
--- Returns, if it is held: for how many microseconds its holder may still rely on it
+-- If it is held, returns for how many microseconds its holder may still rely on it.
 WITH freed AS (
     UPDATE {lease} SET
         token = NULL,

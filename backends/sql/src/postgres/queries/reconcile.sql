@@ -1,6 +1,6 @@
--- Frees the name if the token holds it, with a tombstone. A concurrent claim may not see that, so the row
--- has the token too. The second statement waits for that claim, so the third sees its result.
--- Returns, if the token was there: whether it held
+-- Frees the name if the token holds it, with a tombstone. A concurrent claim may not see the tombstone, so the name's
+-- row has the token too. The second statement waits for that claim, so the third sees its result.
+-- If the token was there, returns whether it held.
 INSERT INTO {tombstone} AS tombstone (token, until)
 VALUES (:token, {now} + :tombstone)
 ON CONFLICT (token) DO UPDATE SET until = greatest(tombstone.until, excluded.until);
@@ -12,7 +12,7 @@ SELECT :name, NULL, '', 'exclusive', greatest(meta.floor, coalesce(seen.fence + 
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
 ON CONFLICT (name) DO UPDATE SET
-    -- The last sixteen.
+    -- Keeps the last sixteen tokens.
     buried = right(lease.buried || ' ' || :token, 16 * 33);
 
 WITH ended AS (

@@ -1,4 +1,4 @@
--- Returns, if the token was there: whether it held
+-- If the token was there, returns whether it held.
 WITH ended AS (
     UPDATE {lease} SET
         token = NULL,

@@ -1,4 +1,4 @@
--- Grants a shared hold if it fits, renews the token's own, or records a waiter. After `shared_lock`.
+-- Grants a shared hold if it fits, renews the token's own, or records a waiter. Runs after `shared_lock`.
 -- :kind is the token column of the name's row
 -- Returns `buried` and a hold
 WITH seen AS MATERIALIZED (
@@ -42,7 +42,7 @@ WITH seen AS MATERIALIZED (
         (name, token, identity, mode, permits, size, fence, ttl, expires, updated, broken)
     SELECT :name, :token, :identity, :mode, :permits, :size, next, :ttl, now + :ttl, now, NULL
     FROM state WHERE does = 'new'
-    -- The row of an ended hold.
+    -- An existing row belongs to an ended hold.
     ON CONFLICT (name, token) DO UPDATE SET
         (identity, mode, permits, size, fence, ttl, expires, updated, broken) = (
             excluded.identity, excluded.mode, excluded.permits, excluded.size, excluded.fence,

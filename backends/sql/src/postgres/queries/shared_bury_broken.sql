@@ -1,4 +1,4 @@
--- Leaves a tombstone before the hold is freed, for its next renewal or repeated claim. After `shared_lock`.
+-- Leaves a tombstone before the hold is freed, for its next renewal or repeated claim. Runs after `shared_lock`.
 INSERT INTO {tombstone} AS tombstone (token, until, broken)
 SELECT :token, {now} + greatest(holder.expires - {now}, :tombstone), :broken
 FROM {shared_holder} AS holder

@@ -1,6 +1,6 @@
--- Removes the token's hold, or its record of a waiting writer, which needs no `shared_lock`. Notifies the
--- waiters that this may admit.
--- Returns: whether it held, whether a notification was sent, how many microseconds were left
+-- Removes the token's hold, or its record of a waiting writer, which needs no `shared_lock`. Notifies the waiters that
+-- this may admit.
+-- Returns whether it held, whether a notification was sent, and how many microseconds were left.
 WITH at AS MATERIALIZED (
     SELECT {now} AS now
 ), gone AS (

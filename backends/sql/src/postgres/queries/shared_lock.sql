@@ -7,5 +7,5 @@ SELECT :name, NULL, '', 'exclusive', greatest(meta.floor, coalesce(seen.fence + 
        1, 0, 0, {now}, NULL, 0, ''
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
--- Not written.
+-- Changes nothing, but locks the row.
 ON CONFLICT (name) DO UPDATE SET updated = excluded.updated WHERE false;

@@ -1,8 +1,8 @@
 -- Renews shared holds. :holds is JSON [[name, token, ttl], ...]
 -- Returns for each: its index, 'renewed' or why not, whether there are waiters
 --
--- Reads the clock after locking the names' rows, in order. 'skipped': another session has locked the row or
--- its name's.
+-- Reads the clock after locking the names' rows, in order. 'skipped': another session has locked the row or its name's
+-- row.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 WITH locked AS MATERIALIZED (
@@ -22,7 +22,7 @@ WITH locked AS MATERIALIZED (
     WHERE holder.name IN (
         SELECT json_array_elements_text(current_setting('lockwright.locked')::json)
     )
-    -- The lock that the update takes.
+    -- The update takes the same lock.
     FOR NO KEY UPDATE OF holder SKIP LOCKED
 )
 -- Passes the locked holds' places.

@@ -1,5 +1,5 @@
--- Transfers a shared hold, for a ticket, with a tombstone for the old token. After `shared_lock`.
--- Returns, if one of the two holds: a hold
+-- Transfers a shared hold, for a ticket, with a tombstone for the old token. Runs after `shared_lock`.
+-- Returns the hold, if one of the two tokens holds.
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now
     FROM {lease} AS lease
@@ -17,7 +17,7 @@ WITH seen AS MATERIALIZED (
     JOIN {shared_holder} AS holder ON holder.name = seen.name AND holder.token IN (:from, :token)
     WHERE holder.expires > seen.now AND holder.broken IS NULL
       AND holder.mode = :mode AND holder.permits = :permits AND holder.size = :size
-    -- A repeat after a lost answer.
+    -- Finds the new token after a lost answer.
     ORDER BY holder.token = :token DESC
     LIMIT 1
 ), swapped AS (

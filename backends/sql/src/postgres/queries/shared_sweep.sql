@@ -1,4 +1,4 @@
--- Returns: how many
+-- Returns the number of deleted rows.
 WITH gone AS (
     DELETE FROM {shared_holder} WHERE (name, token) IN (
         SELECT name, token FROM {shared_holder}

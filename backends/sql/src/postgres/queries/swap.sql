@@ -1,5 +1,5 @@
 -- Transfers a hold, for a ticket, with a tombstone for the old token.
--- Returns, if one of the two holds: a hold
+-- Returns the hold, if one of the two tokens holds.
 --
 -- Reads the clock after the row was locked.
 WITH swapped AS (

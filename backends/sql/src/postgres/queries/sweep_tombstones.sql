@@ -1,4 +1,4 @@
--- Returns: how many
+-- Returns the number of deleted rows.
 WITH gone AS (
     DELETE FROM {tombstone} WHERE token IN (
         SELECT token FROM {tombstone}

@@ -125,7 +125,7 @@ impl<S: Server> DistributedLock for Engine<S> {
         }
     }
 
-    /// In parallel: a stuck session delays no other hold.
+    /// Renews the holds in parallel, so that a stuck session delays no other hold.
     async fn renew(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
         let until = Instant::now() + Renew::time_to_answer(holds);
         let renewals = holds.iter().map(|hold| async move {

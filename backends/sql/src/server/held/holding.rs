@@ -26,7 +26,7 @@ pub(super) struct Hold<S> {
 
 /// If the runtime ends, the fields are dropped in this order.
 pub(super) struct Holding<S: Server> {
-    /// Before the session: a loss is reported first.
+    /// This field precedes the session, so that a loss is reported first.
     pub(super) live: Live<S>,
     pub(super) shared: Arc<Shared<S>>,
     pub(super) claim: Claim,
@@ -35,7 +35,7 @@ pub(super) struct Holding<S: Server> {
     pub(super) hold: Hold<S::Session>,
 }
 
-/// Dropped without [`Live::end`] (the runtime ends, or a panic), it reports the hold as lost.
+/// Reports the hold as lost if it is dropped without [`Live::end`], at a panic or the runtime's end.
 pub(super) struct Live<S: Server>(Option<(Arc<Shared<S>>, Claim)>);
 
 impl<S: Server> Live<S> {
@@ -65,13 +65,13 @@ enum Renewed {
 }
 
 impl<S: Server> Holding<S> {
-    /// If no caller received the grant (`heard`), releases at once.
+    /// If no caller received the grant (`heard` is false), releases the hold at once.
     pub(super) async fn run(mut self, heard: bool) {
         if !heard {
             return self.let_go(None).await;
         }
         loop {
-            // Later than the server's own timeout.
+            // At this time the server's own timeout has certainly passed.
             let over = self.hold.armed + self.claim.ttl + self.claim.ttl / 10 + LIMIT;
             let command = tokio::select! {
                 biased;
@@ -80,7 +80,7 @@ impl<S: Server> Holding<S> {
                 () = self.shared.clock.sleep_until(over) => return self.lost(None).await,
             };
             match command {
-                // Unreachable while the task is registered: a dropped backend leaves its holds.
+                // Unreachable while the task is registered, because the registry has a sender.
                 None => return self.let_go(None).await,
                 Some(Command::Release(answer)) => return self.let_go(Some(answer)).await,
                 Some(Command::Renew(answer)) if answer.is_closed() => {}
@@ -126,7 +126,7 @@ impl<S: Server> Holding<S> {
         let kept = tokio::select! {
             biased;
             kept = hold.session.keep(&self.claim) => kept,
-            // Any later answer is too late.
+            // An answer after this time is useless.
             () = clock.sleep_until(over) => return Renewed::Lost,
         };
         match kept {
@@ -136,7 +136,7 @@ impl<S: Server> Holding<S> {
             }
             Ok(Kept::Unsure) => Renewed::Unsure,
             Ok(Kept::Broken) => {
-                // That restarted the idle time, which a broken hold must not use.
+                // The statement restarted the idle time, but a broken hold must not last longer.
                 hold.broken = true;
                 let left = over.saturating_since(clock.now());
                 match hold.session.shorten(left).await {
@@ -163,14 +163,14 @@ impl<S: Server> Holding<S> {
                 (Ok(ReleaseOutcome::NotHeld), None)
             }
             Ok(Err(_)) | Err(_) => {
-                // It may have timed out, unnoticed.
+                // The hold may have timed out before this client noticed.
                 let over = shared.clock.now() >= hold.armed + claim.ttl;
                 let ended = if over { ReleaseOutcome::NotHeld } else { ReleaseOutcome::Released };
                 let closed = withdraw::close(&shared.server, &claim, session, false).await;
                 (closed.map(|_| ended), None)
             }
         };
-        // Before the answer: the next request for the claim must not reach this task.
+        // The task is unregistered before it answers: the claim's next request must not reach it.
         drop((place, inbox));
         if let Some(answer) = answer {
             let _ = answer.send(ended);
@@ -197,7 +197,7 @@ impl<S: Server> Holding<S> {
         }
         live.end();
         shared.tell(&Event::Lost(claim.token, reason));
-        // The session may still exist.
+        // The session may still exist on the server.
         let _ = withdraw::close(&shared.server, &claim, hold.session, false).await;
     }
 }

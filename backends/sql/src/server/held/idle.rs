@@ -9,7 +9,7 @@ const MOST: usize = 8;
 
 pub(super) const KEPT: Duration = Duration::from_secs(5);
 
-/// Ordered by their last use.
+/// The idle sessions, ordered by their last use.
 #[derive(Debug)]
 pub(super) struct Idle<S> {
     sessions: Mutex<Vec<(Instant, S)>>,

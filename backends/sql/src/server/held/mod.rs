@@ -7,11 +7,11 @@
 //!
 //! - **The server ends the hold.** The session's idle timeout is the TTL, set together with the
 //!   lock. Any statement restarts it, so only a renewal may send one.
-//! - **Another connection writes the fence, later.** So a crash of the holder doesn't roll it back,
-//!   and it isn't read from a snapshot older than the lock.
+//! - **Another connection writes the fence, later.** So a crash of the holder doesn't roll the fence back, and the
+//!   fence isn't read from a snapshot older than the lock.
 //! - **A hold after a wait starts** at the send of one more statement on its session.
-//! - **A writer that waits for readers closes a barrier to new ones**, also between the slices of its
-//!   wait: the server alone would then grant the lock to the readers queued behind.
+//! - **A writer that waits for readers closes a barrier to new readers**, also between the slices of its wait.
+//!   Otherwise the server would then grant the lock to the readers queued behind.
 //! - **Holds and waits have other permits than requests**, so a release never waits for a hold's
 //!   permit.
 //! - **The end of the connection is the end of the hold**: the task reports it at once.
@@ -41,15 +41,15 @@ use crate::server::dialect::Dialect;
 pub(crate) use engine::Engine;
 pub(crate) use permit::Permit;
 
-/// The server's number.
+/// The session's number on the server.
 pub(crate) type SessionId = i64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locked {
     Yes,
-    /// Another session has it. This one isn't queued.
+    /// Another session has the lock. This one isn't queued.
     No {
-        /// The name's row has the claim's own token, so another session may hold for it.
+        /// True if the name's row has the claim's own token: another session may hold the lock for the claim.
         same_token: bool,
     },
 }
@@ -62,18 +62,18 @@ pub(crate) enum Kept {
     Unsure,
 }
 
-/// A connection that carries a hold, waits for one, or is idle. After an error the engine closes it
-/// and asks the server to end it.
+/// A connection that carries a hold, waits for one, or is idle. After an error, the engine closes the connection and
+/// asks the server to end its session.
 #[async_trait]
 pub(crate) trait Session: Debug + Send + Sync + 'static {
     fn id(&self) -> SessionId;
 
-    /// Sets the idle timeout to the TTL, rounded up, and takes the lock. A held lock never has a
-    /// longer timeout.
+    /// Sets the idle timeout to the TTL, rounded up, and takes the lock. While a lock is held, the timeout is never
+    /// longer.
     ///
-    /// With a `slice`, the call blocks in the server for at most that time; without, it doesn't
-    /// block. A caller that drops the future must close the session. After an unsuccessful wait
-    /// comes another wait, unless it was the `last`, or [`leave`](Session::leave).
+    /// With a `slice`, the call blocks in the server for at most that time; without, it doesn't block. A caller that
+    /// drops the future must close the session. After an unsuccessful wait, the caller waits again, unless the wait was
+    /// the `last`, or calls [`leave`](Session::leave).
     ///
     /// A writer that waits for readers blocks new ones. No two sessions hold for one claim.
     async fn lock(&mut self, claim: &Claim, slice: Option<Duration>, last: bool) -> Result<Locked>;
@@ -86,10 +86,10 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     /// Removes the state of an unsuccessful wait. Afterwards the session is reusable.
     async fn leave(&mut self) -> Result<()>;
 
-    /// Returns false if the session didn't have the lock. Afterwards it is reusable.
+    /// Releases the lock. Returns false if the session didn't have it. Afterwards the session is reusable.
     async fn unlock(&mut self, claim: &Claim) -> Result<bool>;
 
-    /// Sends nothing, which would restart the idle time.
+    /// Waits without sending anything, which would restart the idle time.
     ///
     /// # Cancel safety
     /// May be dropped and called again.
@@ -98,8 +98,8 @@ pub(crate) trait Session: Debug + Send + Sync + 'static {
     async fn close(self);
 }
 
-/// A database server whose sessions can hold locks. Methods of
-/// [`DistributedLock`](lockwright_core::DistributedLock) behave as there. Other requests use pooled
+/// A database server whose sessions can hold locks. The methods that
+/// [`DistributedLock`](lockwright_core::DistributedLock) also has behave as there. Other requests use pooled
 /// connections.
 #[async_trait]
 pub(crate) trait Server: Debug + Send + Sync + 'static {
@@ -107,12 +107,12 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
 
     type Dialect: Dialect;
 
-    /// The most by which [`inspect`](Server::inspect) may exaggerate the time left.
+    /// The remaining time that [`inspect`](Server::inspect) returns may be too long by this.
     const TIME_LEFT_TOO_LONG_BY: Duration = Duration::ZERO;
 
     fn profile(&self) -> &Profile;
 
-    /// For requests that don't block.
+    /// Returns the limit for requests that don't block.
     fn answer_limit(&self) -> Duration;
 
     async fn permit(&self, deadline: Instant) -> Result<Permit<Self::Dialect>>;
@@ -121,8 +121,8 @@ pub(crate) trait Server: Debug + Send + Sync + 'static {
     /// held.
     async fn connect(&self, permit: Permit<Self::Dialect>) -> Result<Self::Session>;
 
-    /// Records the session as the holder, and commits its fence, above all earlier ones. `None` if
-    /// the session has ended.
+    /// Records the session as the holder, and commits its fence, above all earlier ones. Returns `None` if the session
+    /// has ended.
     async fn note(&self, claim: &Claim, session: SessionId) -> Result<Option<Fence>>;
 
     async fn cancel(&self, session: SessionId) -> Result<()>;

@@ -1,5 +1,3 @@
-//! The permit of a connection outside of the pool.
-
 use std::sync::Arc;
 
 use lockwright_core::Result;
@@ -12,7 +10,7 @@ use crate::server::errors;
 use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 
-/// Dropping it ends the session on the server, and then returns the permit.
+/// A permit that, when dropped, ends the session on the server before it becomes free.
 #[derive(Debug)]
 pub(crate) struct Permit<D: Dialect> {
     pool: Arc<Pool<D>>,
@@ -71,7 +69,7 @@ impl<D: Dialect> Permit<D> {
         }
     }
 
-    /// At once: the connection has no session on the server.
+    /// Frees the permit at once, because the server has no session of this connection.
     pub(crate) fn give_back(mut self) {
         self.permit = None;
     }

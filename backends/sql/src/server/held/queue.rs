@@ -19,13 +19,12 @@ pub(super) struct Turn<'a> {
 }
 
 impl Queues {
-    /// # Cancel safety
-    /// A dropped future leaves the queue.
+    /// Waits for the turn. A dropped future leaves the queue.
     pub(super) async fn enter(&self, name: &LockName) -> Turn<'_> {
         let turnstile = Arc::clone(
             self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name.clone()).or_default(),
         );
-        // So that a dropped wait also removes the entry.
+        // The entry must be removed even if the wait is dropped.
         let mut turn = Turn { queues: self, name: name.clone(), turn: None };
         turn.turn = Some(turnstile.lock_owned().await);
         turn
@@ -36,7 +35,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.turn = None;
         let mut names = self.queues.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Each waiter takes its reference under this lock.
+        // No waiter can take a reference now: it would need this lock.
         if names.get(&self.name).is_some_and(|turnstile| Arc::strong_count(turnstile) == 1) {
             names.remove(&self.name);
         }

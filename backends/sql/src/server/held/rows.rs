@@ -22,26 +22,25 @@ const STEP: i64 = 500;
 /// `:name` and `:token` identify the hold. `{held}` is the table of exclusive holds or of readers.
 #[derive(Debug)]
 pub(crate) struct Texts {
-    /// Returns the fence; no row if the `:session` isn't the claim's any more. `:identity`,
-    /// `:ttl_ms`.
+    /// Returns the fence, or no row if the `:session` isn't the claim's any more. Stores `:identity` and `:ttl_ms`.
     pub(crate) note: &'static str,
     pub(crate) shared_note: &'static str,
-    /// Returns whether the hold, or its tombstone, was broken, and whether it was released through
-    /// another connection. No row if neither exists.
+    /// Returns whether the hold, or its tombstone, was broken, and whether it was released through another connection.
+    /// Returns no row if neither exists.
     pub(crate) why_ended: &'static str,
     /// Returns each holder as a [`View`], or one row without a session if the name is free.
     pub(crate) inspect: &'static str,
-    /// The same for at most `:limit` held names above or, if `:inclusive`, from `:from` on, in byte
-    /// order, without waiters.
+    /// Returns the same for at most `:limit` held names after `:from`, in byte order, without waiters. With
+    /// `:inclusive`, it includes `:from`.
     pub(crate) list: &'static str,
     /// Returns a row if the hold or its tombstone exists. The first break's reason stays.
     pub(crate) mark_broken: &'static str,
     pub(crate) mark_released: &'static str,
-    /// The sessions that hold or wait for this claim.
+    /// Returns the sessions that hold or wait for this claim.
     pub(crate) find: &'static str,
-    /// Ends the `:session` if it still is the claim's, and waits for that.
+    /// Ends the `:session` if it is still the claim's, and waits until it has ended.
     pub(crate) kill: &'static str,
-    /// Ends the `:session` of another program if it still holds the name. Empty if impossible.
+    /// Ends the `:session` of another program if it still holds the name. Empty if the server can't.
     pub(crate) kill_foreign: &'static str,
     pub(crate) cancel: &'static str,
     /// Raises the floor above the fences of at most `:limit` rows that are untouched for `:idle_us`
@@ -71,9 +70,9 @@ struct Written {
     mark_released: Sql,
 }
 
-/// By column: 0 `name`, 1 the holding `session`, 2 the token that the session shows, 3 the token of
-/// the row, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7 `broken`, 8 the number of
-/// waiters, 9 whether it reads.
+/// A holder's row. The columns are 0 `name`, 1 the holding `session`, 2 the token that the session shows, 3 the token
+/// of the row, 4 `identity`, 5 the name's `fence`, 6 the time left in µs, 7 `broken`, 8 the number of waiters, 9
+/// whether the holder reads.
 struct View<'a>(&'a Row);
 
 impl<D: Dialect> Rows<D> {
@@ -147,7 +146,7 @@ impl<D: Dialect> Rows<D> {
         if self.sessions_of(name, token).await?.is_empty() {
             return Ok(false);
         }
-        // First, as the holder soon detects the end.
+        // The release is marked first, because the holder soon detects the session's end.
         let mark_released = &self.written(claim.mode).mark_released;
         self.about(mark_released, name, token, Effect::Changes, &[]).await?;
         Ok(self.end(name, token).await? > 0)
@@ -219,7 +218,7 @@ impl<D: Dialect> Rows<D> {
         for row in &rows {
             let Some(name) = self.read(row.text(0))? else { continue };
             if !name.starts_with(prefix) {
-                // Byte order: names with the prefix are contiguous.
+                // In byte order, names with the prefix are contiguous.
                 return Ok(page);
             }
             let name = LockName::new(name).map_err(|_| bad_row(BadRow, self.backend()))?;
@@ -231,13 +230,13 @@ impl<D: Dialect> Rows<D> {
             }
         }
         if rows.len() >= PAGE {
-            // The last name may have more readers, all on the next page.
+            // The last name may have more readers, so it moves to the next page.
             if page.names.len() > 1 {
                 page.names.pop();
             }
             page.next = page.names.last().map(|last| Cursor(last.name.as_str().to_owned()));
             if let [only] = &mut page.names[..] {
-                // Its holders may not fit on a page.
+                // The readers of this only name may not fit on a page.
                 *only = self.inspect(&only.name).await?;
             }
             page.names.retain(|name| !name.holders.is_empty());
@@ -327,8 +326,8 @@ impl<D: Dialect> Rows<D> {
         }
     }
 
-    /// Returns whether the hold is marked, which ends it at its next renewal. Retries, as a hold's
-    /// row follows its lock.
+    /// Returns whether the hold is marked, which ends it at its next renewal. Retries, because a holder writes its row
+    /// after locking.
     async fn mark_broken(
         &self,
         name: &LockName,
@@ -352,7 +351,7 @@ impl<D: Dialect> Rows<D> {
     }
 
     pub(crate) async fn sweep(&self, idle: Duration) -> Result<SweepReport> {
-        // Longer than any statement, so none has read the floor before it was raised.
+        // No statement runs this long, so none read the floor before it was raised.
         const YOUNGEST: Duration = Duration::from_secs(60);
 
         let idle_us = i64::try_from(idle.max(YOUNGEST).as_micros()).unwrap_or(i64::MAX);
@@ -421,7 +420,7 @@ impl View<'_> {
         if row.bool(9)? {
             holder.mode = Mode::Shared;
         }
-        // A new holder's row follows its lock.
+        // The row may still be the previous holder's.
         if shown.is_some() && shown == row.text(3)? {
             holder.identity = row.text(4)?.and_then(|text| serde_json::from_str(text).ok());
             holder.fence = inspection.fence;

@@ -48,7 +48,7 @@ pub(super) struct Shared<S: Server> {
     tidying: AtomicBool,
 }
 
-/// Dropping it removes the registry's entry.
+/// Dropping this removes the registry's entry.
 pub(super) struct Place<S: Server> {
     shared: Arc<Shared<S>>,
     key: Key,
@@ -90,7 +90,7 @@ impl<S: Server> Shared<S> {
         lock(&self.tasks).get(&key(claim)).cloned()
     }
 
-    /// No task with this claim is granted anything again.
+    /// Ends the claim. No task with it is granted anything again.
     pub(super) fn set_over(&self, claim: &Claim, reason: Reason) {
         self.over.set(claim, reason);
     }
@@ -107,8 +107,8 @@ impl<S: Server> Shared<S> {
         self.clients.send(event);
     }
 
-    /// Also returns whether the session was used before, and so may have ended. Waits briefly if
-    /// all are in use: the error must precede the client's own timeout.
+    /// Returns a session, and whether it was used before and so may have ended. If all are in use, waits only briefly:
+    /// the error must precede the client's own timeout.
     pub(super) async fn session(&self, claim: &Claim) -> Result<(S::Session, bool)> {
         let deadline = Instant::now() + claim.patience().min(SESSION_LIMIT);
         loop {
@@ -125,7 +125,7 @@ impl<S: Server> Shared<S> {
         }
     }
 
-    /// The session must hold nothing.
+    /// Keeps a session, which must hold nothing, for reuse.
     pub(super) async fn put_back(self: &Arc<Self>, session: S::Session) {
         if let Some(one_too_many) = self.idle.keep(session) {
             one_too_many.close().await;
@@ -142,7 +142,7 @@ impl<S: Server> Shared<S> {
                 shared.close_idle(false).await;
                 if shared.idle.is_empty() {
                     shared.tidying.store(false, Ordering::Release);
-                    // Another `put_back` relies on this task.
+                    // A `put_back` in between relies on this task.
                     if shared.idle.is_empty() || shared.tidying.swap(true, Ordering::AcqRel) {
                         return;
                     }

@@ -23,7 +23,7 @@ const LONGEST_SLICE: Duration = Duration::from_secs(5);
 /// A wait ends early by this time, so that a rejection is on time.
 const EARLY: Duration = Duration::from_millis(25);
 
-/// Between attempts while another session holds for the same claim.
+/// The pause between attempts while another session holds the lock for the same claim.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Half of a short TTL is too little for a slow server.
@@ -65,7 +65,7 @@ impl Inbox {
         Self { commands, closing, answer: Some(answer), others: Vec::new() }
     }
 
-    /// Answers other requests until then.
+    /// Answers other requests until the claim is withdrawn.
     pub(super) async fn withdrawn(&mut self) -> Withdrawn {
         loop {
             let unwanted = async {
@@ -208,8 +208,8 @@ impl<S: Server> Task<S> {
                         continue;
                     }
                     if same_token && slice.is_some() {
-                        // That session has no row: perhaps a leftover of an abandoned attempt,
-                        // which a server may report for a while.
+                        // The other session has no row. It may be left over from an abandoned attempt, and the server
+                        // may report it for a while.
                         tokio::select! {
                             biased;
                             why = inbox.withdrawn() => {
@@ -220,11 +220,11 @@ impl<S: Server> Task<S> {
                     }
                 }
                 Err(error) if used => {
-                    // Others may have ended too. Or only its connection has, and the session has
+                    // Other idle sessions may have ended too. Or only the connection has ended, and the session has
                     // acquired the lock.
                     tracing::debug!(%error, "an idle session had ended");
                     tries = 0;
-                    // The server's own error is proof enough.
+                    // After a definite error, the session needn't be ended.
                     let quiet = error.kind() != ErrorKind::Indeterminate;
                     let closed = withdraw::close(&shared.server, claim, session, quiet).await;
                     shared.close_idle(true).await;
@@ -242,7 +242,7 @@ impl<S: Server> Task<S> {
 
 fn lock_limit(claim: &Claim, slice: Option<Duration>, answer: Duration) -> Duration {
     match slice {
-        // Two: at the barrier and for the lock.
+        // The statement may wait twice, at the barrier and for the lock.
         Some(slice) => slice * 2 + answer,
         None => answer.min(claim.patience().max(LEAST_TRY)),
     }
@@ -272,14 +272,14 @@ async fn give_back<S: Server>(shared: &Arc<Shared<S>>, mut session: S::Session) 
     }
 }
 
-/// Also returns whether the session was used before.
+/// Returns a session that hasn't ended, and whether it was used before.
 async fn live_session<S: Server>(shared: &Shared<S>, claim: &Claim) -> Result<(S::Session, bool)> {
     loop {
         let (mut session, used) = shared.session(claim).await?;
         if !used || !has_ended(&mut session).await {
             return Ok((session, used));
         }
-        // Nothing was sent on it.
+        // Nothing was sent on this session.
         session.close().await;
     }
 }
@@ -314,7 +314,7 @@ async fn granted<S: Server>(
         }
     };
     let result = if may_have_blocked {
-        // The hold's start isn't known: the wait's send is too early, and its answer too late.
+        // The hold's start isn't known: the send of the wait is too early, and its answer too late.
         let keeping = async {
             let kept = tokio::time::timeout(limit, session.keep(claim)).await;
             kept.unwrap_or_else(|_| {
@@ -342,7 +342,7 @@ async fn granted<S: Server>(
     }
 }
 
-/// Another session's grant for the claim's own token, which can't be renewed from here.
+/// Returns another session's grant for the claim's own token. This task can't renew that grant.
 async fn carried_elsewhere<S: Server>(server: &S, claim: &Claim) -> Result<Option<Granted>> {
     let inspection = server.inspect(&claim.name).await?;
     let holder = inspection.holders.iter().find(|holder| holder.token == Some(claim.token));

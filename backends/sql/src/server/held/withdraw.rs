@@ -11,13 +11,13 @@ pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
 const CANCEL_LIMIT: Duration = Duration::from_millis(500);
 
-/// Returns true if the statement has ended. It may have got the lock at the last moment.
+/// Cancels the statement. Returns whether it has ended; it may have got the lock at the last moment.
 pub(super) async fn from_wait<S: Server>(
     server: &S,
     session: SessionId,
     mut locking: Pin<&mut impl Future<Output = Result<Locked>>>,
 ) -> bool {
-    // The first may arrive before the statement has begun.
+    // The first cancellation may arrive before the statement has begun.
     for _ in 0..2 {
         let cancelling = async {
             let _ = tokio::time::timeout(CANCEL_LIMIT, server.cancel(session)).await;
@@ -32,9 +32,8 @@ pub(super) async fn from_wait<S: Server>(
     false
 }
 
-/// Unless `quiet`, asks the server to end the session. Returns whether it certainly has: if the
-/// server doesn't find it, its last statement may be in transit. After an error, the session may
-/// still exist.
+/// Closes the session and, unless `quiet`, asks the server to end it. Returns whether it has certainly ended: if the
+/// server doesn't find it, its last statement may be in transit. After an error, the session may still exist.
 pub(super) async fn close<S: Server>(
     server: &S,
     claim: &Claim,
@@ -45,7 +44,7 @@ pub(super) async fn close<S: Server>(
         session.close().await;
         return Ok(true);
     }
-    // First: an orderly close would wait for the session's statement.
+    // The server is asked first, because an orderly close would wait for the session's statement.
     let ended = tokio::time::timeout(LIMIT, server.end(claim)).await;
     session.close().await;
     match ended {

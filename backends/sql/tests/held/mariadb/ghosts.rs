@@ -29,7 +29,7 @@ fn asked(server: &Server) -> usize {
     count(server, questions)
 }
 
-/// The request may have been carried out, though its connection broke.
+/// The server may have carried out the request, though its connection broke.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_used_session_that_fails_leaves_no_ghost() {
     const TRIES: u32 = 20;
@@ -51,12 +51,12 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
                     break;
                 }
                 Ok(AcquireOutcome::Busy(busy)) => panic!("{mode}: a ghost has it: {busy:?}"),
-                // The released session wasn't back yet.
+                // The released session wasn't idle yet.
                 Err(error) if error.kind() == ErrorKind::Unavailable => {}
                 // The statement may still be in transit.
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Indeterminate, "{error:?}");
-                    // Up to 500 ms for the statement's session, which may have ended already.
+                    // Waits up to 500 ms for the statement's session, which may have ended already.
                     for _ in 0..100 {
                         if sessions_of(&server, held.token) == 1 {
                             break;
@@ -72,7 +72,7 @@ async fn a_used_session_that_fails_leaves_no_ghost() {
     }
 }
 
-/// In either order.
+/// The wait ends just before or after the grant.
 async fn a_wait_that_ends_as_it_is_granted_leaves_nothing(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, shared(server, mode).await);
     for round in 0..40 {
@@ -88,7 +88,7 @@ async fn a_wait_that_ends_as_it_is_granted_leaves_nothing(server: &Server, mode:
     }
 }
 
-/// A late interruption would end a renewal.
+/// The late interruption would end a renewal.
 async fn a_wait_that_may_yet_be_cut_off_is_no_grant(server: &Server, mode: &str) {
     let meddler = Meddler::before(server.port()).await;
     let two = backend_through(server, meddler.port(), mode).await;
@@ -106,7 +106,7 @@ async fn a_wait_that_may_yet_be_cut_off_is_no_grant(server: &Server, mode: &str)
     assert_eq!(holding(server), 0, "{mode}");
 }
 
-/// As after a lost attempt. The server reports the session at once.
+/// A lost attempt may leave such a ghost. The server reports its session at once.
 async fn a_wait_for_ones_own_ghost_is_no_hot_loop(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let waiter = claim_for("x", LONG);
@@ -117,7 +117,7 @@ async fn a_wait_for_ones_own_ghost_is_no_hot_loop(server: &Server, mode: &str) {
     let answer = backend.acquire(&waiter, in_time(ms(2_000))).await.unwrap();
     let asked = asked(server) - before;
     assert!(matches!(answer, AcquireOutcome::Busy(_)), "{mode}: {answer:?}");
-    // Some for each of twenty attempts.
+    // Each of about twenty attempts needs some requests.
     assert!(asked < 1_000, "{mode}: the server was asked {asked} things");
     let waiting = backend.acquire(&waiter, in_time(LONG));
     let going = async {

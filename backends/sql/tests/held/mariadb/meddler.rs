@@ -9,10 +9,9 @@ use tokio::net::{TcpListener, TcpStream};
 /// The disturbance of the first request that contains a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Harm {
-    /// The request is swallowed silently.
+    /// The proxy drops the request silently.
     Kept,
-    /// The request is carried out, but the client's connection is closed. The server doesn't
-    /// notice.
+    /// The server carries out the request, but the proxy closes the client's connection. The server doesn't notice.
     Unanswered,
 }
 
@@ -64,20 +63,20 @@ async fn serve(client: TcpStream, server: TcpStream, plan: Plan) {
         return;
     };
     if harm == Harm::Unanswered {
-        // First, so that no answer gets through.
+        // The answers are stopped first, so that none gets through.
         answers.abort();
         let _ = answers.await;
         let _ = to_server.write_all(&request).await;
         drop(from_client);
-        // The server's end stays open.
+        // The connection to the server stays open.
         std::future::pending().await
     } else {
-        // Silent for as long as the server runs.
+        // The connection stays silent as long as the server runs.
         let _ = answers.await;
     }
 }
 
-/// Forwards requests until one is to be disturbed.
+/// Forwards requests until one must be disturbed.
 async fn requests(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,

@@ -1,5 +1,3 @@
-//! Idle sessions.
-
 use std::collections::BTreeSet;
 
 use lockwright_core::{DistributedLock, ReleaseMode};

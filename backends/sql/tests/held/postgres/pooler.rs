@@ -6,7 +6,6 @@ use crate::support::{
     LONG, MODES, acquire_and_release, claim_for, hold, in_mode, is_busy, refused,
 };
 
-/// Starts a pooler.
 fn pooler(server: &Server, pool_mode: &str) -> PgBouncer {
     let options = PgBouncer::in_front_of(server).set("default_pool_size", "20");
     options.pool_mode(pool_mode).start().unwrap()

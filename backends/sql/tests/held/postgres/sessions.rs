@@ -1,5 +1,3 @@
-//! Idle sessions, and sessions with other settings.
-
 use lockwright_core::{
     BreakMode, BreakTarget, DistributedLock, Reason, ReleaseMode, Renew, Renewal,
 };
@@ -34,7 +32,7 @@ async fn an_idle_session_outlives_the_ttl_of_its_last_claim() {
     }
 }
 
-/// A renewal sees later commits.
+/// A renewal must see later commits, such as the break.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_hold_runs_out_at_every_level_of_isolation() {
     let server = Server::start().unwrap();

@@ -1,5 +1,3 @@
-//! Readers, and writers that wait for them.
-
 use std::time::Instant;
 
 use lockwright_core::{AcquireOutcome, DistributedLock, Mode, ReleaseMode};
@@ -41,7 +39,7 @@ async fn shared_locks_of_others_stand_beside_ours() {
     assert!(!sql(&mut other, format!("SELECT pg_try_advisory_lock_shared({key})")).await);
 }
 
-/// More readers than fit on a page, between single holders.
+/// The name `b` has more readers than fit on a page; its neighbours have one holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_many_read_is_listed_whole() {
     const OTHERS: usize = 230;
@@ -71,7 +69,7 @@ async fn a_name_that_many_read_is_listed_whole() {
     assert_eq!(listed, expected.map(|(name, holders)| (name.to_owned(), holders)));
 }
 
-/// Its barrier blocks readers, but no writers.
+/// The stopped writer's barrier blocks readers, but no writers.
 async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &str) {
     let backend = backend(server, mode).await;
     let (first, next) = (reader("x", LONG), claim_for("x", LONG));
@@ -80,7 +78,7 @@ async fn a_stopped_writer_that_waits_holds_up_no_other(server: &Server, mode: &s
     waiter.next_line();
     within(ms(5_000), "the writer to stop readers", async || !can_read(&backend).await).await;
     waiter.signal(Signal::STOP);
-    // Waits for the end of its slice; the session still has the barrier.
+    // The stopped writer's slice ends, but its session still has the barrier.
     within(ms(8_000), "the stopped one to leave", async || queued(server) == 0).await;
     let waiting = backend.acquire(&next, in_time(LONG));
     let releasing = async {

@@ -1,5 +1,3 @@
-//! Server processes that are stopped.
-
 use std::sync::Arc;
 
 use lockwright_core::{
@@ -25,17 +23,17 @@ in_each_mode!(
     a_reader_granted_in_the_last_moment_has_it_for_its_ttl,
 );
 
-/// The process that waits for a lock.
+/// The server process that waits for a lock.
 const BLOCKED: &str = "SELECT DISTINCT pid FROM pg_locks WHERE NOT granted";
 
-/// Stops the server process with a number, which is SQL.
+/// Stops the server process whose id the SQL returns.
 fn stop(server: &Server, pid: &str) -> Pid {
     let pid = Pid::from_raw(count(server, pid).try_into().unwrap()).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
     pid
 }
 
-/// A stuck server process can't be ended either.
+/// Another client can't end a stuck server process either.
 async fn unfinished_hold_is_not_reported_as_free(server: &Server, mode: &str) {
     let (one, two) = (backend(server, mode).await, backend(server, mode).await);
     let held = hold(&one, "x").await;
@@ -66,8 +64,8 @@ async fn a_foreign_session_that_has_not_ended_is_not_said_to_be_free() {
     within(ms(5_000), "its end", async || holding(&server) == 0).await;
 }
 
-/// The lock becomes free while the waiter's server process is stopped. When that continues, its
-/// slice is over, so it may report a timeout in spite of the lock.
+/// The lock becomes free while the waiter's server process is stopped. When the process continues, its slice is over,
+/// so it may report a timeout although it has the lock.
 async fn a_failed_wait_that_was_granted_in_the_last_moment_keeps_nothing(
     server: &Server,
     mode: &str,
@@ -87,14 +85,14 @@ async fn a_failed_wait_that_was_granted_in_the_last_moment_keeps_nothing(
         _ => two.release(&waiter, ReleaseMode::Reconcile).await,
     }
     .unwrap();
-    // Its session is reusable, but for another name.
+    // The waiter's session is reusable, but for another name.
     let other = hold(&*two, "y").await;
     within(ms(2_000), "the name to be free", async || !is_busy(&one, &claim_for("x", LONG)).await)
         .await;
     two.release(&other, ReleaseMode::Plain).await.unwrap();
 }
 
-/// The client then goes silent.
+/// The reader's connection goes silent before the lock is granted.
 async fn a_reader_granted_in_the_last_moment_has_it_for_its_ttl(server: &Server, mode: &str) {
     let proxy = Proxy::start(server.address()).unwrap();
     let two = Arc::new(backend_through(server, proxy.port(), mode).await);

@@ -1,5 +1,3 @@
-//! Databases and servers that are refused or completed.
-
 use lockwright_core::{DistributedLock, ErrorKind};
 
 use super::server::{Config, Server, connect, patient};
@@ -17,7 +15,7 @@ async fn one_that_only_reads_is_refused_and_can_be_looked_at() {
     }
 }
 
-/// Without a transaction, the next client creates the rest.
+/// The tables aren't created in one transaction, so the next client creates the rest.
 #[tokio::test]
 async fn tables_half_made_are_completed() {
     let server = Server::start().unwrap();

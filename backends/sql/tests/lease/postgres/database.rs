@@ -1,5 +1,3 @@
-//! Databases and servers that are refused.
-
 use lockwright_core::ErrorKind;
 
 use super::server::{Server, patient};

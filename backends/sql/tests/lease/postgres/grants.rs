@@ -25,7 +25,7 @@ async fn claim_in_flight_is_reconciled() {
         async move { backend.release(&late, ReleaseMode::Reconcile).await.unwrap() }
     });
     wait_for_blocked(&server, 1).await;
-    // The tombstone isn't committed yet.
+    // The release's tombstone isn't committed yet.
     let asking = acquiring(&backend, &late, Wait::No);
     wait_for_blocked(&server, 2).await;
     row.execute("COMMIT").await.unwrap();
@@ -59,7 +59,7 @@ async fn renewals_and_acquires_write_no_index() {
     .await;
 }
 
-/// The row gets old enough after the floor was raised.
+/// The row becomes old enough after the floor was raised.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_above_the_floor_stays() {
     let (server, backend) = start().await;

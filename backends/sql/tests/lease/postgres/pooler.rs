@@ -36,7 +36,7 @@ async fn one_that_pools_transactions_is_noticed() {
     grant(&direct, &claim("x")).await;
 }
 
-/// A `LISTEN` would stay with a server connection that other clients use.
+/// A `LISTEN` would stay in a server session that other clients use.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_in_a_session_of_others() {
     for ignores in [false, true] {

@@ -58,7 +58,7 @@ async fn nothing_is_published_that_nobody_waits_for() {
     busy(&waiter, &claim("loud"), WAIT).await;
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut told).await, Event::Wake(name("loud")));
-    // In the order of commits, so others would have come first.
+    // Notifications arrive in the order of commits, so others would have come first.
     let hearing = async {
         loop {
             let note = listener.recv().await.unwrap();
@@ -96,7 +96,7 @@ async fn a_lost_listener_comes_back() {
     busy(&waiter, &second, WAIT).await;
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     server.terminate_sessions().unwrap();
-    // It wakes all waiters once it listens again.
+    // The client wakes all waiters once it listens again.
     assert_eq!(next(&mut told).await, Event::Wake(name("x")));
     // The row still records a waiter. The holder's first request may fail on a dead connection.
     eventually(|| async { holder.release(&first, ReleaseMode::Reconcile).await.ok() }).await;

@@ -1,5 +1,3 @@
-//! The connection that receives notifications.
-
 use std::time::Duration;
 
 use lockwright_testbed::Proxy;

@@ -1,5 +1,3 @@
-//! Transactions that are refused.
-
 use std::time::Duration;
 
 use lockwright_core::ErrorKind;
@@ -51,7 +49,7 @@ async fn a_server_that_rolls_back_on_a_timeout_is_noticed() {
     assert_eq!(stock(&mut pool.acquire().await.unwrap()).await, 7);
 }
 
-/// Without autocommit there is always a transaction.
+/// Without autocommit, the session always has a transaction, which doesn't reveal the rollback.
 #[tokio::test]
 async fn a_transaction_that_the_server_rolled_back_is_reported_without_autocommit_too() {
     let server = Server::options().set("innodb_rollback_on_timeout", "ON");

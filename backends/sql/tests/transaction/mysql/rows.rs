@@ -1,5 +1,3 @@
-//! Rows of names, new and existing.
-
 use std::time::{Duration, Instant};
 
 use lockwright_core::ErrorKind;
@@ -12,7 +10,7 @@ use super::shop::{begin_locked, shop, stock};
 use super::{DEFAULT_LIMIT, limit, waiting};
 use crate::expect::{busy, locked, refused};
 
-/// New and existing names, adjacent in the index, at the level that locks gaps.
+/// The names are new or existing, and adjacent in the index. The isolation level locks gaps.
 #[tokio::test]
 async fn other_names_are_other_locks() {
     let (server, pool) = shop().await;
@@ -35,8 +33,7 @@ async fn other_names_are_other_locks() {
     }
 }
 
-/// The tables are created in several transactions; a backend that connects in between waits for the
-/// last table.
+/// The tables are created in several transactions. A backend that connects in between waits for the last table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backends_that_make_their_tables_at_once_wait_for_the_last_one() {
     let (server, _pool) = shop().await;
@@ -82,7 +79,7 @@ async fn many_that_meet_a_new_name_get_it_one_after_the_other() {
     assert_eq!(stock(&mut pool.acquire().await.unwrap()).await, 0);
 }
 
-/// The one deadlock that isn't the user's fault.
+/// This deadlock is the only one that the user can't avoid.
 #[tokio::test]
 async fn when_a_new_name_is_rolled_back_a_waiter_may_have_to_begin_again() {
     let (server, pool) = shop().await;

@@ -1,5 +1,3 @@
-//! Advisory locks.
-
 use lockwright_core::{ErrorKind, Locks};
 use lockwright_sql::transaction::Wait;
 use lockwright_testbed::PgBouncer;

@@ -1,5 +1,3 @@
-//! Transactions that are refused.
-
 use lockwright_core::{ErrorKind, Fence};
 use lockwright_sql::transaction::Wait;
 use sqlx::{AssertSqlSafe, Connection as _, Executor};
@@ -39,7 +37,7 @@ async fn without_its_table_it_says_what_to_do() {
     assert_eq!(stock(&mut tx).await, 6, "it can be used");
     tx.commit().await.unwrap();
 
-    // By a connected backend, or with the printed schema.
+    // A connected backend creates the table, and so does the printed schema.
     let backend = Backend::connect(&server.url()).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
     check_fence(&mut tx, "a", Fence::new(5)).await.unwrap();

@@ -54,7 +54,7 @@ async fn the_statement_of_a_dropped_wait_ends_though_the_holder_stays() {
     assert!(limited.await.is_err());
     assert_eq!(advisory(&server, false), 1, "it goes on in the server");
     let began = Instant::now();
-    // The error of the wait. The rollback happens with the connection's next use.
+    // The rollback returns the error of the wait, and happens with the connection's next use.
     let error = tx.rollback().await.unwrap_err();
     assert!(error.to_string().contains("lock timeout"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());

@@ -1,5 +1,5 @@
--- Only while the session is the claim's: a stopped holder must not overwrite the next one's row. The first
--- assignment decides, once the row is locked.
+-- Writes only while the session is the claim's: a stopped holder must not overwrite the next holder's row. The first
+-- assignment decides this, once the row is locked.
 INSERT INTO {hold} (kind, name, token, identity, fence, ttl_ms, session, updated, broken, released)
 SELECT '{kind}', :name, :token, :identity, GREATEST(meta.floor + 1, {now}),
        :ttl_ms, :session, {now}, NULL, 0

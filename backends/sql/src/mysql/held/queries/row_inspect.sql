@@ -1,5 +1,4 @@
--- Row locks aren't visible without more permissions. The holder is the session with a recorded token's
--- mark.
+-- Row locks aren't visible without more permissions. The holder is the session with a recorded token's mark.
 SELECT :name, held.session, held.token, held.token, held.identity, last.fence, {left}, held.broken,
        (SELECT COUNT(*) FROM information_schema.processlist AS waiting
         WHERE waiting.info LIKE CONCAT('SELECT name FROM %X''', LOWER(HEX(:name)), '''% FOR UPDATE')

@@ -1,4 +1,4 @@
--- Under a lock, as an insert of an existing row waits for the row's lock.
+-- Takes a named lock, because an insert of an existing row would wait for the row's lock.
 SET @lockwright_made = GET_LOCK({mark_of_row}, 1);
 INSERT IGNORE INTO {row} (name)
 SELECT :name FROM {meta} WHERE NOT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

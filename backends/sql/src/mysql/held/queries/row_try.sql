@@ -1,5 +1,4 @@
--- Returns a row if the lock was acquired.
--- Last row: whether the mark was.
+-- Returns a row if the row's lock was acquired. The last row has whether the mark was acquired.
 SET SESSION wait_timeout = :ttl_s, lock_wait_timeout = :limit_s;
 SET @lockwright_mark = GET_LOCK({mark}, 0);
 BEGIN;

@@ -1,3 +1,3 @@
--- The barrier stays closed.
+-- After the rollback, a writer's barrier stays closed.
 ROLLBACK;
 SELECT EXISTS (SELECT 1 FROM {row} WHERE name = :name);

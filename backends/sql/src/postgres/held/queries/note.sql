@@ -1,5 +1,5 @@
--- Only while the session is the claim's: a stopped holder must not overwrite the next one's row. Checked
--- again once the row is locked, which may take a while.
+-- Writes only while the session is the claim's: a stopped holder must not overwrite the next holder's row. This is
+-- checked again once the row is locked, which may take a while.
 INSERT INTO {hold} AS held (kind, name, token, identity, fence, ttl_ms, session, updated)
 SELECT '{kind}', :name, :token, :identity,
        greatest((SELECT floor FROM {meta}) + 1,

@@ -1,5 +1,4 @@
--- The lock may have been granted at the last moment.
--- Returns whether the claim's token has a row.
+-- The lock may have been granted at the last moment. Returns whether the claim's token has a row.
 ROLLBACK;
 SELECT EXISTS (SELECT FROM {reader}
                WHERE kind = 'session' AND name = :name AND token = :token),

@@ -1,5 +1,5 @@
 DELETE FROM {reader} WHERE kind = 'session' AND name = :name AND token = :token;
--- Everything: a reused session must hold nothing.
+-- Releases everything, because a reused session must hold nothing.
 SELECT unlocked, set_config('application_name', 'lockwright/idle', false),
        set_config('idle_session_timeout', '60s', false),
        set_config('idle_in_transaction_session_timeout', '60s', false),

@@ -10,7 +10,8 @@ use crate::escape::escape;
 use crate::exit::Failure;
 use crate::stderr;
 
-/// Lost messages aren't errors, and writing never blocks while a lock is held.
+/// Prints what the command reports. A message that can't be written is dropped without an error, and writing never
+/// blocks while a lock is held.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,

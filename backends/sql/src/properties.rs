@@ -42,7 +42,7 @@ fn urls_of_files() {
     });
 }
 
-/// Earlier, errors showed parts of these passwords.
+/// Errors once showed parts of passwords that contain a question mark.
 #[test]
 fn a_password_with_a_question_mark() {
     let url = "mariadb://:hush?x{hush@db:3306/app?mode=session";

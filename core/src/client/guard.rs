@@ -259,7 +259,13 @@ impl Leadership {
         self.0.hold().claim.identity.value.as_deref().unwrap_or_default()
     }
 
-    /// Same as [`release`](Self::release), also for errors and cancel safety.
+    /// Same as [`release`](Self::release).
+    ///
+    /// # Errors
+    /// As [`release`](Self::release).
+    ///
+    /// # Cancel safety
+    /// As [`release`](Self::release).
     pub async fn resign(self) -> Result<()> {
         self.0.release().await
     }

@@ -27,6 +27,7 @@ mod config;
 mod dialect;
 mod doctor;
 mod facts;
+mod fencing;
 mod held;
 mod proxy;
 mod tls;
@@ -41,7 +42,8 @@ use lockwright_core::{
 
 pub use crate::server::Mode;
 pub use config::Config;
-pub use transaction::{InTransaction, check_fence, lock_in_transaction};
+pub use fencing::check_fence;
+pub use transaction::{InTransaction, lock_in_transaction};
 
 use crate::server::held::Engine;
 use crate::server::lease::LeaseBackend;

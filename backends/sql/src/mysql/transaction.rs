@@ -35,7 +35,7 @@
 //! # A fence
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
-//! then overwrite a later holder's data. [`check_fence`] in the writing transaction rejects that,
+//! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing transaction rejects that,
 //! with fences of every backend.
 //!
 //! ```no_run
@@ -57,17 +57,16 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use lockwright_core::{Error, Fence, LockName, Result};
+use lockwright_core::{Error, LockName, Result};
 use sqlx::{Connection, MySqlConnection};
 
 use super::dialect::{DEADLOCK, LOCK_WAIT_TIMEOUT, MySql, fetch_on, number};
-use crate::server::dialect::{BadRow, Dialect, Row};
-use crate::server::errors::bad_row;
+use crate::server::dialect::{Dialect, Row};
 use crate::server::sql::{Arguments, Sql, Value};
 use crate::server::table::Tables;
 use crate::server::transaction::{self, Limit, Outcome, Wait};
 
-const BACKEND: &str = "mysql-transaction";
+pub(super) const BACKEND: &str = "mysql-transaction";
 
 const SCHEMA: &str = include_str!("../../schema/mysql_transaction.sql");
 
@@ -102,31 +101,7 @@ pub async fn lock_in_transaction(
     DEFAULT.lock(tx, name, wait).await
 }
 
-/// Rejects a holder's transaction if a later holder has written before.
-///
-/// Records the fence for the name, and locks the record until the transaction ends. The name may
-/// differ from the lock's, but all writers of the same data must use the same. For the tables, see
-/// [`lock_in_transaction`].
-///
-/// # Errors
-/// - [`Lost`](lockwright_core::ErrorKind::Lost) with
-///   [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written. Roll the
-///   transaction back.
-/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), a fence
-///   above [`Fence::MAX`], or no transaction was begun.
-/// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are no such tables.
-/// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
-/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had this name
-///   for longer than `innodb_lock_wait_timeout`; a deadlock, after which the server has rolled
-///   back; or the connection broke.
-///
-/// # Cancel safety
-/// May be dropped; the transaction must then be rolled back or dropped.
-pub async fn check_fence(tx: &mut MySqlConnection, name: &str, fence: Fence) -> Result<()> {
-    DEFAULT.check_fence(tx, name, fence).await
-}
-
-static DEFAULT: LazyLock<InTransaction> = LazyLock::new(InTransaction::default);
+pub(super) static DEFAULT: LazyLock<InTransaction> = LazyLock::new(InTransaction::default);
 
 /// The same functions with other tables. Create one value and keep it.
 #[derive(Debug, Clone)]
@@ -136,8 +111,8 @@ pub struct InTransaction {
     lock: Sql,
     restore: Sql,
     passed: Sql,
-    fence: Sql,
-    sweep: [Sql; 2],
+    pub(super) fence: Sql,
+    pub(super) sweep: [Sql; 2],
 }
 
 impl Default for InTransaction {
@@ -210,38 +185,6 @@ impl InTransaction {
         fetch_on(connection, self.schema()).await.map(drop).map_err(|cause| failed(&cause))
     }
 
-    /// Deletes some rows of names unused for `idle`, and returns their number. Repeat until it
-    /// returns 0. No transaction waits for it.
-    ///
-    /// `idle` must be longer than any holder can be stopped: a deleted fence rejects no write.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction, which that
-    /// would commit; otherwise as [`check_fence`](check_fence()).
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time; the step is then done or not.
-    pub async fn sweep(&self, connection: &mut MySqlConnection, idle: Duration) -> Result<u64> {
-        if connection.is_in_transaction() {
-            return Err(Error::invalid_input("sweeping would commit this transaction")
-                .with_backend(BACKEND));
-        }
-        let arguments = transaction::sweeping(idle);
-        let mut swept = 0;
-        for sql in &self.sweep {
-            let rows = match run(connection, sql, &arguments).await {
-                Ok(rows) => rows,
-                Err(cause) => {
-                    // The statement failed inside its own transaction.
-                    let _ = fetch_on(connection, "ROLLBACK".to_owned()).await;
-                    return Err(failed(&cause));
-                }
-            };
-            swept += transaction::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))?;
-        }
-        Ok(swept)
-    }
-
     /// As [`lock_in_transaction`], also for errors and cancel safety.
     pub async fn lock(&self, tx: &mut MySqlConnection, name: &str, wait: Wait) -> Result<Outcome> {
         let limit = Limit::of(wait);
@@ -290,29 +233,9 @@ impl InTransaction {
             _ => failed(&cause),
         })
     }
-
-    /// As [`check_fence`](check_fence()), also for errors and cancel safety.
-    pub async fn check_fence(
-        &self,
-        tx: &mut MySqlConnection,
-        name: &str,
-        fence: Fence,
-    ) -> Result<()> {
-        let name = LockName::new(name)?;
-        let arguments = [
-            ("name", Value::Text(name.as_str())),
-            ("fence", Value::Int(transaction::number(fence, BACKEND)?)),
-        ];
-        let rows = run(tx, &self.fence, &arguments)
-            .await
-            .map_err(|cause| failed(&cause).with_name(&name))?;
-        let highest = rows.last().ok_or(BadRow).and_then(|row| row.int(0));
-        let highest = highest.map_err(|bad| bad_row(bad, BACKEND))?;
-        transaction::compare(&name, fence, highest, BACKEND)
-    }
 }
 
-async fn run(
+pub(super) async fn run(
     tx: &mut MySqlConnection,
     sql: &Sql,
     arguments: Arguments<'_>,
@@ -323,7 +246,7 @@ async fn run(
 const NO_SAVEPOINT: u16 = 1305;
 const READ_ONLY: u16 = 1792;
 
-fn failed(cause: &sqlx::Error) -> Error {
+pub(super) fn failed(cause: &sqlx::Error) -> Error {
     let error = match number(cause) {
         Some(NO_SAVEPOINT) => transaction::no_transaction("the lock, or the check"),
         Some(DEADLOCK) => Error::unavailable(

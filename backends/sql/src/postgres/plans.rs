@@ -1,7 +1,7 @@
 //! Prepared plans for frequent statements.
 //!
-//! Planning an acquire takes several times as long as executing it. SQL prepares a statement with its first use, under a
-//! name derived from its text. The driver itself would take two round trips, and uses numbers as names.
+//! Planning an acquire takes several times as long as executing it. The first use of a statement prepares it in SQL,
+//! under a name derived from its text. The driver itself would take two round trips, and uses numbers as names.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -44,7 +44,7 @@
 //! # A fence
 //!
 //! The holder of a [`Guard`](lockwright_core::Guard) may be stopped for longer than its TTL, and
-//! then overwrite a later holder's data. [`check_fence`] in the writing transaction rejects that,
+//! then overwrite a later holder's data. [`check_fence`](super::check_fence) in the writing transaction rejects that,
 //! with fences of every backend.
 //!
 //! ```no_run
@@ -67,7 +67,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use lockwright_core::{Error, ErrorKind, Fence, LockName, Result};
+use lockwright_core::{Error, ErrorKind, LockName, Result};
 use sqlx::PgConnection;
 
 use super::dialect::{Postgresql, fetch_on};
@@ -77,7 +77,7 @@ use crate::server::sql::{Arguments, Sql, Value};
 use crate::server::table::Tables;
 use crate::server::transaction::{self, Limit, Outcome, Wait};
 
-const BACKEND: &str = "postgres-transaction";
+pub(super) const BACKEND: &str = "postgres-transaction";
 
 const KEY: &str =
     "('x' || substr(encode(sha256(convert_to(:name, 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint";
@@ -107,29 +107,7 @@ pub async fn lock_in_transaction(tx: &mut PgConnection, name: &str, wait: Wait) 
     DEFAULT.lock(tx, name, wait).await
 }
 
-/// Rejects a holder's transaction if a later holder has written before.
-///
-/// Records the fence for the name, and locks the record until the transaction ends. The name may
-/// differ from the lock's, but all writers of the same data must use the same. A connected
-/// [`Postgres`](super::Postgres) or [`InTransaction::make_tables`] creates the table.
-///
-/// # Errors
-/// - [`Lost`](ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
-///   holder has written. Roll the transaction back.
-/// - [`InvalidInput`](ErrorKind::InvalidInput): not a [name](LockName), a fence above
-///   [`Fence::MAX`], no transaction was begun, or it has failed before.
-/// - [`InvalidConfig`](ErrorKind::InvalidConfig): there is no such table.
-/// - [`Denied`](ErrorKind::Denied): the user may not change the table.
-/// - [`Unavailable`](ErrorKind::Unavailable): another transaction with this name interfered, above
-///   `READ COMMITTED` or by the user's own `lock_timeout`. Or the connection broke.
-///
-/// # Cancel safety
-/// May be dropped; the transaction must then be rolled back or dropped.
-pub async fn check_fence(tx: &mut PgConnection, name: &str, fence: Fence) -> Result<()> {
-    DEFAULT.check_fence(tx, name, fence).await
-}
-
-static DEFAULT: LazyLock<InTransaction> = LazyLock::new(InTransaction::default);
+pub(super) static DEFAULT: LazyLock<InTransaction> = LazyLock::new(InTransaction::default);
 
 /// The same functions with other tables. Create one value and keep it.
 #[derive(Debug, Clone)]
@@ -137,8 +115,8 @@ pub struct InTransaction {
     tables: Tables,
     try_lock: Sql,
     wait: Sql,
-    fence: Sql,
-    sweep: Sql,
+    pub(super) fence: Sql,
+    pub(super) sweep: Sql,
 }
 
 impl Default for InTransaction {
@@ -200,22 +178,6 @@ impl InTransaction {
         fetch_on(connection, text).await.map(drop).map_err(|cause| failed(&cause))
     }
 
-    /// Deletes some fences of names unused for `idle`, and returns their number. Repeat until it
-    /// returns 0. No transaction waits for it.
-    ///
-    /// `idle` must be longer than any holder can be stopped: a deleted fence rejects no write.
-    ///
-    /// # Errors
-    /// As [`check_fence`](check_fence()).
-    ///
-    /// # Cancel safety
-    /// May be dropped at any time; the step is then done or not.
-    pub async fn sweep(&self, connection: &mut PgConnection, idle: Duration) -> Result<u64> {
-        let text = self.sweep.render(&transaction::sweeping(idle), Postgresql::literal);
-        let rows = fetch_on(connection, text).await.map_err(|cause| failed(&cause))?;
-        transaction::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))
-    }
-
     /// As [`lock_in_transaction`], also for errors and cancel safety.
     pub async fn lock(&self, tx: &mut PgConnection, name: &str, wait: Wait) -> Result<Outcome> {
         let limit = Limit::of(wait);
@@ -244,21 +206,6 @@ impl InTransaction {
         }
         Ok(Outcome::Busy)
     }
-
-    /// As [`check_fence`](check_fence()), also for errors and cancel safety.
-    pub async fn check_fence(&self, tx: &mut PgConnection, name: &str, fence: Fence) -> Result<()> {
-        let name = LockName::new(name)?;
-        let arguments = [
-            ("name", Value::Text(name.as_str())),
-            ("fence", Value::Int(transaction::number(fence, BACKEND)?)),
-        ];
-        let rows = run(tx, &self.fence, &arguments)
-            .await
-            .map_err(|cause| failed(&cause).with_name(&name))?;
-        let highest = rows.last().ok_or(BadRow).and_then(|row| row.int(0));
-        let highest = highest.map_err(|bad| bad_row(bad, BACKEND))?;
-        transaction::compare(&name, fence, highest, BACKEND)
-    }
 }
 
 fn expand(tables: &Tables, text: &str) -> String {
@@ -266,7 +213,11 @@ fn expand(tables: &Tables, text: &str) -> String {
 }
 
 /// The SQL begins with a savepoint, to which an error rolls back.
-async fn run(tx: &mut PgConnection, sql: &Sql, arguments: Arguments<'_>) -> sqlx::Result<Vec<Row>> {
+pub(super) async fn run(
+    tx: &mut PgConnection,
+    sql: &Sql,
+    arguments: Arguments<'_>,
+) -> sqlx::Result<Vec<Row>> {
     let answer = fetch_on(tx, sql.render(arguments, Postgresql::literal)).await;
     if let Err(cause @ sqlx::Error::Database(_)) = &answer
         && !is(cause, NO_TRANSACTION)
@@ -310,7 +261,7 @@ fn is(error: &sqlx::Error, code: &str) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|found| found == code)
 }
 
-fn failed(cause: &sqlx::Error) -> Error {
+pub(super) fn failed(cause: &sqlx::Error) -> Error {
     let error = if is(cause, NO_TRANSACTION) {
         transaction::no_transaction("the lock, or the check")
     } else if is(cause, FAILED_TRANSACTION) {

@@ -5,6 +5,7 @@ pub(crate) mod config;
 pub(crate) mod dialect;
 pub(crate) mod doctor;
 pub(crate) mod errors;
+pub(crate) mod fencing;
 pub(crate) mod held;
 pub(crate) mod holding;
 pub(crate) mod lease;

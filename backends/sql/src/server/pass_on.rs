@@ -30,7 +30,7 @@ macro_rules! pass_on {
                     self.0.attach(events);
                 }
 
-                // An `async fn` would add an allocation.
+                // These return the inner backend's boxed future. An `async fn` would box it again.
 
                 fn acquire<'s, 'c, 'f>(
                     &'s self,

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use lockwright_core::{BootInstant, Clock, Error, ErrorKind, Fence, LockName, Reason, Result};
+use lockwright_core::{BootInstant, Clock, Error, ErrorKind};
 
-use super::dialect::{BadRow, Row};
 use super::errors::Verdict;
-use super::sql::Value;
 
 /// The time to wait for a lock that another session holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,25 +67,6 @@ impl Limit {
     }
 }
 
-pub(crate) fn number(fence: Fence, backend: &'static str) -> Result<i64> {
-    let fence = fence.checked().map_err(|error| error.with_backend(backend))?;
-    Ok(fence.get() as i64) // far below `i64::MAX`
-}
-
-const STEP: i64 = 500;
-
-pub(crate) fn sweeping(idle: Duration) -> [(&'static str, Value<'static>); 2] {
-    let idle = idle.as_secs() + u64::from(idle.subsec_nanos() > 0);
-    // A hundred years: every server can subtract that.
-    let idle = i64::try_from(idle).unwrap_or(i64::MAX).min(100 * 366 * 24 * 60 * 60);
-    [("idle_s", Value::Int(idle)), ("limit", Value::Int(STEP))]
-}
-
-pub(crate) fn swept(rows: &[Row]) -> Result<u64, BadRow> {
-    let number = rows.last().ok_or(BadRow)?.int(0)?;
-    u64::try_from(number).map_err(|_| BadRow)
-}
-
 pub(crate) fn no_transaction(what: &str) -> Error {
     Error::invalid_input(format!(
         "there is no transaction, so {what} would be over at once; begin one first \
@@ -122,27 +101,6 @@ pub(crate) fn failed(
     Error::new(kind, message).with_backend(backend).with_source(cause.to_string())
 }
 
-pub(crate) fn compare(
-    name: &LockName,
-    fence: Fence,
-    highest: i64,
-    backend: &'static str,
-) -> Result<()> {
-    match u64::try_from(highest) {
-        Ok(highest) if highest <= fence.get() => Ok(()),
-        _ => Err(Error::new(
-            ErrorKind::Lost(Reason::Superseded),
-            format!(
-                "the fence {} is too old: a later holder has written with {highest}; roll this \
-                 transaction back, and begin again with a new hold, and read the data again",
-                fence.get()
-            ),
-        )
-        .with_name(name)
-        .with_backend(backend)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,14 +113,5 @@ mod tests {
         assert_eq!(Limit::of(Wait::For(Duration::MAX)).slice(), Some(SLICE));
         let slice = Limit::of(Wait::For(Duration::from_secs(1))).slice().unwrap();
         assert!(slice <= Duration::from_secs(1) && slice > Duration::from_millis(500));
-    }
-
-    #[test]
-    fn a_fence_is_refused_only_below_the_highest() {
-        let name = LockName::new("a").unwrap();
-        for (fence, highest, allowed) in [(5, 4, true), (5, 5, true), (5, 6, false)] {
-            let answer = compare(&name, Fence::new(fence), highest, "x");
-            assert_eq!(answer.is_ok(), allowed, "{fence} {highest}");
-        }
     }
 }

@@ -21,10 +21,11 @@ mod config;
 mod connection;
 mod doctor;
 mod errors;
+mod fencing;
 mod file_system;
 mod shared_holders;
 mod statements;
-mod transaction;
+
 mod wakeup;
 mod writer;
 
@@ -35,7 +36,7 @@ use std::time::Duration;
 use lockwright_core::{Fault, Faults, Fencing, Modes, Order, Profile, Result, Scope, WakeUp};
 
 pub use config::{Config, Synchronous};
-pub use transaction::{check_fence, make_fence_table};
+pub use fencing::{check_fence, make_fence_table};
 
 use connection::Database;
 use wakeup::Waiters;

@@ -26,7 +26,7 @@ async fn replicas_are_found_from_both_sides() {
     let replica = Server::options().replica_of(&primary).start().unwrap();
     let backend = connect(&primary.url()).await;
     eventually(|| async { (findings(&backend).await == ["replicas"]).then_some(()) }).await;
-    // The tables are replicated a moment later.
+    // The replica receives the tables a moment after the primary.
     eventually(|| async {
         let backend = patient(&replica.url()).for_diagnosis().connect().await.unwrap();
         let found = findings(&backend).await;

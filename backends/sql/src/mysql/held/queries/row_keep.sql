@@ -1,4 +1,4 @@
--- As session_keep.
+-- See session_keep.sql.
 SELECT CONNECTION_ID(),
        IS_USED_LOCK({mark}) <=> CONNECTION_ID(),
        EXISTS (SELECT 1 FROM {held}

@@ -1,4 +1,4 @@
--- As session_shared_try.
+-- See session_shared_try.sql.
 SELECT name,
        set_config('idle_session_timeout', :ttl_ms::text, false),
        set_config('idle_in_transaction_session_timeout', :ttl_ms::text, false),

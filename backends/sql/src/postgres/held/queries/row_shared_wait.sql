@@ -1,4 +1,4 @@
--- As session_shared_wait, with a fifth row as in row_wait.
+-- See session_shared_wait.sql, and for the fifth row row_wait.sql.
 BEGIN;
 SELECT set_config('lock_timeout', :slice_ms::text, true),
        set_config('application_name', {mark}, false);

@@ -1,0 +1,91 @@
+//! Fence checks in the application's own transaction: see [`transaction`](super::transaction).
+
+use std::time::Duration;
+
+use lockwright_core::{Error, Fence, LockName, Result};
+use sqlx::{Connection, MySqlConnection};
+
+use super::dialect::fetch_on;
+use super::transaction::{BACKEND, DEFAULT, InTransaction, failed, run};
+use crate::server::dialect::BadRow;
+use crate::server::errors::bad_row;
+use crate::server::fencing;
+use crate::server::sql::Value;
+
+/// Rejects a holder's transaction if a later holder has written before.
+///
+/// Records the fence for the name, and locks the record until the transaction ends. The name may
+/// differ from the lock's, but all writers of the same data must use the same. For the tables, see
+/// [`lock_in_transaction`](super::lock_in_transaction).
+///
+/// # Errors
+/// - [`Lost`](lockwright_core::ErrorKind::Lost) with
+///   [`Superseded`](lockwright_core::Reason::Superseded): a later holder has written. Roll the
+///   transaction back.
+/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), a fence
+///   above [`Fence::MAX`], or no transaction was begun.
+/// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there are no such tables.
+/// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change them.
+/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction had this name
+///   for longer than `innodb_lock_wait_timeout`; a deadlock, after which the server has rolled
+///   back; or the connection broke.
+///
+/// # Cancel safety
+/// May be dropped; the transaction must then be rolled back or dropped.
+pub async fn check_fence(tx: &mut MySqlConnection, name: &str, fence: Fence) -> Result<()> {
+    DEFAULT.check_fence(tx, name, fence).await
+}
+
+impl InTransaction {
+    /// Deletes some rows of names unused for `idle`, and returns their number. Repeat until it
+    /// returns 0. No transaction waits for it.
+    ///
+    /// `idle` must be longer than any holder can be stopped: a deleted fence rejects no write.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput) in a transaction, which that
+    /// would commit; otherwise as [`check_fence`](check_fence()).
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time; the step is then done or not.
+    pub async fn sweep(&self, connection: &mut MySqlConnection, idle: Duration) -> Result<u64> {
+        if connection.is_in_transaction() {
+            return Err(Error::invalid_input("sweeping would commit this transaction")
+                .with_backend(BACKEND));
+        }
+        let arguments = fencing::sweeping(idle);
+        let mut swept = 0;
+        for sql in &self.sweep {
+            let rows = match run(connection, sql, &arguments).await {
+                Ok(rows) => rows,
+                Err(cause) => {
+                    // The statement failed inside its own transaction.
+                    let _ = fetch_on(connection, "ROLLBACK".to_owned()).await;
+                    return Err(failed(&cause));
+                }
+            };
+            swept += fencing::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))?;
+        }
+        Ok(swept)
+    }
+
+    /// As [`check_fence`](check_fence()), also for errors and cancel safety.
+    pub async fn check_fence(
+        &self,
+        tx: &mut MySqlConnection,
+        name: &str,
+        fence: Fence,
+    ) -> Result<()> {
+        let name = LockName::new(name)?;
+        let arguments = [
+            ("name", Value::Text(name.as_str())),
+            ("fence", Value::Int(fencing::number(fence, BACKEND)?)),
+        ];
+        let rows = run(tx, &self.fence, &arguments)
+            .await
+            .map_err(|cause| failed(&cause).with_name(&name))?;
+        let highest = rows.last().ok_or(BadRow).and_then(|row| row.int(0));
+        let highest = highest.map_err(|bad| bad_row(bad, BACKEND))?;
+        fencing::compare(&name, fence, highest, BACKEND)
+    }
+}

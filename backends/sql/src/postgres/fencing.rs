@@ -1,0 +1,68 @@
+//! Fence checks in the application's own transaction: see [`transaction`](super::transaction).
+
+use std::time::Duration;
+
+use lockwright_core::{Fence, LockName, Result};
+use sqlx::PgConnection;
+
+use super::dialect::{Postgresql, fetch_on};
+use super::transaction::{BACKEND, DEFAULT, InTransaction, failed, run};
+use crate::server::dialect::{BadRow, Dialect};
+use crate::server::errors::bad_row;
+use crate::server::fencing;
+use crate::server::sql::Value;
+
+/// Rejects a holder's transaction if a later holder has written before.
+///
+/// Records the fence for the name, and locks the record until the transaction ends. The name may
+/// differ from the lock's, but all writers of the same data must use the same. A connected
+/// [`Postgres`](super::Postgres) or [`InTransaction::make_tables`] creates the table.
+///
+/// # Errors
+/// - [`Lost`](lockwright_core::ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded): a later
+///   holder has written. Roll the transaction back.
+/// - [`InvalidInput`](lockwright_core::ErrorKind::InvalidInput): not a [name](LockName), a fence above
+///   [`Fence::MAX`], no transaction was begun, or it has failed before.
+/// - [`InvalidConfig`](lockwright_core::ErrorKind::InvalidConfig): there is no such table.
+/// - [`Denied`](lockwright_core::ErrorKind::Denied): the user may not change the table.
+/// - [`Unavailable`](lockwright_core::ErrorKind::Unavailable): another transaction with this name interfered, above
+///   `READ COMMITTED` or by the user's own `lock_timeout`. Or the connection broke.
+///
+/// # Cancel safety
+/// May be dropped; the transaction must then be rolled back or dropped.
+pub async fn check_fence(tx: &mut PgConnection, name: &str, fence: Fence) -> Result<()> {
+    DEFAULT.check_fence(tx, name, fence).await
+}
+
+impl InTransaction {
+    /// Deletes some fences of names unused for `idle`, and returns their number. Repeat until it
+    /// returns 0. No transaction waits for it.
+    ///
+    /// `idle` must be longer than any holder can be stopped: a deleted fence rejects no write.
+    ///
+    /// # Errors
+    /// As [`check_fence`](check_fence()).
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time; the step is then done or not.
+    pub async fn sweep(&self, connection: &mut PgConnection, idle: Duration) -> Result<u64> {
+        let text = self.sweep.render(&fencing::sweeping(idle), Postgresql::literal);
+        let rows = fetch_on(connection, text).await.map_err(|cause| failed(&cause))?;
+        fencing::swept(&rows).map_err(|bad| bad_row(bad, BACKEND))
+    }
+
+    /// As [`check_fence`](check_fence()), also for errors and cancel safety.
+    pub async fn check_fence(&self, tx: &mut PgConnection, name: &str, fence: Fence) -> Result<()> {
+        let name = LockName::new(name)?;
+        let arguments = [
+            ("name", Value::Text(name.as_str())),
+            ("fence", Value::Int(fencing::number(fence, BACKEND)?)),
+        ];
+        let rows = run(tx, &self.fence, &arguments)
+            .await
+            .map_err(|cause| failed(&cause).with_name(&name))?;
+        let highest = rows.last().ok_or(BadRow).and_then(|row| row.int(0));
+        let highest = highest.map_err(|bad| bad_row(bad, BACKEND))?;
+        fencing::compare(&name, fence, highest, BACKEND)
+    }
+}

@@ -1,0 +1,216 @@
+//! Renewing rows, in batches.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use lockwright_core::{Error, Mode, Reason, Renew, Renewal, RenewalOutcome, Result};
+
+use super::LeaseBackend;
+use crate::server::dialect::{Dialect, Row};
+use crate::server::holding::micros_up;
+use crate::server::pool::Sending;
+use crate::server::sql::{Sql, Value};
+
+/// The pause before a retry of locked rows.
+const LOCKED_PAUSE: Duration = Duration::from_millis(10);
+
+/// The minimum wait in the server's queue for a locked row, as sessions that take turns leave no
+/// gap for a retry.
+const WAITS_FOR_ROW: Duration = Duration::from_millis(500);
+
+const WAIT_AT_ONCE: usize = 3;
+
+/// How long batches stay smaller after a failure.
+const SMALLER_FOR: Duration = Duration::from_secs(60);
+
+type Holds<'a, 'b> = &'a [(usize, &'b Renew<'b>)];
+
+/// `None` for a row that another session has locked.
+type Renewals = Vec<(usize, Option<Renewal>)>;
+
+impl<D: Dialect> LeaseBackend<D> {
+    pub(super) async fn renew_all(&self, holds: &[Renew<'_>]) -> Result<Vec<Renewal>> {
+        let deadline = Instant::now() + Renew::time_to_answer(holds);
+        let (alone, shared): (Vec<_>, Vec<_>) =
+            holds.iter().enumerate().partition(|(_, hold)| hold.claim.mode == Mode::Exclusive);
+        // In parallel, neither statement delays the other's holds.
+        let (alone, shared) = tokio::join!(
+            self.renew_with((&self.statements.renew, &self.waiting[0]), alone, deadline),
+            self.renew_with((&self.statements.shared_renew, &self.waiting[1]), shared, deadline),
+        );
+        let mut renewals = vec![Renewal::INDETERMINATE; holds.len()];
+        // One statement's answers are kept even if the other failed.
+        let known = match (alone, shared) {
+            (Err(error), Err(_)) => return Err(error),
+            (Err(error), Ok(known)) | (Ok(known), Err(error)) if known.is_empty() => {
+                return Err(error);
+            }
+            (alone, shared) => {
+                alone.unwrap_or_default().into_iter().chain(shared.unwrap_or_default())
+            }
+        };
+        for (place, renewal) in known {
+            if let (Some(at), Some(renewal)) = (renewals.get_mut(place), renewal) {
+                *at = renewal;
+            }
+        }
+        Ok(renewals)
+    }
+
+    async fn renew_with(
+        &self,
+        (statement, waiting): (&Sql, &Sql),
+        mut holds: Vec<(usize, &Renew<'_>)>,
+        deadline: Instant,
+    ) -> Result<Renewals> {
+        // The order prevents deadlocks of concurrent batches.
+        holds.sort_by(|(_, one), (_, other)| one.claim.name.cmp(&other.claim.name));
+        let size = match *self.batch.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((size, failed)) if failed.elapsed() < SMALLER_FOR => size,
+            _ => holds.len(),
+        };
+        let mut renewals = self.renew_some(statement, &holds, size, deadline).await?;
+        self.grow_batch(size);
+        keep_locked(&mut holds, &renewals);
+        if !holds.is_empty() {
+            tokio::time::sleep(LOCKED_PAUSE).await;
+            let Ok(answers) = self.renew_some(statement, &holds, size, deadline).await else {
+                return Ok(renewals);
+            };
+            replace(&mut renewals, answers);
+            keep_locked(&mut holds, &renewals);
+        }
+        let mut chunks = holds.chunks(WAIT_AT_ONCE);
+        while let Some(chunk) = chunks.next() {
+            let now = Instant::now();
+            let left = deadline.saturating_duration_since(now);
+            let share = left / u32::try_from(chunks.len() + 1).unwrap_or(u32::MAX);
+            let until = now + share.max(WAITS_FOR_ROW).min(left);
+            let waiting = chunk
+                .iter()
+                .map(|hold| self.renew_once(waiting, std::slice::from_ref(hold), until, true));
+            for answers in join_all(waiting).await.into_iter().flatten() {
+                replace(&mut renewals, answers);
+            }
+        }
+        Ok(renewals)
+    }
+
+    fn grow_batch(&self, size: usize) {
+        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        *batch = batch.map(|(halved, since)| (grown(halved, size), since));
+    }
+
+    /// A failed batch is halved. Returns an error only if all batches fail.
+    async fn renew_some(
+        &self,
+        statement: &Sql,
+        holds: Holds<'_, '_>,
+        size: usize,
+        deadline: Instant,
+    ) -> Result<Renewals> {
+        if holds.is_empty() {
+            return Ok(Renewals::new());
+        }
+        if holds.len() <= size.max(1) {
+            let begun = Instant::now();
+            let error = match self.renew_once(statement, holds, deadline, false).await {
+                Err(error) if holds.len() > 1 => error,
+                answer => return answer,
+            };
+            let smaller = Some((holds.len() / 2, begun));
+            *self.batch.lock().unwrap_or_else(PoisonError::into_inner) = smaller;
+            if deadline.saturating_duration_since(Instant::now()) < begun.elapsed() {
+                return Err(error);
+            }
+        }
+        let (some, others) = holds.split_at(holds.len() / 2);
+        let size = size.min(others.len());
+        let (some, others) = tokio::join!(
+            Box::pin(self.renew_some(statement, some, size, deadline)),
+            Box::pin(self.renew_some(statement, others, size, deadline)),
+        );
+        match (some, others) {
+            (Ok(mut some), Ok(others)) => {
+                some.extend(others);
+                Ok(some)
+            }
+            (Ok(known), Err(_)) | (Err(_), Ok(known)) => Ok(known),
+            (Err(error), Err(_)) => Err(error),
+        }
+    }
+
+    async fn renew_once(
+        &self,
+        statement: &Sql,
+        holds: Holds<'_, '_>,
+        deadline: Instant,
+        waits: bool,
+    ) -> Result<Renewals> {
+        let asked: Vec<_> = holds
+            .iter()
+            .map(|(_, hold)| {
+                (hold.claim.name.as_str(), hold.claim.token.to_string(), micros_up(hold.claim.ttl))
+            })
+            .collect();
+        let asked = serde_json::to_string(&asked).map_err(|cause| {
+            Error::invalid_input("the holds can't be written as JSON").with_source(cause)
+        })?;
+        let within = deadline.saturating_duration_since(Instant::now());
+        let answer = self.pool.limits().answer;
+        let sending = Sending { within, answer, renews: true, again: false, waits };
+        let rows = self.change_so(statement, &[("holds", Value::Text(&asked))], sending).await?;
+        let mut renewals = Renewals::new();
+        for row in &rows {
+            let (at, renewal) = self.renewal(row)?;
+            renewals.extend(holds.get(at).map(|(place, _)| (*place, renewal)));
+        }
+        Ok(renewals)
+    }
+
+    fn renewal(&self, row: &Row) -> Result<(usize, Option<Renewal>)> {
+        let at = self.sound(row.int(0))?;
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let waiters = self.sound(row.bool(2))?;
+        let outcome = match self.sound(row.text(1))? {
+            Some("renewed") => RenewalOutcome::Renewed { valid: None },
+            Some("broken") => RenewalOutcome::NotHeld(Reason::Broken),
+            Some("skipped") => return Ok((at, None)),
+            Some("expired") => RenewalOutcome::NotHeld(Reason::Expired),
+            _ => RenewalOutcome::NotHeld(Reason::Gone),
+        };
+        Ok((at, Some(Renewal { outcome, waiters })))
+    }
+}
+
+/// Returns the next limit of a batch after a complete renewal by batches of `size`. Any number of renewals may double
+/// it.
+fn grown(limit: usize, size: usize) -> usize {
+    if limit == size { limit.saturating_mul(2) } else { limit }
+}
+
+fn keep_locked(holds: &mut Vec<(usize, &Renew<'_>)>, renewals: &Renewals) {
+    let is_locked = |place| renewals.iter().any(|(at, renewal)| *at == place && renewal.is_none());
+    holds.retain(|(place, _)| is_locked(*place));
+}
+
+fn replace(renewals: &mut Renewals, answers: Renewals) {
+    renewals.retain(|(place, _)| answers.iter().all(|(answered, _)| answered != place));
+    renewals.extend(answers);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_grow_without_overflow() {
+        assert_eq!([grown(8, 8), grown(8, 1_000)], [16, 8]);
+        let mut limit = 1;
+        for _ in 0..200 {
+            limit = grown(limit, limit);
+        }
+        assert_eq!(limit, usize::MAX);
+    }
+}

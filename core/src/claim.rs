@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use crate::clock::BootInstant;
 use crate::identity::Identity;
+use crate::loss_reason::Reason;
 use crate::mode::Mode;
 use crate::name::LockName;
 use crate::operator::Holder;
-use crate::reason::Reason;
 use crate::token::{Fence, Token};
 
 /// The renewal of a hold.

@@ -2,8 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::claim::Granted;
+use crate::loss_reason::Reason;
 use crate::name::LockName;
-use crate::reason::Reason;
 use crate::token::Token;
 
 /// An event from a backend to its client. Any event may get lost. Only [`Event::Handed`] and [`Event::Lost`] are

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::loss_reason::Reason;
 use crate::name::{LockName, NameMap};
-use crate::reason::Reason;
 use crate::token::Fence;
 
 /// The HTTP header with a [`Fenced`]. Lower case for HTTP/2.

@@ -11,11 +11,11 @@ mod error;
 mod event;
 pub mod fencing;
 mod identity;
+mod loss_reason;
 mod mode;
 mod name;
 mod operator;
 mod profile;
-mod reason;
 pub mod redact;
 mod token;
 pub mod validity;
@@ -34,6 +34,7 @@ pub use clock::{BootInstant, Clock};
 pub use error::{Error, ErrorKind, Result, Step};
 pub use event::{Event, Events};
 pub use identity::Identity;
+pub use loss_reason::Reason;
 pub use mode::Mode;
 pub use name::{LockName, NameMap};
 pub use operator::{
@@ -41,5 +42,4 @@ pub use operator::{
     SweepReport,
 };
 pub use profile::{Fault, Faults, Fencing, Modes, Order, Profile, Scope, WakeUp};
-pub use reason::Reason;
 pub use token::{Fence, Token, TokenSource};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::claim::Claim;
 use crate::clock::{BootInstant, Clock};
+use crate::loss_reason::Reason;
 use crate::name::LockName;
-use crate::reason::Reason;
 use crate::token::Token;
 
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);

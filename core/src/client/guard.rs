@@ -8,8 +8,8 @@ use crate::claim::RenewalOutcome;
 use crate::clock::BootInstant;
 use crate::error::{Error, Result};
 use crate::fencing::Fenced;
+use crate::loss_reason::Reason;
 use crate::mode::Mode;
-use crate::reason::Reason;
 use crate::token::{Fence, Token};
 
 use super::answer::at_once;

@@ -1,4 +1,4 @@
-use crate::reason::Reason;
+use crate::loss_reason::Reason;
 
 /// The state of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

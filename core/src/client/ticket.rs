@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::claim::{Claim, ReleaseMode, RenewalMode};
 use crate::error::{Error, ErrorKind};
+use crate::loss_reason::Reason;
 use crate::mode::Mode;
 use crate::name::LockName;
-use crate::reason::Reason;
 use crate::token::{Fence, Token};
 
 /// A hold in transfer, from [`Guard::into_ticket`](crate::Guard::into_ticket) to

@@ -12,7 +12,7 @@ use crate::client::answer::ignore_panic;
 use crate::client::hold_state::HoldState;
 use crate::client::owner::Owner;
 use crate::clock::{BootInstant, Clock};
-use crate::reason::Reason;
+use crate::loss_reason::Reason;
 use crate::token::Fence;
 use crate::validity::Term;
 

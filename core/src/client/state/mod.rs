@@ -13,9 +13,9 @@ use crate::claim::{Claim, ReleaseMode};
 use crate::clock::{BootInstant, Clock};
 use crate::error::Error;
 use crate::identity::Identity;
+use crate::loss_reason::Reason;
 use crate::mode::Mode;
 use crate::name::{LockName, NameMap};
-use crate::reason::Reason;
 use crate::token::{Fence, Token, TokenSource};
 use crate::validity::{Lengths, Rules};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::client::metrics::Totals;
 use crate::clock::BootInstant;
-use crate::reason::Reason;
+use crate::loss_reason::Reason;
 
 use super::{DueEntry, Hold, Registry, Slot};
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use crate::claim::ReleaseOutcome;
 use crate::clock::BootInstant;
 use crate::error::{Error, ErrorKind, Result};
-use crate::reason::Reason;
+use crate::loss_reason::Reason;
 
 use super::background::send_release;
 use super::{Hold, Job, Shared};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::clock::BootInstant;
-use crate::reason::Reason;
+use crate::loss_reason::Reason;
 use crate::token::Token;
 
 use super::{Hold, HoldEvent, Shared, Table};

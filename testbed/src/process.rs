@@ -297,9 +297,7 @@ impl Process {
         if self.has_children {
             let mut all = descendants::of(self.pid());
             descendants::signal(&all, Signal::STOP);
-            let stopped = descendants::wait(&all, |pid| {
-                descendants::is_stopped(pid) || descendants::has_ended(pid)
-            });
+            let stopped = descendants::wait(&all, is_stopped_or_has_ended);
             assert!(stopped, "the children of {} can be stopped", self.name);
             all.push(self.pid());
             let kill_on_exit = KillOnExit::watch(&all).expect("sh starts");
@@ -309,7 +307,7 @@ impl Process {
 
     fn freeze_one(&self) {
         descendants::signal(&[self.pid()], Signal::STOP);
-        let stopped = descendants::wait(&[self.pid()], descendants::is_stopped);
+        let stopped = descendants::wait(&[self.pid()], is_stopped_or_has_ended);
         assert!(stopped, "{} can be stopped", self.name);
     }
 
@@ -329,6 +327,11 @@ impl Process {
     fn cancel_kill_on_exit(&self) {
         *self.kill_on_exit.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
+}
+
+/// A process may end at the moment of the signal.
+fn is_stopped_or_has_ended(pid: u32) -> bool {
+    descendants::is_stopped(pid) || descendants::has_ended(pid)
 }
 
 impl Drop for Process {

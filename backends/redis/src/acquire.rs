@@ -42,7 +42,7 @@ pub(crate) fn outcome(answer: Value, keys: &Keys, mode: Mode) -> Result<Outcome>
         }),
         "kind" => Err(Error::other_kind(present(reply.word(1)?, mode), mode)),
         "ended" => Ok(Outcome::Ended),
-        "stranger" => Ok(Outcome::WrongIncarnation),
+        "other-incarnation" => Ok(Outcome::WrongIncarnation),
         "foreign" => Err(alien("something else")),
         "exhausted" => Err(error(
             ErrorKind::Conflict,

@@ -28,7 +28,7 @@ impl DistributedLock for Redis {
     }
 
     fn attach(&self, events: Events) {
-        self.servers.wakeups().audience().attach(events);
+        self.servers.wakeups().subscribers().attach(events);
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
@@ -135,13 +135,13 @@ impl Redis {
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
                 wakeups.offers().waits(claim, sent, micros, asks_again);
-                wakeups.audience().waits(&claim.name);
+                wakeups.subscribers().waits(&claim.name);
                 wakeups.fast_path().note_contention(&claim.name);
                 self.listen_for(&keys, &mut busy).await;
                 Ok(AcquireOutcome::Busy(busy))
             }
             Outcome::Ended => Err(ended()),
-            Outcome::WrongIncarnation => Err(odd_answer(Effect::Changes, "stranger")),
+            Outcome::WrongIncarnation => Err(odd_answer(Effect::Changes, "other-incarnation")),
         }
     }
 
@@ -200,7 +200,7 @@ impl Redis {
             }
             Outcome::Busy(busy) | Outcome::Queued(busy, _) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Ended => Err(ended()),
-            Outcome::WrongIncarnation => Err(odd_answer(Effect::Changes, "stranger")),
+            Outcome::WrongIncarnation => Err(odd_answer(Effect::Changes, "other-incarnation")),
         }
     }
 

@@ -254,7 +254,7 @@ impl Node {
             Outcome::Again(granted) => Vote::Yes { granted, repeated: true },
             Outcome::Busy(busy) | Outcome::Queued(busy, _) => {
                 if waits {
-                    self.link().wakeups().audience().waits(&claim.name);
+                    self.link().wakeups().subscribers().waits(&claim.name);
                 }
                 Vote::No(Box::new(busy))
             }
@@ -299,7 +299,7 @@ impl Node {
         let reply = Reply::of(answer, Effect::Changes)?;
         match reply.word(0)? {
             "raised" => Ok(true),
-            "gone" | "stranger" => Ok(false),
+            "gone" | "other-incarnation" => Ok(false),
             _ => Err(odd_answer(Effect::Changes, reply)),
         }
     }

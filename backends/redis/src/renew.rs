@@ -117,7 +117,7 @@ impl Batch {
     pub(crate) fn renewals_of_a_node(&self, answer: Value) -> Result<Option<Vec<Renewal>>> {
         let is_wrong_incarnation = matches!(
             &answer,
-            Value::Array(fields) if matches!(&fields[..], [Value::BulkString(word)] if word == b"stranger")
+            Value::Array(fields) if matches!(&fields[..], [Value::BulkString(word)] if word == b"other-incarnation")
         );
         if is_wrong_incarnation { Ok(None) } else { self.renewals(answer).map(Some) }
     }

@@ -160,13 +160,13 @@ async fn watch(servers: WeakServers, mut changes: UnboundedReceiver<Changed>) {
                 for key in &keys {
                     let name = key.strip_prefix(servers.config().key_prefix.as_str());
                     if let Some(name) = name.and_then(|name| LockName::new(name).ok()) {
-                        wakeups.audience().wake(&name);
+                        wakeups.subscribers().wake(&name);
                     }
                 }
                 tracked.held(&keys)
             }
             Changed::Flushed => {
-                wakeups.audience().wake_all();
+                wakeups.subscribers().wake_all();
                 tracked.all()
             }
             Changed::Reconnected => tracked.all(),
@@ -227,7 +227,7 @@ async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     };
     for (key, value) in keys.iter().zip(&values) {
         if let Some(token) = wakeups.tracked().changed_hands(key, value) {
-            wakeups.audience().send(&Event::AtRisk(token));
+            wakeups.subscribers().send(&Event::AtRisk(token));
         }
     }
     true

@@ -29,7 +29,7 @@ pub(crate) struct Wakeups {
     key_prefix: String,
     released: String,
     broken: String,
-    audience: Subscribers,
+    subscribers: Subscribers,
     tracked: Tracked,
     offers: Offers,
     fast_path: FastPath,
@@ -44,7 +44,7 @@ impl Wakeups {
             key_prefix: config.key_prefix.clone(),
             released: format!("lockwright:released:{scope}"),
             broken: format!("lockwright:broken:{scope}"),
-            audience: Subscribers::new(SLOW_POLL),
+            subscribers: Subscribers::new(SLOW_POLL),
             tracked: Tracked::default(),
             offers: Offers::default(),
             fast_path: FastPath::default(),
@@ -76,8 +76,8 @@ impl Wakeups {
         [&self.released, &self.broken, self.offers.channel()]
     }
 
-    pub(crate) fn audience(&self) -> &Subscribers {
-        &self.audience
+    pub(crate) fn subscribers(&self) -> &Subscribers {
+        &self.subscribers
     }
 
     pub(crate) fn tracked(&self) -> &Tracked {
@@ -115,7 +115,7 @@ impl Wakeups {
             None
         };
         if let Some(event) = event {
-            self.audience.send(&event);
+            self.subscribers.send(&event);
         }
     }
 }
@@ -126,7 +126,7 @@ async fn ask_later(wakeups: Weak<Wakeups>, token: Token, mut at: Instant) {
         let Some(wakeups) = wakeups.upgrade() else { return };
         match wakeups.offers.asks_now(token) {
             Some(Err(later)) => at = later,
-            Some(Ok(name)) => return wakeups.audience.wake(&name),
+            Some(Ok(name)) => return wakeups.subscribers.wake(&name),
             None => return,
         }
     }

@@ -203,10 +203,10 @@ async fn hand_over(folder: &std::path::Path) {
     let file = folder.join("hand.db");
     let backend = Sqlite::open(&file).await.unwrap();
     let notify = Arc::new(tokio::sync::Notify::new());
-    let bell = notify.clone();
+    let wakeup = notify.clone();
     backend.attach(Events::to(move |event| {
         if matches!(event, Event::Wake(_)) {
-            bell.notify_one();
+            wakeup.notify_one();
         }
         true
     }));

@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- Who broke the hold, and why. A broken hold isn't renewed.
     broken   TEXT,
     -- The latest tokens with a tombstone. A concurrent claim may not see the tombstone's own row.
-    buried   VARCHAR(600) NOT NULL,
+    tombstones VARCHAR(600) NOT NULL,
     -- The last acquire's result: 2 a new hold, 1 a renewal, 0 nothing.
     decided  TINYINT NOT NULL,
     CONSTRAINT {prefix}_lease_fences CHECK (fences >= 1),

@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS {lease} (
     -- Until this time, a release sends a notification.
     waiting  bigint NOT NULL,
     -- The latest tokens with a tombstone. A concurrent claim may not see the tombstone's own row.
-    buried   text NOT NULL,
+    tombstones text NOT NULL,
     CHECK (fence >= 0 AND fence + fences <= 9007199254740992)
     -- Space for new row versions on the page, so that no index is written.
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05);

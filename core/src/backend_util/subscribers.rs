@@ -131,34 +131,34 @@ mod tests {
 
     #[test]
     fn only_those_who_wait_are_woken_and_who_has_gone_is_forgotten() {
-        let audience = Subscribers::new(Duration::from_secs(1));
+        let subscribers = Subscribers::new(Duration::from_secs(1));
         let (calls, there) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
         let (count, is_there) = (Arc::clone(&calls), Arc::clone(&there));
-        audience.attach(Events::to(move |_| {
+        subscribers.attach(Events::to(move |_| {
             count.fetch_add(1, Ordering::SeqCst);
             is_there.load(Ordering::SeqCst)
         }));
-        audience.wake(&name("a"));
+        subscribers.wake(&name("a"));
         assert_eq!(calls.load(Ordering::SeqCst), 0, "there is no waiter");
-        audience.waits(&name("a"));
-        audience.wake(&name("b"));
+        subscribers.waits(&name("a"));
+        subscribers.wake(&name("b"));
         assert_eq!(calls.load(Ordering::SeqCst), 0, "this name has no waiter");
-        audience.wake(&name("a"));
-        audience.wake_all();
+        subscribers.wake(&name("a"));
+        subscribers.wake_all();
         assert_eq!(calls.load(Ordering::SeqCst), 2);
         there.store(false, Ordering::SeqCst);
-        audience.wake(&name("a"));
-        audience.wake(&name("a"));
+        subscribers.wake(&name("a"));
+        subscribers.wake(&name("a"));
         assert_eq!(calls.load(Ordering::SeqCst), 3, "it was called once more and then no longer");
     }
 
     #[test]
     fn a_waiter_that_is_not_heard_of_is_forgotten() {
-        let audience = Subscribers::new(Duration::ZERO);
-        audience.waits(&name("a"));
-        assert!(!audience.anybody());
-        let audience = Subscribers::new(Duration::from_secs(10));
-        audience.waits(&name("a"));
-        assert!(audience.anybody());
+        let subscribers = Subscribers::new(Duration::ZERO);
+        subscribers.waits(&name("a"));
+        assert!(!subscribers.anybody());
+        let subscribers = Subscribers::new(Duration::from_secs(10));
+        subscribers.waits(&name("a"));
+        assert!(subscribers.anybody());
     }
 }

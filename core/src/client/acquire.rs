@@ -104,7 +104,7 @@ pub(crate) fn acquire(
     match begin(shared, name, options, limit, begun) {
         Begun::Done(hold) => Acquiring::Done(Some(hold.map(admitted).transpose())),
         Begun::Failed(error) => Acquiring::Done(Some(Err(error))),
-        Begun::So(far) => Acquiring::Waiting(Box::pin(go_on(far, options, limit, begun))),
+        Begun::Waiting(state) => Acquiring::Waiting(Box::pin(go_on(state, options, limit, begun))),
     }
 }
 
@@ -127,10 +127,10 @@ fn not_admitted(hold: Arc<Hold>, error: Error) -> Error {
 enum Begun {
     Done(Option<Arc<Hold>>),
     Failed(Error),
-    So(Far),
+    Waiting(AcquireState),
 }
 
-enum Far {
+enum AcquireState {
     Queued(Arc<Shared>, LockName, oneshot::Receiver<Passed>),
     Unasked(Turn),
     Asked(Turn, Answer),
@@ -150,21 +150,23 @@ fn begin(
         Ok(Entry::NoTurn) => Turn::placeholder(shared, name),
         Ok(Entry::Entered(share)) => return Begun::Done(Some(share.into_hold())),
         Ok(Entry::Busy) => return Begun::Done(None),
-        Ok(Entry::Queued(receiver)) => return Begun::So(Far::Queued(shared, name, receiver)),
+        Ok(Entry::Queued(receiver)) => {
+            return Begun::Waiting(AcquireState::Queued(shared, name, receiver));
+        }
         Err(error) => return Begun::Failed(failed(&shared, error, &name, limit)),
     };
     let (shared, pending) = turn.claim(|shared, name| fresh(shared, name, options, begun));
     let before = pending.send(begun);
     let Some(answer) = at_once(|| shared.backend.acquire_at_once(&pending.claim, begun)) else {
         pending.undo_send(before);
-        return Begun::So(Far::Unasked(turn));
+        return Begun::Waiting(AcquireState::Unasked(turn));
     };
     match take_answer(shared, pending, before, answer, begun) {
         Answer::Granted(granted, valid) => {
             Begun::Done(Some(into_hold(&mut turn, options, granted, valid, begun)))
         }
         Answer::Busy(_) if limit == Limit::Once => Begun::Done(None),
-        answer => Begun::So(Far::Asked(turn, answer)),
+        answer => Begun::Waiting(AcquireState::Asked(turn, answer)),
     }
 }
 
@@ -252,26 +254,36 @@ fn take_answer(
     }
 }
 
-async fn go_on(far: Far, options: &Options, limit: Limit, begun: BootInstant) -> Acquired {
-    let (shared, name) = match &far {
-        Far::Queued(shared, name, _) => (Arc::clone(shared), name.clone()),
-        Far::Unasked(turn) | Far::Asked(turn, _) => {
+async fn go_on(
+    state: AcquireState,
+    options: &Options,
+    limit: Limit,
+    begun: BootInstant,
+) -> Acquired {
+    let (shared, name) = match &state {
+        AcquireState::Queued(shared, name, _) => (Arc::clone(shared), name.clone()),
+        AcquireState::Unasked(turn) | AcquireState::Asked(turn, _) => {
             (Arc::clone(turn.shared()), turn.name().clone())
         }
     };
     // The future is pinned here: `unless_closed` would move it, and each move adds a copy to this future.
-    let waiting = pin!(waiting(far, options, limit, begun));
+    let waiting = pin!(waiting(state, options, limit, begun));
     match shared.unless_closed(waiting).await {
         Ok(hold) => hold.map(admitted).transpose(),
         Err(error) => Err(failed(&shared, error, &name, limit)),
     }
 }
 
-async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) -> Acquired {
-    let (mut turn, answer, was_queued) = match far {
-        Far::Asked(turn, answer) => (turn, Some(answer), false),
-        Far::Unasked(turn) => (turn, None, false),
-        Far::Queued(shared, name, receiver) => {
+async fn waiting(
+    state: AcquireState,
+    options: &Options,
+    limit: Limit,
+    begun: BootInstant,
+) -> Acquired {
+    let (mut turn, answer, was_queued) = match state {
+        AcquireState::Asked(turn, answer) => (turn, Some(answer), false),
+        AcquireState::Unasked(turn) => (turn, None, false),
+        AcquireState::Queued(shared, name, receiver) => {
             match in_queue(&shared, &name, receiver, limit, options.ttl, begun).await? {
                 Passed::Turn(turn) => (turn, None, true),
                 Passed::Entered(share) => return Ok(Some(share.into_hold())),
@@ -285,7 +297,7 @@ async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) 
         sent = shared.clock.now();
         trouble = shared.table().turns.trouble(turn.name()).cloned();
     }
-    let mut asking = Asking {
+    let mut attempts = Attempts {
         shared: &shared,
         options,
         limit,
@@ -300,19 +312,19 @@ async fn waiting(far: Far, options: &Options, limit: Limit, begun: BootInstant) 
     let answer = match answer {
         Some(answer) => answer,
         None => {
-            asking.queue_if_recently_busy(&mut turn);
-            asking.ask(&mut turn).await
+            attempts.queue_if_recently_busy(&mut turn);
+            attempts.ask(&mut turn).await
         }
     };
     if limit == Limit::Once && matches!(answer, Answer::Busy(_)) {
         return Ok(None);
     }
-    let (granted, valid) = asking.until_granted(&mut turn, answer).await?;
-    asking.answered(&turn);
+    let (granted, valid) = attempts.until_granted(&mut turn, answer).await?;
+    attempts.answered(&turn);
     Ok(Some(into_hold(&mut turn, options, granted, valid, begun)))
 }
 
-struct Asking<'a> {
+struct Attempts<'a> {
     shared: &'a Arc<Shared>,
     options: &'a Options,
     limit: Limit,
@@ -330,7 +342,7 @@ enum Next {
     In(Duration),
 }
 
-impl Asking<'_> {
+impl Attempts<'_> {
     async fn until_granted(
         &mut self,
         turn: &mut Turn,

@@ -7,9 +7,9 @@ use super::answer::{answer, ignore_panic};
 use super::state::Shared;
 
 /// The pause when nothing is left to sweep.
-const REST: Duration = Duration::from_secs(60);
+const IDLE_PAUSE: Duration = Duration::from_secs(60);
 /// The pause between two steps of a sweep.
-const BREATH: Duration = Duration::from_millis(200);
+const BATCH_PAUSE: Duration = Duration::from_millis(200);
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -21,12 +21,12 @@ pub(crate) fn sweeper(
     let weak = Arc::downgrade(shared);
     let (clock, jitter) = (shared.clock.clone(), shared.settings.jitter.clone());
     async move {
-        let mut pause = REST;
+        let mut pause = IDLE_PAUSE;
         loop {
             clock.sleep(jitter.spread(pause)).await;
             pause = match step(&weak, idle).await {
-                Some(true) => BREATH,
-                Some(false) => REST,
+                Some(true) => BATCH_PAUSE,
+                Some(false) => IDLE_PAUSE,
                 None => return,
             };
         }

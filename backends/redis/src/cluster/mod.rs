@@ -224,7 +224,7 @@ impl Cluster {
     }
 
     fn look_up_soon(self: &Arc<Self>) {
-        const REST: Duration = Duration::from_millis(50);
+        const PAUSE: Duration = Duration::from_millis(50);
 
         if self.will_look.swap(true, Ordering::AcqRel) {
             return;
@@ -234,7 +234,7 @@ impl Cluster {
             if let Err(error) = cluster.look_up().await {
                 tracing::debug!(%error, "redis: the Cluster's slots could not be looked up");
             }
-            sleep(REST).await;
+            sleep(PAUSE).await;
             cluster.will_look.store(false, Ordering::Release);
         });
     }

@@ -38,7 +38,7 @@ impl Link {
         // Messages since then were lost. In a task, because the caller's lock is held.
         if !self.is_waiting {
             let link = Arc::clone(self);
-            self.runtime.spawn(async move { link.wakeups.audience().wake_all() });
+            self.runtime.spawn(async move { link.wakeups.subscribers().wake_all() });
         }
         Ok(live)
     }

@@ -4,10 +4,10 @@
 -- KEYS  lock, fence, incarnation
 -- ARGV  token, fence, incarnation that its client read, lifetime of a counter in ms
 --
--- Returns 'raised', 'gone' or 'stranger'.
+-- Returns 'raised', 'gone' or 'other-incarnation'.
 
 if redis.call('GET', KEYS[3]) ~= ARGV[3] then
-  return { 'stranger' }
+  return { 'other-incarnation' }
 end
 local value = redis.pcall('GET', KEYS[1])
 local rest = hold_state(value, ARGV[1]) == 'held' and value:match('^lw1:%x+:%d+(:.*)$')

@@ -4,12 +4,12 @@
 -- ARGV  TTL in ms; incarnation that the client read, or ''; for each hold: the token of an exclusive hold with that TTL,
 --       else TOKEN:TTL:KIND. The kind is 'x' (exclusive), 'f' (exclusive, and extends its counter's expiry) or 's'.
 --
--- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'stranger' if the incarnation differs.
+-- Returns for each hold 'renewed', 'broken' or 'gone'; or only 'other-incarnation' if the incarnation differs.
 
 -- MGET returns nil for a key of another type, which must not fail the whole batch.
 local values = redis.call('MGET', unpack(KEYS))
 if ARGV[2] ~= '' and values[#KEYS] ~= ARGV[2] then
-  return { 'stranger' }
+  return { 'other-incarnation' }
 end
 
 local answers, at, now = {}, 1, nil

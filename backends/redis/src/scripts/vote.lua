@@ -4,14 +4,14 @@
 -- ARGV  token, TTL in ms, fences, identity, '1' if the client will wait, incarnation that its client read, smallest
 --       permitted fence
 --
--- Returns 'stranger' if the incarnation differs; else as acquire.lua, but 'busy' without a mode, not queued
+-- Returns 'other-incarnation' if the incarnation differs; else as acquire.lua, but 'busy' without a mode, not queued
 
 local ttl, fences = tonumber(ARGV[2]), tonumber(ARGV[3])
 -- MGET returns nil for a key of another type. SET fails for such a lock.
 local found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[4], KEYS[5])
 local value, counter = found[1], found[2]
 if found[4] ~= ARGV[6] then
-  return { 'stranger' }
+  return { 'other-incarnation' }
 elseif found[3] then
   return { 'ended' }
 end

@@ -157,19 +157,19 @@ impl<'c> Sentinels<'c> {
     }
 
     fn unnamed(self, refusals: Vec<(String, Refusal)>) -> Failure {
-        let strangers: Vec<&str> = refusals
+        let unconfigured: Vec<&str> = refusals
             .iter()
             .filter(|(_, refusal)| matches!(refusal, Refusal::Unknown))
             .map(|(address, _)| address.as_str())
             .collect();
-        if !strangers.is_empty() {
+        if !unconfigured.is_empty() {
             return Failure {
                 kind: ErrorKind::InvalidConfig,
                 message: format!(
                     "the master {:?} is unknown to the Sentinel at {}; use a name that SENTINEL \
                      MASTERS shows",
                     self.name,
-                    strangers.join(", ")
+                    unconfigured.join(", ")
                 ),
             };
         }

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Column, ConnectOptions, Either, Row as _, TypeInfo, Va
 
 use super::config::Config;
 use crate::server::abandoned::ServerSession;
-use crate::server::dialect::{Cell, Dialect, Row, Texts};
+use crate::server::dialect::{Cell, Dialect, Row, StatementTexts};
 use crate::server::errors::Verdict;
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
@@ -120,7 +120,7 @@ macro_rules! text {
 
 macro_rules! texts {
     ($($name:ident),*) => {
-        Texts {
+        StatementTexts {
             schema: concat!(
                 include_str!("../../schema/mysql.sql"),
                 "\n",
@@ -133,19 +133,19 @@ macro_rules! texts {
             $($name: text!($name),)*
             shared_acquire: concat!(text!(shared_lock), text!(shared_acquire)),
             shared_release: concat!(text!(shared_lock), text!(shared_end)),
-            shared_reconcile: concat!(text!(shared_bury), text!(shared_lock), text!(shared_end)),
+            shared_reconcile: concat!(text!(shared_tombstone), text!(shared_lock), text!(shared_end)),
             shared_swap: concat!(text!(shared_lock), text!(shared_swap)),
             shared_break: concat!(text!(shared_lock), text!(shared_break)),
             shared_break_now: concat!(
                 text!(shared_lock),
-                text!(shared_bury_broken),
+                text!(shared_tombstone_broken),
                 text!(shared_end)
             ),
         }
     };
 }
 
-static TEXTS: Texts = texts!(
+static TEXTS: StatementTexts = texts!(
     version,
     acquire,
     renew,
@@ -181,7 +181,7 @@ impl Dialect for MySql {
         &self.tables
     }
 
-    fn texts(&self) -> &'static Texts {
+    fn texts(&self) -> &'static StatementTexts {
         &TEXTS
     }
 

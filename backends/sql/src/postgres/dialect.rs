@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Column, ConnectOptions, Row as _, TypeInfo, ValueRef};
 use super::config::Config;
 use super::plans::Plans;
 use crate::server::abandoned::ServerSession;
-use crate::server::dialect::{BadRow, Cell, Dialect, Row, Texts};
+use crate::server::dialect::{BadRow, Cell, Dialect, Row, StatementTexts};
 use crate::server::errors::Verdict;
 use crate::server::pool::{Limits, Pool};
 use crate::server::schema::MISSING;
@@ -101,7 +101,7 @@ macro_rules! text {
 
 macro_rules! texts {
     ($($name:ident),*) => {
-        Texts {
+        StatementTexts {
             schema: concat!(
                 include_str!("../../schema/postgres.sql"),
                 "\n",
@@ -112,19 +112,19 @@ macro_rules! texts {
             $($name: text!($name),)*
             shared_acquire: concat!(text!(shared_lock), text!(shared_acquire)),
             shared_release: concat!(text!(shared_lock), text!(shared_end)),
-            shared_reconcile: concat!(text!(shared_bury), text!(shared_lock), text!(shared_end)),
+            shared_reconcile: concat!(text!(shared_tombstone), text!(shared_lock), text!(shared_end)),
             shared_swap: concat!(text!(shared_lock), text!(shared_swap)),
             shared_break: concat!(text!(shared_lock), text!(shared_break)),
             shared_break_now: concat!(
                 text!(shared_lock),
-                text!(shared_bury_broken),
+                text!(shared_tombstone_broken),
                 text!(shared_end)
             ),
         }
     };
 }
 
-static TEXTS: Texts = texts!(
+static TEXTS: StatementTexts = texts!(
     version,
     acquire,
     renew,
@@ -158,7 +158,7 @@ impl Dialect for Postgresql {
         &self.tables
     }
 
-    fn texts(&self) -> &'static Texts {
+    fn texts(&self) -> &'static StatementTexts {
         &TEXTS
     }
 

@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lockwright_core::{Error, Finding, Result, Severity};
 
 use super::dialect::Postgresql;
-use super::{bell, pooler, tls};
+use super::{listener, pooler, tls};
 use crate::server::dialect::{BadRow, Dialect, Row};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::pool::Pool;
@@ -256,7 +256,7 @@ async fn pooler(pool: &Pool<Postgresql>) -> Result<Option<Finding>> {
             fix: "connect to the server itself where waiting should be quick".to_owned(),
         }));
     }
-    Ok((!bell::is_heard(pool).await?).then(|| Finding {
+    Ok((!listener::is_notified_at_all(pool).await?).then(|| Finding {
         severity: Severity::Warning,
         code: "notifications",
         what: "a notification that was sent didn't arrive".to_owned(),

@@ -20,12 +20,12 @@
 //! - A replica promoted without the last commits may grant a held lock.
 //! - Rows of unused names remain until a [`sweep`](lockwright_core::DistributedLock::sweep).
 
-mod bell;
 mod config;
 mod dialect;
 mod doctor;
 mod fencing;
 mod held;
+mod listener;
 mod plans;
 mod pooler;
 mod tls;
@@ -46,11 +46,11 @@ pub use fencing::check_fence;
 pub use transaction::{InTransaction, lock_in_transaction};
 
 use crate::server::held::Engine;
-use crate::server::lease::{Bell, LeaseBackend};
+use crate::server::lease::{LeaseBackend, ReleaseListener};
 use crate::server::pool::Pool;
 use crate::server::schema;
-use bell::Listener;
 use dialect::Postgresql;
+use listener::Listener;
 use pooler::Server;
 
 /// The polling interval with notifications, which may get lost.
@@ -113,13 +113,14 @@ impl Config {
         }
         let waiters = Arc::<Subscribers>::default();
         let told = look.is_direct;
-        let bell = told.then(|| -> Box<dyn Bell> { Box::new(Listener::new(&pool, &waiters)) });
+        let listener =
+            told.then(|| -> Box<dyn ReleaseListener> { Box::new(Listener::new(&pool, &waiters)) });
         if told {
             pool.dialect().plans.keep();
         } else {
             tracing::info!("a pooler blocks notifications, so waiters poll every {POLL:?}");
         }
-        Ok(Arc::new(LeaseBackend::new(pool, profile_of(told), waiters, bell)))
+        Ok(Arc::new(LeaseBackend::new(pool, profile_of(told), waiters, listener)))
     }
 
     async fn look(&self, listens_by_pooler: bool) -> Result<(Arc<Pool<Postgresql>>, Server)> {

@@ -34,7 +34,7 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 
     fn tables(&self) -> &Tables;
 
-    fn texts(&self) -> &'static Texts;
+    fn texts(&self) -> &'static StatementTexts;
 
     fn expand(&self, text: &str) -> String {
         self.tables().expand(text, Self::QUOTE).replace("{now}", Self::NOW)
@@ -94,7 +94,7 @@ pub(crate) trait Dialect: Debug + Send + Sync + Sized + 'static {
 /// Parameters and columns are the same for all databases: see PostgreSQL's files. Times are the
 /// server's, in microseconds.
 #[derive(Debug)]
-pub(crate) struct Texts {
+pub(crate) struct StatementTexts {
     pub(crate) schema: &'static str,
     pub(crate) version: &'static str,
     pub(crate) acquire: &'static str,

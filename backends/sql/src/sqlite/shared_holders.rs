@@ -13,8 +13,8 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Result, Row};
 
 use super::statements::{
-    Acquire, Acquired, Asked, Hold, Moment, TOMBSTONE, bury, decode, expires, holder, json, nanos,
-    query, seen, stored,
+    Acquire, Acquired, Asked, Hold, Moment, TOMBSTONE, decode, expires, holder, json, nanos,
+    put_tombstone, query, seen, stored,
 };
 use crate::kind;
 
@@ -34,7 +34,7 @@ pub(super) async fn acquire(
     at: Moment<'_>,
 ) -> Result<Acquired> {
     let row = seen(connection, asked, at).await?;
-    if row.try_get("buried")? {
+    if row.try_get("is_ended")? {
         return Ok(Acquired::Buried);
     }
     let is_live = row.try_get::<Option<&str>, _>("name")?.is_some() && at.is_live(&row)?;
@@ -141,7 +141,7 @@ pub(super) async fn swap(
     at: Moment<'_>,
 ) -> Result<Acquired> {
     let row = seen(connection, asked, at).await?;
-    if row.try_get("buried")? {
+    if row.try_get("is_ended")? {
         return Ok(Acquired::Buried);
     }
     if let Some(own) = own(connection, &asked.name, asked.token, at).await? {
@@ -170,7 +170,7 @@ pub(super) async fn swap(
         .execute(&mut *connection)
         .await?;
     keep(connection, &[&asked.name], at).await?;
-    bury(connection, &from, at.now + asked.ttl.max(TOMBSTONE), at.boot, None).await?;
+    put_tombstone(connection, &from, at.now + asked.ttl.max(TOMBSTONE), at.boot, None).await?;
     Ok(Acquired::Outcome(AcquireOutcome::Granted(granted(fence)?)))
 }
 

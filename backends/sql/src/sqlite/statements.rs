@@ -98,7 +98,7 @@ pub(super) async fn acquire(
     }
 
     let row = seen(connection, asked, at).await?;
-    if row.try_get("buried")? {
+    if row.try_get("is_ended")? {
         return Ok(Acquired::Buried);
     }
     if row.try_get::<Option<&str>, _>("name")?.is_none() || !at.is_live(&row)? {
@@ -166,7 +166,7 @@ pub(super) async fn swap(
     }
     let (from, token) = (from.to_string(), asked.token.to_string());
     let row = seen(connection, asked, at).await?;
-    if row.try_get("buried")? {
+    if row.try_get("is_ended")? {
         return Ok(Acquired::Buried);
     }
     let is_live = row.try_get::<Option<&str>, _>("name")?.is_some() && at.is_live(&row)?;
@@ -188,7 +188,7 @@ pub(super) async fn swap(
     let Some(row) = swapped.first() else {
         return Ok(Acquired::Outcome(AcquireOutcome::Busy(Busy::default())));
     };
-    bury(connection, &from, at.now + asked.ttl.max(TOMBSTONE), at.boot, None).await?;
+    put_tombstone(connection, &from, at.now + asked.ttl.max(TOMBSTONE), at.boot, None).await?;
     Ok(Acquired::Outcome(AcquireOutcome::Granted(grant(row)?)))
 }
 
@@ -270,7 +270,7 @@ pub(super) async fn release(
 ) -> Result<(ReleaseOutcome, bool)> {
     let token = hold.token.to_string();
     if tombstone {
-        bury(connection, &token, at.now + hold.ttl.max(TOMBSTONE), at.boot, None).await?;
+        put_tombstone(connection, &token, at.now + hold.ttl.max(TOMBSTONE), at.boot, None).await?;
     }
     if hold.mode != Mode::Exclusive {
         return shared_holders::release(connection, hold, at).await;
@@ -285,14 +285,14 @@ pub(super) async fn release(
     Ok((if released { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld }, released))
 }
 
-pub(super) async fn bury(
+pub(super) async fn put_tombstone(
     connection: &mut SqliteConnection,
     token: &str,
     until: BootInstant,
     boot: &str,
     broken: Option<&str>,
 ) -> Result<()> {
-    query!("bury")
+    query!("put_tombstone")
         .bind(token)
         .bind(stored(until))
         .bind(boot)
@@ -334,7 +334,7 @@ pub(super) async fn break_lock(
             shared_holders::release(connection, &hold, at).await?;
         }
         let until = at.now + remaining.max(TOMBSTONE);
-        bury(connection, &token, until, at.boot, Some(broken)).await?;
+        put_tombstone(connection, &token, until, at.boot, Some(broken)).await?;
     }
     Ok(match (longest, how) {
         (None, _) => Broken::NotHeld,

@@ -58,10 +58,10 @@ const TURNS: u64 = 60;
 async fn work(folder: &Path, file: &Path) {
     let backend = Sqlite::open(file).await.unwrap();
     let woken = Arc::new(Notify::new());
-    let bell = woken.clone();
+    let wakeup = woken.clone();
     backend.attach(Events::to(move |event| {
         if matches!(event, Event::Wake(_)) {
-            bell.notify_one();
+            wakeup.notify_one();
         }
         true
     }));

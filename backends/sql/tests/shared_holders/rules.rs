@@ -233,8 +233,8 @@ pub(crate) async fn a_buried_token_is_never_granted(Two(one, two): Two) {
             one.release(&held, ReleaseMode::Reconcile).await.unwrap(),
             ReleaseOutcome::Released
         );
-        for buried in [&held, &unheard] {
-            refused(two.try_acquire(buried).await, ErrorKind::Lost(Reason::Gone), "");
+        for ended in [&held, &unheard] {
+            refused(two.try_acquire(ended).await, ErrorKind::Lost(Reason::Gone), "");
         }
         acquire_and_release(&*two, "x").await;
     }

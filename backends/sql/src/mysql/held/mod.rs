@@ -44,7 +44,7 @@ use super::dialect::MySql;
 use super::proxy;
 use crate::kind::READERS;
 use crate::server::dialect::Dialect;
-use crate::server::held::rows::{Rows, Texts};
+use crate::server::held::rows::{Rows, StatementTexts};
 use crate::server::held::{Permit, Server, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
@@ -99,8 +99,8 @@ impl Kind {
         dialect.expand(&text)
     }
 
-    fn texts(self) -> Texts {
-        let common = Texts {
+    fn texts(self) -> StatementTexts {
+        let common = StatementTexts {
             note: include_str!("queries/note.sql"),
             shared_note: include_str!("queries/shared_note.sql"),
             why_ended: include_str!("queries/why_ended.sql"),
@@ -116,7 +116,7 @@ impl Kind {
         };
         match self {
             Self::Session => common,
-            Self::Row => Texts {
+            Self::Row => StatementTexts {
                 inspect: include_str!("queries/row_inspect.sql"),
                 list: include_str!("queries/row_list.sql"),
                 kill_foreign: "",

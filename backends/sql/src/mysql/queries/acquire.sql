@@ -1,7 +1,7 @@
 -- The first statement is atomic. The second finds its result by the token. The first assignment decides,
 -- with a clock read after the row was locked. The later ones use its decision, and read the clock again.
 INSERT INTO {lease}
-    (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, buried, decided)
+    (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, tombstones, decided)
 SELECT :name, :token, :identity, 'exclusive',
        -- A sweep may delete the row in between.
        GREATEST(meta.floor + 1, COALESCE(seen.fence + seen.fences, 0), {now}),
@@ -14,7 +14,7 @@ WHERE NOT EXISTS (SELECT 1 FROM {tombstone} WHERE token = :token)
 ON DUPLICATE KEY UPDATE
     decided = CASE
         WHEN ({lease}.token IS NULL OR {lease}.expires <= {now})
-            AND LOCATE(VALUES(token), {lease}.buried) = 0 THEN 2
+            AND LOCATE(VALUES(token), {lease}.tombstones) = 0 THEN 2
         WHEN {lease}.token = VALUES(token) AND {lease}.expires > {now}
             AND {lease}.broken IS NULL THEN 1
         ELSE 0 END,
@@ -30,7 +30,7 @@ ON DUPLICATE KEY UPDATE
     expires = IF({lease}.decided > 0, {now} + VALUES(ttl), {lease}.expires),
     updated = IF({lease}.decided > 0, {now}, {lease}.updated);
 
-SELECT tombstone.token IS NOT NULL OR COALESCE(LOCATE(:token, lease.buried) > 0, FALSE),
+SELECT tombstone.token IS NOT NULL OR COALESCE(LOCATE(:token, lease.tombstones) > 0, FALSE),
        lease.name, lease.token, lease.identity, lease.mode, lease.fence, lease.fences, lease.expires,
        lease.broken, FALSE, {now}
 FROM {meta} AS meta

@@ -3,7 +3,7 @@ BEGIN;
 UPDATE {lease} SET
     token = NULL,
     updated = {now},
-    buried = RIGHT(CONCAT(buried, ' ', :token), 16 * 33)
+    tombstones = RIGHT(CONCAT(tombstones, ' ', :token), 16 * 33)
 WHERE name = :name AND token = :token AND expires > {now};
 
 -- The row is still locked, so its times are this break's.

@@ -2,7 +2,7 @@
 BEGIN;
 
 INSERT INTO {lease}
-    (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, buried, decided)
+    (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, tombstones, decided)
 SELECT :name, NULL, '', 'exclusive',
        GREATEST(meta.floor, COALESCE(seen.fence + seen.fences - 1, 0)),
        1, 0, 0, {now}, NULL, '', 0

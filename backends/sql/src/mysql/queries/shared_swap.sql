@@ -8,7 +8,7 @@ WHERE lease.name = :name AND lease.mode = :mode AND lease.token IS NOT NULL
   AND lease.expires > @lockwright_now
   AND holder.expires > @lockwright_now AND holder.broken IS NULL
   AND holder.mode = :mode AND holder.permits = :permits AND holder.size = :size
-  AND LOCATE(:token, lease.buried) = 0
+  AND LOCATE(:token, lease.tombstones) = 0
   AND NOT EXISTS (SELECT 1 FROM {tombstone} AS tombstone WHERE tombstone.token = :token);
 
 SET @lockwright_old = @lockwright_old AND NOT @lockwright_own;

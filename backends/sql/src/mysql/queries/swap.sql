@@ -4,14 +4,14 @@ BEGIN;
 UPDATE {lease} SET
     fence = IF(token = :from, GREATEST(fence + fences, {now}), fence),
     fences = IF(token = :from, 1, fences),
-    buried = IF(token = :from, RIGHT(CONCAT(buried, ' ', :from), 16 * 33), buried),
+    tombstones = IF(token = :from, RIGHT(CONCAT(tombstones, ' ', :from), 16 * 33), tombstones),
     token = :token,
     identity = :identity,
     ttl = :ttl,
     expires = {now} + :ttl,
     updated = {now}
 WHERE name = :name AND token IN (:from, :token) AND expires > {now} AND broken IS NULL
-  AND LOCATE(:token, buried) = 0
+  AND LOCATE(:token, tombstones) = 0
   AND NOT EXISTS (SELECT 1 FROM {tombstone} AS tombstone WHERE tombstone.token = :token);
 
 -- The row stays locked until the commit.

@@ -46,7 +46,7 @@ use tokio::time::Instant;
 use super::dialect::Postgresql;
 use crate::kind::READERS;
 use crate::server::dialect::Dialect;
-use crate::server::held::rows::{Rows, Texts};
+use crate::server::held::rows::{Rows, StatementTexts};
 use crate::server::held::{Permit, Server, SessionId};
 use crate::server::pool::Pool;
 use crate::server::sessions::Use;
@@ -118,8 +118,8 @@ impl Kind {
         format!("{}, {}", half(self.barrier_at()), half(self.barrier_at() + 8))
     }
 
-    fn texts(self) -> Texts {
-        let common = Texts {
+    fn texts(self) -> StatementTexts {
+        let common = StatementTexts {
             note: include_str!("queries/note.sql"),
             shared_note: include_str!("queries/shared_note.sql"),
             why_ended: include_str!("queries/why_ended.sql"),
@@ -135,7 +135,7 @@ impl Kind {
         };
         match self {
             Self::Session => common,
-            Self::Row => Texts {
+            Self::Row => StatementTexts {
                 inspect: include_str!("queries/row_inspect.sql"),
                 list: include_str!("queries/row_list.sql"),
                 kill_foreign: "",

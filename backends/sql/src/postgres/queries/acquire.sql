@@ -1,15 +1,15 @@
 -- Grants a free or expired name, renews the token's own hold, or records a waiter.
--- Returns `buried` and a hold
+-- Returns whether the token has ended, and a hold
 --
 -- The clock that decides is read once, after the row was locked. So a hold that has expired by then isn't
 -- renewed, and a TTL starts no earlier than its grant.
 WITH seen AS (
     SELECT * FROM {lease} WHERE name = :name
-), buried AS (
+), ended AS (
     SELECT token FROM {tombstone} WHERE token = :token
 ), written AS (
     INSERT INTO {lease} AS lease
-        (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, buried)
+        (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, tombstones)
     SELECT :name, :token, :identity, 'exclusive',
            -- Also above the row's fences, because a sweep may delete the row in between.
            greatest(meta.floor + 1, coalesce(seen.fence + seen.fences, 0), at.now),
@@ -17,7 +17,7 @@ WITH seen AS (
     FROM {meta} AS meta
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     LEFT JOIN seen ON true
-    WHERE NOT EXISTS (SELECT FROM buried)
+    WHERE NOT EXISTS (SELECT FROM ended)
       -- A rejected claim writes nothing, nor does a waiter while the record of waiters is valid for some seconds.
       AND NOT coalesce(
           seen.token <> :token AND seen.expires > at.now
@@ -41,7 +41,7 @@ WITH seen AS (
             FROM (
                 SELECT now,
                        (lease.token IS NULL OR lease.expires <= now)
-                           AND position(excluded.token IN lease.buried) = 0 AS free,
+                           AND position(excluded.token IN lease.tombstones) = 0 AS free,
                        lease.token = excluded.token AND lease.expires > now
                            AND lease.broken IS NULL AS again,
                        coalesce(lease.token = excluded.token, false) AS mine
@@ -52,11 +52,11 @@ WITH seen AS (
     SELECT * FROM written
     UNION ALL
     SELECT * FROM seen
-    WHERE NOT EXISTS (SELECT FROM written) AND NOT EXISTS (SELECT FROM buried)
+    WHERE NOT EXISTS (SELECT FROM written) AND NOT EXISTS (SELECT FROM ended)
 )
-SELECT position(:token IN buried) > 0, name, token, identity, mode, fence, fences::bigint, expires,
+SELECT position(:token IN tombstones) > 0, name, token, identity, mode, fence, fences::bigint, expires,
        broken, waiting > at.now, at.now
 FROM answer
 CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
 UNION ALL
-SELECT true, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM buried
+SELECT true, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM ended

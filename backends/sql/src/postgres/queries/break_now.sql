@@ -4,7 +4,7 @@ WITH freed AS (
     UPDATE {lease} SET
         token = NULL,
         updated = {now},
-        buried = right(buried || ' ' || :token, 16 * 33)
+        tombstones = right(tombstones || ' ' || :token, 16 * 33)
     WHERE name = :name AND token = :token
       AND expires > {now}
     RETURNING expires - updated AS remaining, updated, waiting

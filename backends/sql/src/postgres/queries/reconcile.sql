@@ -6,14 +6,14 @@ VALUES (:token, {now} + :tombstone)
 ON CONFLICT (token) DO UPDATE SET until = greatest(tombstone.until, excluded.until);
 
 INSERT INTO {lease} AS lease
-    (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, buried)
+    (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, tombstones)
 SELECT :name, NULL, '', 'exclusive', greatest(meta.floor, coalesce(seen.fence + seen.fences - 1, 0)),
        1, 0, 0, {now}, NULL, 0, :token
 FROM {meta} AS meta
 LEFT JOIN {lease} AS seen ON seen.name = :name
 ON CONFLICT (name) DO UPDATE SET
     -- Keeps the last sixteen tokens.
-    buried = right(lease.buried || ' ' || :token, 16 * 33);
+    tombstones = right(lease.tombstones || ' ' || :token, 16 * 33);
 
 WITH ended AS (
     UPDATE {lease} SET

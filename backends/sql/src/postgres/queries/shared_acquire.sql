@@ -1,6 +1,6 @@
 -- Grants a shared hold if it fits, renews the token's own, or records a waiter. Runs after `shared_lock`.
 -- :kind is the token column of the name's row
--- Returns `buried` and a hold
+-- Returns whether the token has ended, and a hold
 WITH seen AS MATERIALIZED (
     SELECT lease.*, now,
            coalesce(lease.token IS NOT NULL AND lease.expires > now, false) AS live,
@@ -24,8 +24,8 @@ WITH seen AS MATERIALIZED (
 ), state AS MATERIALIZED (
     SELECT seen.*, first_end, writer_until,
            CASE
-               WHEN position(:token IN seen.buried) > 0
-                   OR EXISTS (SELECT FROM {tombstone} WHERE token = :token) THEN 'buried'
+               WHEN position(:token IN seen.tombstones) > 0
+                   OR EXISTS (SELECT FROM {tombstone} WHERE token = :token) THEN 'ended'
                WHEN EXISTS (SELECT FROM own WHERE broken IS NULL) THEN 'again'
                WHEN EXISTS (SELECT FROM own) THEN 'broken'
                WHEN live AND NOT ours THEN 'busy'
@@ -83,10 +83,10 @@ SELECT false, answer.name, answer.token, answer.identity, answer.mode, answer.fe
        answer.expires, answer.broken, state.waiting > now, now, answer.permits, answer.size
 FROM answer CROSS JOIN state
 UNION ALL
-SELECT does = 'buried', name, CASE WHEN live THEN token END, identity, mode, fence, fences::bigint,
+SELECT does = 'ended', name, CASE WHEN live THEN token END, identity, mode, fence, fences::bigint,
        CASE WHEN ours AND :size > 0 THEN first_end
             WHEN live THEN expires
             ELSE coalesce(writer_until, now) END,
        broken, waiting > now, now, NULL::bigint, NULL::bigint
 FROM state
-WHERE does IN ('buried', 'busy');
+WHERE does IN ('ended', 'busy');

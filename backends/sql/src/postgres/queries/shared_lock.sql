@@ -2,7 +2,7 @@
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 INSERT INTO {lease} AS lease
-    (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, buried)
+    (name, token, identity, mode, fence, fences, ttl, expires, updated, broken, waiting, tombstones)
 SELECT :name, NULL, '', 'exclusive', greatest(meta.floor, coalesce(seen.fence + seen.fences - 1, 0)),
        1, 0, 0, {now}, NULL, 0, ''
 FROM {meta} AS meta

@@ -6,7 +6,7 @@ WITH seen AS MATERIALIZED (
     CROSS JOIN (SELECT {now} AS now OFFSET 0) AS at
     WHERE lease.name = :name AND lease.mode = :mode AND lease.token IS NOT NULL
       AND lease.expires > now
-      AND position(:token IN lease.buried) = 0
+      AND position(:token IN lease.tombstones) = 0
       AND NOT EXISTS (SELECT FROM {tombstone} WHERE token = :token)
 ), old AS MATERIALIZED (
     SELECT holder.token, seen.now, seen.waiting,

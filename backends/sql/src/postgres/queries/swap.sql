@@ -7,8 +7,8 @@ WITH swapped AS (
         fence = CASE WHEN lease.token = :from THEN greatest(lease.fence + lease.fences, {now})
                      ELSE lease.fence END,
         fences = CASE WHEN lease.token = :from THEN 1 ELSE lease.fences END,
-        buried = CASE WHEN lease.token = :from THEN right(lease.buried || ' ' || :from, 16 * 33)
-                      ELSE lease.buried END,
+        tombstones = CASE WHEN lease.token = :from THEN right(lease.tombstones || ' ' || :from, 16 * 33)
+                      ELSE lease.tombstones END,
         token = :token,
         identity = :identity,
         ttl = :ttl,
@@ -18,7 +18,7 @@ WITH swapped AS (
       AND lease.token IN (:from, :token)
       AND lease.expires > {now}
       AND lease.broken IS NULL
-      AND position(:token IN lease.buried) = 0
+      AND position(:token IN lease.tombstones) = 0
       AND NOT EXISTS (SELECT FROM {tombstone} AS tombstone WHERE tombstone.token = :token)
     RETURNING lease.*
 ), ended AS (

@@ -21,7 +21,7 @@ const STEP: i64 = 500;
 
 /// `:name` and `:token` identify the hold. `{held}` is the table of exclusive holds or of readers.
 #[derive(Debug)]
-pub(crate) struct Texts {
+pub(crate) struct StatementTexts {
     /// Returns the fence, or no row if the `:session` isn't the claim's any more. Stores `:identity` and `:ttl_ms`.
     pub(crate) note: &'static str,
     pub(crate) shared_note: &'static str,
@@ -76,7 +76,11 @@ struct Written {
 struct View<'a>(&'a Row);
 
 impl<D: Dialect> Rows<D> {
-    pub(crate) fn new(pool: Arc<Pool<D>>, texts: &Texts, expand: impl Fn(&str) -> String) -> Self {
+    pub(crate) fn new(
+        pool: Arc<Pool<D>>,
+        texts: &StatementTexts,
+        expand: impl Fn(&str) -> String,
+    ) -> Self {
         let sql = |text| Sql::new(&expand(text));
         let written = |hot, note: &str, mode| {
             let about = |text| Sql::new(&expand(&table_of(mode, text)));

@@ -14,7 +14,7 @@ mod break_lock;
 mod renew;
 
 use crate::kind;
-use crate::server::dialect::{BadRow, Dialect, Row, Texts};
+use crate::server::dialect::{BadRow, Dialect, Row, StatementTexts};
 use crate::server::errors::{Effect, bad_row};
 use crate::server::holding::{Holding, inspections, micros_up};
 use crate::server::pool::{Pool, Sending};
@@ -40,12 +40,12 @@ pub(crate) struct LeaseBackend<D: Dialect> {
     waiting: [Sql; 2],
     profile: Profile,
     waiters: Arc<Subscribers>,
-    bell: Option<Box<dyn Bell>>,
+    listener: Option<Box<dyn ReleaseListener>>,
     swept: Mutex<String>,
     batch: Mutex<Option<(usize, Instant)>>,
 }
 
-pub(crate) trait Bell: std::fmt::Debug + Send + Sync {
+pub(crate) trait ReleaseListener: std::fmt::Debug + Send + Sync {
     /// Starts to listen, which later wakes all waiters. Returns a polling interval if it can't.
     fn listen(&self) -> Option<Duration>;
 }
@@ -56,7 +56,7 @@ macro_rules! statements {
         struct Statements { $($hot: Sql,)* $($other: Sql),* }
 
         impl Statements {
-            fn new(texts: &Texts, expand: impl Fn(&str) -> String) -> Self {
+            fn new(texts: &StatementTexts, expand: impl Fn(&str) -> String) -> Self {
                 Self {
                     $($hot: Sql::hot(stringify!($hot), &expand(texts.$hot)),)*
                     $($other: Sql::new(&expand(texts.$other))),*
@@ -78,7 +78,7 @@ impl<D: Dialect> LeaseBackend<D> {
         pool: Arc<Pool<D>>,
         profile: Profile,
         waiters: Arc<Subscribers>,
-        bell: Option<Box<dyn Bell>>,
+        listener: Option<Box<dyn ReleaseListener>>,
     ) -> Self {
         let dialect = pool.dialect();
         let statements = Statements::new(dialect.texts(), |text| dialect.expand(text));
@@ -91,7 +91,7 @@ impl<D: Dialect> LeaseBackend<D> {
             waiting,
             profile,
             waiters,
-            bell,
+            listener,
             swept: Mutex::default(),
             batch: Mutex::default(),
         }
@@ -107,10 +107,10 @@ impl<D: Dialect> LeaseBackend<D> {
         };
         let mut poll = None;
         let mut waits = false;
-        if let (Some(bell), Wait::Until(_)) = (&self.bell, wait) {
+        if let (Some(listener), Wait::Until(_)) = (&self.listener, wait) {
             // The backend listens before the attempt, so that it misses no notification.
             self.waiters.waits(&claim.name);
-            poll = bell.listen();
+            poll = listener.listen();
             waits = poll.is_none();
         }
         let token = claim.token.to_string();

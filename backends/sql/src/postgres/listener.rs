@@ -16,7 +16,7 @@ use super::dialect::{Postgresql, fetch_on};
 use crate::server::abandoned::ServerSession;
 use crate::server::dialect::Dialect;
 use crate::server::errors::{Effect, failed};
-use crate::server::lease::Bell;
+use crate::server::lease::ReleaseListener;
 use crate::server::pool::Pool;
 use crate::server::sessions::{SessionPermit, Use};
 use crate::server::sql::Value;
@@ -25,7 +25,7 @@ use crate::server::sql::Value;
 const PROBE: Duration = Duration::from_secs(2);
 
 /// How long waiters poll after a lost probe.
-const DEAF_FOR: Duration = Duration::from_secs(60);
+const POLL_FOR: Duration = Duration::from_secs(60);
 
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -39,7 +39,7 @@ pub(super) struct Listener {
     pool: Arc<Pool<Postgresql>>,
     waiters: Arc<Subscribers>,
     task: Mutex<Option<JoinHandle<()>>>,
-    deaf_until: Arc<Mutex<Option<Instant>>>,
+    polls_until: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Listener {
@@ -48,27 +48,27 @@ impl Listener {
             pool: Arc::clone(pool),
             waiters: Arc::clone(waiters),
             task: Mutex::default(),
-            deaf_until: Arc::default(),
+            polls_until: Arc::default(),
         }
     }
 }
 
-impl Bell for Listener {
+impl ReleaseListener for Listener {
     fn listen(&self) -> Option<Duration> {
-        let deaf = *self.deaf_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let polls_until = *self.polls_until.lock().unwrap_or_else(PoisonError::into_inner);
         let has_none = self.pool.sessions().share(Use::Listen) == 0;
-        if has_none || deaf.is_some_and(|until| Instant::now() < until) {
+        if has_none || polls_until.is_some_and(|until| Instant::now() < until) {
             return Some(POLL);
         }
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         // The task may have ended with its runtime.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            let ears = Ears {
+            let listening = ListenTask {
                 pool: Arc::clone(&self.pool),
                 waiters: Arc::clone(&self.waiters),
-                deaf_until: Arc::clone(&self.deaf_until),
+                polls_until: Arc::clone(&self.polls_until),
             };
-            *task = Some(tokio::spawn(ears.run()));
+            *task = Some(tokio::spawn(listening.run()));
         }
         None
     }
@@ -82,30 +82,30 @@ impl Drop for Listener {
     }
 }
 
-struct Ears {
+struct ListenTask {
     pool: Arc<Pool<Postgresql>>,
     waiters: Arc<Subscribers>,
-    deaf_until: Arc<Mutex<Option<Instant>>>,
+    polls_until: Arc<Mutex<Option<Instant>>>,
 }
 
 enum End {
     NobodyWaits,
-    Deaf,
+    NotNotified,
     Lost(sqlx::Error),
 }
 
-impl Ears {
+impl ListenTask {
     async fn run(self) {
         while self.waiters.anybody() {
             match self.listen().await {
                 End::NobodyWaits => return,
-                End::Deaf => {
+                End::NotNotified => {
                     tracing::warn!(
                         "notifications don't arrive, most likely because of a pooler, so waiters \
                          poll every {POLL:?}"
                     );
-                    let until = Instant::now() + DEAF_FOR;
-                    *self.deaf_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+                    let until = Instant::now() + POLL_FOR;
+                    *self.polls_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
                     self.waiters.wake_all();
                     return;
                 }
@@ -136,11 +136,11 @@ impl Ears {
         let permit = self.pool.sessions().permit(Use::Listen, deadline).await;
         let Some(mut line) = line(&self.pool, permit.ok_or(sqlx::Error::PoolTimedOut)?).await?
         else {
-            return Ok(End::Deaf);
+            return Ok(End::NotNotified);
         };
-        let Some(listener) = &mut line.listener else { return Ok(End::Deaf) };
-        if !hears(&self.pool, listener, |name| self.wake(name)).await? {
-            return Ok(End::Deaf);
+        let Some(listener) = &mut line.listener else { return Ok(End::NotNotified) };
+        if !is_notified(&self.pool, listener, |name| self.wake(name)).await? {
+            return Ok(End::NotNotified);
         }
         self.waiters.wake_all();
         let mut used = Instant::now();
@@ -164,11 +164,13 @@ impl Ears {
 }
 
 /// Tests a new connection's notifications. Without a free permit, an active listener has tested them.
-pub(super) async fn is_heard(pool: &Pool<Postgresql>) -> Result<bool> {
+pub(super) async fn is_notified_at_all(pool: &Pool<Postgresql>) -> Result<bool> {
     let Some(permit) = pool.sessions().try_permit(Use::Listen) else { return Ok(true) };
     let trying = async {
         match &mut line(pool, permit).await? {
-            Some(Line { listener: Some(listener), .. }) => hears(pool, listener, |_| ()).await,
+            Some(Line { listener: Some(listener), .. }) => {
+                is_notified(pool, listener, |_| ()).await
+            }
             _ => Ok(false),
         }
     };
@@ -222,7 +224,7 @@ async fn line(pool: &Pool<Postgresql>, permit: SessionPermit) -> sqlx::Result<Op
     Ok(Some(line))
 }
 
-async fn hears(
+async fn is_notified(
     pool: &Pool<Postgresql>,
     listener: &mut PgListener,
     other: impl Fn(&str),

@@ -74,10 +74,10 @@ impl DistributedLock for Memory {
             store.break_lock(name, seen, how, &note, now)
         };
         let (broken, tokens) = done.answer;
-        let told = tokens.into_iter().map(|token| Event::Lost(token, Reason::Broken));
-        let mut events: Vec<Event> = told.collect();
+        let losses = tokens.into_iter().map(|token| Event::Lost(token, Reason::Broken));
+        let mut events: Vec<Event> = losses.collect();
         events.extend(done.wake.then(|| Event::Wake(name.clone())));
-        self.tell(&events);
+        self.send(&events);
         Ok(broken)
     }
 

@@ -79,7 +79,7 @@ impl Memory {
             store.acquire(claim, queue_for, now)?
         };
         if done.wake {
-            self.tell(&[Event::Wake(claim.name.clone())]);
+            self.send(&[Event::Wake(claim.name.clone())]);
         }
         Ok(done.answer)
     }
@@ -95,13 +95,13 @@ impl Memory {
             store.release(claim, release_mode, now)
         };
         if done.wake {
-            self.tell(&[Event::Wake(claim.name.clone())]);
+            self.send(&[Event::Wake(claim.name.clone())]);
         }
         done.answer
     }
 
     /// The caller must not hold the store's lock, because clients may call back.
-    pub(crate) fn tell(&self, events: &[Event]) {
+    pub(crate) fn send(&self, events: &[Event]) {
         let clients = self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut gone = Vec::new();
         for (id, client) in &clients {

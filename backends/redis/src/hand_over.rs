@@ -88,7 +88,7 @@ impl Offers {
         self.waiting().entry(token).or_insert(Waiting {
             queued: None,
             ask_again: true,
-            told: None,
+            offered_at: None,
             name: None,
             asks_at: None,
         });
@@ -106,9 +106,10 @@ impl Offers {
         let ask_again = ask_again || claim.renewal_mode == RenewalMode::Off;
         let mut waiting = self.waiting();
         let known = waiting.get(&claim.token);
-        let (told, asks_at) = known.map_or((None, None), |known| (known.told, known.asks_at));
+        let (offered_at, asks_at) =
+            known.map_or((None, None), |known| (known.offered_at, known.asks_at));
         let (queued, name) = (Some((sent, micros)), Some(claim.name.clone()));
-        waiting.insert(claim.token, Waiting { queued, ask_again, told, name, asks_at });
+        waiting.insert(claim.token, Waiting { queued, ask_again, offered_at, name, asks_at });
     }
 
     pub(crate) fn forget(&self, token: Token) {
@@ -129,8 +130,8 @@ impl Offers {
         let (micros, life) = (number()?, Duration::from_millis(number()?));
         let mut waiting = self.waiting();
         // A withdrawn claim's release ends the offer too.
-        let known = waiting.get_mut(&token).filter(|known| known.told != Some(micros))?;
-        known.told = Some(micros);
+        let known = waiting.get_mut(&token).filter(|known| known.offered_at != Some(micros))?;
+        known.offered_at = Some(micros);
         (granted.start, granted.valid) = match known.queued {
             Some((sent, queued)) if queued <= micros && !known.ask_again => {
                 let waited = Duration::from_micros(micros - queued);
@@ -246,7 +247,7 @@ mod tests {
         }
     }
 
-    fn told(offers: &Offers, claim: &Claim, micros: u64) -> Granted {
+    fn offered(offers: &Offers, claim: &Claim, micros: u64) -> Granted {
         match offers.receive(&format!("{} 7 1 {micros} 2000", claim.token)) {
             Some(Event::Handed(token, granted)) if token == claim.token => granted,
             other => panic!("{other:?}"),
@@ -259,7 +260,7 @@ mod tests {
         let claim = claim(RenewalMode::Auto);
         let sent = offers.now() - Duration::from_secs(100);
         offers.waits(&claim, sent, 5_000_000, false);
-        let granted = told(&offers, &claim, 15_000_000);
+        let granted = offered(&offers, &claim, 15_000_000);
         assert_eq!(granted.start, Some(sent + Duration::from_millis(9_900)));
         assert_eq!((granted.fence.get(), granted.valid), (7, Some(Duration::from_secs(2))));
 
@@ -272,7 +273,7 @@ mod tests {
         // A server clock that stepped ahead doesn't put the start into the future.
         offers.waits(&claim, sent, 5_000_000, false);
         let before = offers.now();
-        let start = told(&offers, &claim, 5_000_000_000).start.unwrap();
+        let start = offered(&offers, &claim, 5_000_000_000).start.unwrap();
         assert!(before <= start && start <= offers.now());
     }
 
@@ -304,12 +305,12 @@ mod tests {
         offers.waits(&fixed, offers.now(), 1, false);
         offers.waits(&replicated, offers.now(), 1, true);
         for claim in [&early, &fixed, &replicated] {
-            assert_eq!(told(&offers, claim, 2).valid, Some(Duration::ZERO));
+            assert_eq!(offered(&offers, claim, 2).valid, Some(Duration::ZERO));
         }
         assert_eq!(offers.receive(&format!("{} 7 1 2 2000", replicated.token)), None);
         let requeued = claim(RenewalMode::Auto);
         offers.waits(&requeued, offers.now(), 3, false);
-        assert_eq!(told(&offers, &requeued, 2).valid, Some(Duration::ZERO), "it lapsed");
+        assert_eq!(offered(&offers, &requeued, 2).valid, Some(Duration::ZERO), "it lapsed");
         for odd in ["", "x", &format!("{} 1", early.token)] {
             assert_eq!(offers.receive(odd), None);
         }

@@ -36,12 +36,12 @@ impl Replicas {
 /// The request ran but doesn't count.
 #[derive(Debug)]
 struct TooFew {
-    told: String,
+    message: String,
 }
 
 impl fmt::Display for TooFew {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told)
+        f.write_str(&self.message)
     }
 }
 
@@ -52,8 +52,8 @@ pub(crate) fn are_too_few(error: &Error) -> bool {
 }
 
 pub(crate) fn given_back(cause: &Error) -> Error {
-    let told = std::error::Error::source(cause).map(ToString::to_string).unwrap_or_default();
-    error(ErrorKind::Unavailable, format!("{told}; the lock was given back"))
+    let message = std::error::Error::source(cause).map(ToString::to_string).unwrap_or_default();
+    error(ErrorKind::Unavailable, format!("{message}; the lock was given back"))
 }
 
 /// Tokens whose grant didn't count, and whose release may still take effect.
@@ -108,7 +108,7 @@ impl Link {
         let is_acquire = [&*scripts::ACQUIRE, &*scripts::TRANSFER]
             .into_iter()
             .any(|it| std::ptr::eq(script, it));
-        let told = match self.within(live, limit, effect, asking).await {
+        let message = match self.within(live, limit, effect, asking).await {
             Ok(Ok(count)) if count >= replicas.count => return Ok(Ok(answer)),
             Ok(Ok(count)) => format!(
                 "only {count} of {} replicas acknowledged within {:?}",
@@ -120,11 +120,11 @@ impl Link {
             Err(silence) => silence.to_string(),
         };
         if !is_acquire {
-            tracing::debug!(%told, "redis: a renewal that replicas may lack");
+            tracing::debug!(%message, "redis: a renewal that replicas may lack");
             return Ok(Ok(unsure(answer)));
         }
-        let refused = error(ErrorKind::Indeterminate, &*told);
-        Err(refused.with_source(TooFew { told }))
+        let refused = error(ErrorKind::Indeterminate, &*message);
+        Err(refused.with_source(TooFew { message }))
     }
 }
 

@@ -68,8 +68,8 @@ impl Tracked {
         self.works.load(Ordering::Acquire)
     }
 
-    pub(crate) fn receive(&self, told: &[Value]) {
-        match told {
+    pub(crate) fn receive(&self, push: &[Value]) {
+        match push {
             [Value::Array(keys)] => self.notify(Changed::Keys(
                 keys.iter().filter_map(|key| String::from_redis_value(key.clone()).ok()).collect(),
             )),

@@ -49,14 +49,14 @@ impl Hold<'_> {
     fn wake_waiters(&self, servers: &Servers, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
         forget.arg(self.keys.meta()).arg(self.token);
-        let mut tell = redis::cmd("PUBLISH");
-        tell.arg(servers.wakeups().released()).arg(claim.name.as_str());
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(servers.wakeups().released()).arg(claim.name.as_str());
         let (runtime, servers) = (servers.runtime().clone(), servers.clone());
         let [meta, queue] = [self.keys.meta(), self.keys.queue()].map(str::to_owned);
         runtime.spawn(async move {
             let forgotten = servers.command(&meta, None, &forget, Effect::Changes);
-            let told = servers.command(&queue, None, &tell, Effect::Changes);
-            let _ = tokio::join!(forgotten, told);
+            let published = servers.command(&queue, None, &publish, Effect::Changes);
+            let _ = tokio::join!(forgotten, published);
         });
     }
 

@@ -112,15 +112,15 @@ impl Config {
             schema::make_sure(&pool).await?;
         }
         let waiters = Arc::<Subscribers>::default();
-        let told = look.is_direct;
-        let listener =
-            told.then(|| -> Box<dyn ReleaseListener> { Box::new(Listener::new(&pool, &waiters)) });
-        if told {
+        let is_direct = look.is_direct;
+        let listener = is_direct
+            .then(|| -> Box<dyn ReleaseListener> { Box::new(Listener::new(&pool, &waiters)) });
+        if is_direct {
             pool.dialect().plans.keep();
         } else {
             tracing::info!("a pooler blocks notifications, so waiters poll every {POLL:?}");
         }
-        Ok(Arc::new(LeaseBackend::new(pool, profile_of(told), waiters, listener)))
+        Ok(Arc::new(LeaseBackend::new(pool, profile_of(is_direct), waiters, listener)))
     }
 
     async fn look(&self, listens_by_pooler: bool) -> Result<(Arc<Pool<Postgresql>>, Server)> {
@@ -167,20 +167,20 @@ pub fn profile() -> Profile {
     profile_of(true)
 }
 
-fn profile_of(told: bool) -> Profile {
+fn profile_of(is_direct: bool) -> Profile {
     let mut profile = Profile::new(LEASE);
     profile.scope = Scope::Network;
     profile.fencing = Fencing::Clocked;
     profile.order = Order::None;
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
-    profile.wake_up = if told { WakeUp::Push } else { WakeUp::Poll };
+    profile.wake_up = if is_direct { WakeUp::Push } else { WakeUp::Poll };
     profile.survives = Faults::of(&[Fault::ClientCrash, Fault::Partition, Fault::ServerRestart]);
     profile.tombstones = true;
     profile.breakable = true;
     profile.tickets = true;
     profile.ttl = Duration::from_millis(100)..=Profile::LONGEST_TTL;
     profile.renew_batch = 500;
-    profile.slow_poll = if told { SLOW_POLL } else { POLL };
+    profile.slow_poll = if is_direct { SLOW_POLL } else { POLL };
     profile
 }
 

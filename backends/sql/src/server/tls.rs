@@ -52,14 +52,14 @@ fn distrusted(cause: &io::Error) -> Option<Error> {
     if cause.kind() != io::ErrorKind::InvalidData {
         return None;
     }
-    let told = cause.to_string();
-    let message = if told.contains("UnknownIssuer") {
+    let text = cause.to_string();
+    let message = if text.contains("UnknownIssuer") {
         "the server's certificate isn't signed by a CA that this machine trusts; name the file \
          with its CA's certificate in the URL (sslrootcert for PostgreSQL, ssl-ca for MySQL)"
-    } else if told.contains("not valid for") {
+    } else if text.contains("not valid for") {
         "the server's certificate is for another host; connect by a name that the certificate \
          contains"
-    } else if told.contains("certificate") {
+    } else if text.contains("certificate") {
         "the server's certificate can't be trusted"
     } else {
         return Some(Error::unavailable("the TLS handshake with the server failed"));

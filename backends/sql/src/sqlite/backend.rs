@@ -119,7 +119,7 @@ impl Sqlite {
 
     async fn granted(&self, request: Request, claim: &Claim) -> Result<AcquireOutcome> {
         match self.jobs.ask(request).await.map_err(|e| e.with_name(&claim.name))? {
-            Answer::Buried => Err(Error::new(
+            Answer::Ended => Err(Error::new(
                 ErrorKind::Lost(Reason::Gone),
                 "the request was cancelled before it reached the server; acquire the lock again",
             )

@@ -35,7 +35,7 @@ pub(super) async fn acquire(
 ) -> Result<Acquired> {
     let row = seen(connection, asked, at).await?;
     if row.try_get("is_ended")? {
-        return Ok(Acquired::Buried);
+        return Ok(Acquired::Ended);
     }
     let is_live = row.try_get::<Option<&str>, _>("name")?.is_some() && at.is_live(&row)?;
     if is_live {
@@ -142,7 +142,7 @@ pub(super) async fn swap(
 ) -> Result<Acquired> {
     let row = seen(connection, asked, at).await?;
     if row.try_get("is_ended")? {
-        return Ok(Acquired::Buried);
+        return Ok(Acquired::Ended);
     }
     if let Some(own) = own(connection, &asked.name, asked.token, at).await? {
         let granted = again(connection, asked, &own, at).await?;

@@ -67,7 +67,7 @@ pub(super) type Asked<'a> = (&'a str, String, i64);
 pub(super) enum Acquired {
     Outcome(AcquireOutcome),
     /// The token is never granted again.
-    Buried,
+    Ended,
     OtherKind(Mode),
     /// The hold exists, or the name became free in between: a transaction must decide.
     Again,
@@ -99,7 +99,7 @@ pub(super) async fn acquire(
 
     let row = seen(connection, asked, at).await?;
     if row.try_get("is_ended")? {
-        return Ok(Acquired::Buried);
+        return Ok(Acquired::Ended);
     }
     if row.try_get::<Option<&str>, _>("name")?.is_none() || !at.is_live(&row)? {
         return Ok(Acquired::Again);
@@ -167,7 +167,7 @@ pub(super) async fn swap(
     let (from, token) = (from.to_string(), asked.token.to_string());
     let row = seen(connection, asked, at).await?;
     if row.try_get("is_ended")? {
-        return Ok(Acquired::Buried);
+        return Ok(Acquired::Ended);
     }
     let is_live = row.try_get::<Option<&str>, _>("name")?.is_some() && at.is_live(&row)?;
     if is_live && row.try_get::<&str, _>("token")? == token {

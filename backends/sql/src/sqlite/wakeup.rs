@@ -143,7 +143,7 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
 
     let mut tidied = tokio::time::Instant::now();
     loop {
-        let heard = watch.next().await;
+        let change = watch.next().await;
         let (Some(waiters), Some(jobs)) = (waiters.upgrade(), jobs.upgrade()) else { return };
         if tidied.elapsed() >= TIDY {
             tidied = tokio::time::Instant::now();
@@ -151,15 +151,15 @@ async fn watch_for(waiters: Weak<Waiters>, jobs: WeakJobs, mut watch: Watch) {
                 return;
             }
         }
-        match heard {
-            Heard::Nothing => {}
-            Heard::Ring => {
+        match change {
+            Change::Nothing => {}
+            Change::Wakeup => {
                 if !wake_the_free(&waiters, &jobs).await {
                     drop((waiters, jobs));
                     tokio::time::sleep(GAP).await;
                 }
             }
-            Heard::FileGone => {
+            Change::FileGone => {
                 // Each client repeats its request, and gets the file's error.
                 waiters.stop_watching();
                 waiters.wake(waiters.names());
@@ -183,8 +183,8 @@ async fn wake_the_free(waiters: &Waiters, jobs: &Jobs) -> bool {
     any
 }
 
-enum Heard {
-    Ring,
+enum Change {
+    Wakeup,
     Nothing,
     FileGone,
 }
@@ -207,38 +207,38 @@ impl Watch {
         start().map_or(Self::Poll, Self::Inotify)
     }
 
-    async fn next(&mut self) -> Heard {
+    async fn next(&mut self) -> Change {
         match self {
             Self::Poll => {
                 tokio::time::sleep(POLL).await;
-                Heard::Ring
+                Change::Wakeup
             }
             Self::Inotify(fd) => match tokio::time::timeout(TIDY, fd.readable()).await {
-                Err(_) => Heard::Nothing,
+                Err(_) => Change::Nothing,
                 // The I/O driver has ended with its runtime.
-                Ok(Err(_)) => Heard::FileGone,
+                Ok(Err(_)) => Change::FileGone,
                 Ok(Ok(mut ready)) => {
-                    let heard = drain(ready.get_inner());
+                    let change = drain(ready.get_inner());
                     ready.clear_ready();
-                    heard
+                    change
                 }
             },
         }
     }
 }
 
-fn drain(fd: &OwnedFd) -> Heard {
+fn drain(fd: &OwnedFd) -> Change {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut events = inotify::Reader::new(fd, &mut buffer);
-    let mut heard = Heard::Nothing;
+    let mut change = Change::Nothing;
     while let Ok(event) = events.next() {
         let flags = event.events();
         if flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED) {
-            return Heard::FileGone;
+            return Change::FileGone;
         }
-        heard = Heard::Ring;
+        change = Change::Wakeup;
     }
-    heard
+    change
 }
 
 #[cfg(test)]
@@ -249,7 +249,7 @@ mod tests {
     async fn without_a_log_to_watch_it_polls() {
         let mut watch = Watch::start(Path::new("/no/such/log"));
         assert!(matches!(watch, Watch::Poll));
-        assert!(matches!(watch.next().await, Heard::Ring));
+        assert!(matches!(watch.next().await, Change::Wakeup));
     }
 
     #[tokio::test]
@@ -261,11 +261,11 @@ mod tests {
         let mut writer = File::create(&log).unwrap();
         let mut watch = Watch::start(&log);
         writer.write_all(b"a commit").unwrap();
-        assert!(matches!(watch.next().await, Heard::Nothing));
+        assert!(matches!(watch.next().await, Change::Nothing));
         ring(&log);
-        assert!(matches!(watch.next().await, Heard::Ring));
+        assert!(matches!(watch.next().await, Change::Wakeup));
         std::fs::remove_file(&log).unwrap();
         drop(writer);
-        assert!(matches!(watch.next().await, Heard::FileGone));
+        assert!(matches!(watch.next().await, Change::FileGone));
     }
 }

@@ -38,7 +38,7 @@ pub(super) enum Request {
 #[derive(Debug)]
 pub(super) enum Answer {
     Acquired(AcquireOutcome),
-    Buried,
+    Ended,
     OtherKind(Mode),
     Renewed(Vec<Renewal>),
     Released {
@@ -154,7 +154,7 @@ impl From<Acquired> for Outcome {
     fn from(acquired: Acquired) -> Self {
         match acquired {
             Acquired::Outcome(attempt) => Self::Done(Answer::Acquired(attempt)),
-            Acquired::Buried => Self::Done(Answer::Buried),
+            Acquired::Ended => Self::Done(Answer::Ended),
             Acquired::OtherKind(present) => Self::Done(Answer::OtherKind(present)),
             Acquired::Again => Self::Again,
         }
@@ -387,11 +387,11 @@ impl Writer {
 
 fn again(error: &Error) -> Error {
     let text = error.to_string();
-    let told = Error::new(error.kind(), text.strip_prefix("sqlite: ").unwrap_or(&text))
+    let renamed = Error::new(error.kind(), text.strip_prefix("sqlite: ").unwrap_or(&text))
         .with_backend("sqlite");
     match std::error::Error::source(error) {
-        Some(cause) => told.with_source(cause.to_string()),
-        None => told,
+        Some(cause) => renamed.with_source(cause.to_string()),
+        None => renamed,
     }
 }
 

@@ -99,7 +99,7 @@ impl Watch {
                     Asked::Answered(connection) => Some(connection),
                     Asked::Unsure => None,
                     Asked::Gone => {
-                        some.iter().for_each(|(number, ..)| self.tell(*number));
+                        some.iter().for_each(|(number, ..)| self.notify(*number));
                         None
                     }
                 };
@@ -171,12 +171,12 @@ impl Watch {
             let (Ok(at), Ok(false)) = (row.int(0), row.bool(1)) else { continue };
             let session = usize::try_from(at).ok().and_then(|at| sessions.get(at));
             if let Some((number, ..)) = session {
-                self.tell(*number);
+                self.notify(*number);
             }
         }
     }
 
-    fn tell(&self, number: u64) {
+    fn notify(&self, number: u64) {
         if let Some((.., ended)) = self.watched().sessions.remove(&number) {
             ended.send_replace(true);
         }

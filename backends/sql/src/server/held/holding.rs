@@ -52,7 +52,7 @@ impl<S: Server> Drop for Live<S> {
     fn drop(&mut self) {
         if let Some((shared, claim)) = self.0.take() {
             shared.set_over(&claim, Reason::SessionEnded);
-            shared.tell(&Event::Lost(claim.token, Reason::SessionEnded));
+            shared.send(&Event::Lost(claim.token, Reason::SessionEnded));
         }
     }
 }
@@ -65,9 +65,9 @@ enum Renewed {
 }
 
 impl<S: Server> Holding<S> {
-    /// If no caller received the grant (`heard` is false), releases the hold at once.
-    pub(super) async fn run(mut self, heard: bool) {
-        if !heard {
+    /// If no caller received the grant (`was_received` is false), releases the hold at once.
+    pub(super) async fn run(mut self, was_received: bool) {
+        if !was_received {
             return self.let_go(None).await;
         }
         loop {
@@ -196,7 +196,7 @@ impl<S: Server> Holding<S> {
             let _ = asked.send(RenewalOutcome::NotHeld(reason));
         }
         live.end();
-        shared.tell(&Event::Lost(claim.token, reason));
+        shared.send(&Event::Lost(claim.token, reason));
         // The session may still exist on the server.
         let _ = withdraw::close(&shared.server, &claim, hold.session, false).await;
     }

@@ -103,7 +103,7 @@ impl<S: Server> Shared<S> {
         self.clients.attach(events);
     }
 
-    pub(super) fn tell(&self, event: &Event) {
+    pub(super) fn send(&self, event: &Event) {
         self.clients.send(event);
     }
 

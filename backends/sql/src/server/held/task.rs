@@ -93,11 +93,12 @@ impl Inbox {
         }
     }
 
-    fn tell_granted(&mut self, granted: Granted) -> bool {
+    fn send_granted(&mut self, granted: Granted) -> bool {
         let answers = self.answer.take().into_iter().chain(self.others.drain(..));
-        let heard = answers.map(|answer| answer.send(Ok(AcquireOutcome::Granted(granted))).is_ok());
+        let was_received =
+            answers.map(|answer| answer.send(Ok(AcquireOutcome::Granted(granted))).is_ok());
         // No short circuit: each caller must get the grant.
-        heard.fold(false, |any, heard| any | heard)
+        was_received.fold(false, |any, was_received| any | was_received)
     }
 }
 
@@ -110,12 +111,12 @@ impl<S: Server> Task<S> {
                 let mut granted = Granted::new(hold.fence);
                 granted.start = Some(hold.armed);
                 let live = Live::new(&shared, &claim);
-                let heard = inbox.tell_granted(granted);
-                Holding { live, shared, claim, place, inbox, hold }.run(heard).await;
+                let was_received = inbox.send_granted(granted);
+                Holding { live, shared, claim, place, inbox, hold }.run(was_received).await;
             }
             Ok(Asked::CarriedElsewhere(granted)) => {
                 drop(place);
-                inbox.tell_granted(granted);
+                inbox.send_granted(granted);
             }
             Ok(Asked::Busy) => {
                 drop(place);

@@ -14,7 +14,7 @@ use lockwright_etcd::Etcd;
 use lockwright_testbed::etcd::Version;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// A TTL that tests wait for.
+/// A TTL short enough for tests to wait for its end.
 const SHORT: Duration = Duration::from_secs(5);
 
 /// A TTL longer than an election on a busy machine. By default members notice a lost leader within two seconds.
@@ -65,7 +65,7 @@ fn url_without(cluster: &testbed::Etcd, member: usize) -> String {
     cluster.url_through(others.map(|(_, member)| member.port()))
 }
 
-/// A client of all members that is connected to this one. Proxies precede the others.
+/// Returns a client that knows all members and is connected to `member`. Proxies precede the others.
 async fn connected_to(cluster: &testbed::Etcd, member: usize) -> (Locks, Vec<Proxy>) {
     let others = cluster.members.iter().enumerate().filter(|(index, _)| *index != member);
     let proxies: Vec<_> =

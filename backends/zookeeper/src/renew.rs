@@ -102,7 +102,7 @@ async fn renewal(
     let stat = match found {
         Ok((data, stat)) => {
             if Value::is_broken(&data) {
-                // Its node is neither kept longer nor removed early.
+                // The node is neither kept longer nor removed early.
                 return Renewal::not_held(Reason::Broken);
             }
             stat

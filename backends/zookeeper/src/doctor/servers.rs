@@ -105,7 +105,7 @@ fn version(host: &str, version: &str) -> Option<Finding> {
     })
 }
 
-/// Proofs depend on the tick.
+/// Checks the tick, which the proofs of liveness depend on.
 pub(super) fn tick(shared: &Shared, server: &Server) -> Option<Finding> {
     let (host, assumed) = (&server.host, shared.limits.tick);
     let fix = "say tick=… in the URL: the longest tickTime of the servers".to_owned();

@@ -171,7 +171,6 @@ async fn repeated_cancellations_share_a_lease() {
     assert_eq!(leases.len(), 2, "{leases:?}");
 }
 
-/// The lease of a name's hold, in hex.
 fn lease_of(cluster: &testbed::Etcd, name: &str) -> String {
     let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
     keys.unwrap().trim().rsplit('/').next().unwrap().to_owned()

@@ -17,7 +17,6 @@ use crate::kit::{
 
 const SHORT: Duration = Duration::from_secs(2);
 
-/// The fence of the present holder.
 async fn holder(etcd: &Etcd) -> Option<Fence> {
     etcd.inspect(&name("orders")).await.unwrap().holders.first().and_then(|holder| holder.fence)
 }

@@ -150,7 +150,6 @@ async fn holder_is_not_notified_of_an_earlier_holds_end() {
     }
 }
 
-/// The lease of a name's hold, in hex.
 fn lease_of(cluster: &testbed::Etcd, name: &str) -> String {
     let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
     keys.unwrap().trim().rsplit('/').next().unwrap().to_owned()

@@ -23,7 +23,6 @@ const LONG: Duration = Duration::from_secs(15);
 /// The tolerated delay on a busy machine.
 const SLACK: Duration = Duration::from_secs(20);
 
-/// Runs a test on each version.
 macro_rules! on_each_version {
     ($($name:ident),* $(,)?) => {
         mod on_debians {

@@ -1,5 +1,3 @@
-//! Settings for etcd.
-
 use std::fmt;
 use std::time::Duration;
 

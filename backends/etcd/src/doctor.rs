@@ -1,5 +1,3 @@
-//! Diagnosis of a cluster.
-
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, StatusResponse, Txn, TxnOp};

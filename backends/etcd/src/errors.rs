@@ -1,5 +1,3 @@
-//! Errors of the client library.
-
 use lockwright_core::{Error, ErrorKind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,3 @@
-//! Inspecting and listing locks.
-
 use std::collections::HashMap;
 use std::time::Duration;
 

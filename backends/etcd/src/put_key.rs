@@ -1,5 +1,3 @@
-//! Putting the key of a claim.
-
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};

@@ -1,5 +1,3 @@
-//! Reserving a lease for a claim.
-
 use std::sync::Arc;
 use std::time::Duration;
 

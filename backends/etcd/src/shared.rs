@@ -1,5 +1,3 @@
-//! The shared state of a backend.
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! Parsing URLs.
-
 use std::collections::BTreeMap;
 
 use lockwright_core::backend_util::percent;

@@ -1,5 +1,3 @@
-//! Acquiring a lock.
-
 use std::sync::Arc;
 use std::time::Duration;
 

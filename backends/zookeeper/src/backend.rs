@@ -1,5 +1,3 @@
-//! The trait implementation.
-
 use std::error::Error as _;
 
 use lockwright_core::{

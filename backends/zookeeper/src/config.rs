@@ -1,5 +1,3 @@
-//! Settings for ZooKeeper.
-
 use std::fmt;
 use std::time::Duration;
 

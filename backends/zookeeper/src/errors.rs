@@ -1,5 +1,3 @@
-//! Errors of the client library.
-
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind};

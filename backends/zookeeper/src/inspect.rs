@@ -1,5 +1,3 @@
-//! Inspecting and listing locks.
-
 use std::sync::Arc;
 
 use lockwright_core::backend_util::admission;

@@ -1,5 +1,3 @@
-//! The registered place of a claim.
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! Releasing claims.
-
 use std::sync::Arc;
 
 use lockwright_core::{Claim, ErrorKind, Reason, ReleaseMode, ReleaseOutcome, Result};

@@ -1,5 +1,3 @@
-//! Renewing holds.
-
 use std::sync::Arc;
 
 use lockwright_core::{BootInstant, Claim, Reason, Renew, Renewal, RenewalOutcome, Result};

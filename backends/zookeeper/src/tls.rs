@@ -1,5 +1,3 @@
-//! TLS settings.
-
 use lockwright_core::Result;
 use lockwright_core::backend_util::tls::{self, Files};
 use zookeeper_client as zk;

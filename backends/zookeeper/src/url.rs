@@ -1,5 +1,3 @@
-//! Parsing URLs.
-
 use std::collections::HashMap;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! The doctor's findings.
-
 use std::time::Duration;
 
 use etcd_client::{AlarmAction, AlarmType};

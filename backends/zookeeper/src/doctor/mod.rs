@@ -1,5 +1,3 @@
-//! Diagnosis of an ensemble.
-
 mod data;
 mod ensemble;
 mod servers;

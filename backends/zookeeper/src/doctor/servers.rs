@@ -1,5 +1,3 @@
-//! Findings about each server.
-
 use lockwright_core::{Finding, Severity};
 
 use crate::four_letter_words::{Server, Status};

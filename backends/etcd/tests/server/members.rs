@@ -40,7 +40,6 @@ impl TwoWays {
         self.proxies.iter().map(Proxy::accepted).sum()
     }
 
-    /// Returns whether the client reconnects within this time.
     async fn is_reconnected(&self, within: Duration) -> bool {
         let (before, begun) = (self.connections(), Instant::now());
         while begun.elapsed() < within {

@@ -1,5 +1,3 @@
-//! Users with few permissions.
-
 use lockwright_core::{
     BreakMode, BreakTarget, Clock, DistributedLock, Error, ErrorKind, Fault, Mode, ReleaseMode,
     Renew, Result, Wait,

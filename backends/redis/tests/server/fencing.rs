@@ -1,5 +1,3 @@
-//! Rejection of late writes to Redis.
-
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{ErrorKind, Fence, Reason, Result};
 use lockwright_redis::fencing::FencedScript;

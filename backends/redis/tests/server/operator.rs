@@ -1,5 +1,3 @@
-//! Inspection and breaks by operators.
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! Voting status of nodes.
-
 use std::time::Duration;
 
 use lockwright_core::{Clock, DistributedLock, ErrorKind, Wait};

@@ -1,5 +1,3 @@
-//! Repair of holds on real servers.
-
 use lockwright_core::{
     BreakMode, BreakTarget, DistributedLock, Reason, ReleaseMode, Renew, RenewalOutcome,
 };

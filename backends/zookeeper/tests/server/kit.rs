@@ -39,7 +39,6 @@ pub(crate) async fn raw(url: &str) -> zookeeper_client::Client {
         .unwrap()
 }
 
-/// Returns the number of sessions with this timeout.
 pub(crate) fn sessions(server: &testbed::ZooKeeper, timeout: Duration) -> usize {
     let timeout = format!("to={},", timeout.as_millis());
     let members = 0..server.members.len();

@@ -50,7 +50,6 @@ fn participants(ttl: Duration) -> Participants {
     Participants::new("orders", ttl, SLACK)
 }
 
-/// A separate client, like another process's.
 async fn locks(url: &str) -> Locks {
     Locks::new(Etcd::connect(url).await.unwrap()).unwrap()
 }
@@ -77,7 +76,6 @@ async fn connected_to(cluster: &testbed::Etcd, member: usize) -> (Locks, Vec<Pro
     (locks, proxies)
 }
 
-/// Runs blocking code without occupying a thread of the runtime.
 fn blocking<T>(what: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(what)
 }

@@ -31,7 +31,6 @@ fn participants(ttl: Duration) -> Participants {
     Participants::new("orders", ttl, SLACK)
 }
 
-/// A separate client, like another process's.
 async fn locks(url: &str) -> Locks {
     Locks::new(ZooKeeper::connect(url).await.unwrap()).unwrap()
 }
@@ -83,7 +82,6 @@ async fn is_back(locks: &Locks, ttl: Duration) {
     .await;
 }
 
-/// Runs blocking code without occupying a thread of the runtime.
 fn blocking<T>(what: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(what)
 }

@@ -75,7 +75,6 @@ fn a_bound_that_is_too_large_is_noticed() {
 
 #[test]
 fn a_trace_has_the_names_of_the_beginning() {
-    // The trace uses the initial names.
     let grid = Grid { top: 9, swaps: true, forbidden: Some([2, 1]) };
     let (promise, trace) = explore(&grid, usize::MAX, |_| true).broken.unwrap();
     assert_eq!(promise, "forbidden");
@@ -149,7 +148,7 @@ fn a_known_bug_is_found_by_the_shortest_way() {
 fn correct_pages_pass() {
     let explored = explore(&Flag { takes: true }, usize::MAX, |_| true);
     assert!(explored.broken.is_none());
-    // Counted by hand.
+    // The states were counted by hand.
     assert_eq!(explored.states, 12);
 }
 

@@ -23,7 +23,7 @@ pub trait Protocol {
     /// Adds all steps from `state`.
     fn steps(&self, state: &Self::State, steps: &mut Vec<Step<Self>>);
 
-    /// Returns the promise that `state` breaks. `last` is true if no step leads on.
+    /// Returns the promise that `state` breaks. `last` is true if there are no further steps.
     fn judge(&self, state: &Self::State, last: bool) -> Option<Self::Promise>;
 
     /// Returns the representative of states that differ only in names.
@@ -54,14 +54,14 @@ impl<P: Protocol + ?Sized> fmt::Debug for Step<P> {
     }
 }
 
-/// The result.
+/// The result of an exploration.
 #[derive(Debug)]
 pub struct Explored<Promise> {
     /// States, without those that differ only in names.
     pub states: usize,
-    /// Steps between them.
+    /// Steps between these states.
     pub steps: usize,
-    /// The longest shortest path to a state.
+    /// The number of steps to the farthest state.
     pub depth: usize,
     /// The first broken promise, with a shortest path.
     pub broken: Option<(Promise, String)>,
@@ -114,7 +114,7 @@ pub fn explore<P: Protocol>(
     explored
 }
 
-/// Walks the path again, because each state was visited under canonical names.
+/// Describes a path. It walks the path again, because each state was visited under canonical names.
 fn trace<P: Protocol>(protocol: &P, states: &[P::State], last: Option<P::State>) -> String {
     let mut text = String::new();
     let mut steps = Vec::new();

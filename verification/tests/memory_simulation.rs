@@ -66,8 +66,8 @@ fn longest_wait(trouble: Trouble) -> Duration {
     TTL * 4 + kept + poll * 5 / 4
 }
 
-/// Returns how late a loss may be reported. Timers don't run during a suspend, so a sleep until the loss ends late.
-/// It is at most as long as a hold. Without suspends, tokio's timers are a millisecond late.
+/// Returns how late a loss may be reported. Timers don't run during a suspend, so a sleep until the loss ends late, by
+/// a hold's length at most. Without suspends, tokio's timers are a millisecond late.
 fn loss_allowance(trouble: Trouble) -> Duration {
     if trouble.suspends { TTL } else { Duration::from_millis(1) }
 }

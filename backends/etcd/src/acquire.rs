@@ -32,13 +32,13 @@ pub(crate) struct AcquireSteps<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) claim: &'a Claim,
     pub(crate) waits: bool,
-    /// Keys of nested names hide whether the queue is empty.
+    /// The claim must queue, because keys of nested names hide whether the queue is empty.
     pub(crate) must_queue: bool,
     recorder: Option<DeletionRecorder<'a>>,
     begun: BootInstant,
 }
 
-/// The key of a dropped future goes with a release, or when it is overdue.
+/// If the future is dropped, a release removes its key, or the key is removed as overdue.
 pub(crate) async fn acquire(
     shared: &Arc<Shared>,
     claim: &Claim,
@@ -112,7 +112,7 @@ impl AcquireSteps<'_> {
         Step::Done(AcquireOutcome::Busy(busy(owner, is_unsure)))
     }
 
-    /// Keeps late requests from putting a key.
+    /// Ends the claim so that a late request puts no key.
     pub(crate) async fn give_up(&self, is_unsure: bool) -> Result<()> {
         let (shared, claim) = (self.shared, self.claim);
         if let Some(place) = shared.registry.place(claim).filter(|_| is_unsure) {
@@ -152,7 +152,7 @@ impl AcquireSteps<'_> {
         self.place(lease, key, created, owner, previous.keys.first().map(QueueKey::of)).await
     }
 
-    /// No task renews a fixed claim's lease, and the wait is no part of the TTL.
+    /// Renews the lease of a waiting fixed claim. No task does that, and the TTL starts with the grant.
     pub(crate) async fn keep_fixed(
         &self,
         lease: &Arc<Lease>,
@@ -225,7 +225,7 @@ impl AcquireSteps<'_> {
         let (owner, previous, waiters) = if is_ours(of_owner) && is_ours(of_previous) {
             (first, previous, waiters)
         } else {
-            // With keys of nested names.
+            // Keys of nested names are among the first keys, so read the whole queue.
             let all = shared.queue(&claim.name).await?;
             let previous = all.places.iter().rfind(|place| place.created < created).cloned();
             (all.holders.into_iter().next(), previous, all.places.len() > 1)
@@ -235,7 +235,7 @@ impl AcquireSteps<'_> {
             return self.granted(lease, key, created, value::fence(created), waiters).await;
         }
         if owner.token() == Some(claim.token) {
-            // The token holds through another connection, and would wait for itself.
+            // The token already holds the lock through another connection, and would wait for itself.
             release::delete(shared, key, created).await?;
             shared.forget(claim);
             return self.take_over(&owner).await;

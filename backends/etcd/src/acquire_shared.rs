@@ -32,7 +32,7 @@ impl AcquireSteps<'_> {
     pub(crate) async fn enqueue_shared(&mut self, lease: Arc<Lease>) -> Result<Step> {
         let (shared, claim) = (self.shared, self.claim);
         let key = shared.keys().own(claim, lease.id);
-        // Registered first: renewals of the lease would keep the key of a forgotten claim.
+        // Register the claim first. Otherwise renewals of the lease would keep the key of a forgotten claim.
         self.enter(&lease, &key, None, self.is_unsure());
         for _ in 0..JOINS {
             let snapshot = match shared.queue_snapshot(&claim.name).await {
@@ -80,7 +80,7 @@ impl AcquireSteps<'_> {
         }
     }
 
-    /// With `snapshot`, only if no key was created since, and the reader is unchanged.
+    /// Puts the key. With `snapshot`, only if no key was created since, and the reader is unchanged.
     async fn put(
         &mut self,
         lease: &Arc<Lease>,
@@ -194,7 +194,7 @@ impl AcquireSteps<'_> {
         let put = TxnOp::put(own.key.clone(), value.bytes(), Some(on_its_lease));
         let txn = Txn::new().when([is_unchanged(own), is_unchanged(from)]).and_then([put]);
         let noting = self.shared.transact(txn, Effect::Changes, Some(lease)).await;
-        // The next read shows whether an earlier copy of the request stored it.
+        // If an earlier copy of the request stored the value, the next read shows it.
         Ok(noting.map_err(RequestError::error)?.succeeded)
     }
 

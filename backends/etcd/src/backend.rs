@@ -1,5 +1,3 @@
-//! The trait implementation.
-
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Events,
     Finding, Inspection, LockName, Page, Profile, ReleaseMode, ReleaseOutcome, Renew, Renewal,

@@ -35,7 +35,7 @@ pub(crate) async fn break_lock(
     Ok(broken)
 }
 
-/// An unanswered try may have deleted the key already.
+/// Breaks one hold. An unanswered attempt may have deleted its key already.
 async fn break_one(
     shared: &Arc<Shared>,
     name: &LockName,
@@ -64,7 +64,7 @@ async fn break_one(
     ))
 }
 
-/// An auto-renewed lease may be renewed until the last moment.
+/// Returns how long the hold may last. A client may renew an auto-renewed lease until the last moment.
 fn valid_for(entry: &Entry, left: Duration, granted: Duration) -> Duration {
     let is_fixed = entry.value.as_ref().is_some_and(|value| value.fixed);
     if is_fixed { left } else { granted }
@@ -112,8 +112,8 @@ fn did_first_request(answered: &TxnReply, entry: &Entry, request: Token) -> Resu
     }
 }
 
-/// The mark comes first: the remaining time covers earlier renewals, and later ones are rejected. If only the mark
-/// succeeds, the hold must be broken again.
+/// Marks the hold first: the remaining time covers earlier renewals, and later ones are rejected. If only the mark
+/// succeeds, the operator must break the hold again.
 async fn let_run_out(shared: &Arc<Shared>, entry: &Entry, note: &str) -> Result<Option<Broken>> {
     let Some(value) = &entry.value else {
         return Err(error(
@@ -180,7 +180,7 @@ async fn move_marked(shared: &Arc<Shared>, mut marked: Entry) -> Result<Broken> 
             if answered.succeeded {
                 return Ok(Broken::RunsOut(lease.ttl));
             }
-            // Unless an unanswered request moved it there.
+            // Revoke the new lease, unless an unanswered request moved the key there.
             if found.as_ref().is_none_or(|found| found.lease != lease.id) {
                 shared.revoke_soon(&lease);
             }

@@ -1,5 +1,3 @@
-//! Settings for etcd.
-
 use std::fmt;
 use std::time::Duration;
 
@@ -72,8 +70,8 @@ impl Config {
         self
     }
 
-    /// Uses names in keys unchanged. By default their slashes are percent-encoded. Otherwise Go's lock of `a` waits for
-    /// Lockwright's lock of `a/b`.
+    /// Uses names in keys unchanged. By default their slashes are percent-encoded, because otherwise Go's lock of `a`
+    /// waits for Lockwright's lock of `a/b`.
     #[must_use]
     pub fn raw_names(mut self, raw: bool) -> Self {
         self.keys.raw = raw;
@@ -82,8 +80,8 @@ impl Config {
 
     /// Sets the timeout of a request; 3 s by default, long enough to elect a leader.
     ///
-    /// If the first member is silent for a third of it, the client asks the next one. While all are down, it retries.
-    /// At the timeout, a request that was never sent has failed, and any other is indeterminate.
+    /// If the first member is silent for a third of this time, the client asks the next member. While all are down, it
+    /// retries. At the timeout, a request that was never sent has failed, and any other is indeterminate.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;

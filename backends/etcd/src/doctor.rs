@@ -1,5 +1,3 @@
-//! Diagnosis of a cluster.
-
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, StatusResponse, Txn, TxnOp};
@@ -60,8 +58,8 @@ const NEARLY_FULL_PERCENT: i64 = 90;
 
 const WRITES: usize = 5;
 
-/// The shortest lease is 1.5 election timeouts, rounded up to seconds. By default a slow write takes a third of a
-/// second.
+/// A write is slow if it takes this part of the shortest lease, which is 1.5 election timeouts, rounded up to seconds.
+/// By default that is a third of a second.
 const SLOW_PART: u32 = 6;
 
 pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>> {
@@ -270,7 +268,7 @@ async fn writes(shared: &Shared) -> Result<Option<Finding>> {
     let mut took = Vec::with_capacity(WRITES);
     for _ in 0..WRITES {
         let probe_key = shared.keys().probe_key();
-        // Never true. But the members must agree on it, and each first checks the permissions.
+        // This is never true. But the members must agree on it, and each first checks the permissions.
         let never = Compare::create_revision(probe_key.clone(), CompareOp::Greater, i64::MAX - 1);
         let txn = Txn::new().when([never]).and_then([TxnOp::put(probe_key, "", None)]);
         let sent = shared.clock.now();

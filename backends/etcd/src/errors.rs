@@ -1,5 +1,3 @@
-//! Errors of the client library.
-
 use lockwright_core::{Error, ErrorKind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +34,11 @@ pub(crate) enum ErrorClass {
     Elsewhere(Error),
     /// Nothing was done. This member may do it later.
     Later(Error),
-    /// It may have been done.
+    /// The request may have been carried out.
     Unsure(Error),
 }
 
-/// Most are sent before the request is proposed, or when all members reject it alike: then nothing was done.
+/// etcd sends most of these errors before it proposes the request, or if all members reject it: then nothing was done.
 const REFUSALS: [(&str, Meaning, &str); 19] = [
     ("requested lease not found", Meaning::NoLease, ""),
     ("permission denied", Meaning::Refused(ErrorKind::Denied), NO_PERMISSION),
@@ -129,7 +127,7 @@ const REFUSALS: [(&str, Meaning, &str); 19] = [
     ),
 ];
 
-/// Also sent after a request was carried out, if the space ended in between.
+/// etcd also sends this error after it carried out a request, if the space ran out in between.
 const NO_SPACE: &str = "database space exceeded";
 
 const TOO_LARGE: &str = "message length too large";
@@ -186,7 +184,7 @@ pub(crate) fn is_granted_already(cause: &etcd_client::Error) -> bool {
     words(cause).contains("lease already exists")
 }
 
-/// Requests that only delete still succeed.
+/// On a full server, requests that only delete still succeed.
 pub(crate) fn is_out_of_space(failure: &Error) -> bool {
     says(failure, NO_SPACE)
 }
@@ -208,7 +206,7 @@ pub(crate) fn is_refusal(words: &str) -> bool {
     known.any(|(_, meaning, _)| matches!(meaning, Meaning::Refused(_)))
 }
 
-/// With the causes that the library hides. Never contains a login.
+/// Returns the text with the causes that the library hides. It never contains a login.
 pub(crate) fn words(cause: &etcd_client::Error) -> String {
     let (mut words, source): (String, Option<&dyn std::error::Error>) = match cause {
         etcd_client::Error::GRpcStatus(status) => {

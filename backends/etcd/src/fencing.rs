@@ -27,7 +27,7 @@ use lockwright_core::{Error, ErrorKind, Fence, Result};
 
 use crate::errors::{Effect, ErrorClass, classify, error, unexpected_response, words};
 
-/// Fixed, so that fences sort as text.
+/// A fixed number of digits makes fences sort as text.
 const DIGITS: usize = 20;
 
 /// Carries out the caller's transaction if no later holder has written before, and stores the fence under `key`.

@@ -1,5 +1,3 @@
-//! Inspecting and listing locks.
-
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -17,7 +15,8 @@ pub(crate) async fn inspect(shared: &Shared, name: &LockName) -> Result<Inspecti
     inspection(shared, name.clone(), holders, places.len(), &mut HashMap::new()).await
 }
 
-/// The listed names may have keys beyond the page. They are stored as lengths of prefixes of `start`.
+/// A position in a listing. Names that are already listed may have keys beyond the page. They are stored as lengths of
+/// prefixes of `start`.
 #[derive(Debug, PartialEq, Eq)]
 struct Position {
     start: Vec<u8>,
@@ -114,7 +113,7 @@ fn next<'n>(
         .collect();
     for queue in listed.map(|name| keys.queue(name)).filter(|queue| start.starts_with(queue)) {
         if !keys.raw {
-            // No other name's keys are among this one's.
+            // No other name's keys are among this name's keys.
             return Position { start: after(&queue), listed: Vec::new() };
         }
         ends.push(queue.len());

@@ -7,8 +7,8 @@
 //! Keys without a mark are exclusive, even foreign ones.
 //!
 //! `PREFIX ended: TOKEN /` is the tombstone of a token. Nothing follows its last slash, so it is in no queue of
-//! Lockwright. Its only other slashes are the prefix's. So a queue of Go's that contains it also contains keys of
-//! locks, unless a client locks a name made of this very token.
+//! Lockwright. Its only other slashes are the prefix's. So if a Go program's queue contains a tombstone, it also
+//! contains keys of locks. The only exception is a lock with the name `ended:TOKEN`.
 
 use lockwright_core::backend_util::{admission, percent};
 use lockwright_core::{Claim, LockName, Mode, Token};
@@ -47,7 +47,7 @@ impl Keys {
         format!("{}ended:{token}/", self.prefix).into_bytes()
     }
 
-    /// Never exists. Every client that may lock may read it.
+    /// Returns a key that never exists, and that every client that may lock may read.
     pub(crate) fn probe_key(&self) -> Vec<u8> {
         format!("{}/", self.prefix).into_bytes()
     }

@@ -1,7 +1,7 @@
 //! Leases: their claims and their validity.
 //!
-//! One lease carries all renewed claims of one TTL, and each fixed claim has its own. A second exclusive claim of a
-//! name on a lease would take the first one's key for its own.
+//! One lease carries all renewed claims of one TTL, and each fixed claim has its own. A lease carries only one
+//! exclusive claim of a name, because a second one would have the same key.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ const TOMBSTONES: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) id: i64,
-    /// As granted, which may be longer than requested.
+    /// The granted TTL, which may be longer than requested.
     pub(crate) ttl: Duration,
     pub(crate) is_fixed: bool,
     state: Mutex<State>,
@@ -31,10 +31,10 @@ pub(crate) struct Lease {
 
 #[derive(Debug)]
 struct State {
-    /// The server keeps the lease for at least one TTL from here.
+    /// The server keeps the lease for at least one TTL from this time.
     proven: BootInstant,
     answered: Option<KeptAlive>,
-    /// Also claims whose request may arrive late.
+    /// Exclusive claims, including those whose request may arrive late.
     claims: HashMap<LockName, Token>,
     shared_claims: HashSet<(LockName, Token)>,
     is_retired: bool,
@@ -56,8 +56,8 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// The leader that answered may have been replaced. A majority's response from the same member in the same term proves
-/// the renewal.
+/// An answered keep-alive. Its leader may have been replaced. A majority's response from the same member in the same
+/// term proves the renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeptAlive {
     sent: BootInstant,
@@ -81,7 +81,7 @@ impl Lease {
         Self { id, ttl, is_fixed, state: Mutex::new(state), stream: tokio::sync::Mutex::default() }
     }
 
-    /// A dropped future drops the stream too, so that a later request never gets this response.
+    /// A dropped future drops the stream too, so that a later request never gets its response.
     pub(crate) async fn keep_alive(&self, link: &Link, clock: &Clock) -> Result<(), ClientError> {
         let begun = clock.now();
         let mut slot = self.stream.lock().await;
@@ -114,7 +114,7 @@ impl Lease {
         self.state().answered
     }
 
-    /// Records a majority's response: the leader that took the keep-alive was still the leader.
+    /// Records a majority's response. It proves that the leader that took the keep-alive was still the leader.
     pub(crate) fn prove(&self, kept: Option<KeptAlive>, link: u64, term: u64) {
         if let Some(kept) = kept.filter(|kept| (kept.link, kept.term) == (link, term)) {
             let mut state = self.state();
@@ -151,7 +151,7 @@ impl Lease {
         self.state().add_claim(&claim.name, claim.token, claim.mode);
     }
 
-    /// Also on a closed lease. Returns false if another claim has this key.
+    /// Adds a claim, even to a closed lease. Returns false if another claim has its key.
     pub(crate) fn add_orphan(&self, name: &LockName, token: Token, mode: Mode) -> bool {
         self.state().add_claim(name, token, mode)
     }
@@ -231,8 +231,8 @@ pub(crate) struct Pool {
     pub(crate) asking: tokio::sync::Mutex<()>,
 }
 
-/// The client chooses the id, so that a retry requests the same lease. With slow disks, new ids would never succeed,
-/// and would leave all their leases behind.
+/// The client chooses the id, so that a retry requests the same lease. If each retry used a new id, none would succeed
+/// with slow disks, and each would leave a lease behind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseRequest {
     pub(crate) id: i64,

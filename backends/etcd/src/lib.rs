@@ -119,7 +119,7 @@ impl Config {
     /// Connects to the cluster and checks that it answers.
     ///
     /// # Errors
-    /// As [`Etcd::connect`].
+    /// The same errors as [`Etcd::connect`].
     pub async fn connect(self) -> Result<Etcd> {
         let config = self.checked()?;
         let Some(runtime) = Runtime::present() else {
@@ -147,8 +147,8 @@ impl Config {
 
 /// Returns the guarantees: only those that fault tests have shown.
 ///
-/// [`Fault::Failover`] is missing: after a thaw, a frozen leader revoked live leases, as it checks with a majority only
-/// after it missed three heartbeats. 3.4.23 doesn't check at all.
+/// [`Fault::Failover`] is missing, because a frozen leader that resumed revoked live leases. It checks with a majority
+/// only after it missed three heartbeats, and etcd 3.4.23 doesn't check at all.
 pub fn profile() -> Profile {
     let mut profile = Profile::new("etcd");
     profile.modes = Modes { exclusive: true, shared: true, permits: true };
@@ -165,7 +165,7 @@ pub fn profile() -> Profile {
     ]);
     profile.tombstones = true;
     profile.breakable = true;
-    // The least that etcd grants with its default election timeout.
+    // The shortest TTL that etcd grants with its default election timeout.
     profile.ttl = Duration::from_secs(2)..=Profile::LONGEST_TTL;
     profile.renew_batch = 500;
     profile.slow_poll = SLOW_POLL;

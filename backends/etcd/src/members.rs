@@ -1,7 +1,7 @@
 //! The cluster's members.
 //!
-//! The client library would rotate among all members. But a frozen member would get requests too, and a renewal is
-//! proved by two responses of one member.
+//! The client library would rotate among all members. But then a frozen member would get requests too. And only two
+//! responses of one member prove a renewal.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,7 +64,7 @@ impl Link {
         }
     }
 
-    /// A member rejects a request without a key at once, without its disk or other members.
+    /// Sends a request without a key, which a member rejects at once, without its disk or other members.
     async fn says_anything(&self) {
         let request = GetOptions::new().with_serializable();
         let _ = self.client.kv_client().get("", Some(request)).await;
@@ -75,7 +75,7 @@ impl Link {
     }
 }
 
-/// Until its pause ends, a failed round of connecting answers all requests, so that they don't flood a starting
+/// A failed round of connecting. Until its pause ends, all requests get its error, so that they don't flood a starting
 /// cluster.
 #[derive(Debug)]
 struct Round {
@@ -125,7 +125,7 @@ pub(crate) struct Answer<T> {
     pub(crate) was_unsure: bool,
 }
 
-/// The caller may have a shorter limit, so the connection of a dropped request is checked.
+/// A request in flight. If the caller drops it, because its own limit is shorter, the connection is checked.
 struct Unanswered<'a> {
     members: &'a Arc<Members>,
     link: &'a Arc<Link>,
@@ -187,7 +187,7 @@ impl Members {
         &self.runtime
     }
 
-    /// Leaves time for a second request.
+    /// Returns a request's limit, which leaves time for a second request.
     pub(crate) fn limit(&self, ttl: Duration) -> Duration {
         self.config.response_timeout.min(ttl / 2)
     }

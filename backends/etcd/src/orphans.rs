@@ -1,10 +1,10 @@
 //! Removal of unregistered keys.
 //!
-//! Each key is registered while it exists, so unregistered keys come only from a restored snapshot. They would stay as
-//! long as the lease lives for others.
+//! Each key is registered while it exists, so unregistered keys come only from a restored snapshot. They would exist as
+//! long as other claims keep the lease alive.
 //!
-//! A key is removed if two looks in a row find it unregistered. It is registered during its removal, so that an acquire
-//! of its claim is rejected instead of granted.
+//! A key is removed if two checks in a row find it unregistered. It is registered during its removal, so that an
+//! acquire of its claim is rejected instead of granted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ async fn orphans(shared: &Shared, lease: &Lease) -> Result<Vec<(LockName, Entry)
     let limit = shared.members.limit(lease.ttl);
     let lease_info =
         shared.members.ask(Effect::Reads, limit, request).await.map_err(RequestError::error)?;
-    // Read last, so that it includes all earlier requests.
+    // The registry is read last, so that it includes all earlier requests.
     let on_lease = shared.registry.all(|_, place| place.lease.id == lease.id);
     let registered: HashSet<Vec<u8>> = on_lease.into_iter().map(|(.., place)| place.key).collect();
     let mut orphans = Vec::new();

@@ -39,7 +39,6 @@ fn no_password_is_shown() {
     });
 }
 
-/// A regression.
 #[test]
 fn a_password_with_a_question_mark() {
     let url = "etcd:http://me:hush?hush@a:1,http://b:2?prefix=";

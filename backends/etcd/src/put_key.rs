@@ -1,5 +1,3 @@
-//! Putting the key of a claim.
-
 use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
@@ -91,7 +89,7 @@ impl AcquireSteps<'_> {
         Ok(self.reject_busy(is_unsure, &owner))
     }
 
-    /// Returns whether a request for the key may still arrive late. `None` if nothing was put.
+    /// Puts the key. Returns the reply, and whether a request may still arrive late. `None` if nothing was put.
     pub(crate) async fn send(
         &self,
         txn: Txn,
@@ -100,7 +98,7 @@ impl AcquireSteps<'_> {
     ) -> Result<Option<(TxnReply, bool)>> {
         let (shared, claim) = (self.shared, self.claim);
         let before = self.is_unsure();
-        // Registered first, so that the key is accounted for.
+        // The claim is registered first, so that its key is never an orphan.
         self.enter(lease, key, None, true);
         match shared.transact(txn, Effect::Changes, Some(lease)).await {
             Ok(answered) => {
@@ -112,7 +110,7 @@ impl AcquireSteps<'_> {
                 Ok(None)
             }
             Err(RequestError::Failed(failure)) => {
-                // Otherwise it stays registered as unsure.
+                // Otherwise the claim stays registered as unsure.
                 if failure.kind() != ErrorKind::Indeterminate && !before {
                     shared.forget(claim);
                 }

@@ -13,10 +13,10 @@ use crate::members::RequestError;
 use crate::shared::{Found, Shared, TxnReply};
 use crate::value::Entry;
 
-/// Per page. The longest keys of this backend take 2 MiB together.
+/// Keys per page. The longest keys of this backend take 2 MiB together.
 const KEYS: i64 = 1_000;
 
-/// Per page with values.
+/// Keys per page with values.
 const VALUES: i64 = 400;
 
 const TRIES: usize = 5;
@@ -24,7 +24,7 @@ const TRIES: usize = 5;
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     pub(crate) holders: Vec<Entry>,
-    /// In order of creation, including the holders'.
+    /// All keys in order of creation, including the holders'.
     pub(crate) places: Vec<QueueKey>,
 }
 
@@ -98,7 +98,7 @@ impl Shared {
         Ok(QueueSnapshot { entries: found.iter().map(Entry::of).collect(), revision })
     }
 
-    /// A `revision` of 0 is the present one.
+    /// Reads all pages at one revision. A `revision` of 0 is the present one.
     async fn all(
         &self,
         queue: &[u8],
@@ -144,7 +144,7 @@ impl Shared {
         page.map(|(found, _)| found).map_err(RequestError::error)
     }
 
-    /// A key too large even alone is foreign, and is read without its value.
+    /// Reads one page. A key that is too large even alone is foreign, and is read without its value.
     async fn some(
         &self,
         start: Vec<u8>,

@@ -1,6 +1,6 @@
 //! Releasing claims.
 //!
-//! A late request finds the tombstone of its token, which its lease keeps, or its lease has ended.
+//! A late request finds the tombstone of its token, or its lease has ended. The lease keeps the tombstone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(crate) async fn release(
                 }
                 ended
             }
-            // The server certainly refused to put it.
+            // The server definitely didn't put the key.
             None => ReleaseOutcome::NotHeld,
         }
     };
@@ -57,7 +57,7 @@ pub(crate) async fn release(
     Ok(ended)
 }
 
-/// The caller may have acquired the same claim on another lease, which stays.
+/// Removes an overdue claim's key. If the caller acquired the same claim on another lease, that key stays.
 async fn end_overdue(shared: &Arc<Shared>, token: Token, place: &Place) -> Result<()> {
     shared.wakeups.forget(&place.key);
     match place.created {
@@ -99,7 +99,7 @@ pub(crate) async fn delete(shared: &Shared, key: &[u8], created: i64) -> Result<
     let txn = Txn::new().when([is_there]).and_then([TxnOp::delete(key, None)]);
     let answered =
         shared.transact(txn, Effect::Changes, None).await.map_err(RequestError::error)?;
-    // An earlier copy of the request may have deleted it.
+    // An earlier copy of the request may have deleted the key.
     let is_done = answered.succeeded || answered.was_unsure;
     Ok(if is_done { ReleaseOutcome::Released } else { ReleaseOutcome::NotHeld })
 }
@@ -128,7 +128,7 @@ async fn put_tombstone_on_lease(
     token: Token,
     place: &Place,
 ) -> Result<ReleaseOutcome, RequestError> {
-    // The lease ends together with its tombstones.
+    // The lease is closed later, so that its tombstones end with it.
     place.lease.count_tombstone(shared.clock.now());
     let mut created = place.created;
     for _ in 0..TRIES {

@@ -18,7 +18,7 @@ use crate::shared::{Found, Place, Shared};
 use crate::value::Entry;
 use crate::{acquire, release, runtime};
 
-/// etcd allows 128 operations by default.
+/// Operations per transaction. etcd allows 128 by default.
 const AT_ONCE: usize = 100;
 
 const PROOFS: usize = 2;
@@ -92,7 +92,7 @@ pub(crate) async fn renew(shared: &Arc<Shared>, holds: &[Renew<'_>]) -> Result<V
     }
 }
 
-/// Takes over another backend's hold.
+/// Returns the claim's place. A hold of another backend is taken over.
 async fn place(shared: &Arc<Shared>, claim: &Claim) -> Result<Result<Place, Reason>> {
     let known = match shared.registry.place(claim) {
         Some(place) if place.is_overdue => return Ok(Err(Reason::Expired)),
@@ -177,7 +177,7 @@ async fn prove(
     Ok(Vec::new())
 }
 
-/// The claim may have become overdue in this very moment.
+/// The claim may have become overdue during the renewal.
 fn renewed(is_registered: bool, left: std::time::Duration, claim: &Claim) -> Renewal {
     if !is_registered {
         return Renewal::not_held(Reason::Expired);
@@ -204,7 +204,7 @@ async fn renewal_of(
             lease.count_tombstone(shared.clock.now());
         }
         if place.is_unsure && reason != Reason::Broken {
-            // A tombstone keeps a late request out.
+            // The tombstone makes the server reject a late request.
             release::put_tombstone(shared, claim, place).await?;
         }
         shared.forget(claim);

@@ -1,5 +1,3 @@
-//! Reserving a lease for a claim.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +19,7 @@ pub(crate) struct LeaseReservation<'a> {
 }
 
 impl LeaseReservation<'_> {
-    /// The caller registers the claim at once.
+    /// Returns the lease. The caller must register the claim at once.
     pub(crate) fn into_lease(mut self) -> Arc<Lease> {
         self.is_taken = true;
         Arc::clone(&self.lease)
@@ -90,7 +88,7 @@ impl Shared {
             let sent = self.clock.now();
             Ok((sent, link.client.lease_client().grant(asked, None).await?))
         };
-        // A lease whose grant is lost carries nothing, and expires.
+        // If the response to the grant is lost, the lease carries nothing, and expires.
         let (sent, granted) = self
             .members
             .ask(Effect::Reads, limit, request)
@@ -109,7 +107,7 @@ impl Shared {
             let options = LeaseGrantOptions::new().with_id(id);
             match link.client.lease_client().grant(asked, Some(options)).await {
                 Ok(granted) => Ok((sent, granted.ttl())),
-                // The time of the grant is unknown.
+                // The time of the grant is unknown, so use the earliest one.
                 Err(error) if errors::is_granted_already(&error) => Ok((since, asked)),
                 Err(error) => Err(error),
             }

@@ -1,5 +1,3 @@
-//! The shared state of a backend.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +43,7 @@ pub(crate) struct Place {
 
 pub(crate) struct TxnReply {
     pub(crate) succeeded: bool,
-    /// Also of a put in the transaction.
+    /// The store's revision, including a put in the transaction.
     pub(crate) revision: i64,
     pub(crate) found: Vec<Found>,
     pub(crate) was_unsure: bool,
@@ -54,7 +52,7 @@ pub(crate) struct TxnReply {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) keys: Vec<KeyValue>,
-    /// Regardless of the limit.
+    /// The number of keys, regardless of the limit.
     pub(crate) count: i64,
     more: bool,
 }
@@ -78,7 +76,7 @@ impl Shared {
         &self.members.config().keys
     }
 
-    /// The response may prove `lease`.
+    /// Runs a transaction. Its response may prove that `lease` is alive.
     pub(crate) async fn transact(
         &self,
         txn: Txn,

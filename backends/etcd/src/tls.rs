@@ -1,5 +1,3 @@
-//! TLS settings.
-
 use etcd_client::ConnectOptions;
 use lockwright_core::ErrorKind;
 #[cfg(not(feature = "tls"))]

@@ -1,5 +1,3 @@
-//! Parsing URLs.
-
 use std::collections::BTreeMap;
 
 use lockwright_core::backend_util::percent;
@@ -127,7 +125,7 @@ impl Member {
         if name.is_empty() {
             return Err("a host is missing".into());
         }
-        // Not quoted, as it may be a password.
+        // The port isn't quoted, as it may be a password.
         let port: u16 = port.map_or(Ok(2_379), str::parse).map_err(|_| {
             "the text after a host is not a port up to 65535 (a password must be followed by \
                  an @)"

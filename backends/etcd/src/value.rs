@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys;
 
-/// Other programs may write anything: for them only the queue position matters.
+/// The value of a key. Other programs may write any value: for them only the queue position matters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) token: Token,

@@ -12,7 +12,7 @@ use crate::errors::{is_refusal, words};
 use crate::members::Link;
 use crate::shared::{Place, Shared};
 
-/// Without the watch, the claim polls.
+/// The time for the watch to start. Without the watch, the claim polls.
 const START_TIMEOUT: Duration = Duration::from_millis(500);
 
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -70,7 +70,7 @@ fn on_deleted(shared: &Arc<Shared>, key: &[u8], at: i64) {
     }
 }
 
-/// Breaking a hold leaves a tombstone in the same transaction.
+/// Finds the reason of a loss: breaking a hold leaves a tombstone in the same transaction.
 async fn notify_loss(shared: Arc<Shared>, token: Token) {
     let asked = timeout(REASON_TIMEOUT, shared.loss_reason(token)).await;
     let reason = asked.map_or(Reason::Gone, |asked| asked.unwrap_or(Reason::Gone));
@@ -97,7 +97,7 @@ async fn watch_forever(shared: &Arc<Shared>) {
                 if let Err(why) = ended {
                     tracing::debug!(why, "etcd: the watch ended, restarting it");
                     if is_refusal(&why) {
-                        // Other members would refuse too, and requests may be allowed.
+                        // Other members would reject the watch too, and requests may be allowed.
                         sleep(REFUSED_PAUSE).await;
                     } else {
                         shared.members.suspect(&link);
@@ -125,7 +125,7 @@ async fn watch(
         options = options.with_start_revision(next);
     }
     let limit = shared.members.config().response_timeout;
-    // The member catches up with all known revisions, so that its own isn't taken for a fall.
+    // The read makes the member catch up, so that its revision isn't mistaken for a restored snapshot's.
     let mut kv = link.client.kv_client();
     timeout(limit, kv.get(shared.keys().probe_key(), None))
         .await
@@ -169,8 +169,8 @@ async fn watch(
     }
 }
 
-/// A resumed watch gets missed events after its creation response. Events may be followed by more, of revisions below
-/// the store's.
+/// Returns the revision to resume from. A resumed watch gets missed events after its creation response. Events may be
+/// followed by others with revisions below the store's.
 fn next_revision(response: &WatchResponse, next: Option<i64>) -> Option<i64> {
     let latest = match response.events().last() {
         Some(event) => event.kv()?.mod_revision(),

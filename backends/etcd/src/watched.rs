@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 pub(crate) const SLOW_POLL: Duration = Duration::from_secs(1);
 
-/// Deletions that may have been reported before the answer of their acquire.
+/// The number of remembered deletions. The watch may report one before the response to its acquire arrives.
 const RECENT: usize = 256;
 
 #[derive(Debug)]

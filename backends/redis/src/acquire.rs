@@ -72,7 +72,7 @@ fn busy(reply: &Reply) -> Busy {
     Busy { retry_after, holder: Some(Box::new(holder)), queued: false }
 }
 
-/// Polls when the present hold or offer ends. If all waiters before it are dead, this request offers the lock on.
+/// A queued claim polls when the present hold or offer ends. If all waiters before it are dead, it offers the lock on.
 fn queued(mut busy: Busy, before: u64) -> Busy {
     const FOREIGN_POLLS: u32 = 5;
     const STEP: Duration = Duration::from_millis(1);
@@ -108,7 +108,7 @@ pub(crate) fn alien(kind: &str) -> Error {
     )
 }
 
-/// Rounded up, so that a hold doesn't end on the server first.
+/// Rounds up, so that a hold doesn't end on the server first.
 pub(crate) fn millis_rounded_up(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000_000)
 }

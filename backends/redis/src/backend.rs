@@ -98,7 +98,7 @@ impl Redis {
         let sent = wakeups.offers().now();
         let patience = match wait {
             Wait::No => Duration::ZERO,
-            // Longer than the limit, so that another waiter of this process can take over its place.
+            // This is longer than the limit, so that another waiter of this process can take over the place.
             Wait::Until(end) => end.saturating_since(sent).saturating_add(OFFER).min(PATIENCE),
         };
         let tombstone = keys.tombstone(claim.token);
@@ -129,8 +129,8 @@ impl Redis {
             }
             Outcome::Busy(busy) => Ok(AcquireOutcome::Busy(busy)),
             Outcome::Queued(mut busy, micros) => {
-                // The replicas must acknowledge a grant. In a Cluster or with Sentinel, offer and queueing may be by
-                // different clocks.
+                // The replicas must acknowledge a grant. In a Cluster or with Sentinel, the times of offer and queueing
+                // may be of different clocks.
                 let config = self.servers.config();
                 let asks_again =
                     config.replicas.is_some() || !matches!(config.topology, Topology::One(_));
@@ -230,7 +230,7 @@ impl Redis {
     }
 
     async fn give_back(&self, claim: &Claim, cause: Error) -> Error {
-        // Permanent without a reply, or if the caller is cancelled.
+        // The token stays given up without a reply, or if the caller is cancelled.
         self.given_up.begin(claim.token);
         let Ok(ended) = self.end(claim, ReleaseMode::Plain).await else { return cause };
         self.given_up.settled(claim.token);
@@ -389,7 +389,7 @@ impl Redis {
     }
 }
 
-/// In ms; 0: no tombstone.
+/// Returns milliseconds, or 0 for no tombstone.
 fn tombstone_life(claim: &Claim, release_mode: ReleaseMode) -> u128 {
     match release_mode {
         ReleaseMode::Plain => 0,

@@ -1,5 +1,3 @@
-//! Connection settings.
-
 use std::fmt;
 use std::time::Duration;
 

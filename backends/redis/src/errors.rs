@@ -10,7 +10,7 @@ use tokio::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Changes,
-    /// The reply is useless after this.
+    /// The reply is useless after this time.
     ChangesBy(Instant),
     Reads,
 }
@@ -22,7 +22,7 @@ impl Effect {
         Self::ChangesBy(Instant::now() + limit.max(SHORTEST))
     }
 
-    /// If zero, the request must not be sent.
+    /// If the result is zero, the request must not be sent.
     pub(crate) fn limit(self, longest: Duration) -> Duration {
         match self {
             Self::ChangesBy(until) => until.saturating_duration_since(Instant::now()).min(longest),
@@ -186,7 +186,7 @@ pub(crate) fn lacks_script(cause: &RedisError) -> bool {
     cause.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// The server is a replica.
+/// Returns whether the server is a replica.
 pub(crate) fn needs_reconnect(cause: &RedisError) -> bool {
     let says_so = |word: &str| matches!(word, "READONLY" | "MASTERDOWN");
     match cause.code() {

@@ -51,7 +51,7 @@ impl CounterBound {
 
     /// Returns milliseconds since 1970.
     pub(crate) fn millis(&self) -> u64 {
-        // Above each counter, so that the script reads the clock.
+        // This bound is above each counter, so that the script reads the clock.
         const EACH: u64 = 9_999_999_999_999;
 
         self.opened.map_or(EACH, |(time, opened)| {

@@ -51,7 +51,7 @@ struct Waiting {
     queued: Option<(BootInstant, u64)>,
     /// An offer must be confirmed by a new request.
     ask_again: bool,
-    /// In a Cluster each connection delivers the offer.
+    /// The time of the last offer: in a Cluster each connection delivers it.
     told: Option<u64>,
     name: Option<LockName>,
     asks_at: Option<Instant>,
@@ -83,7 +83,7 @@ impl Offers {
         self.clock.now()
     }
 
-    /// Before the request is sent: an offer may precede the reply.
+    /// Must be called before the request is sent, because an offer may precede the reply.
     pub(crate) fn asks(&self, token: Token) {
         self.waiting().entry(token).or_insert(Waiting {
             queued: None,
@@ -139,8 +139,8 @@ impl Offers {
                 waiting.remove(&token);
                 (Some(start.min(received)), Some(life))
             }
-            // The start is unknown, or it was queued after the offer, which has lapsed. Only a new request makes it a
-            // hold.
+            // The start is unknown, or the claim was queued after the offer, which has lapsed. Only a new request makes
+            // the claim a hold.
             _ => (Some(received), Some(Duration::ZERO)),
         };
         Some(Event::Handed(token, granted))
@@ -178,14 +178,14 @@ impl Offers {
     }
 }
 
-/// One task per name.
+/// Checks an offer when it lapses, with one task per name.
 pub(crate) fn expire_offer(servers: &Servers, name: &LockName, life: Duration) {
     let until = Instant::now() + life + GRACE;
     match servers.wakeups().offers().made().entry(name.clone()) {
         Entry::Occupied(mut later) => *later.get_mut() = until.max(*later.get()),
         Entry::Vacant(first) => {
             first.insert(until);
-            // On the backend's first runtime, which outlives the caller's.
+            // The backend's first runtime outlives the caller's.
             servers.runtime().spawn(expire_offers(servers.downgrade(), name.clone(), until));
         }
     }

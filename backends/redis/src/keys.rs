@@ -98,7 +98,7 @@ impl Keys {
         self.key(4)
     }
 
-    /// Names the database because of `SWAPDB`.
+    /// The key names the database, because `SWAPDB` exchanges two of them.
     pub(crate) fn incarnation(prefix: &str, database: i64) -> String {
         let kind = if database == 0 { String::new() } else { format!("@{database}") };
         format!("{RESERVED}redlock}}:certificate{kind}:{prefix}")
@@ -155,7 +155,7 @@ fn number_in_slot(slot_wanted: u16) -> u32 {
         const NONE: u32 = u32::MAX;
         let mut numbers = vec![NONE; SLOTS];
         let mut missing = SLOTS;
-        // Fast, because callers wait: each number adds one digit to an earlier one with a known hash.
+        // This is fast, because callers wait: each number adds one digit to an earlier one with a known hash.
         let mut hashes: Vec<u16> = Vec::new();
         for number in 0_u32.. {
             let before = if number < 10 { 0 } else { hashes[number as usize / 10] };

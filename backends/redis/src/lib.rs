@@ -129,13 +129,13 @@ use replicas::GivenUp;
 use servers::Servers;
 use topology::Topology;
 
-/// Long, because the server offers the lock to a queued waiter.
+/// The interval is long, because the server offers the lock to a queued waiter.
 const SLOW_POLL: Duration = Duration::from_secs(10);
 
 /// How long a waiter stays queued without a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// As in the scripts.
+/// The lifetime of an offer, as in the scripts.
 const OFFER: Duration = Duration::from_secs(2);
 
 /// For a foreign client's lock, which sends no wake-up, without tracking.

@@ -16,7 +16,7 @@ use crate::errors::{Effect, odd_answer};
 use crate::keys::{FENCE_PATTERN, lock_of_fence};
 use crate::servers::Servers;
 
-/// Many, because each page is a walk.
+/// Names per page: many, because each page is a walk.
 const PAGE: usize = 5_000;
 /// `SCAN` blocks the server.
 const SCANNED_AT_ONCE: usize = 1_000;
@@ -40,7 +40,7 @@ pub(crate) async fn page(servers: &Servers, prefix: &str, from: Option<Cursor>) 
     Ok(page)
 }
 
-/// Also returns whether there are no more.
+/// Returns the names, and whether there are no more.
 async fn names(
     servers: &Servers,
     prefix: &str,
@@ -122,7 +122,7 @@ async fn existing(link: &Arc<Link>, mut locks: Vec<(&str, LockName)>) -> Result<
     Ok(locks.into_iter().map(|(_, name)| name).collect())
 }
 
-/// Other keys can't be locks.
+/// Keys that aren't UTF-8 can't be locks.
 fn scanned(answer: Value) -> Result<(String, Vec<String>)> {
     let (next, keys): (String, Vec<Vec<u8>>) = FromRedisValue::from_redis_value(answer)
         .map_err(|cause| odd_answer(Effect::Reads, cause))?;

@@ -14,7 +14,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) struct Batch {
     holds: Vec<BatchEntry>,
-    /// Of most exclusive holds, in milliseconds.
+    /// The TTL of most exclusive holds, in milliseconds.
     ttl: String,
     effect: Effect,
 }

@@ -128,7 +128,7 @@ impl Link {
     }
 }
 
-/// Losses remain certain.
+/// Makes renewals indeterminate. Losses remain certain.
 fn unsure(answer: Value) -> Value {
     let one = |word: Value| match word {
         Value::BulkString(word) if word == b"renewed" => Value::BulkString(b"unsure".to_vec()),

@@ -1,5 +1,3 @@
-//! The servers of a backend.
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 

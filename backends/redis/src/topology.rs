@@ -7,10 +7,10 @@ pub(crate) enum Topology {
     Sentinel {
         sentinels: Vec<ConnectionInfo>,
         master: String,
-        /// Except the address.
+        /// The servers' settings, except the address.
         server: ConnectionInfo,
     },
-    /// Some of its nodes.
+    /// Some of the Cluster's nodes.
     Cluster { seeds: Vec<ConnectionInfo> },
 }
 

@@ -10,7 +10,7 @@
 //!   and when only a TTL changes.
 //! - `FLUSHALL` reports all keys without naming them. An expired key is reported when the server removes it.
 //!
-//! It is a hint, lost with the connection: then holds are read and waiters woken.
+//! Tracking is a hint, lost with the connection: then holds are read and waiters woken.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -208,7 +208,7 @@ async fn look_at(servers: WeakServers, keys: Vec<String>) {
     }
 }
 
-/// False if they can't be tracked now.
+/// Returns false if the keys can't be tracked now.
 async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     let Some(first) = keys.first() else { return true };
     let mut values = redis::cmd("MGET");
@@ -233,7 +233,7 @@ async fn look_at_some(servers: &Servers, keys: &[String]) -> bool {
     true
 }
 
-/// `None` if that isn't possible, false if it is free already.
+/// Tracks a lock. Returns `None` if that isn't possible, and false if the lock is free already.
 pub(crate) async fn listen_for(servers: &Servers, lock: &str) -> Option<bool> {
     if !servers.wakeups().tracked().works() {
         return None;

@@ -199,7 +199,7 @@ fn servers(kind: Kind, secured: bool, parts: &Parts<'_>) -> Result<Contents, Str
     Ok(Contents { topology, key_prefix, replicas })
 }
 
-/// Still percent-encoded.
+/// The parts of a URL, still percent-encoded.
 struct Parts<'u> {
     /// `user:password@`, or empty.
     login: &'u str,
@@ -270,7 +270,7 @@ impl<'u> Parts<'u> {
 
     fn no_port(&self, text: &str) -> String {
         if self.login.is_empty() {
-            // It may be a password.
+            // The text isn't quoted, as it may be a password.
             "what follows the host is not a port up to 65535 (an @ follows a password)".to_owned()
         } else {
             format!("the port {text:?} is not a number up to 65535")

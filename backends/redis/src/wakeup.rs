@@ -5,7 +5,7 @@
 //! - *broken*: the token of a hold that an operator broke.
 //! - *offered*, a channel per client: see `hand_over.rs`.
 //!
-//! All are hints, lost without a connection. So each new subscription wakes all waiters, and waiters poll.
+//! These messages are hints, lost without a connection. So each new subscription wakes all waiters, and waiters poll.
 
 use std::sync::{Arc, OnceLock, Weak};
 

@@ -32,7 +32,7 @@ fn through_a_proxy(set: &Sentinels) -> testbed::Result<(Proxy, String)> {
     let master = &set.servers[0];
     let proxy = Proxy::start_at(SocketAddr::from((host, master.port())), master.address())?;
     for sentinel in &set.sentinels {
-        // Above the number of Sentinels: no failover.
+        // A quorum above the number of Sentinels prevents failovers.
         let (host, port) = (host.to_string(), master.port().to_string());
         sentinel.command::<()>(&["SENTINEL", "MONITOR", name, &host, &port, "9"])?;
     }

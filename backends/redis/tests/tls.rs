@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use lockwright_testbed::Redis;
 
-/// As in `lib.rs`, except for the names of the locks.
+/// The ACL rules that the crate's documentation lists, but for any lock name.
 const RULES: &str = "~* &lockwright:* -@all +hello +subscribe +publish +eval +evalsha +info \
                      +config|get +time +scan +get +mget +set +del +exists +type +pttl +pexpire \
                      +hget +hset +hdel +hexists +zadd +zrem +zrange +zrangebyscore \

@@ -82,7 +82,7 @@ enum Answer {
     Failed(Error),
 }
 
-/// If it is dropped, its node votes continue in a task.
+/// If a round is dropped, its node votes continue in a task.
 struct Round {
     request: Arc<VoteRequest>,
     node_votes: Requests<Report>,
@@ -147,7 +147,7 @@ impl Round {
         self.decided().unwrap_or(Votes::TooFew)
     }
 
-    /// Returns `false` after the last.
+    /// Returns `false` after the last reply.
     async fn on_reply(&mut self) -> bool {
         let report = self.node_votes.next().await;
         report.map(|(at, report)| self.note(at, report)).is_some()

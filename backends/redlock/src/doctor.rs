@@ -1,5 +1,3 @@
-//! Diagnosis of a fleet and of its nodes.
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ use crate::random::Random;
 use crate::requests::Requests;
 use crate::token_states::TokenStates;
 
-/// Longer than a round: a late incarnation serves the next round.
+/// The timeout is longer than a round, because a late incarnation serves the next round.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Fleet {
         match shown {
             Ok(incarnation) => {
                 membership.mark_alive();
-                // One at a time: of two addresses of one server only one may vote.
+                // Nodes join one at a time, because a server with two addresses has only one vote.
                 let _joining = self.joining.lock().unwrap_or_else(PoisonError::into_inner);
                 match self.why_refused(at, &incarnation) {
                     Some(why) => membership.refuse(why),
@@ -105,13 +105,13 @@ impl Fleet {
         }
     }
 
-    /// Until all lost holds are over, even with a slightly slow clock.
+    /// Returns the time until all lost holds are over, even with a slightly slow clock.
     fn wait(&self) -> Duration {
         let ttl = self.options.largest_ttl;
         ttl + ttl / 100 + Duration::from_millis(2)
     }
 
-    /// Not permanent: the operator may correct the setting.
+    /// The error isn't permanent, because the operator may correct the setting.
     fn why_of_wrong_fleet(&self, incarnation: &Incarnation) -> Option<Error> {
         (incarnation.largest_ttl != self.options.largest_ttl).then(|| {
             error(
@@ -133,7 +133,7 @@ impl Fleet {
         if let Some((origin, _)) =
             others().find(|(_, seen)| seen.run != incarnation.run && seen.data == incarnation.data)
         {
-            // Either may have lost data.
+            // Either node may have lost data.
             let why = |other: usize| {
                 format!(
                     "its data and those of {} are copies of each other, so one of the two has \

@@ -10,8 +10,8 @@
 //! # }
 //! ```
 //!
-//! It uses an odd number of independent Redis servers without replicas. A client holds a lock if more than half of them
-//! store it, with the keys of [`lockwright_redis`].
+//! The backend uses an odd number of independent Redis servers without replicas. A client holds a lock if more than
+//! half of them store it, with the keys of [`lockwright_redis`].
 //!
 //! # Guarantees
 //!

@@ -92,7 +92,7 @@ impl Membership {
         }
     }
 
-    /// `wait` is how long a new one doesn't vote.
+    /// `wait` is the time for which a new incarnation doesn't vote.
     pub(crate) fn seen(&self, incarnation: Incarnation, now: BootInstant, wait: Duration) {
         let mut inner = self.inner();
         if matches!(inner.state, State::Refused(_)) {

@@ -18,7 +18,7 @@ struct Memory {
 }
 
 impl Names {
-    /// Above all fences seen, and at least the clock, so that unrelated nodes reply with the same number.
+    /// Returns a fence above all seen, and at least the clock's, so that unrelated nodes reply with the same number.
     pub(crate) fn candidate(&self, name: &LockName, micros: u64) -> Fence {
         let highest = self.lock().get(name).map_or(0, |memory| memory.highest);
         Fence::new(micros.max(highest.saturating_add(1)))

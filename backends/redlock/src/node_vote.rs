@@ -65,7 +65,7 @@ pub(crate) struct NodeVote {
 enum Asked {
     Answered(Arc<Incarnation>, Vote),
     Unasked,
-    /// It may have an effect, now or later.
+    /// The request may have an effect, now or later.
     Silent(Error),
     GivenBack,
 }
@@ -116,7 +116,8 @@ impl NodeVote {
                         true
                     }
                     Verdict::Abandoned => {
-                        // The request may take effect after the token's next one, so this node has no part in that.
+                        // The request may take effect after the token's next one, so this node has no part in the next
+                        // one.
                         self.remember();
                         if !self.is_held() {
                             self.request.token_state.leave_at(self.at);
@@ -144,7 +145,7 @@ impl NodeVote {
         fleet.token_states.keep(claim.token, token_state, None, fleet.now(), claim.ttl);
     }
 
-    /// After an error there certainly was no effect.
+    /// Requests the vote. After an error there certainly was no effect.
     async fn ask(&self) -> Result<Asked, Error> {
         let VoteRequest { fleet, token_state, until, .. } = &*self.request;
         // Retry once: a new incarnation may vote nevertheless.
@@ -197,7 +198,7 @@ impl NodeVote {
         }
     }
 
-    /// Many replies arrive shortly after a round's end.
+    /// Waits for the round's limit even if it has failed, because many replies arrive shortly afterwards.
     async fn failed_and_overdue(&self) {
         if self.decided().await != Verdict::Failed {
             return std::future::pending().await;
@@ -260,7 +261,7 @@ impl NodeVote {
         last
     }
 
-    /// Needs no waker: those tasks are polled after each change.
+    /// This needs no waker, because those tasks are polled after each change.
     async fn verdict_after(&self, last: Verdict) -> Verdict {
         poll_fn(|_| {
             let verdict = *self.request.verdict();

@@ -183,7 +183,7 @@ async fn break_one(
     })?;
     let silent = fleet.nodes.len() - answers.len();
     if done + silent < fleet.quorum {
-        // A failed claim, or a release in progress.
+        // These are votes of a failed claim, or of a release in progress.
         return Ok(Broken::NotHeld);
     }
     for answer in answers {

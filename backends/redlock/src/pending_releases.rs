@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::fleet::{Fleet, within};
 use crate::token_states::TokenState;
 
-/// Per node. The oldest holds expire by themselves.
+/// Releases per node. The oldest holds expire by themselves.
 const MOST: usize = 10_000;
 
 const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));

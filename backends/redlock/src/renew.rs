@@ -95,7 +95,7 @@ impl Count {
                 for ((claim, tally), outcome) in holds.zip(outcomes) {
                     let token_state = self.fleet.token_states.known(claim.token);
                     if token_state.is_some_and(|token_state| token_state.is_leaving(at)) {
-                        // A late vote of a failed round, before its release.
+                        // This is a late vote of a failed round, before its release.
                         tally.add(at, RenewalOutcome::NotHeld(Reason::Gone));
                     } else {
                         tally.add(at, outcome);
@@ -194,7 +194,7 @@ struct Repair {
     claim: Claim,
     token_state: Arc<TokenState>,
     fence: Fence,
-    /// Later it would be a new hold.
+    /// After this time, the repair would create a new hold.
     until: BootInstant,
 }
 

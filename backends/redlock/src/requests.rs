@@ -69,7 +69,7 @@ impl<T> Requests<T> {
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
-        // For their timers: the caller's runtime may end first.
+        // The requests' timers need this runtime, as the caller's may end first.
         let _runtime = self.runtime.enter();
         self.unfinished.retain_mut(|request| request.as_mut().poll(cx).is_pending());
     }

@@ -89,7 +89,7 @@ impl TokenState {
         Some(if in_doubt { EarlierRequest::InDoubt } else { EarlierRequest::Clear })
     }
 
-    /// For a reply, or if there certainly was no effect.
+    /// Call this after a reply, or if there certainly was no effect.
     pub(crate) fn answered(&self, at: usize, before: EarlierRequest) {
         if before == EarlierRequest::Clear {
             self.requests().in_doubt.remove(at);
@@ -112,7 +112,7 @@ impl TokenState {
         self.requests().leaving.remove(at);
     }
 
-    /// A vote of that node doesn't count, even in a later round that is granted.
+    /// Returns whether votes of that node don't count, even in a later round that is granted.
     pub(crate) fn is_leaving(&self, at: usize) -> bool {
         self.requests().leaving.contains(at)
     }
@@ -187,7 +187,7 @@ impl TokenStates {
         }
     }
 
-    /// Until the token's release or long after its end.
+    /// Keeps the state until the token's release, or long after its end.
     pub(crate) fn keep(
         &self,
         token: Token,

@@ -172,7 +172,7 @@ impl Wakeups {
         }
     }
 
-    /// True only once per hold.
+    /// Returns true only once per hold.
     fn is_lost(&self, token: Token) -> bool {
         let spare = self.nodes - self.quorum;
         let mut seen = self.seen();
@@ -180,7 +180,7 @@ impl Wakeups {
         loss.by.count() > spare && !std::mem::replace(&mut loss.is_told, true)
     }
 
-    /// Holds no lock: the clients' sinks may call back.
+    /// Sends without a lock, because the clients' sinks may call back.
     fn send(&self, event: &Event) {
         let clients = Arc::clone(&self.clients());
         let is_gone = |client: &Events| !client.send(event.clone());

@@ -1,5 +1,3 @@
-//! Acquiring a lock.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +18,7 @@ use crate::shared::{Node, Place, Shared};
 use crate::value::Value;
 use crate::wakeup::watch;
 
-/// Servers remove empty parents.
+/// Servers may remove the empty parent between two requests.
 const PARENT_TRIES: usize = 10;
 
 const FENCE_TRIES: usize = 10;
@@ -43,7 +41,7 @@ pub(crate) async fn acquire(
     let is_new = place.is_none();
     let waited_in = place.as_ref().filter(|place| !place.is_held).map(|it| Arc::clone(&it.session));
     let answer = match ask(place).await {
-        // The idle session ended unnoticed.
+        // The idle session had ended unnoticed.
         Err(Stopped::Before(session, _)) if is_new && !session.is_fit() => {
             shared.sessions.forget(&session);
             ask(None).await.map_err(Stopped::error)
@@ -58,7 +56,7 @@ pub(crate) async fn acquire(
 }
 
 enum Stopped {
-    /// Nothing that changes data was sent.
+    /// No request that changes data was sent.
     Before(Arc<Session>, Error),
     After(Error),
 }
@@ -100,7 +98,7 @@ impl Acquire<'_> {
             Some(Place { node: Some(node), is_held, .. }) => {
                 return Ok(self.repeat(node, is_held).await?);
             }
-            // Once a later request is answered, the unanswered one is done or rejected.
+            // Once a later request is answered, the server has carried out or rejected the unanswered one.
             Some(Place { node: None, .. }) => {
                 self.session.prove().await?;
                 let queue = self.read_queue().await?;
@@ -118,12 +116,12 @@ impl Acquire<'_> {
                 QueueState::NoParent => parent_is_missing = true,
             }
         }
-        // Nothing would be granted, and other waiters would be blocked.
+        // A claim in this session wouldn't be granted, and would block other waiters.
         self.session.trusted().await.map_err(|cause| {
             let cause = error(ErrorKind::Unavailable, cause.message());
             Stopped::Before(Arc::clone(&self.session), cause)
         })?;
-        // Registered first, so that the node is accounted for.
+        // The claim is registered first, so that its node can be removed.
         let end = self.shared.end_of_wait(self.claim);
         let session = Arc::clone(&self.session);
         let place = Place { session, node: None, is_held: false, is_overdue: false };
@@ -171,11 +169,11 @@ impl Acquire<'_> {
         let data = Value::of(self.claim).bytes();
         let options = zk::CreateMode::EphemeralSequential.with_acls(self.shared.acls());
         for _ in 0..PARENT_TRIES {
-            // The removal of overdue claims must find this node.
+            // If the claim is overdue, its removal must not miss this node.
             if !self.shared.keep(self.claim, self.shared.end_of_wait(self.claim)) {
                 return Err(expired(self.shared, self.claim));
             }
-            // The server executes them in this order.
+            // The server executes these requests in this order.
             let client = self.session.client();
             let parent = parent_is_missing.then(|| self.make_parent());
             let creating = client.create(&prefix, &data, &options);
@@ -217,7 +215,7 @@ impl Acquire<'_> {
             self.note(&own, false)?;
             let queue = self.read_queue_from(looking).await?;
             return match self.own(&queue) {
-                // The token's first node is the hold.
+                // The token's first node is the hold, so remove the second.
                 Some(at) if !own.path.ends_with(&queue[at].node) => {
                     let removing = self.session.client().delete(&own.path, None);
                     deleted(self.session.answer(removing).await)?;
@@ -305,7 +303,7 @@ impl Acquire<'_> {
             self.note(&own, false)?;
             return self.grant_if_admitted(queue, at, own).await;
         }
-        // The lifetime of the other session is unknown here.
+        // The other session's lifetime is unknown here.
         self.shared.registry.leave(self.claim);
         if is_broken {
             return Err(lost(Reason::Broken));
@@ -436,7 +434,7 @@ impl Acquire<'_> {
         match answer {
             Ok(children) => Ok(queue(children)),
             Err(failure) if failure.is(&zk::Error::NoNode) => Ok(Vec::new()),
-            // If there is a node already, the client must release the claim.
+            // If the claim has a node, the client must release it.
             Err(failure) => Err(failure.error(match self.shared.registry.place(self.claim) {
                 Some(_) => Effect::Changes,
                 None => Effect::Reads,
@@ -449,8 +447,8 @@ impl Acquire<'_> {
     }
 }
 
-/// The transaction that created the node. It determines the queue's order, and increases as long as the ensemble keeps
-/// its data.
+/// Returns the transaction that created the node. It determines the queue's order, and increases as long as the
+/// ensemble keeps its data.
 pub(crate) fn fence(stat: &zk::Stat) -> Result<Fence> {
     u64::try_from(stat.czxid)
         .ok()

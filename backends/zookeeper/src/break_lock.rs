@@ -38,7 +38,7 @@ pub(crate) async fn break_lock(
     Ok(broken)
 }
 
-/// Node names are unique, so no later hold can be broken instead.
+/// Breaks one hold. Node names are unique, so this breaks no later hold.
 async fn break_one(
     shared: &Shared,
     session: &Session,
@@ -65,7 +65,7 @@ async fn break_one(
                  the lock at once instead",
             ));
         };
-        // A dead client's session ends within a tick after its timeout. A fixed hold has the longest.
+        // A dead client's session ends within a tick after its timeout. A fixed hold's session has the longest timeout.
         let left = value.ttl() + shared.limits.tick * (SPARE_TICKS + 1);
         value.broken = Some(note.to_owned());
         let marking =

@@ -38,13 +38,13 @@ impl Shared {
         }
     }
 
-    /// A hold ends by release or TTL only, even after the backend was dropped.
+    /// Removes claims after the backend was dropped. Even then, a hold ends by release or TTL only.
     pub(crate) async fn outlive(self: Arc<Self>) {
         self.remove(self.registry.leave_all(|place| !place.is_held));
         while self.registry.any(|_, _, _| true) {
             tokio::select! {
                 () = self.registry.until_overdue() => {}
-                // A claim that is being removed has no deadline.
+                // A claim that is being removed has no deadline, so check again later.
                 () = tokio::time::sleep(LINGER) => {}
             }
             self.remove_overdue();
@@ -56,7 +56,7 @@ impl Shared {
         self.remove(self.registry.mark_overdue(|place| place.is_overdue = true));
     }
 
-    /// Sessions don't delay each other.
+    /// Removes nodes, in parallel for each session, so that no session delays another.
     pub(crate) fn remove(self: &Arc<Self>, overdue: Vec<(LockName, Token, Place)>) {
         let mut sessions: HashMap<i64, Vec<_>> = HashMap::new();
         for (name, token, place) in overdue {
@@ -120,7 +120,7 @@ pub(crate) async fn remove_by_token(
     Ok(any)
 }
 
-/// The caller may have acquired the same claim in another session.
+/// Removes an overdue claim's nodes. The caller may have acquired the same claim in another session.
 async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<()> {
     for path in nodes(session, queue_path, token).await? {
         let stat = session.read(|| session.client().check_stat(&path)).await;
@@ -132,7 +132,7 @@ async fn remove_of_session(session: &Arc<Session>, queue_path: &str, token: Toke
     Ok(())
 }
 
-/// Includes all effects of this session's earlier requests.
+/// Returns the token's nodes, after all effects of this session's earlier requests.
 async fn nodes(session: &Arc<Session>, queue_path: &str, token: Token) -> Result<Vec<String>> {
     session.prove().await?;
     let children = match session.read(|| session.client().list_children(queue_path)).await {

@@ -1,5 +1,3 @@
-//! Errors of the client library.
-
 use std::time::Duration;
 
 use lockwright_core::{Error, ErrorKind};
@@ -7,7 +5,7 @@ use zookeeper_client as zk;
 
 pub(crate) const BACKEND: &str = "zookeeper";
 
-/// From a local session. The client library has no name for this code.
+/// The server's error for ephemeral nodes of a local session. The client library has no name for it.
 const EPHEMERAL_ON_LOCAL_SESSION: i32 = -120;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +93,7 @@ impl Effect {
     }
 }
 
-/// A chroot isn't created: a mistyped one would look like an ensemble without locks.
+/// The backend doesn't create a chroot, because a mistyped one would look like an ensemble without locks.
 pub(crate) fn no_chroot(chroot: &str) -> Error {
     error(
         ErrorKind::InvalidConfig,

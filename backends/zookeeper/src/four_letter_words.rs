@@ -18,7 +18,7 @@ pub(crate) struct Server {
 pub(crate) enum Status {
     /// The server serves clients.
     Serves { version: String, mode: String },
-    /// Without a quorum.
+    /// The server has no quorum.
     Alone,
     /// The server rejects the command.
     Refuses(String),
@@ -75,7 +75,7 @@ fn read(answer: &str) -> Status {
     };
     match (after("Zookeeper version:"), after("Mode:")) {
         (Some(version), Some(mode)) => Status::Serves {
-            // Without the commit and the build date.
+            // The version without the commit and the build date.
             version: version.split(['-', ',']).next().unwrap_or_default().to_owned(),
             mode,
         },

@@ -1,5 +1,3 @@
-//! Inspecting and listing locks.
-
 use std::sync::Arc;
 
 use lockwright_core::backend_util::admission;
@@ -80,7 +78,7 @@ pub(crate) async fn up_to_date(shared: &Arc<Shared>) -> Result<Arc<Session>> {
     Ok(session)
 }
 
-/// A missing chroot is an error.
+/// Brings the session's server up to date. A missing chroot is an error.
 pub(crate) async fn refresh(session: &Session, config: &Config) -> Result<()> {
     session.sync().await?;
     match session.has_chroot(config).await? {
@@ -152,7 +150,7 @@ pub(crate) async fn holders(session: &Session, path: &str) -> Result<Queue> {
 }
 
 impl Queue {
-    /// `None` if a holder has gone.
+    /// Returns `None` if a holder has gone.
     async fn of<A>(
         session: &Session,
         path: &str,

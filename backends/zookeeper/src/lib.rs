@@ -10,8 +10,8 @@
 //! # }
 //! ```
 //!
-//! A lock is a queue of ephemeral sequential nodes with the layout of Curator's `InterProcessMutex`, so that both
-//! exclude each other, and kazoo's `Lock` too. Other programs take readers and permit holders for exclusive holders.
+//! A lock is a queue of ephemeral sequential nodes with the layout of Curator's `InterProcessMutex`. So they exclude
+//! each other, and kazoo's `Lock` too. Other programs treat readers and permit holders as exclusive holders.
 //!
 //! The backend needs ZooKeeper 3.5 or newer, and is tested with 3.8.0.
 //!
@@ -121,7 +121,7 @@ impl Config {
     /// Connects, and finds out which sessions the servers grant.
     ///
     /// # Errors
-    /// As [`ZooKeeper::connect`].
+    /// The same errors as [`ZooKeeper::connect`].
     pub async fn connect(self) -> Result<ZooKeeper> {
         let config = self.checked()?;
         let runtime = Handle::try_current().map_err(|cause| {
@@ -171,7 +171,7 @@ impl Drop for ZooKeeper {
     fn drop(&mut self) {
         self.housekeeping.abort();
         self.shared.watches.close();
-        // From here on a session is closed once no claim is in it.
+        // From here on, the client closes each session that has no claim.
         self.shared.sessions.close();
         if self.shared.registry.any(|_, _, _| true) {
             self.shared.sessions.runtime.spawn(Arc::clone(&self.shared).outlive());
@@ -183,8 +183,8 @@ impl Drop for ZooKeeper {
 /// backend's profile has the actual limits.
 ///
 /// They require that all members grant the same timeouts, and that none grants less while a lock is held. After each
-/// reconnect, the client checks the members in the URL. It can't distinguish members behind a common address: there the
-/// operator must ensure it.
+/// reconnect, the client checks the members in the URL. It can't distinguish members behind a common address, so there
+/// the operator must ensure equal timeouts.
 pub fn profile() -> Profile {
     profile_within(&Limits::usual())
 }

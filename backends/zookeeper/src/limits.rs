@@ -1,4 +1,5 @@
-//! The session timeouts that the servers grant. The servers don't report them, so they are tried.
+//! The session timeouts that the servers grant. The servers don't report them, so the client opens sessions to find
+//! out.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::config::Config;
 use crate::session::{Session, connect, connect_to};
 use crate::url::MAX_TIMEOUT;
 
-/// A session with less would expire while it is created.
+/// A shorter session would expire while it is created.
 const SHORTEST: Duration = Duration::from_millis(250);
 
 const ONE_SERVER: Duration = Duration::from_secs(2);
@@ -18,7 +19,7 @@ const ONE_SERVER: Duration = Duration::from_secs(2);
 pub(crate) struct Limits {
     pub(crate) shortest: Duration,
     pub(crate) longest: Duration,
-    /// Possibly more than the servers'.
+    /// The assumed tick, possibly more than the servers'.
     pub(crate) tick: Duration,
 }
 
@@ -34,7 +35,7 @@ pub(crate) async fn try_out(
     clock: &Clock,
     probe_path: String,
 ) -> Result<(Limits, Vec<Granted>, Session)> {
-    // Its proofs matter only once the tick is set.
+    // The session's proofs matter only once its tick is set.
     let long = Session::open(config, clock, probe_path, MAX_TIMEOUT, MAX_TIMEOUT).await?;
     let (asked, shortest) = shortest(config).await?;
     // A session moves among the servers, and each resets its timeout.

@@ -1,14 +1,14 @@
-//! How long a session certainly lives on the servers, given their responses.
+//! The time until which a session certainly lives on the servers, given their responses.
 //!
-//! A follower answers pings and reads alone, so they prove nothing: it may be cut off from the leader, which expires
+//! A follower answers pings and reads without the leader, so they prove nothing: if it is cut off, the leader expires
 //! the session. On each ping from the leader, every half tick, the follower reports its active sessions.
 //!
 //! So two requests prove that the session lived on from the sending of the first. The second must be sent at least a
 //! tick after the *response* to the first, and be committed: by then the leader had a report of the first. A tick after
 //! the first's *sending* is not enough: a paused follower forwards both at once when it resumes, before its report.
 //!
-//! The quorum must commit: a replaced leader answers `sync` alone for some ticks, but it can't commit. So the proof
-//! deletes a missing node.
+//! The quorum must commit the request. A replaced leader answers `sync` alone for some ticks, but it can't commit. So
+//! the proof deletes a missing node.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use lockwright_core::BootInstant;
 #[derive(Debug)]
 pub(crate) struct LivenessBound {
     tick: Duration,
-    /// The servers keep the session for at least its timeout from here.
+    /// The servers keep the session for at least its timeout from this time.
     bound: BootInstant,
     unconfirmed: VecDeque<(BootInstant, BootInstant)>,
 }
 
 impl LivenessBound {
-    /// The leader counts from the commit of the session, which is later.
+    /// The leader counts from the session's commit, which is later than `created`.
     pub(crate) fn new(created: BootInstant, tick: Duration) -> Self {
         Self { tick, bound: created, unconfirmed: VecDeque::new() }
     }
@@ -45,7 +45,7 @@ impl LivenessBound {
             self.bound = self.bound.max(first);
             self.unconfirmed.pop_front();
         }
-        // Responses may arrive out of order. A later send proves no less.
+        // Responses may arrive out of order. A later request proves no less.
         if self.unconfirmed.back().is_none_or(|(last, _)| *last < sent) {
             self.unconfirmed.push_back((sent, answered));
         }

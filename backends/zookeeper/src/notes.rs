@@ -1,6 +1,6 @@
 //! Notes on holds that were broken at once, in the data of their queue's node.
 //!
-//! A queue's node outlives the hold's: servers remove empty ones once a minute.
+//! A queue's node outlives the hold's node, because servers remove empty queues only once a minute.
 
 use lockwright_core::{LockName, Reason, Token};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// Older notes are dropped.
+/// The number of notes to keep.
 const MOST: usize = 16;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ impl Notes {
     }
 }
 
-/// `None` if the data belong to another program.
+/// Adds a note. Returns `None` if the data belong to another program.
 pub(crate) fn with(data: &[u8], token: Token, by: &str) -> Option<Vec<u8>> {
     let mut notes = Notes::read(data)?;
     notes.broken.push(Note { token, by: by.to_owned() });

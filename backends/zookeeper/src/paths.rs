@@ -25,12 +25,12 @@ impl Paths {
         format!("{}/{}", self.prefix, encode(name.as_str()))
     }
 
-    /// Never exists, as no name is encoded like this.
+    /// Returns a path that never exists, as no name is encoded like this.
     pub(crate) fn probe_path(&self) -> String {
         format!("{}/%nobody", self.prefix)
     }
 
-    /// Never a name's.
+    /// Returns the prefix of nodes that belong to no name.
     pub(crate) fn probe(&self) -> String {
         format!("{}/%probe-", self.prefix)
     }
@@ -56,8 +56,8 @@ fn encode(name: &str) -> String {
     })
 }
 
-/// After a lost response the node is found by its token, as in Curator. The mark is `r` for a reader, `p2of3` for two
-/// of three permits. Curator's mutex and kazoo's lock wait for such nodes too.
+/// Returns the node's name. After a lost response the node is found by its token, as in Curator. The mark is `r` for a
+/// reader, `p2of3` for two of three permits. Curator's mutex and kazoo's lock wait for such nodes too.
 pub(crate) fn node(claim: &Claim) -> String {
     let mut node = named(claim.token);
     if let Some(mark) = admission::mark(claim.mode) {

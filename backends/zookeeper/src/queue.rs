@@ -5,8 +5,8 @@ use lockwright_core::{Mode, Token};
 
 use crate::paths::{LOCK, named};
 
-/// Lockwright's and Curator's mutex, kazoo's lock, and the read-write locks of both. Foreign nodes all count as
-/// exclusive, as a reader of another program doesn't share with Lockwright's.
+/// The nodes of Lockwright's and Curator's mutex, kazoo's lock, and the read-write locks of both. Foreign nodes all
+/// count as exclusive, as another program's reader doesn't share with Lockwright's.
 const KINDS: [&str; 5] = [LOCK, "__lock__", "__rlock__", "__WRIT__", "__READ__"];
 
 fn mode(node: &str) -> Mode {
@@ -30,7 +30,7 @@ impl Contender {
     fn of(node: String) -> Option<Self> {
         let after = |kind: &&str| node.rfind(*kind).map(|at| at + kind.len());
         let at = KINDS.iter().filter_map(after).max()?;
-        // Ten digits, possibly with a minus once all numbers have been used.
+        // The sequence has ten digits, possibly with a minus once all numbers have been used.
         let sequence = node.get(at..).filter(|text| text.len() >= 10)?.parse().ok()?;
         let mode = mode(&node[..at]);
         Some(Self { node, mode, sequence })
@@ -47,7 +47,7 @@ impl Contender {
     }
 }
 
-/// Spent numbers come last.
+/// Sorts the queue. Spent numbers come last.
 pub(crate) fn queue(children: Vec<String>) -> Vec<Contender> {
     let mut queue: Vec<Contender> = children.into_iter().filter_map(Contender::of).collect();
     queue.sort_by_key(|contender| (contender.is_spent(), contender.sequence));

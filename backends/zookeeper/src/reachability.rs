@@ -1,4 +1,4 @@
-//! Why no server accepts a session: the client library doesn't report it, so each server is tried.
+//! The reasons why no server accepts a session. The client library doesn't report them, so each server is tried.
 
 use std::fmt::Write as _;
 use std::io;
@@ -29,7 +29,7 @@ enum Tried {
     Serves,
 }
 
-/// Pending as long as any server doesn't refuse connections.
+/// Returns an error once all servers refuse connections.
 pub(crate) async fn unreachable_error(config: &Config) -> Error {
     // A restarting server gets a second chance.
     for _ in 0..2 {
@@ -46,7 +46,7 @@ pub(crate) async fn why(config: &Config) -> Error {
     said(&all(config).await, config)
 }
 
-/// Only if all servers refuse connections. A silent network isn't waited for.
+/// Returns an error if all servers refuse connections, but doesn't wait for a silent network.
 pub(crate) async fn refusal(config: &Config) -> Option<Error> {
     let tried = timeout(PATIENCE, all(config)).await.ok()?;
     refuse(&tried).then(|| said(&tried, config))

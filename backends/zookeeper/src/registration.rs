@@ -1,5 +1,3 @@
-//! The registered place of a claim.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +7,7 @@ use crate::errors::error;
 use crate::session::Session;
 use crate::shared::{Node, Place, Shared};
 
-/// A claim with a place may have a node.
+/// A claim with a place may have a node, so its error is indeterminate.
 pub(crate) fn maybe_indeterminate(shared: &Shared, claim: &Claim, cause: Error) -> Error {
     let is_explicit = matches!(cause.kind(), ErrorKind::Indeterminate | ErrorKind::Lost(_));
     if is_explicit || shared.registry.place(claim).is_none() {
@@ -81,7 +79,7 @@ pub(crate) fn note(
             Ok(())
         }
         None if session.is_over() => Err(lost(Reason::SessionEnded)),
-        // An earlier removal may have missed this node.
+        // An earlier removal may have missed this node, so remove it now.
         _ => {
             let (session, node) = (Arc::clone(session), Some(own.clone()));
             let place = Place { session, node, is_held: false, is_overdue: true };

@@ -1,5 +1,3 @@
-//! Releasing claims.
-
 use std::sync::Arc;
 
 use lockwright_core::{Claim, ErrorKind, Reason, ReleaseMode, ReleaseOutcome, Result};
@@ -25,14 +23,14 @@ pub(crate) async fn release(
     let mut ended = ReleaseOutcome::NotHeld;
     let node = place.and_then(|place| place.node);
     if let Some(node) = &node {
-        // The name contains the token, so it is no other claim's.
+        // The node's name contains the token, so it is no other claim's.
         let removal = session.client().delete(&node.path, None);
         if deleted(session.answer(removal).await)? {
             ended = ReleaseOutcome::Released;
         }
     }
     if node.is_none() || release_mode == ReleaseMode::Reconcile {
-        // This session's earlier requests are done before that.
+        // The server has carried out this session's earlier requests before that.
         match remove_by_token(&session, &shared.paths.queue(&claim.name), claim.token).await {
             Ok(true) => ended = ReleaseOutcome::Released,
             Ok(false) => {}

@@ -1,5 +1,3 @@
-//! Renewing holds.
-
 use std::sync::Arc;
 
 use lockwright_core::{BootInstant, Claim, Reason, Renew, Renewal, RenewalOutcome, Result};
@@ -102,7 +100,7 @@ async fn renewal(
     let stat = match found {
         Ok((data, stat)) => {
             if Value::is_broken(&data) {
-                // Its node is neither kept longer nor removed early.
+                // The node is neither kept longer nor removed early.
                 return Renewal::not_held(Reason::Broken);
             }
             stat

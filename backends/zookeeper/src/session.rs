@@ -13,7 +13,7 @@ use crate::liveness::LivenessBound;
 use crate::timeout_check::TimeoutCheck;
 use crate::{reachability, tls};
 
-/// The shortest, unless two fifths of the session's timeout are less.
+/// The shortest silence timeout, unless two fifths of the session's timeout are less.
 const SILENCE: Duration = Duration::from_millis(300);
 
 const READ_RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -54,7 +54,7 @@ impl Session {
         })
     }
 
-    /// Executes requests in order.
+    /// The server executes this client's requests in order.
     pub(crate) fn client(&self) -> &zk::Client {
         &self.client
     }
@@ -123,7 +123,8 @@ impl Session {
         }
     }
 
-    /// Afterwards all earlier requests of this session are done or rejected, and later reads are no older.
+    /// Proves that the session lives. Afterwards all its earlier requests are done or rejected, and later reads are no
+    /// older.
     pub(crate) async fn prove(self: &Arc<Self>) -> Result<()> {
         let wanted = self.clock.now();
         let turn = self.proving.lock().await;
@@ -147,7 +148,7 @@ impl Session {
         loop {
             let Some(session) = this.upgrade() else { return };
             let (clock, sent) = (session.clock.clone(), session.clock.now());
-            // Unlike `prove`, doesn't keep the session open while it waits.
+            // Unlike `prove`, this task doesn't keep the session open while it waits.
             let request = session.client.delete(&session.probe_path, None);
             let limit = session.response_timeout;
             drop(session);
@@ -158,7 +159,7 @@ impl Session {
                 Ok(()) => {
                     let (mut bound, answered) = (lock(&session.liveness), clock.now());
                     bound.committed(sent, answered);
-                    // Sooner, it wouldn't confirm this one.
+                    // A request that is sent sooner wouldn't confirm this one.
                     next = next.max(answered + bound.tick());
                     let mut proven = lock(&session.proven);
                     *proven = (*proven).max(sent);

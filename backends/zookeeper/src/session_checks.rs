@@ -7,13 +7,13 @@ use crate::limits;
 use crate::session::Session;
 use crate::shared::Shared;
 
-/// Doubles with each retry.
+/// The pause doubles with each retry.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Holders must be notified in time, and claims behind waiters must get their turn. Two checks of one response timeout
-/// should fit.
+/// Returns the time for the check. Holders must be notified in time, and claims behind waiters must get their turn. Two
+/// checks of one response timeout should fit.
 fn patience(timeout: Duration, response_timeout: Duration) -> Duration {
     response_timeout.saturating_mul(2).min(timeout / 4 * 3).max(timeout / 2)
 }
@@ -31,7 +31,7 @@ impl Shared {
     async fn check(self: Arc<Self>) {
         let mut pause = PAUSE;
         while let Some(doubted) = self.suspects.left() {
-            // A server that grants the longest grants all shorter ones.
+            // A server that grants the longest timeout grants all shorter ones.
             let most = doubted.iter().map(|(session, _)| session.timeout()).max();
             // A new session restarts the check, before its connection can break.
             let granted = tokio::select! {
@@ -67,8 +67,8 @@ impl Shared {
         }
     }
 
-    /// If the session moved on unchecked, all servers of the URL must grant its timeout. A server that is down counts
-    /// with its last answer.
+    /// If the session moved on unchecked, all servers of the URL must grant its timeout. For a server that is down, its
+    /// last answer counts.
     fn is_enough(&self, session: &Session) -> bool {
         !session.timeout_check().missed_a_check()
             || self.suspects.all_grant(&self.config.contents.hosts, session.timeout())

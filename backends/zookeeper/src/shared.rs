@@ -1,5 +1,3 @@
-//! The shared state of a backend.
-
 use std::sync::Arc;
 
 use lockwright_core::backend_util::{ClaimRegistry, EndedClaims, Subscribers};
@@ -33,7 +31,7 @@ pub(crate) struct Shared {
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) session: Arc<Session>,
-    /// Until it is known, a request for it may be in flight.
+    /// `None` while a request for the node may be in flight.
     pub(crate) node: Option<Node>,
     pub(crate) is_held: bool,
     pub(crate) is_overdue: bool,
@@ -46,7 +44,7 @@ pub(crate) struct Node {
 }
 
 impl Shared {
-    /// With a login, only for that login.
+    /// The permissions of new nodes: with a login, only that login has access.
     pub(crate) fn acls(&self) -> zk::Acls<'static> {
         match self.config.contents.login {
             Some(_) => zk::Acls::creator_all(),
@@ -79,7 +77,7 @@ impl Shared {
         }
     }
 
-    /// Returns the claims that held nothing.
+    /// Gives up the session's claims. Returns those that held nothing.
     pub(crate) fn give_up(&self, session: &Arc<Session>) -> Vec<(LockName, Token, Place)> {
         self.sessions.forget(session);
         let places = self.registry.leave_all(|place| Arc::ptr_eq(&place.session, session));

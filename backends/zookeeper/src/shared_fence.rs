@@ -1,10 +1,10 @@
 //! The fence that concurrent readers share.
 //!
-//! All readers agree on the lowest fence: [`admission`] explains why that is safe. A reader that takes another's fence
-//! stores it in its node.
+//! All readers agree on the lowest fence: [`admission`] explains why that is safe. A reader that uses another reader's
+//! fence stores it in its node.
 //!
 //! The nodes aren't read in one step, but the result is as good if all still exist when read. The reader with the
-//! lowest fence had it, or took it from a reader that existed, and no later reader can have a lower one.
+//! lowest fence created it, or copied it from a reader that existed, and no later reader can have a lower one.
 
 use lockwright_core::backend_util::admission::{self, Reader};
 use lockwright_core::{Fence, Mode, Result};
@@ -23,7 +23,7 @@ struct Read {
 }
 
 impl Acquire<'_> {
-    /// `None` if a concurrent reader has gone: then the caller looks again.
+    /// Returns `None` if a concurrent reader has gone: then the caller reads the queue again.
     pub(crate) async fn shared_fence(
         &self,
         queue: &[Contender],

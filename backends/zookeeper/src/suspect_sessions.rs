@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::limits::Granted;
 use crate::session::Session;
 
-/// One task checks each server once for all of them.
+/// Suspect sessions. One task checks each server once for all of them.
 #[derive(Debug, Default)]
 pub(crate) struct SuspectSessions {
     state: Mutex<State>,
@@ -37,7 +37,7 @@ impl SuspectSessions {
         let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
         for Granted { host, asked, timeout } in granted {
             let known = longest.entry(host.clone()).or_insert(*timeout);
-            // A server that grants all of the request may grant more.
+            // A server that grants the whole request may grant more.
             *known = if timeout < asked { *timeout } else { (*known).max(*timeout) };
         }
     }

@@ -1,7 +1,7 @@
 //! Detection of servers that shorten a session's timeout.
 //!
-//! A server to which a session moves resets the timeout to its own grant. The client library requests the last granted
-//! one, and doesn't report the new one. So one server that grants less shortens the session on all servers.
+//! A server to which a session moves resets the timeout to its own limit. The client library requests the last granted
+//! timeout, and doesn't report the new one. So one server that grants less shortens the session on all servers.
 //!
 //! After each reconnect the client opens other sessions to see the servers' grants. If the connection ended before
 //! that, any server may have shortened the timeout, and all must be checked.
@@ -15,7 +15,7 @@ enum SessionState {
     Verified,
     Disconnected,
     Suspect,
-    /// Shorter, or not checked.
+    /// The timeout is shorter, or wasn't checked in time.
     Invalid,
 }
 

@@ -1,5 +1,3 @@
-//! TLS settings.
-
 use lockwright_core::Result;
 use lockwright_core::backend_util::tls::{self, Files};
 use zookeeper_client as zk;
@@ -26,7 +24,7 @@ impl Security {
         if !cfg!(feature = "tls") {
             return Err(tls::not_in_this_build("zookeeper-tls"));
         }
-        // The client library supports no others.
+        // The client library doesn't support the system's CAs.
         let authority = authority.ok_or(
             "the parameter ca is missing, and the system's CAs aren't used; add ca=PATH with the CAs \
              to trust",
@@ -43,7 +41,7 @@ pub(crate) fn secured(
     hosts: &[String],
 ) -> Result<zk::Connector> {
     let Some(Security { authority, client }) = security else { return Ok(connector) };
-    // Avoids panics of the client library: on an invalid server name, and without a crypto provider.
+    // The client library would panic on an invalid server name, and without a crypto provider.
     for host in hosts {
         let name = host.rsplit_once(':').map_or(&**host, |(name, _)| name);
         let name = name.trim_start_matches('[').trim_end_matches(']');
@@ -91,7 +89,7 @@ pub(crate) fn refusal(cause: &zk::Error) -> Option<&'static str> {
     })
 }
 
-/// The client library doesn't report failed handshakes, and retries.
+/// Returns the possible causes, because the client library retries failed handshakes without a report.
 pub(crate) fn doubts(is_secured: bool) -> &'static str {
     if is_secured {
         "or a failed TLS handshake, whose cause the client library doesn't report: no CA in ca=PATH \

@@ -1,5 +1,3 @@
-//! Parsing URLs.
-
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -10,7 +8,7 @@ use crate::tls::Security;
 
 const PORT: u16 = 2_181;
 
-/// The protocol's longest. Servers reduce it to their `maxSessionTimeout`.
+/// The protocol's longest timeout. Servers reduce it to their `maxSessionTimeout`.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
 pub(crate) const PREFIX: &str = "/lockwright";
@@ -107,7 +105,7 @@ fn login(login: &str) -> Result<String, String> {
         return Err("the user or the password is empty".to_owned());
     }
     match (percent::decode(user), percent::decode(password)) {
-        // The first colon ends the user name, for the servers too.
+        // The first colon ends the user name, also for the servers.
         (Some(user), _) if user.contains(':') => Err("the user has a colon".to_owned()),
         (Some(user), Some(password)) => Ok(format!("{user}:{password}")),
         _ => Err("the percent-encoding of the user or password can't be undone".to_owned()),
@@ -135,7 +133,7 @@ fn hosts(text: &str, has_login: bool, secured: bool) -> Result<Vec<String>, Stri
             Some(port) => match port.parse() {
                 Ok(port) if port > 0 => port,
                 _ if has_login => return Err(format!("the port {port:?} is not a port")),
-                // It may be a password.
+                // The text isn't quoted, as it may be a password.
                 _ => {
                     return Err(
                         "the text after the host is not a port (a password must be followed by an @)".to_owned()

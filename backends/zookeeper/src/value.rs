@@ -4,7 +4,7 @@ use lockwright_core::{Claim, Fence, Holder, Identity, Mode, Token};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Other data belong to other programs.
+/// The data of a node of Lockwright. Other programs' nodes have other data.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Value {
     pub(crate) token: Token,
@@ -40,7 +40,7 @@ impl Value {
         serde_json::to_vec(self).expect("text and numbers are JSON")
     }
 
-    /// After this time, an unrenewed hold is certainly over.
+    /// Returns the time after which an unrenewed hold is certainly over.
     pub(crate) fn ttl(&self) -> Duration {
         Duration::from_millis(self.ttl_ms.saturating_add(1))
     }
@@ -49,7 +49,7 @@ impl Value {
         value.and_then(|value| value.taken).map_or(own, Fence::new)
     }
 
-    /// Without a value, the holder is another program's.
+    /// Describes the holder. Without a value, it is another program's.
     pub(crate) fn holder(value: Option<Self>, mode: Mode, own: Fence) -> Holder {
         let mut holder = Holder::new(value.as_ref().map(|value| value.token));
         holder.mode = mode;

@@ -28,7 +28,7 @@ pub(crate) async fn watch(
     let (owner, watched, waited_for) = (Arc::downgrade(shared), key.clone(), name.clone());
     let mut all = shared.watches.all();
     let task = shared.sessions.runtime.spawn(async move {
-        // Even if the node has only changed, or the session is over, the waiters look again.
+        // Wake the waiters even if the node has only changed, or the session is over.
         watcher.changed().await;
         if let Some(owner) = owner.upgrade() {
             owner.watches.all().remove(&watched);

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use lockwright_core::Fence;
 
-/// An ensemble with an earlier transaction has restored older data.
+/// The latest transaction seen. If an ensemble has only earlier ones, older data were restored.
 ///
-/// The ensemble can't detect that, as its own records go back too, and neither can a client that started later. An
-/// earlier client can't if the servers' epoch was no lower in the older data: then transactions continue above all
-/// earlier ones.
+/// The ensemble can't detect that, as its own records go back too. Nor can a client that started later. An earlier
+/// client can't if the leader's epoch was the same in the older data: then transactions continue above all earlier
+/// ones.
 #[derive(Debug, Default)]
 pub(crate) struct ZxidWatermark(AtomicI64);
 

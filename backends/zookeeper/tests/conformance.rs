@@ -23,7 +23,7 @@ struct Shelf {
 impl Shelf {
     async fn open(url: String, name: LockName) -> Result<Self> {
         let servers = url.trim_start_matches("zookeeper:");
-        // Longer than a busy machine takes.
+        // The timeout is longer than a busy machine takes.
         let patient = zk::Client::connector().with_session_timeout(Duration::from_secs(20));
         let client = patient.connect(servers).await.map_err(problem)?;
         let name = name.as_str().replace('/', "-");
@@ -46,7 +46,7 @@ impl Protected for Shelf {
     }
 
     async fn read(&self) -> Result<Option<u64>> {
-        // Its server may lag behind another writer's.
+        // The server may lag behind another writer's.
         self.client.sync(&self.value).await.map_err(problem)?;
         let (data, _) = self.client.get_data(&self.value).await.map_err(problem)?;
         Ok(std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok()))
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
         let url = ensemble.url();
         let server = LiveServer::at(url.clone(), connect)
             .at_a_time(6)
-            // Each grant is a transaction of three servers on a machine that all cases share.
+            // Each grant is a transaction of three servers on a machine that all cases share, so the TTL is long.
             .ttl(Duration::from_secs(3))
             .protected(protect(move |name| Shelf::open(url.clone(), name)))
             .fragile(&[Harm::Freeze, Harm::Restart, Harm::Cut], fragile);

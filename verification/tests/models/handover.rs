@@ -23,18 +23,17 @@ const ALLOWANCE: i8 = 1;
 const NAMES: [&str; 3] = ["Anna", "Ben", "Cleo"];
 const ALL: [u8; 3] = [0, 1, 2];
 
-/// No client.
 const NOBODY: u8 = 9;
 
 /// The rules. Without any one of them, a promise is broken.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// An offered hold begins at the sending of the claim plus the server's time from queueing to offer, and at
-    /// the receipt at the latest. Without this rule, it begins at the receipt.
+    /// An offered hold begins when its claim was sent, plus the server's time from queueing to offer, and no later than
+    /// the offer's receipt. Without this rule, it begins at the receipt.
     begins_by_the_servers_clock: bool,
     /// The server's time of queueing and the time of sending belong to the same request.
     one_request_for_both: bool,
-    /// An unconfirmed offer is valid for `OFFER`. Otherwise for a TTL.
+    /// An unconfirmed offer is valid for `OFFER`, otherwise for a TTL.
     uses_an_offer_briefly: bool,
     /// An offer that may be over is requested again, which returns the fence. Otherwise it is renewed.
     asks_again: bool,
@@ -58,7 +57,7 @@ struct Clocks {
 
 const DRIFTING: Clocks = Clocks { drift: ALLOWANCE, step: 0, end: 4 };
 
-/// Has fewer states, for everything that doesn't depend on drift.
+/// Clocks without drift, for everything that doesn't depend on it. The model has fewer states with them.
 const ONE_CLOCK: Clocks = Clocks { drift: 0, step: 0, end: 5 };
 
 const RULES: Rules = Rules {

@@ -75,7 +75,7 @@ struct Message {
 enum Phase {
     Idle,
     Asking(u8),
-    /// The deadline.
+    /// The client holds the lock until this deadline.
     Holding(u8),
     Done,
 }
@@ -87,7 +87,7 @@ struct State {
     holder: u8,
     expires: u8,
     fence: u8,
-    /// Tokens that are never granted again. Those in `ended` must not be.
+    /// Tokens that are never granted again. The tokens in `ended` must not be granted again.
     tombstones: u8,
     ended: u8,
     ticket: bool,
@@ -225,7 +225,7 @@ impl Tickets {
         let request = if who == DORA { Kind::Acquire } else { Kind::Swap };
         match state.phases[who as usize] {
             Phase::Idle if who == DORA || state.ticket => Some((request, Phase::Asking(state.now))),
-            // A repeat after a while without an answer, for one TTL.
+            // Without an answer, the client repeats its request for one TTL.
             Phase::Asking(since)
                 if since < state.now && state.now < since + TTL && !is_under_way(request) =>
             {
@@ -333,7 +333,7 @@ impl Protocol for Tickets {
         has_ended.then_some(Promise::AnEndedTokenIsNotGranted)
     }
 
-    /// Answers for which no client waits make no difference.
+    /// Removes answers for which no client waits, because they make no difference.
     fn canonical(&self, state: &State) -> State {
         let mut state = *state;
         let phases = state.phases;

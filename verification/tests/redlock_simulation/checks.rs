@@ -52,7 +52,7 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
     let mut found: Vec<String> =
         history.check(true).iter().map(|violation| violation.to_string()).collect();
     if found.is_empty() {
-        // Without false holders, fences are ordered as the holds.
+        // As no two clients held at once, fences must have the order of the holds.
         found.extend(out_of_order(&history.holds()));
     }
     // The checker's order of names is unspecified.

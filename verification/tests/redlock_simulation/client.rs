@@ -116,7 +116,7 @@ impl Task {
         }
     }
 
-    /// Acquires by a random method, sometimes dropped.
+    /// Acquires by a random method. Sometimes the request is dropped.
     async fn ask(&mut self, name: &str, ttl: Duration) -> Option<Guard> {
         let mut request = self.locks.mutex(name).ttl(ttl);
         if self.chance.one_in(6) {

@@ -91,7 +91,7 @@ struct Member {
 #[derive(Debug, Default)]
 struct Link {
     connection: u64,
-    /// The server's run at its other end.
+    /// The run of the server at the connection's other end.
     run: Option<u64>,
     /// Messages of a link don't overtake each other.
     last_arrival: Micros,
@@ -290,7 +290,8 @@ impl Net {
 
     /// Delivers messages forever.
     ///
-    /// Only after a sleep: then all tasks are idle, and the wake-up order of a client's tasks doesn't matter.
+    /// It does so only after a sleep: then all tasks are idle, and the wake-up order of a client's tasks doesn't
+    /// matter.
     pub(crate) async fn deliver(self: Arc<Self>) {
         loop {
             let now = self.now();

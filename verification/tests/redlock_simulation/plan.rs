@@ -56,14 +56,14 @@ pub(crate) struct ClientPlan {
     pub(crate) steps_at: Micros,
 }
 
-/// Treatment of messages, in thousandths of them.
+/// The faults of messages, in thousandths of all messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Weather {
     pub(crate) request_lost: u64,
     pub(crate) reply_lost: u64,
     pub(crate) doubled: u64,
     pub(crate) connection_breaks: u64,
-    /// Beyond the node time-out.
+    /// Messages that are delayed beyond the node time-out.
     pub(crate) slow: u64,
     pub(crate) very_slow: u64,
     /// Maximum delay otherwise.
@@ -102,7 +102,6 @@ impl Weather {
     };
 }
 
-/// Faults of nodes, links and clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The node delays all replies.
@@ -124,7 +123,7 @@ pub(crate) enum Fault {
         how: Restart,
         down: Duration,
     },
-    /// FLUSHALL.
+    /// FLUSHALL deletes all data.
     Flush {
         node: usize,
     },
@@ -231,7 +230,7 @@ impl Plan {
         if chance.one_in(4) {
             self.faults.push((at(chance), Fault::Crash { client: client(chance) }));
         }
-        // Restarts without loss: any node may have one.
+        // Restarts without loss of data aren't limited to a minority.
         let durable: Vec<usize> =
             (0..self.nodes.len()).filter(|node| self.nodes[*node].keeps_every_write).collect();
         for _ in 0..chance.below(3) {
@@ -255,13 +254,13 @@ impl Plan {
             while time < end {
                 let step = Fault::ClockStep { node: node(chance), by: largest };
                 self.faults.push((time, step));
-                // A minority at a time, for as long as any hold may last.
+                // Only a minority of clocks steps within the time that any hold may last.
                 time += largest.as_micros() as u64 + chance.below(end / 4);
             }
         }
     }
 
-    /// Adds losses of a minority within one largest TTL and a node's time to vote again.
+    /// Adds losses of data: of a minority within one largest TTL and a node's time to vote again.
     fn add_losses(&mut self, chance: &mut Chance) {
         let largest = self.largest_ttl.as_micros() as u64;
         let end = self.horizon.as_micros() as u64;
@@ -289,7 +288,7 @@ impl Plan {
                 };
                 self.faults.push((time, fault));
             }
-            // A node is checked only once per second, and then waits.
+            // A node is checked only once per second, and then waits before it votes.
             time += largest * 5 / 2 + chance.below(largest * 2);
         }
     }

@@ -73,7 +73,7 @@ pub(crate) struct Flaws {
     pub(crate) no_tombstones: bool,
 }
 
-/// Lost and restored together.
+/// The data that are lost and restored together.
 #[derive(Debug, Clone, Default)]
 struct Data {
     incarnation: Option<String>,
@@ -139,7 +139,7 @@ impl Server {
         }
     }
 
-    /// Makes it a voting member.
+    /// Makes the node a voting member.
     pub(crate) fn seasoned(mut self) -> Self {
         let incarnation = self.look(0).text.replacen("new ", "votes ", 1);
         self.data.incarnation = Some(incarnation);

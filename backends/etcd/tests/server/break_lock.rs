@@ -24,7 +24,7 @@ async fn lease_of(client: &Client, key: &str) -> Option<(i64, Duration)> {
     let found = client.kv_client().get(key, None).await.unwrap();
     let lease = found.kvs().first()?.lease();
     let told = client.lease_client().time_to_live(lease, None).await.unwrap();
-    // In whole seconds, so it may be slightly more.
+    // etcd reports whole seconds, which may be slightly more.
     Some((lease, Duration::from_secs(told.ttl().try_into().ok()?)))
 }
 
@@ -81,7 +81,7 @@ async fn concurrent_breaks_report_the_outcome_and_leave_nothing() {
             breaking.spawn(async move {
                 let how = BreakMode::RunOut;
                 let broken = operator.break_lock(&name, BreakTarget::Any, how, "me", "why").await;
-                // Kept alive until its revocations arrive.
+                // The client must live until its revocations arrive.
                 (broken, operator)
             });
         }
@@ -116,7 +116,7 @@ async fn freed_unheard(seen: impl Fn(&Claim) -> BreakTarget) {
         let breaking = tokio::spawn(async move {
             breaking.break_lock(&name, seen, BreakMode::Now, "me", "why").await
         });
-        // After two reads, the request itself is in flight. The time depends on how the data are split.
+        // After two reads, the deletion itself is in flight. The time depends on how the data are split.
         sleep(delay * (10 + round) / 2).await;
         proxy.set(Traffic::SwallowAnswers);
         let mut is_next = false;

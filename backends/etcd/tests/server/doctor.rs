@@ -1,5 +1,3 @@
-//! The doctor's findings.
-
 use std::time::Duration;
 
 use etcd_client::{AlarmAction, AlarmType};
@@ -28,7 +26,7 @@ fn options() -> testbed::etcd::Options {
     testbed::Etcd::options().version(Version::Current)
 }
 
-/// Slow writes on a busy machine say nothing about the cluster.
+/// Removes the finding about slow writes, which a busy machine may cause.
 fn without_slowness(mut found: Vec<(&'static str, Severity)>) -> Vec<(&'static str, Severity)> {
     found.retain(|(code, _)| *code != "etcd-slow-writes");
     found
@@ -148,7 +146,7 @@ async fn alarms_are_errors() {
     }
 }
 
-/// A delay by the proxy. (A repeatedly stopped member's speed depends on the machine's load.)
+/// The proxy delays the writes, because a repeatedly stopped member's speed depends on the machine's load.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_that_take_long_are_a_warning() {
     let cluster = options().members(1).start().unwrap();

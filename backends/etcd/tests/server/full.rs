@@ -52,7 +52,7 @@ async fn write_to_a_nearly_full_database_is_indeterminate() {
             }
             shown += 1;
             assert_eq!(failure.kind(), ErrorKind::Indeterminate, "{failure} and it was put");
-            // It is freed although there is no space for a tombstone.
+            // The lock is freed although there is no space for a tombstone.
             let _ = etcd.release(&claim, ReleaseMode::Reconcile).await;
             assert!(queue(&cluster, claim.name.as_str()).await.is_empty());
         }

@@ -98,7 +98,7 @@ async fn too_large_response_is_reported_at_once() {
     grant(&etcd, &crate::kit::claim("a")).await;
 }
 
-/// A holder and `waiters` waiters, whose keys sort before its own.
+/// Creates a queue of a holder and `waiters` waiters, whose keys sort before the holder's.
 async fn long_queue(cluster: &testbed::Etcd, waiters: usize) {
     let mut client = client(cluster).await;
     client.put("lockwright/long/f", "", None).await.unwrap();
@@ -139,7 +139,7 @@ async fn compacted_queue_is_read_again() {
     proxy.set(Traffic::Delay(delay));
     let asked = name("long");
     let (inspection, compacted) = tokio::join!(etcd.inspect(&asked), async {
-        // Until the second page is requested, at the latest.
+        // The client requests the second page before this time.
         let end = tokio::time::Instant::now() + delay * 4;
         let mut compacted = 0;
         while tokio::time::Instant::now() < end {
@@ -153,7 +153,7 @@ async fn compacted_queue_is_read_again() {
     assert_eq!(inspection.unwrap().waiters, Some(1_100), "compacted {compacted} times");
 }
 
-/// The second key is deleted, and then the first, which is read later. The second never held.
+/// The second key is deleted, and then the first, which is read later. So the second key never held the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_is_read_as_it_was_at_one_moment() {
     let cluster = start();
@@ -167,7 +167,7 @@ async fn a_queue_is_read_as_it_was_at_one_moment() {
     let (inspection, ()) = tokio::join!(etcd.inspect(&asked), async {
         // The first page is in flight to the client.
         sleep(delay * 2).await;
-        // One transaction put all of them, so they are equally old.
+        // One transaction put these keys, so they have the same age.
         let second =
             TxnOp::delete("lockwright/long/0000", Some(DeleteOptions::new().with_prefix()));
         client.txn(Txn::new().and_then([second])).await.unwrap();

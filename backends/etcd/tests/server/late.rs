@@ -17,7 +17,7 @@ use crate::kit::{
     member_and_client, name, released, renewed,
 };
 
-/// A member, behind a proxy and directly.
+/// A member that is reachable behind a proxy and directly.
 struct Late {
     cluster: testbed::Etcd,
     proxy: Proxy,
@@ -80,7 +80,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another
     let late = Late::start();
     let etcd = late.hasty().await;
     let leases = || late.cluster.ctl(&["lease", "list"]).unwrap();
-    // The claim would share a lease created on connecting.
+    // If connecting created a lease, the claim would share it.
     let before = leases().lines().count();
     for _ in 0..3 {
         late.proxy.set(Traffic::SwallowAnswers);
@@ -95,7 +95,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_asked_for_again_and_not_another
     renewed(&etcd, &claim).await;
 }
 
-/// It may have been granted as early as the first request.
+/// The lease may have been granted as early as the first request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
     let late = Late::start();
@@ -115,7 +115,7 @@ async fn a_lease_whose_grant_was_not_heard_of_is_not_taken_for_a_new_one() {
         }
     })
     .await;
-    // From here on it is not renewed.
+    // From here on the hold isn't renewed.
     late.proxy.set(Traffic::Hold);
     let valid = granted.valid.unwrap_or(ttl);
     while sent.elapsed() < valid * 9 / 10 {
@@ -134,8 +134,8 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     grant(&etcd, &gone).await;
     etcd.release(&gone, ReleaseMode::Reconcile).await.unwrap();
     assert_eq!(late.tombstones(), 1);
-    // A copy of the request on the same lease, as it may come out of a frozen server's socket: only the transaction,
-    // without the backend.
+    // Send a copy of the request on the same lease, without the backend. Such a copy may come out of a frozen server's
+    // socket.
     let lease = lease_of(&late.cluster, "first");
     let key = format!("lockwright/orders/{lease}");
     let tombstone = format!("lockwright/ended:{}/", gone.token);
@@ -152,7 +152,7 @@ async fn a_tombstone_keeps_out_a_request_that_is_put_after_it() {
     }
 }
 
-/// Each lease costs renewals.
+/// Each lease must be renewed, so there should be few.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_cancellations_share_a_lease() {
     let (cluster, etcd) = member_and_client().await;
@@ -171,7 +171,6 @@ async fn repeated_cancellations_share_a_lease() {
     assert_eq!(leases.len(), 2, "{leases:?}");
 }
 
-/// The lease of a name's hold, in hex.
 fn lease_of(cluster: &testbed::Etcd, name: &str) -> String {
     let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
     keys.unwrap().trim().rsplit('/').next().unwrap().to_owned()
@@ -189,7 +188,7 @@ async fn a_lost_answer_leaves_a_hold_that_is_found_again() {
     let granted = granted_soon(&etcd, &claim, Wait::No).await;
     assert_eq!(grant(&etcd, &claim).await.fence, granted.fence);
     released(&etcd, &claim, ReleaseMode::Plain).await;
-    // Its first request might still have arrived.
+    // The first request might still arrive, so the release left a tombstone.
     assert_eq!(late.tombstones(), 1);
 }
 

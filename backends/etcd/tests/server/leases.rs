@@ -17,13 +17,12 @@ use crate::kit::{
 
 const SHORT: Duration = Duration::from_secs(2);
 
-/// The fence of the present holder.
 async fn holder(etcd: &Etcd) -> Option<Fence> {
     etcd.inspect(&name("orders")).await.unwrap().holders.first().and_then(|holder| holder.fence)
 }
 
-/// etcd deletes the keys of a lease up to a second after its expiry. Until then the first key in the queue may hold
-/// nothing.
+/// etcd deletes the keys of a lease up to a second after its expiry. Until then the first key in the queue may be that
+/// of an expired lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_ran_out_during_the_wait_grants_nothing() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -101,7 +100,7 @@ async fn many_leases_are_renewed_at_the_same_time() {
         grant(&etcd, claim).await;
     }
     let holds: Vec<_> = claims.iter().map(Renew::of).collect();
-    // Each takes two round trips: 16 s one after the other.
+    // Each renewal takes two round trips. One after the other, all would take 16 s.
     let delay = Duration::from_millis(100);
     proxy.set(Traffic::Delay(delay));
     let begun = Instant::now();
@@ -120,7 +119,7 @@ async fn silent_lease_delays_no_other_renewal() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let proxy = Proxy::start(cluster.members[0].address()).unwrap();
     let etcd = connect(&cluster.url_through([proxy.port()])).await;
-    // One gets no response, and the other is over without a request.
+    // The renewal of `held` gets no response. `over` has ended, so its renewal sends no request.
     let (held, over) = (claim("held"), claim_for("over", SHORT));
     for claim in [&held, &over] {
         grant(&etcd, claim).await;
@@ -144,7 +143,7 @@ async fn a_claim_that_waits_is_not_renewed() {
     let renewals = etcd.renew(&[Renew::of(&holds), Renew::of(&waits)]).await.unwrap();
     assert!(matches!(renewals[0].outcome, RenewalOutcome::Renewed { .. }), "{renewals:?}");
     assert_eq!(renewals[1].outcome, RenewalOutcome::NotHeld(Reason::Gone));
-    // It still waits.
+    // The second claim still waits.
     etcd.release(&holds, ReleaseMode::Plain).await.unwrap();
     grant_next(&etcd, &waits).await;
 }

@@ -102,7 +102,7 @@ async fn wrong_logins_are_denied_and_needless_ones_are_rejected() {
     }
 }
 
-/// With simple tokens, the default.
+/// The members use simple tokens, which are etcd's default.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_that_expires_is_renewed() {
     for version in [Version::Debian, Version::Current] {

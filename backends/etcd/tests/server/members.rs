@@ -40,7 +40,6 @@ impl TwoWays {
         self.proxies.iter().map(Proxy::accepted).sum()
     }
 
-    /// Returns whether the client reconnects within this time.
     async fn is_reconnected(&self, within: Duration) -> bool {
         let (before, begun) = (self.connections(), Instant::now());
         while begun.elapsed() < within {
@@ -53,7 +52,7 @@ impl TwoWays {
     }
 }
 
-/// One holder and one waiter, without any request for a minute: the lease lasts longer.
+/// Creates a holder and a waiter whose leases are long, so that the client sends no requests for a minute.
 async fn idle(etcd: &Etcd) {
     let (held, waits) = (
         claim_for("orders", Duration::from_secs(600)),
@@ -68,7 +67,7 @@ async fn frozen_member_is_detected_without_requests() {
     let ways = TwoWays::start();
     let etcd = ways.connect(Duration::from_millis(5_500)).await;
     idle(&etcd).await;
-    // Pings as often as etcd allows.
+    // The client pings as often as etcd allows.
     assert!(!ways.is_reconnected(Duration::from_secs(18)).await, "it was hung up on");
     let mut noticed = 0;
     for proxy in &ways.proxies {
@@ -89,12 +88,12 @@ async fn the_next_member_is_asked_when_one_fails() {
             let claim = claim("orders");
             grant(&etcd, &claim).await;
             if round == 0 {
-                // Silently.
+                // The connection stays open, but is silent.
                 proxy.set(Traffic::Hold);
             } else {
                 proxy.cut();
             }
-            // At the other member, or at this one if it wasn't in use.
+            // The client uses the other member, or this one if it wasn't in use.
             eventually(|| async { etcd.release(&claim, ReleaseMode::Plain).await.ok() }).await;
             if round == 0 { proxy.set(Traffic::Forward) } else { proxy.mend() }
         }
@@ -116,7 +115,7 @@ async fn a_cluster_that_is_down_is_not_stormed() {
     let etcd = Arc::new(config.connect().await.unwrap());
     grant(&*etcd, &claim("first")).await;
     proxy.cut();
-    // A listener in its place closes each connection at once, and counts.
+    // A listener in the proxy's place closes each connection at once, and counts them.
     let down = TcpListener::bind(proxy.address()).await.unwrap();
     let stopped = Instant::now() + Duration::from_secs(3);
     let mut asking = JoinSet::new();
@@ -165,7 +164,7 @@ async fn request_during_an_outage_succeeds_once_a_majority_is_back() {
             }
         });
     }
-    // Longer than all members take to refuse.
+    // All members refuse connections within this time.
     sleep(Duration::from_secs(1)).await;
     assert!(asking.try_join_next().is_none(), "a request gave up early");
     tokio::task::block_in_place(|| cluster.restart(true)).unwrap();
@@ -176,7 +175,7 @@ async fn request_during_an_outage_succeeds_once_a_majority_is_back() {
     released(&etcd, &held, ReleaseMode::Plain).await;
 }
 
-/// They all need a lease first, which one of them requests.
+/// All requests need a lease first, which one of them requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn however_many_ask_while_the_cluster_is_down_each_is_answered_in_time() {
     let mut cluster = testbed::Etcd::options().members(1).start().unwrap();
@@ -192,7 +191,7 @@ async fn however_many_ask_while_the_cluster_is_down_each_is_answered_in_time() {
     for asked in asking.join_all().await {
         fails(asked, ErrorKind::Unavailable);
     }
-    // One after the other would take 40 s.
+    // One after the other, the requests would take 40 s.
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
 }
 
@@ -207,7 +206,7 @@ async fn times_without_end_are_no_end() {
     renewed(&etcd, &claim).await;
 }
 
-/// During a wait, for longer than an unrepeated claim keeps its place.
+/// During the wait, the server is silent for longer than an unrepeated claim keeps its place.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_gets_an_error_from_a_silent_server() {
     let mut cluster = testbed::Etcd::options().members(1).start().unwrap();

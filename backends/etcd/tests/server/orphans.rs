@@ -80,7 +80,7 @@ async fn unanswered_and_waiting_claims_are_not_removed() {
     proxy.set(Traffic::Forward);
     let places = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
     assert_eq!(places.each_ref().map(Vec::len), [1, 2]);
-    // Two checks, and less than the 10 s after which an unrepeated claim loses its place.
+    // This takes two checks, but less than the 10 s after which an unrepeated claim loses its place.
     sleep(ttl * 5 / 2).await;
     let after = [queue(&cluster, "unsure").await, queue(&cluster, "orders").await];
     assert_eq!(after, places);

@@ -23,7 +23,7 @@ pub(crate) async fn queue(cluster: &testbed::Etcd, name: &str) -> Vec<(String, i
     found.kvs().iter().map(place).collect()
 }
 
-/// Longer than an unrepeated claim keeps its place: its TTL, or 10 s.
+/// The wait is longer than an unrepeated claim keeps its place: its TTL, or 10 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_acquire_keeps_the_queue_position() {
     let (cluster, etcd) = member_and_client().await;
@@ -67,7 +67,7 @@ async fn a_failure_after_the_key_was_put_is_no_certain_one() {
     proxy.set(Traffic::Delay(delay));
     let (asked, ()) = tokio::join!(etcd.acquire(&lost, FOR_EVER), async {
         eventually(|| async { (queue(&cluster, "orders").await.len() == 3).then_some(()) }).await;
-        // Its response arrives, and the next request does not.
+        // The put's response arrives, but the next request doesn't.
         sleep(delay * 3 / 2).await;
         proxy.set(Traffic::SwallowAll);
     });

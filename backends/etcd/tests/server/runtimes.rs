@@ -21,7 +21,7 @@ fn ended_runtime_of_the_first_caller_stops_no_tasks() {
     let cluster = testbed::Etcd::options().members(1).start().unwrap();
     let main = runtime();
     let etcd = main.block_on(connect(&cluster.url()));
-    // A synchronous part of the program.
+    // A synchronous part of the program has its own runtime.
     runtime().block_on(async {
         let first = claim_for("first", SHORT);
         grant(&etcd, &first).await;

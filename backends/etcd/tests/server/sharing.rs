@@ -87,7 +87,7 @@ async fn hold_moves_to_the_backend_that_repeats_its_claim() {
     let claim = claim_for("a", Duration::from_secs(2));
     let first = grant(&one, &claim).await;
     assert_eq!(grant(&other, &claim).await.fence, first.fence);
-    // The first backend, which doesn't renew it, leaves it alone, and so does the end of its lease.
+    // The first backend doesn't renew the hold and doesn't end it. Nor does the end of its lease.
     for _ in 0..8 {
         tokio::time::sleep(Duration::from_millis(500)).await;
         renewed(&other, &claim).await;
@@ -100,8 +100,8 @@ async fn hold_moves_to_the_backend_that_repeats_its_claim() {
     ));
 }
 
-/// Releasing another backend's hold starts with a search for its key. The next hold may have the same key, made of the
-/// name and the lease.
+/// A release of another backend's hold first searches its key. Before it deletes the key, the next hold may get the
+/// same key, which consists of the name and the lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn release_by_token_never_ends_the_next_hold() {
     let (cluster, etcd) = member_and_client().await;
@@ -109,7 +109,7 @@ async fn release_by_token_never_ends_the_next_hold() {
     let far = connect(&cluster.url_through([proxy.port()])).await;
     let delay = Duration::from_millis(300);
     proxy.set(Traffic::Delay(delay));
-    // Keeps the lease.
+    // This hold keeps the lease alive.
     grant(&etcd, &claim("other")).await;
     for _ in 0..20 {
         let (held, later) = (claim("orders"), claim("orders"));

@@ -28,7 +28,7 @@ async fn free_lock_is_acquired_on_a_new_connection() {
     }
 }
 
-/// `dead_connection` has the longest TTL.
+/// The module `dead_connection` tests the longest TTL.
 #[tokio::test(flavor = "multi_thread")]
 async fn hold_survives_a_silent_connection() {
     const SHORT: &[u64] = &[2, 3, 5];

@@ -28,7 +28,7 @@ async fn only_the_next_waiter_is_woken() {
     assert_eq!(next(&mut of_second).await, Event::Wake(claims[0].name.clone()));
     let quiet = timeout(Duration::from_millis(300), of_third.recv()).await;
     assert!(quiet.is_err(), "the third one was woken too: {quiet:?}");
-    // It is woken when the second gives up its place.
+    // The third waiter is woken when the second gives up its place.
     second.release(&claims[1], ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut of_third).await, Event::Wake(claims[0].name.clone()));
 }
@@ -100,7 +100,7 @@ async fn the_watch_goes_on_after_a_compaction() {
     assert!(matches!(next(&mut told).await, Event::Wake(_)));
     sleep(Duration::from_secs(1)).await;
     while told.try_recv().is_ok() {}
-    // Once woken, it asks again.
+    // The woken waiter asks again.
     busy(&waiter, &waits[1], FOR_EVER).await;
     let quiet = timeout(Duration::from_millis(700), told.recv()).await;
     assert!(quiet.is_err(), "it is woken again and again: {quiet:?}");
@@ -136,7 +136,7 @@ async fn holder_is_not_notified_of_an_earlier_holds_end() {
     busy(&etcd, &claim_for("last", LONG), FOR_EVER).await;
     grant(&etcd, &hot).await;
     let mut told = events(&etcd);
-    // The event arrives only when the next one holds.
+    // The event arrives only when the next claim holds.
     proxy.drop_connections();
     etcd.release(&hot, ReleaseMode::Plain).await.unwrap();
     let again = claim_for("hot", LONG);
@@ -150,7 +150,6 @@ async fn holder_is_not_notified_of_an_earlier_holds_end() {
     }
 }
 
-/// The lease of a name's hold, in hex.
 fn lease_of(cluster: &testbed::Etcd, name: &str) -> String {
     let keys = cluster.ctl(&["get", &format!("lockwright/{name}/"), "--prefix", "--keys-only"]);
     keys.unwrap().trim().rsplit('/').next().unwrap().to_owned()
@@ -172,7 +171,7 @@ async fn holder_is_notified_of_a_break_by_another_client() {
         assert_eq!(next(&mut told).await, Event::Lost(broken.token, Reason::Broken));
         etcd.release(&broken, ReleaseMode::Plain).await.unwrap();
     }
-    // Their tombstones are on these leases, which take at most a hundred, so that they end one day.
+    // The tombstones are on these leases. Each takes at most a hundred, so that it ends one day.
     assert!((2..5).contains(&leases.len()), "{leases:?}");
 }
 

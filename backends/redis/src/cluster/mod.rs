@@ -41,7 +41,7 @@ const TRY_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::fro
 pub(crate) struct Cluster {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
-    /// Except the address.
+    /// Each server's settings, except the address.
     server: ConnectionInfo,
     seeds: Vec<Address>,
     current: Arc<Current>,

@@ -45,7 +45,7 @@ pub(crate) async fn renew(cluster: &Arc<Cluster>, batch: &Batch) -> Vec<Renewal>
 }
 
 impl Hold<'_> {
-    /// Not awaited, because a node may be silent. Waiters also poll, and the record expires.
+    /// This runs in a task, because a node may be silent. Waiters also poll, and the record expires.
     fn wake_waiters(&self, servers: &Servers, claim: &Claim) {
         let mut forget = redis::cmd("HDEL");
         forget.arg(self.keys.meta()).arg(self.token);
@@ -67,7 +67,7 @@ impl Hold<'_> {
         tombstone_ms: u128,
     ) -> Result<ReleaseOutcome> {
         if tombstone_ms > 0 {
-            // First, so that a late duplicate of the acquire is refused even if a later step fails.
+            // The tombstone is first, so that a late duplicate of the acquire is refused even if a later step fails.
             let (fence, life) = (self.keys.fence(), tombstone_ms.to_string());
             servers.run(&scripts::MOVING_MARK, &[fence], &[&life], Effect::Changes).await?;
             let mut set_tombstone = redis::cmd("SET");

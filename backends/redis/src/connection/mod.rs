@@ -37,7 +37,7 @@ pub(crate) struct Link {
     config: Arc<Config>,
     wakeups: Arc<Wakeups>,
     to: Whereabouts,
-    /// For requests that wait for replicas.
+    /// The connection of requests that wait for replicas.
     waiting: Option<Arc<Link>>,
     is_waiting: bool,
     current: Mutex<Option<Arc<Live>>>,
@@ -225,7 +225,7 @@ impl Link {
     ) -> Result<Result<Value, RedisError>> {
         let (bound, with_bound);
         let arguments = if std::ptr::eq(script, &*scripts::FAST_ACQUIRE) {
-            // Here, because it depends on the connection.
+            // The bound is added here, because it depends on the connection.
             bound = live.counter_bound.millis().to_string();
             with_bound = [arguments, &[bound.as_str()]].concat();
             &with_bound[..]
@@ -354,7 +354,7 @@ impl Link {
         }
         // Callers that waited share the result.
         if self.failures.load(Ordering::Acquire) == failures {
-            // In a task, so that the caller's end doesn't take the connection from others.
+            // A task opens it, so that the caller's end doesn't take the connection from others.
             let link = Arc::clone(self);
             let opened = self.runtime.spawn(async move { link.open().await }).await;
             *failure = match opened {

@@ -35,7 +35,7 @@ impl Link {
         };
         let live = Arc::new(live);
         *self.current() = Some(Arc::clone(&live));
-        // Messages since then were lost. In a task, because the caller's lock is held.
+        // Messages since the last connection were lost. A task wakes waiters, because the caller's lock is held.
         if !self.is_waiting {
             let link = Arc::clone(self);
             self.runtime.spawn(async move { link.wakeups.subscribers().wake_all() });

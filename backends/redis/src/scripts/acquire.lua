@@ -50,7 +50,7 @@ local function busy(reply, is_shared)
     before = last and redis.call('ZRANK', queue, last) + 1 or 0
     place = text(math.max((tonumber(score) or 0) + 1, micros))
     if not last and not is_shared then
-      -- Records of dead holders, whose list has expired.
+      -- These are records of dead holders, whose list has expired.
       redis.call('DEL', meta)
     end
   end

@@ -21,7 +21,7 @@ local its = queue_of(KEYS[1], KEYS[2], KEYS[4], KEYS[5], KEYS[6], micros, ARGV[9
 -- Wakes all waiters: the operator's client may exit before an offer lapses.
 local function publish_break()
   redis.pcall('PUBLISH', ARGV[8], 'now ' .. seen)
-  -- Broken already, even if this fails.
+  -- The hold is broken already, even if this fails.
   pcall(its.grant_next)
   redis.pcall('PUBLISH', ARGV[6], ARGV[7])
 end
@@ -72,7 +72,7 @@ end
 if how == 'run-out' and left < 0 then
   return { 'unbreakable' }
 end
--- 0 in its last millisecond, which SET rejects.
+-- PTTL is 0 in the hold's last millisecond, and SET rejects 0.
 local life = math.max(left, 1)
 -- The counter is at the end of the block of fences that the holder may have reserved.
 local last, marked_until = parse_counter(redis.call('GET', KEYS[2]))

@@ -51,7 +51,7 @@ local function mark_counter(key, micros, life, value)
   local now = math.floor(micros / 1000)
   -- fast_acquire.lua rejects a damaged counter too.
   if last ~= -1 and marked_until < now + life then
-    -- For twice the time, so that not every waiter's request writes the counter.
+    -- Mark it for twice the time, so that not every waiter's request writes the counter.
     local longest = math.max(redis.call('PTTL', key), 2 * life + IDLE_FENCE)
     write_counter(key, last or micros, now + 2 * life, longest)
   end

@@ -1,5 +1,4 @@
--- Offers a free lock to the next waiter, after an offer has lapsed. `queue.lua` has the hand-over; it precedes this
--- script.
+-- Offers a free lock to the next waiter, after an offer has lapsed. Needs queue.lua.
 --
 -- KEYS  lock, fence, queue, holders, meta
 -- ARGV  '1' if receivers can be counted, wake-up channel, name

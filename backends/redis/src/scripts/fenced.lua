@@ -13,8 +13,8 @@ do
     if highest and tonumber(highest) > tonumber(ARGV[1]) then
         return redis.error_reply('LOCKWRIGHTSUPERSEDED ' .. highest)
     end
-    -- First, because effects of the user's script remain if it fails. As text: Lua formats large numbers with an
-    -- exponent.
+    -- The fence is first, because effects of the user's script remain if it fails. It is text, because Lua formats
+    -- large numbers with an exponent.
     if highest ~= ARGV[1] then
         redis.call('SET', KEYS[1], ARGV[1])
     end

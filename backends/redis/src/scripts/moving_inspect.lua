@@ -1,4 +1,4 @@
--- Describes a lock by its own key: its slot is moving.
+-- Describes a lock by its own key, while its slot is moving.
 --
 -- KEYS  lock
 --

@@ -1,4 +1,4 @@
--- Releases by the lock's key only: its slot is moving.
+-- Releases by the lock's key only, while its slot is moving.
 --
 -- KEYS  lock
 -- ARGV  token, wake-up channel, name

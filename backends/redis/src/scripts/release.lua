@@ -12,7 +12,7 @@ local function read_time()
   local time = redis.call('TIME')
   micros = tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
--- First, so that a late duplicate of the acquire is refused even if a later command fails.
+-- The tombstone is first, so that a late duplicate of the acquire is refused even if a later command fails.
 if ARGV[2] ~= '0' then
   read_time()
   mark_counter(KEYS[3], micros, tonumber(ARGV[2]))

@@ -29,7 +29,7 @@ local function renew_shared(value, lock, fence, holders, meta, token, ttl)
   elseif redis.call('HEXISTS', meta, 'broken:' .. token) == 1 then
     return 'broken'
   end
-  -- A full server rejects a script whose first write could use memory. This one can't.
+  -- A full server rejects a script whose first write could use memory. PEXPIRE can't.
   redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), ttl + 2))
   extend_expiry(fence, ttl + IDLE_FENCE)
   extend_expiry(meta, ttl + 2)

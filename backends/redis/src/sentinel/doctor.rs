@@ -1,5 +1,3 @@
-//! Diagnosis of the Sentinels.
-
 use std::sync::atomic::AtomicU64;
 
 use lockwright_core::{Finding, Severity};
@@ -7,7 +5,7 @@ use lockwright_core::{Finding, Severity};
 use super::master::{Master, Refusal, Sentinels};
 use crate::config::Config;
 
-/// Fewer can't outvote a wrong or missing one.
+/// Fewer Sentinels can't outvote a wrong or missing one.
 const ENOUGH: u64 = 3;
 
 pub(crate) async fn examine(config: &Config) -> Vec<Finding> {

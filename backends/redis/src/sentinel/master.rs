@@ -189,8 +189,8 @@ impl<'c> Sentinels<'c> {
     }
 }
 
-/// Not if all replies are older than a known election. Then all are used, because reset Sentinels count elections from
-/// zero.
+/// The replies aren't enough if all are older than a known election. Then all are used, because reset Sentinels count
+/// elections from zero.
 fn are_enough(named: &[Master], sentinels: usize, latest: u64) -> bool {
     named.len() > sentinels / 2 && named.iter().any(|master| master.epoch >= latest)
 }

@@ -1,5 +1,3 @@
-//! Users with few permissions.
-
 use lockwright_core::{
     BreakMode, BreakTarget, Clock, DistributedLock, Error, ErrorKind, Fault, Mode, ReleaseMode,
     Renew, Result, Wait,
@@ -76,13 +74,13 @@ async fn documented_permissions_are_necessary_and_sufficient() {
         server.command::<()>(&command).unwrap();
         server.command::<()>(&["FLUSHALL"]).unwrap();
         server.command::<()>(&["HSET", "orders/alien", "what", "no lock"]).unwrap();
-        // The next caller loads it.
+        // The next caller loads the script.
         server.command::<()>(&["SCRIPT", "FLUSH"]).unwrap();
     };
     let url = format!("redis://locks:{SECRET}@127.0.0.1:{}/", server.port());
     user(&rules());
     everything(&url).await.unwrap();
-    // Up to 6.2 this one is needed too.
+    // Only versions up to 6.2 require a permission for `hello`.
     for missing in needed().filter(|command| *command != "hello") {
         user(&rules_without(missing));
         let Err(error) = everything(&url).await else { panic!("{missing} isn't needed") };
@@ -105,7 +103,7 @@ async fn a_restart_is_survived_only_where_the_log_is_loaded_with_enough_rights()
     let all = "~* &* +@all";
     let with_dryrun = format!("{} +acl|dryrun", rules());
     for (rules, default, survives, says) in [
-        // The default user of before ACLs.
+        // This is the default user of servers without ACLs.
         (with_dryrun.as_str(), "on nopass ~* &* +@all", true, None),
         (&with_dryrun, "off ~* &* +@all", true, None),
         (&with_dryrun, "off", false, Some("may not write")),

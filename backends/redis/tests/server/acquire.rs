@@ -1,5 +1,3 @@
-//! Acquire, renew, release.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -122,7 +120,7 @@ async fn a_counter_of_a_held_lock_is_kept_once_a_day() {
 #[tokio::test]
 async fn a_ttl_below_a_millisecond_more_is_rounded_up() {
     let (server, redis) = server_and_client().await;
-    // Days, so that elapsed milliseconds don't hide the rounding.
+    // The TTL is a day, so that elapsed milliseconds don't hide the rounding.
     let day = Duration::from_secs(24 * 60 * 60);
     let claim = claim_for("a", day + Duration::from_nanos(1));
     server.command::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
@@ -176,7 +174,7 @@ async fn fences_grow_through_release_expiry_and_reserved_blocks() {
 #[tokio::test]
 async fn fences_are_exact_up_to_the_largest() {
     let (server, redis) = server_and_client().await;
-    // Lua would format it as 9.007199254741e+15.
+    // Lua would format such a number as 9.007199254741e+15.
     let max = Fence::MAX.get();
     for last in [1_795_000_000_000_001, max - 1_001, max - 3] {
         server.command::<()>(&["SET", "lockwright:{a}:fence", &last.to_string()]).unwrap();
@@ -191,7 +189,7 @@ async fn fences_are_exact_up_to_the_largest() {
         assert_eq!(stored, granted.fence.to_string());
         redis.release(&claim, ReleaseMode::Plain).await.unwrap();
     }
-    // max - 2 was the last; two more are left.
+    // The last fence was max - 2, so two more are left.
     let mut block = claim("a");
     block.fences = 3;
     fails(redis.try_acquire(&block).await, ErrorKind::Conflict);
@@ -209,7 +207,7 @@ async fn fences_are_exact_up_to_the_largest() {
 #[tokio::test]
 async fn a_fence_outlives_a_clock_that_steps_back() {
     let (server, redis) = server_and_client().await;
-    // Left by a server whose clock was an hour ahead.
+    // A server whose clock was an hour ahead left this counter.
     let ahead: u64 = server.command::<(u64, u64)>(&["TIME"]).unwrap().0 * 1_000_000 + 3_600_000_000;
     server.command::<()>(&["SET", "lockwright:{a}:fence", &ahead.to_string()]).unwrap();
     assert_eq!(grant(&redis, &claim("a")).await.fence.get(), ahead + 1);
@@ -233,7 +231,7 @@ async fn fences_grow_after_a_reconnect_to_older_data() {
             assert!(fence > last, "{fence} after {last}");
             last = fence;
         }
-        // As by a restart that lost the last grants.
+        // Simulate a restart that lost the last grants.
         let older = (last.get() - 2).to_string();
         server.command::<()>(&["SET", "lockwright:{a}:fence", &older]).unwrap();
         let killed = ["normal", "pubsub"].map(|kind| {
@@ -254,7 +252,7 @@ async fn counter_lives_as_long_as_it_is_needed() {
     let left = |name: &str| -> i64 {
         server.command(&["PTTL", &format!("lockwright:{{{name}}}:fence")]).unwrap()
     };
-    // Far ahead of the clock, which doesn't reach it within a week.
+    // The counter is so far ahead that the clock doesn't reach it within a week.
     server
         .command::<()>(&["SET", "lockwright:{a}:fence", "5000000000000000", "PX", "60000"])
         .unwrap();

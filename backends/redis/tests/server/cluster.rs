@@ -150,7 +150,7 @@ async fn one_node_is_enough_to_find_the_others_and_dead_ones_cost_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_a_view_of_its_own_is_not_trusted() {
     let cluster = block_in_place(Cluster::start).unwrap();
-    // Removed long ago, it serves the whole Cluster alone.
+    // This node was removed long ago, and serves all slots alone.
     let stray = testbed::Redis::options().set("cluster-enabled", "yes").start().unwrap();
     stray.command::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
     let names = names_of_all_masters(&cluster);
@@ -371,7 +371,7 @@ async fn a_master_that_comes_back_empty_has_lost_its_locks_and_no_fences() {
     let guard = locks.mutex(&name).ttl(ttl).acquire().await.unwrap();
     let other = locks.mutex(&elsewhere).ttl(ttl).acquire().await.unwrap();
     let (signal, deadline) = (guard.signal(), guard.deadline());
-    // Otherwise its replica might take over with the data.
+    // Otherwise the master's replica might take over with the data.
     let replica = cluster.replica_of(0).unwrap();
     cluster.nodes[replica].kill();
     block_in_place(|| cluster.nodes[0].restart(false)).unwrap();
@@ -425,7 +425,7 @@ async fn the_doctor_looks_at_every_master_and_at_how_they_hang_together() {
     let findings = redis.doctor().await.unwrap();
     let mut places = Vec::new();
     for finding in &findings {
-        // Each has a replica, which is normal here.
+        // Each master has a replica, which is normal here.
         assert_eq!((finding.code, finding.severity), ("replicas", Severity::Note), "{finding:?}");
         places.push(finding.what.split(": ").next().unwrap().to_owned());
     }
@@ -471,7 +471,7 @@ async fn slots_that_nobody_serves_are_reported() {
     let [name, ..] = names_of_all_masters(&cluster);
     let slot = cluster.slot_of(&name).unwrap().to_string();
     let error = eventually(|| async {
-        // Until the nodes have processed all gossip.
+        // Repeat this until the nodes have processed all gossip.
         for node in &cluster.nodes {
             let _ = node.command::<()>(&["CLUSTER", "DELSLOTS", &slot]);
         }

@@ -1,5 +1,3 @@
-//! Shared fixtures.
-
 pub(crate) use lockwright_conformance::test_helpers::*;
 use lockwright_core::{Event, Granted, Token};
 use lockwright_redis::{Config, Redis};

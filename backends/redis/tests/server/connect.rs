@@ -112,7 +112,7 @@ async fn an_error_names_the_missing_permission() {
     let port = server.port();
     let user = |name: &str| format!("redis://{name}:{SECRET}@127.0.0.1:{port}/");
     let password = format!(">{SECRET}");
-    // A server's default: no channels.
+    // By default, a user may access no channels.
     let make = |name: &str, rules: &[&str]| {
         let command = [&["ACL", "SETUSER", name, "on", &password], rules].concat();
         server.command::<()>(&command).unwrap();

@@ -52,7 +52,7 @@ async fn a_replica_is_an_error_and_replicas_are_a_note() {
     let master = sound().start().unwrap();
     let replica = sound().replica_of(&master).start().unwrap();
     assert_eq!(found(&replica).await, [("replica", Severity::Error)]);
-    // Also for a former master.
+    // A former master is reported too.
     let redis = crate::common::connect(&master.url()).await;
     crate::common::eventually(|| async {
         let findings = redis.doctor().await.unwrap();
@@ -112,7 +112,7 @@ async fn failed_inspection_is_a_finding() {
         assert_eq!(codes, wanted, "{findings:?}");
         assert_eq!(findings[0].severity, Severity::Warning);
     }
-    // Some hosted services rename it.
+    // Some hosted services rename `CONFIG`.
     let server = sound().set("rename-command", "CONFIG hidden").start().unwrap();
     assert_eq!(found(&server).await, [("config-denied", Severity::Warning)]);
     let redis = crate::common::connect(&server.url()).await;

@@ -195,7 +195,7 @@ async fn a_master_that_became_a_replica_is_unavailable_and_is_looked_for_anew() 
     })
     .await;
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
-    // Its name may lead to the new master by now.
+    // The server's name may lead to the new master by now.
     eventually(|| async { (proxy.accepted() >= 2).then_some(()) }).await;
     server.command::<()>(&["REPLICAOF", "NO", "ONE"]).unwrap();
     grant(&redis, &claim("a")).await;
@@ -235,7 +235,7 @@ async fn readers_and_permits_go_on_on_a_full_server() {
         let seen = redis.inspect(&holder.name).await.unwrap().holders.remove(0);
         assert!(seen.remaining > Some(holders[0].ttl), "{}: {seen:?}", holder.mode);
     }
-    // In any order; and by a repeated acquire.
+    // Renewals work in any order, and so does a repeated acquire.
     let batch: Vec<_> = holders.iter().rev().map(Renew::of).collect();
     assert_eq!(redis.renew(&batch).await.unwrap(), [Renewal::RENEWED; 3]);
     for holder in &longer {

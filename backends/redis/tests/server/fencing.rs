@@ -1,5 +1,3 @@
-//! Rejection of late writes to Redis.
-
 use lockwright_core::fencing::Fenced;
 use lockwright_core::{ErrorKind, Fence, Reason, Result};
 use lockwright_redis::fencing::FencedScript;
@@ -75,7 +73,7 @@ async fn impossible_input_is_refused_and_changes_nothing() {
     assert!(!is_there);
 }
 
-/// Its effects remain, so its fence is recorded first.
+/// A failed script's effects remain, so its fence is recorded first.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_fails_has_noted_its_fence() {
     let (_server, mut connection) = server().await;

@@ -106,7 +106,7 @@ async fn a_flushed_node_is_a_stranger() {
     is_a_stranger(&node, &former).await;
     let new = looked(&node).await;
     assert!(!new.votes && new.text != former.text && new.run == former.run, "{new:?}");
-    // A flush during the wait restarts it.
+    // A flush during the wait restarts the wait.
     server.command::<()>(&["FLUSHALL"]).unwrap();
     let newer = node.admit(&new).await.unwrap();
     assert!(!newer.votes && newer.text != new.text, "{newer:?}");
@@ -161,7 +161,7 @@ async fn a_node_that_loads_its_log_without_rights_is_new() {
     assert!(!new.votes && new.run != former.run, "{new:?}");
 }
 
-/// It persisted every write only for a while, and no client saw the change.
+/// The node persisted every write only for a while, and no client saw the change.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_stopped_keeping_every_write_is_known_for_it() {
     let mut server = testbed::Redis::options().append_only("always").start().unwrap();
@@ -195,7 +195,7 @@ async fn a_replica_is_refused_and_one_that_was_promoted_is_new() {
     assert!(!looked(&node).await.votes, "it follows late, so it may lack what its master had");
 }
 
-/// Detects a client with another setting.
+/// The recorded TTL shows whether a client has another setting.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_ttl_of_the_fleet_stays_the_one_that_was_noted() {
     let mut server = testbed::Redis::options().append_only("everysec").start().unwrap();

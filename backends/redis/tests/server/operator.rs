@@ -1,5 +1,3 @@
-//! Inspection and breaks by operators.
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -81,7 +79,7 @@ async fn first_break_is_the_recorded_one() {
     }
 }
 
-/// A repeat after a lost reply, when the hold may have been broken.
+/// A transfer is repeated after a lost reply, when the hold may have been broken.
 #[tokio::test]
 async fn a_share_that_moved_and_was_broken_is_not_armed_again_by_a_repeat() {
     let (_server, redis) = server_and_client().await;
@@ -136,7 +134,7 @@ async fn a_hold_that_was_freed_at_once_is_gone_and_does_not_come_back() {
 #[tokio::test]
 async fn a_break_moves_the_fence_even_if_the_clock_stands_still() {
     let (server, redis) = server_and_client().await;
-    // Far ahead of the clock, so that only counting moves it.
+    // The counter is far ahead of the clock, so that only counting moves it.
     let ahead = 3_000_000_000_000_000_u64;
     server.command::<()>(&["SET", "lockwright:{a}:fence", &ahead.to_string()]).unwrap();
     let mut holder = claim("a");
@@ -166,7 +164,7 @@ async fn present_holder_can_be_broken_without_a_token() {
     let broken = redis.break_lock(&name, BreakTarget::Any, BreakMode::Now, "anna", "stuck").await;
     assert!(matches!(broken.unwrap(), Broken::Freed(_)));
 
-    // Its foreign holder renews, so it can only be freed.
+    // A foreign holder renews its hold, so the operator can only free it.
     server.command::<()>(&["SET", "a", "theirs", "PX", "20000"]).unwrap();
     let seen = BreakTarget::Token(Token::random());
     let broken = redis.break_lock(&name, seen, BreakMode::Now, "anna", "stuck").await;

@@ -16,7 +16,6 @@ use crate::common::{
     FOR_EVER, busy, claim, connect, events, eventually, grant, name, patient, token_in,
 };
 
-/// The commands of the scripts.
 fn commands() -> impl Iterator<Item = &'static str> {
     SCRIPTED.split_whitespace().chain(["publish"])
 }
@@ -121,7 +120,7 @@ impl Setting {
         let wanted = of(case.wanted);
         match case.request {
             Request::AcquireBehindTheDead => {
-                // As if it had expired: no waiter gets an offer.
+                // The hold ends as if it had expired: no waiter gets an offer.
                 self.server.command::<()>(&["DEL", "a"]).unwrap();
             }
             Request::ReleaseWaiting => drop(busy(&self.strong, &wanted, FOR_EVER).await),

@@ -75,7 +75,6 @@ impl Process {
         assert!(stopped.unwrap().success());
     }
 
-    /// Returns its next line.
     fn next_line(&mut self) -> String {
         loop {
             let line = self.said.next().expect("the process ended before its time").unwrap();
@@ -109,7 +108,7 @@ fn requests(server: &testbed::Redis) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_waiters_in_four_processes_ask_next_to_nothing() {
     let (server, holder) = server_and_client().await;
-    // No renewal is due for so long.
+    // No renewal is due during the test.
     let held = claim_for("a", Duration::from_secs(600));
     grant(&holder, &held).await;
     let mut processes: Vec<Process> =

@@ -1,5 +1,3 @@
-//! The queue, and offers.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +14,6 @@ use crate::common::{
 
 const OFFER: Duration = Duration::from_secs(2);
 
-/// Returns the number of subscribed clients.
 fn subscribed(server: &testbed::Redis) -> usize {
     let clients: String = server.command(&["CLIENT", "LIST", "TYPE", "PUBSUB"]).unwrap();
     clients.lines().count()
@@ -40,7 +37,7 @@ async fn a_hold_that_is_handed_over_ends_no_later_than_the_server_says() {
     let (start, life) = (granted.start.unwrap(), granted.valid.unwrap());
     assert_eq!(life, OFFER);
     assert!(start >= queued, "it was told to have begun before it was asked for");
-    // Not when the claim was queued: nothing would be left of the offer.
+    // The hold doesn't begin when the claim was queued: nothing would be left of the offer.
     assert!(start + Duration::from_millis(100) >= released);
     let value: String = server.command(&["GET", "a"]).unwrap();
     assert_eq!(token_in(&value), token.to_string());
@@ -147,7 +144,7 @@ async fn a_waiter_that_has_gone_is_passed_over_at_once() {
     drop(gone);
     eventually(|| async { (subscribed(&server) == 2).then_some(()) }).await;
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
-    // Offered in the same step, without a lapsed offer.
+    // The release offers the lock to the live waiter, without a lapsed offer before.
     let value: String = server.command(&["GET", "a"]).unwrap();
     assert_eq!(token_in(&value), waits.token.to_string());
     assert_eq!(handed(&mut told).await.0, waits.token);
@@ -167,7 +164,7 @@ async fn a_writer_that_has_gone_keeps_no_readers_out() {
         grant(&redis, &of(mode)).await;
         let waits = Claim { mode: waits_as, ..of(mode) };
         assert!(busy(&writer, &waits, FOR_EVER).await.queued);
-        // While it is connected, it isn't overtaken.
+        // While the writer is connected, no reader overtakes it.
         for _ in 0..3 {
             busy(&redis, &of(mode), Wait::No).await;
         }
@@ -193,7 +190,7 @@ async fn waiters_are_not_overtaken() {
     busy(&redis, &second, FOR_EVER).await;
     eventually(|| async { (server.command::<i64>(&["EXISTS", "a"]).unwrap() == 0).then_some(()) })
         .await;
-    // It is offered to the first waiter.
+    // The lock is offered to the first waiter.
     assert!(!busy(&newcomer, &claim("a"), Wait::No).await.queued);
     assert_eq!(handed(&mut told).await.0, first.token);
     redis.release(&first, ReleaseMode::Plain).await.unwrap();
@@ -224,7 +221,7 @@ async fn a_limit_ends_a_waiters_place_too() {
     assert_eq!(server.command::<i64>(&["EXISTS", "a"]).unwrap(), 0, "offered to nobody");
 }
 
-/// Another waiter of the process may inherit the place: first one with a short limit, then the next.
+/// Another waiter of the process may inherit the place of a waiter with a short limit.
 #[tokio::test]
 async fn a_place_outlives_the_limit_a_little() {
     let (server, redis) = server_and_client().await;

@@ -1,5 +1,3 @@
-//! Waiting for replicas.
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -49,7 +49,7 @@ fn redirections(cluster: &Cluster, node: usize) -> u64 {
 async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
     let cluster = block_in_place(Cluster::start).unwrap();
     let redis = impatient(&cluster.url()).await;
-    // All in one slot; one hold per step.
+    // All locks are in one slot, and each step releases one.
     let claims: Vec<_> = (0..5).map(|i| claim(&format!("{{s}}{i}"))).collect();
     let mut fences = Vec::new();
     for claim in &claims {
@@ -62,7 +62,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
         match step {
             0 => {}
             1 => moving = Some(begin(&cluster, "s")),
-            // A lock without its companions, and the reverse.
+            // Move a lock without its companion keys, and a companion without its lock.
             2 => {
                 let keys = [lock_of(2), &fence(3)];
                 move_some(&cluster, moving.as_ref().unwrap(), &keys);
@@ -109,7 +109,7 @@ async fn a_hold_outlives_every_step_of_a_move_and_can_be_released_at_each() {
     }
 }
 
-/// Their keys share a node, except while they move.
+/// A lock's keys share a node, except while they move.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_and_permits_are_renewed_before_their_keys_leave_and_after_it() {
     let cluster = block_in_place(Cluster::start).unwrap();
@@ -318,7 +318,7 @@ async fn a_name_that_moves_behind_a_listing_is_in_it() {
 async fn a_name_is_listed_that_moved_before_most_nodes_heard_of_it() {
     const PONG: &str = "1";
     listed_while_it_moves_behind(Duration::from_millis(150), |cluster, moving| {
-        // One of these packets informs them; otherwise a later ping.
+        // Without these packets, only a later ping informs the other nodes.
         for (node, server) in cluster.nodes.iter().enumerate() {
             if ![moving.from, moving.to].contains(&node) {
                 let deaf = ["DEBUG", "DROP-CLUSTER-PACKET-FILTER", PONG];
@@ -330,7 +330,7 @@ async fn a_name_is_listed_that_moved_before_most_nodes_heard_of_it() {
     .await;
 }
 
-/// Lists after visiting the first master, while the name of the slow last one moves to the first.
+/// Moves a name from the slow last master to the first, after a listing has visited the first.
 async fn listed_while_it_moves_behind(slow: Duration, finish: impl FnOnce(&Cluster, SlotMove)) {
     // Clients use proxies, as in the conformance suite.
     let servers = testbed::Redis::options()
@@ -344,7 +344,7 @@ async fn listed_while_it_moves_behind(slow: Duration, finish: impl FnOnce(&Clust
         proxies.push(Proxy::start_at(at, node.address()).unwrap());
     }
     let redis = connect(&cluster.url().replace("127.0.0.1", &elsewhere.to_string())).await;
-    // The walk visits the masters in this order.
+    // The listing visits the masters in this order.
     let mut order = [0, 1, 2];
     order.sort_by_key(|master| cluster.nodes[*master].port());
     let [first, _, last] = order;

@@ -60,7 +60,6 @@ fn cut_replication(set: &Sentinels) {
     set.servers[0].command::<i64>(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
 }
 
-/// Kills the master, and waits for the failover.
 async fn fail_over(set: Sentinels) -> Sentinels {
     let (set, ()) = off_the_runtime(set, |set| {
         set.servers[0].kill();
@@ -115,7 +114,7 @@ async fn sentinels_that_are_frozen_or_dead_cost_little() {
     set.sentinels[0].freeze();
     let started = Instant::now();
     connect(&set.url()).await;
-    // The frozen one has half of 20 s, and two suffice.
+    // The frozen Sentinel has half of 20 s, and two answers suffice.
     assert!(started.elapsed() < 5 * QUICK, "{:?}", started.elapsed());
 
     set.sentinels[1].kill();
@@ -166,7 +165,7 @@ async fn logins_of_servers_and_sentinels_are_distinct() {
 async fn a_master_that_was_frozen_over_a_failover_is_not_trusted() {
     let set = Sentinels::start().unwrap();
     let (asking, idle) = (impatient(&set).await, impatient(&set).await);
-    // It expires while the master is frozen.
+    // The hold expires while the master is frozen.
     let ttl = Duration::from_secs(8);
     let ours = claim_for("a", ttl);
     grant(&asking, &ours).await;
@@ -175,7 +174,7 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_trusted() {
 
     set.servers[0].freeze();
     let renewing = async {
-        // Repeatedly, despite errors, as the client renews.
+        // Renew repeatedly, despite errors, as the client does.
         let mut renewed = 0;
         loop {
             match asking.renew(&[Renew::of(&ours)]).await {
@@ -192,13 +191,13 @@ async fn a_master_that_was_frozen_over_a_failover_is_not_trusted() {
     let watching = async {
         let (set, master) = off_the_runtime(set, |set| set.wait_for_failover(0).unwrap()).await;
         assert_eq!(master, 1);
-        // After the old master's hold has expired.
+        // The old master resumes after its hold has expired.
         tokio::time::sleep((ttl + QUICK).saturating_sub(frozen.elapsed())).await;
         set.servers[0].thaw();
         let thawed = Instant::now();
         let mut asked = 0;
         while thawed.elapsed() < 2 * QUICK {
-            // An idle client still has a connection to it.
+            // An idle client still has a connection to the old master.
             match idle.try_acquire(&claim("a")).await {
                 Ok(AcquireOutcome::Granted(granted)) => panic!("by the old master: {granted:?}"),
                 Ok(AcquireOutcome::Busy(_)) => asked += 1,

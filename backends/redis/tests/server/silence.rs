@@ -94,7 +94,7 @@ async fn silent_connection_to_a_master_of_sentinels_is_replaced() {
     for sentinel in &set.sentinels {
         let monitor = ["SENTINEL", "MONITOR", "through-proxy", "127.0.0.1", &port, "2"];
         sentinel.command::<()>(&monitor).unwrap();
-        // They go silent as well.
+        // The Sentinels' connections to the proxy go silent as well.
         let patient = ["SENTINEL", "SET", "through-proxy", "down-after-milliseconds", "60000"];
         sentinel.command::<()>(&patient).unwrap();
     }
@@ -129,7 +129,7 @@ async fn dropped_requests_find_a_silent_connection() {
     locks.mutex("before").acquire().await.unwrap().release().await.unwrap();
     proxy.silence_present();
     let (started, ttl) = (Instant::now(), Duration::from_secs(1));
-    // Dropped long before its limit. Each has another name, because a dropped request is released first.
+    // Each request is dropped long before its limit. It has a new name, because a dropped request is released first.
     let mut tries = 0..;
     let guard = eventually(|| {
         let request = locks.mutex(format!("lock {}", tries.next().unwrap())).ttl(ttl);

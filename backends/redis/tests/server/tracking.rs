@@ -18,7 +18,7 @@ use crate::common::{
 /// Each event must come from the server, not from a timer.
 const LONG: Duration = Duration::from_secs(60 * 60);
 
-/// In redis-py's format.
+/// A token in redis-py's format.
 const THEIRS: &str = "0123456789abcdef0123456789abcdef";
 
 fn tracked(server: &testbed::Redis) -> u64 {
@@ -68,7 +68,7 @@ async fn waiter_is_woken_when_a_foreign_holder_releases() {
         server.command::<redis::Value>(going).unwrap();
         assert_eq!(next(&mut woken).await, Event::Wake(name("a")), "{going:?}");
     }
-    // Without an expiry, it is polled slowly.
+    // A lock without an expiry is polled slowly.
     server.command::<()>(&["SET", "b", THEIRS]).unwrap();
     let busy = busy(&redis, &claim("b"), FOR_EVER).await;
     assert_eq!(busy.retry_after, None);

@@ -20,7 +20,7 @@ struct FencedValue {
     fence: String,
 }
 
-/// Stores it on the server, or the Cluster node, of the name.
+/// Stores the value on the server, or the Cluster node, of the name.
 pub(crate) fn fenced_value(urls: Vec<String>) -> Protect {
     protect(move |name| FencedValue::open(urls.clone(), name))
 }

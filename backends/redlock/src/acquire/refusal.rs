@@ -35,7 +35,7 @@ impl Round {
                      again; use a new request",
                 ));
             }
-            // The votes came too late: the name may be free.
+            // If no node has another holder, the votes came too late: the name may be free.
             if no > 0 {
                 return Ok(AcquireOutcome::Busy(self.busy(yes)));
             }

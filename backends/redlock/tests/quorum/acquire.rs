@@ -85,7 +85,7 @@ async fn a_node_that_hangs_is_waited_for_once() {
     five.nodes[3].fate(Fate::Down);
     let error = five.redlock.try_acquire(&claim("x")).await.unwrap_err().to_string();
     assert!(error.contains("node:0: it did not answer recent requests"), "{error}");
-    // Too many silent nodes are waited for: else they would never be asked.
+    // If too many nodes are silent, the client waits for them: else it would never ask them.
     five.nodes[2].fate(Fate::Unanswered);
     five.nodes[3].fate(Fate::Answered);
     five.redlock.try_acquire(&claim("x")).await.unwrap_err();
@@ -121,7 +121,7 @@ async fn a_node_that_speaks_again_is_waited_for_again() {
     }
     grant(&five.redlock, &claim("y")).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    // Now its vote is needed, and late.
+    // Now the silent nodes' votes are needed, and late.
     for (node, fate) in five.nodes.iter().zip([
         Fate::Late(NODE_TIMEOUT / 2),
         Fate::Late(NODE_TIMEOUT / 2),
@@ -168,7 +168,7 @@ async fn without_a_quorum_for_its_fence_nothing_is_granted() {
     for (node, counter) in five.nodes.iter().zip([5_000, 6_000, 7_000, 8_000, 9_000]) {
         node.state().counters.insert(held.name.clone(), counter);
     }
-    // They answer only the attempt.
+    // These nodes answer only the attempt.
     for node in &five.nodes[..3] {
         node.state().raises = Fate::Unanswered;
     }
@@ -240,7 +240,7 @@ async fn a_vote_whose_answer_was_lost_is_given_back() {
         node.state().attempts = Fate::Broken;
     }
     let error = five.redlock.try_acquire(&lost).await.unwrap_err();
-    // They confirmed, so they can't be a quorum any more.
+    // The nodes confirmed the releases, so they can't be a quorum any more.
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(five.holders(&lost), 0);
     // The token has a tombstone.
@@ -315,7 +315,7 @@ async fn unanswered_request_stays_blocked_after_a_later_vote_is_returned() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_acquire_is_ended_by_its_release() {
-    // Dropped after each possible number of polls.
+    // The request is dropped after each possible number of polls.
     for polls in 0..20 {
         let five = five();
         for (at, node) in five.nodes.iter().enumerate() {
@@ -371,7 +371,7 @@ async fn a_repeat_never_counts_a_vote_that_is_being_given_back() {
 async fn split_votes_end() {
     let five = five();
     let (left, right) = (claim("x"), claim("x"));
-    // Two votes each, and none from the fifth node.
+    // Each claim has two votes, and the fifth node is down.
     five.nodes[4].fate(Fate::Down);
     let clients = [five.another(), five.another()];
     let hold = |at: usize, claim: &lockwright_core::Claim| five.nodes[at].hold(claim);

@@ -1,5 +1,3 @@
-//! Shared fixtures.
-
 use std::sync::Arc;
 use std::time::Duration;
 

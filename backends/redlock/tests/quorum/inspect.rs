@@ -123,7 +123,7 @@ async fn possible_holds_of_a_quorum_are_shown_while_nodes_are_away() {
 
 #[tokio::test(start_paused = true)]
 async fn remains_of_an_earlier_hold_are_not_taken_for_the_present_one() {
-    // Equally many nodes show each; chance must not decide.
+    // Equally many nodes show each claim, and chance must not decide.
     for _ in 0..10 {
         let five = five();
         let (left, held) = (claim("x"), claim("x"));

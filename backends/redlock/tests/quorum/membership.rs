@@ -1,5 +1,3 @@
-//! Voting status of nodes.
-
 use std::time::Duration;
 
 use lockwright_core::{Clock, DistributedLock, ErrorKind, Wait};
@@ -68,7 +66,7 @@ async fn a_fresh_fleet_can_be_admitted() {
     let after = five.redlock.admit().await;
     assert!(after[..4].iter().all(|(_, seat)| matches!(seat, NodeStatus::Votes)), "{after:?}");
     grant(&five.redlock, &claim("x")).await;
-    // They check again soon, but not before each round.
+    // Clients check the nodes again soon, but not before each round.
     let looks = five.nodes[0].asked("look");
     other.try_acquire(&claim("y")).await.unwrap_err();
     other.try_acquire(&claim("y")).await.unwrap_err();

@@ -16,11 +16,11 @@ use tokio::time::{Instant, sleep};
 pub(crate) enum Fate {
     Answered,
     Down,
-    /// It is executed, and never answered.
+    /// The request is executed, and never answered.
     Unanswered,
-    /// It is executed, and the connection breaks before the reply.
+    /// The request is executed, and the connection breaks before the reply.
     Broken,
-    /// It is executed after this delay.
+    /// The request is executed after this delay.
     Late(Duration),
 }
 

@@ -1,5 +1,3 @@
-//! Releases and pending releases.
-
 use std::time::Duration;
 
 use lockwright_core::{DistributedLock, ErrorKind, ReleaseMode, ReleaseOutcome, Wait};
@@ -92,7 +90,7 @@ async fn an_attempt_that_is_still_on_its_way_meets_a_tombstone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
-    // Its unanswered release may arrive after the vote.
+    // The token's unanswered release may arrive after the vote.
     let five = five();
     grant(&five.redlock, &claim("seen before")).await;
     let waiting = claim("x");
@@ -115,7 +113,7 @@ async fn a_token_that_is_owed_a_tombstone_gets_no_vote_there() {
     assert!(five.nodes[0].state().tombstones.contains_key(&waiting.token));
 }
 
-/// For every order of replies.
+/// The order of the replies makes no difference.
 #[tokio::test(start_paused = true)]
 async fn hold_of_a_minority_was_already_lost() {
     for lost in [[0, 1, 2], [2, 3, 4], [0, 2, 4]] {
@@ -129,7 +127,7 @@ async fn hold_of_a_minority_was_already_lost() {
         let ended = five.redlock.release(&held, ReleaseMode::Plain).await.unwrap();
         assert_eq!(ended, ReleaseOutcome::NotHeld, "{lost:?}");
     }
-    // Even if the first replies come from the other nodes.
+    // The hold is also lost if the first replies come from the other nodes.
     let five = five();
     let held = claim("x");
     grant(&five.redlock, &held).await;

@@ -1,5 +1,3 @@
-//! Renewals and repairs.
-
 use std::time::Duration;
 
 use lockwright_core::{
@@ -102,7 +100,7 @@ async fn nothing_is_topped_up_after_its_release() {
     grant(&five.redlock, &held).await;
     wait_until("all hold it", || five.holders(&held) == 5).await;
     five.nodes[0].state().holds.clear();
-    // That reply arrives after the release.
+    // The node's reply arrives after the release.
     five.nodes[0].fate(Fate::Late(Duration::from_millis(500)));
     assert_eq!(renew(&five.redlock, &[&held]).await.unwrap(), [RENEWED]);
     five.nodes[0].fate(Fate::Answered);

@@ -1,5 +1,3 @@
-//! Shared fixtures.
-
 use std::time::Duration;
 
 pub(crate) use lockwright_conformance::test_helpers::{
@@ -49,7 +47,6 @@ impl Five {
         &mut self.fleet.servers[at]
     }
 
-    /// Returns the holder's token.
     pub(crate) fn holder(&self, at: usize, name: &str) -> Option<String> {
         let value: Option<String> = self.fleet.servers[at].command(&["GET", name]).unwrap();
         value.map(|value| value.split(':').nth(1).unwrap_or_default().to_owned())

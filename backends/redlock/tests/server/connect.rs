@@ -89,7 +89,7 @@ async fn a_duplicate_that_appears_later_has_no_vote() {
     let redlock = Redlock::connect(&url).await.unwrap();
     proxy.mend();
     five.server(4).kill();
-    // It would be the third vote.
+    // The repeated server's second vote would be the third.
     let error = eventually(async || {
         let error = redlock.try_acquire(&claim("x")).await.unwrap_err();
         error.to_string().contains("the same server").then_some(error)
@@ -115,7 +115,7 @@ async fn a_wrong_password_is_reported_and_not_shown() {
 async fn nodes_may_speak_tls_and_have_users() {
     let servers = testbed::Redis::options().tls().user("locks", "right", "~* &* +@all");
     let fleet = servers.start_fleet(3).unwrap();
-    // Each has its own authority here.
+    // Each server has its own certificate authority.
     let node = |server: &testbed::Redis| {
         lockwright_redis::Config::new(&format!(
             "{}?ca={}",

@@ -82,7 +82,7 @@ async fn it_goes_on_while_minorities_come_and_go() {
     for pair in [[0, 1], [2, 3]] {
         pair.into_iter().for_each(|at| five.server(at).kill());
         room.goes_on(20).await;
-        // They vote at once.
+        // The restarted nodes vote at once.
         pair.into_iter().for_each(|at| five.server(at).restart(true).unwrap());
         room.goes_on(20).await;
     }
@@ -122,7 +122,7 @@ async fn a_release_wakes_who_waits() {
                 granted
             }
         });
-        // Not in the rhythm of the polls.
+        // The release doesn't coincide with a poll.
         tokio::time::sleep(Duration::from_millis(110)).await;
         let released = std::time::Instant::now();
         guard.release().await.unwrap();

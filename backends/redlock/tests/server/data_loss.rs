@@ -10,7 +10,6 @@ use lockwright_testbed as testbed;
 
 use crate::common::{Five, busy, claim_for, eventually, grant, options};
 
-/// Short for a test.
 const LARGEST_TTL: Duration = Duration::from_secs(4);
 
 /// Creates a fleet with a hold of `x` on a bare quorum (nodes 0 to 2).
@@ -75,7 +74,7 @@ async fn a_node_that_kept_every_write_votes_at_once() {
     let (mut five, redlock, held, _) = bare_quorum().await;
     five.server(2).kill();
     five.server(2).restart(true).unwrap();
-    // Its vote is needed.
+    // The restarted node's vote is needed.
     let hold = Renew::of(&held);
     eventually(async || {
         let renewed = redlock.renew(&[hold]).await.ok()?;

@@ -22,7 +22,7 @@ async fn with_two_of_five_killed_it_goes_on() {
     let renewed = redlock.renew(&[hold]).await.unwrap();
     assert_eq!(renewed[0].outcome, RenewalOutcome::Renewed { valid: None });
     redlock.release(&before, ReleaseMode::Plain).await.unwrap();
-    // Also for a new client.
+    // A new client gets grants too.
     for redlock in [redlock, five.connect().await] {
         let held = claim("x");
         grant(&redlock, &held).await;
@@ -54,7 +54,7 @@ async fn with_three_of_five_killed_it_refuses_in_time_with_every_nodes_error() {
     assert!(begun.elapsed() < NODE_TIMEOUT * 6, "{:?}", begun.elapsed());
     five.nothing_is_left(3..5).await;
 
-    // With a limit it fails by then, and reports the cause.
+    // With a limit, the request fails by then, and reports the cause.
     let locks = Locks::builder(redlock).build().unwrap();
     let (begun, limit) = (Instant::now(), Duration::from_secs(2));
     let error = locks.mutex("x").wait_for(limit).acquire().await.unwrap_err();
@@ -116,7 +116,7 @@ async fn a_hold_outlives_a_frozen_minority() {
     let guard = locks.mutex("x").acquire().await.unwrap();
     five.fleet.servers[1].freeze();
     five.fleet.servers[2].freeze();
-    // The hold expires on them.
+    // The hold expires on the frozen nodes.
     tokio::time::sleep(ttl * 3 / 2).await;
     guard.check().unwrap();
     guard.renew().await.unwrap();

@@ -1,5 +1,3 @@
-//! Repair of holds on real servers.
-
 use lockwright_core::{
     BreakMode, BreakTarget, DistributedLock, Reason, ReleaseMode, Renew, RenewalOutcome,
 };
@@ -77,7 +75,7 @@ async fn a_broken_hold_is_reported_at_once() {
     let name = lockwright_core::LockName::new("x").unwrap();
     let seen = BreakTarget::Token(guard.token());
     other.break_lock(&name, seen, BreakMode::Now, "ada", "stuck").await.unwrap();
-    // Its renewal is due after 10 s.
+    // The hold's renewal is due after 10 s.
     let signal = guard.signal();
     let ended = tokio::time::timeout(std::time::Duration::from_secs(8), signal.ended());
     assert_eq!(ended.await.unwrap(), lockwright_core::HoldState::Lost(Reason::Broken));

@@ -22,7 +22,7 @@ pub(super) async fn look(shared: &Shared, session: &Session) -> Result<Vec<Findi
             if !session.has_chroot(&shared.config).await? {
                 return Ok(vec![no_chroot(&shared.config.contents.chroot)]);
             }
-            // All data are gone, or no client ever locked here.
+            // All data are gone, or no client has ever locked here.
             0
         }
         Err(failure) if failure.is(&zk::Error::NoAuth) => return Ok(vec![denied(root)]),
@@ -62,7 +62,7 @@ fn denied(root: &str) -> Finding {
     }
 }
 
-/// Most likely local sessions.
+/// The most likely reason is local sessions.
 fn unsupported(cause: &Error) -> Finding {
     Finding {
         severity: Severity::Error,

@@ -15,7 +15,7 @@ use crate::url::MAX_TIMEOUT;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 
-/// The median counts.
+/// Commits to measure. Their median counts.
 const TIMED: usize = 5;
 
 pub(super) async fn look(

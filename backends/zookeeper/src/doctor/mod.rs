@@ -1,5 +1,3 @@
-//! Diagnosis of an ensemble.
-
 mod data;
 mod ensemble;
 mod servers;
@@ -42,7 +40,7 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>> {
 }
 
 async fn of_ensemble(shared: &Arc<Shared>, servers: &[Server]) -> Result<Vec<Finding>> {
-    // An existing session may be stuck, and opening one is part of the test.
+    // Open a session, because that is part of the diagnosis, and an existing one may be stuck.
     let Limits { longest, tick, .. } = shared.limits;
     let (config, clock) = (&shared.config, &shared.clock);
     let session = Session::open(config, clock, shared.paths.probe_path(), longest, tick).await?;

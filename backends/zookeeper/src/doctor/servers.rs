@@ -1,5 +1,3 @@
-//! Findings about each server.
-
 use lockwright_core::{Finding, Severity};
 
 use crate::four_letter_words::{Server, Status};
@@ -105,7 +103,7 @@ fn version(host: &str, version: &str) -> Option<Finding> {
     })
 }
 
-/// Proofs depend on the tick.
+/// Checks the tick, which the proofs of liveness depend on.
 pub(super) fn tick(shared: &Shared, server: &Server) -> Option<Finding> {
     let (host, assumed) = (&server.host, shared.limits.tick);
     let fix = "say tick=… in the URL: the longest tickTime of the servers".to_owned();

@@ -72,7 +72,7 @@ async fn too_long_times_are_rejected_or_capped() {
     for tick in [Duration::MAX, Duration::from_secs(60 * 60 * 24 * 25), Duration::from_micros(1)] {
         fails_with(config.clone().tick(tick).connect().await, ErrorKind::InvalidConfig, "tick");
     }
-    // Longer than any session, and nothing overflows.
+    // The tick is longer than any session, and nothing overflows.
     let tick = Duration::from_millis(i32::MAX.unsigned_abs().into());
     let config = config.tick(tick).response_timeout(Duration::MAX).connect_timeout(Duration::MAX);
     let zookeeper = config.idle_timeout(Duration::MAX).connect().await.unwrap();
@@ -140,7 +140,7 @@ async fn ttl_range_matches_the_servers_grants() {
     assert_eq!(range, tick * 4..=Duration::from_secs(40), "two ticks, and four for the proof");
     let slower = connect(&format!("{}?tick=1s", server.url())).await;
     assert_eq!(*slower.profile().ttl.start(), Duration::from_secs(4));
-    // The requested TTL in whole milliseconds, rounded up.
+    // The session's timeout is the TTL in whole milliseconds, rounded up.
     let mut claim = claim("x");
     claim.ttl = Duration::from_micros(2_000_100);
     grant(&zookeeper, &claim).await;
@@ -218,7 +218,7 @@ async fn a_missing_chroot_is_named() {
         assert!(error.to_string().contains("chroot of the URL, /nowhere, is not"), "{error}");
     };
     is_named(patient(Config::new(&url).unwrap()).connect().await.unwrap_err());
-    // Also if it is removed later.
+    // The chroot is also named if it is removed later.
     let raw = raw(&server.url()).await;
     let options = zk::CreateMode::Persistent.with_acls(zk::Acls::anyone_all());
     raw.create("/nowhere", b"", &options).await.unwrap();

@@ -1,5 +1,5 @@
-//! A connection that dies during a long hold. Tests start in the order of their names: this takes
-//! longest, so it comes early.
+//! A connection that dies during a long hold. This test takes longest. Tests start in the order of their names, so this
+//! name makes it start early.
 
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! The doctor's findings.
-
 use std::time::Duration;
 
 use lockwright_core::{DistributedLock, ErrorKind, Finding, Severity};
@@ -23,13 +21,13 @@ async fn findings_at(url: &str) -> Vec<Finding> {
     without_slowness(config.connect().await.unwrap().doctor().await.unwrap())
 }
 
-/// The ticks here are so short that a busy machine seems slow.
+/// Removes the finding about slow commits: the ticks are so short that a busy machine seems slow.
 fn without_slowness(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.retain(|finding| finding.code != SLOW);
     findings
 }
 
-/// With default timeouts, which tests without a quorum wait for.
+/// Uses the default timeouts, because tests without a quorum wait for them.
 async fn impatient(url: &str) -> Vec<Finding> {
     let config = Config::new(url).unwrap().for_diagnosis();
     without_slowness(config.connect().await.unwrap().doctor().await.unwrap())
@@ -49,11 +47,11 @@ fn as_user(url: &str, login: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_healthy_ensemble_of_three_has_nothing() {
-    // The default tick, so that a busy machine doesn't seem slow.
+    // With the default tick, a busy machine doesn't seem slow.
     let ensemble = ZooKeeper::options().tick(Duration::from_secs(2)).start().unwrap();
     let ours = as_user(&ensemble.url(), "app:secret");
     assert_eq!(findings_at(&ours).await, []);
-    // Also from a client with locks.
+    // A client with locks reports nothing either.
     let zookeeper = connect(&ours).await;
     let claim = crate::kit::claim_for("a", Duration::from_secs(30));
     grant(&zookeeper, &claim).await;
@@ -102,7 +100,7 @@ async fn a_tick_that_is_longer_than_it_is_taken_for_is_an_error() {
     let findings = findings_at(&server.url()).await;
     assert_eq!(codes(&findings), [("zookeeper-tick", Severity::Error), few, OPEN]);
     let what = &findings[0].what;
-    // 200 ms, or more if connecting took so long that a longer session was requested.
+    // The assumed tick is 200 ms, or more if connecting took so long that a longer session was requested.
     assert!(what.contains("is 1s") && what.contains("ms is taken"), "{what}");
     // The suggested fix works.
     let url = |tick: &str| format!("{}?tick={tick}", server.url());
@@ -186,7 +184,7 @@ async fn a_lost_quorum_and_servers_that_only_read_are_errors() {
     ensemble.members[1].kill();
     let quorum = ("zookeeper-no-quorum", Severity::Error);
     eventually(|| async { ensemble.leader().is_err().then_some(()) }).await;
-    // Reported by a connected client and by a new one.
+    // A connected client reports it, and so does a new one.
     let findings = impatient(&ensemble.url()).await;
     assert_eq!(codes(&findings).iter().filter(|found| **found == quorum).count(), 1);
     eventually(|| async {
@@ -241,8 +239,8 @@ async fn older_data_are_found_by_clients_that_saw_later_ones() {
     let zookeeper = connect(&ensemble.url()).await;
     grant(&zookeeper, &claim("a")).await;
     let snapshot = ensemble.snapshot().unwrap();
-    // Each leader begins an epoch. Without a new one since the copy, a restored ensemble continues above all earlier
-    // transactions, and no client can detect the restore.
+    // Each leader begins an epoch. If no epoch began since the copy, a restored ensemble continues above all earlier
+    // transactions. Then no client can detect the restore.
     let before = grant(&zookeeper, &claim("b")).await.fence;
     ensemble.restore(&snapshot).unwrap();
     assert!(!codes(&zookeeper.doctor().await.unwrap()).contains(&back));
@@ -261,7 +259,7 @@ async fn older_data_are_found_by_clients_that_saw_later_ones() {
     // A client that started later can't detect it.
     assert!(!found(&ensemble.url()).await.contains(&back));
 
-    // All data are gone.
+    // Now all data are gone.
     ensemble.restart(false).unwrap();
     let findings = zookeeper.doctor().await.unwrap();
     assert!(findings[0].what.contains("/lockwright is gone"), "{findings:?}");

@@ -39,7 +39,6 @@ pub(crate) async fn raw(url: &str) -> zookeeper_client::Client {
         .unwrap()
 }
 
-/// Returns the number of sessions with this timeout.
 pub(crate) fn sessions(server: &testbed::ZooKeeper, timeout: Duration) -> usize {
     let timeout = format!("to={},", timeout.as_millis());
     let members = 0..server.members.len();
@@ -57,7 +56,7 @@ pub(crate) fn crowdable() -> testbed::zookeeper::Options {
 pub(crate) async fn crowd(server: &testbed::ZooKeeper) -> Vec<zookeeper_client::Client> {
     let address = server.members[0].address().to_string();
     let mut crowd = Vec::new();
-    // One by one: connections that the server is still busy with don't count.
+    // The client connects one by one, because connections that the server is still busy with don't count.
     while let Ok(client) = zookeeper_client::Client::connector()
         .with_session_timeout(Duration::from_secs(20))
         .with_fail_eagerly()

@@ -10,7 +10,6 @@ fn as_user(url: &str, user: &str) -> String {
     url.replace("zookeeper:", &format!("zookeeper:{user}:{SECRET}@"))
 }
 
-/// Checks that no form of the error contains the secret.
 fn without_secrets(error: Error) -> Error {
     for shown in [error.to_string(), format!("{error:?}"), format!("{error:#?}")] {
         assert!(!shown.contains(SECRET), "{shown}");

@@ -14,12 +14,12 @@ use crate::kit::{
     FOR_EVER, busy, claim_for, connect, eventually, fails, grant, granted_soon, node_of, raw, renew,
 };
 
-/// Long enough that nothing expires here.
+/// A TTL so long that nothing expires here.
 const LONG: Duration = Duration::from_secs(30);
 
 /// Starts a server that has created `nodes` nodes below `/lockwright/x`.
 async fn server_after(nodes: i32) -> testbed::ZooKeeper {
-    // It takes a snapshot every few transactions. The digest would reveal the changed data.
+    // The server takes a snapshot every few transactions. The digest would reveal the changed data.
     let options = testbed::ZooKeeper::options().members(1).property("zookeeper.snapCount", "10");
     let mut server = options.property("zookeeper.digest.enabled", "false").start().unwrap();
     let raw = raw(&server.url()).await;
@@ -72,7 +72,7 @@ fn set_count(snapshot: &mut [u8], node: &str, count: i32) -> bool {
     };
     let data = at + path.len();
     let acl = data + 4 + length(&snapshot[data..data + 4]);
-    // Skips the ACL, two transactions, two times, and the version.
+    // These are the ACL, two transactions, two times, and the version.
     let found = acl + 8 + 4 * 8 + 4;
     snapshot[found..found + 4].copy_from_slice(&count.to_be_bytes());
     for end in ends {

@@ -41,7 +41,7 @@ async fn a_hold_is_a_node_as_curator_has_it_and_its_fence_is_its_transaction() {
     );
 }
 
-/// Such nodes are the paths of other locks.
+/// Nodes with such names are the paths of other locks.
 #[tokio::test]
 async fn node_outside_the_queue_blocks_no_claim() {
     let (server, zookeeper) = server_and_client().await;
@@ -66,7 +66,7 @@ async fn waiter_watches_its_predecessor_and_only_the_next_is_woken() {
         let zookeeper = connect(&server.url()).await;
         let (told, claim) = (events(&zookeeper), claim("x"));
         assert!(busy(&zookeeper, &claim, FOR_EVER).await.queued);
-        // A repeat changes nothing.
+        // A repeated acquire changes nothing.
         assert!(busy(&zookeeper, &claim, FOR_EVER).await.queued);
         waiting.push((zookeeper, told, claim));
     }
@@ -80,7 +80,7 @@ async fn waiter_watches_its_predecessor_and_only_the_next_is_woken() {
     holder.release(&held, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut waiting[0].1).await, Event::Wake(name("x")));
     grant(&waiting[0].0, &waiting[0].2).await;
-    // The middle waiter gives up: the last one watches its new predecessor, and isn't granted.
+    // The middle waiter gives up. The last waiter watches its new predecessor, and isn't granted.
     waiting[1].0.release(&waiting[1].2, ReleaseMode::Plain).await.unwrap();
     assert_eq!(next(&mut waiting[2].1).await, Event::Wake(name("x")));
     assert!(busy(&waiting[2].0, &waiting[2].2, FOR_EVER).await.queued);
@@ -129,7 +129,7 @@ async fn another_programs_hold_can_be_freed_at_once() {
     grant(&zookeeper, &claim).await;
 }
 
-/// A person who removes nodes ends holds and places, and the next renewal reports it.
+/// If a person removes nodes, their holds and places end, and the next renewal reports that.
 #[tokio::test]
 async fn removed_hold_is_lost_and_removed_waiter_queues_again() {
     let (server, zookeeper) = server_and_client().await;
@@ -141,7 +141,7 @@ async fn removed_hold_is_lost_and_removed_waiter_queues_again() {
         raw.delete(&format!("/lockwright/x/{node}"), None).await.unwrap();
     }
     assert_eq!(renew(&zookeeper, &held).await, RenewalOutcome::NotHeld(Reason::Gone));
-    // Its place is gone: it queues at the end.
+    // The waiter's place is gone, so it queues at the end.
     let granted = granted_soon(&zookeeper, &waiting, FOR_EVER).await;
     assert!(granted.fence > fence);
 }
@@ -162,7 +162,7 @@ async fn fences_grow_though_the_queue_itself_is_removed() {
     }
 }
 
-/// During a wait, for longer than its session lasts.
+/// During the wait, the server is silent for longer than the waiter's session lasts.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiter_gets_an_error_from_a_silent_server() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
@@ -198,8 +198,8 @@ async fn waiter_gets_an_error_from_a_silent_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn acquire_during_a_session_end_reports_why_there_is_no_session() {
     let mut server = testbed::ZooKeeper::options().members(1).start().unwrap();
-    // With default timeouts: a claim that waits longer for one response than for its turn leaves the queue before its
-    // session ends, and gets that error forever.
+    // The client has default timeouts. A claim that waits longer for one response than for its turn leaves the queue
+    // before its session ends, and gets that error forever.
     let zookeeper = ZooKeeper::connect(&server.url()).await.unwrap();
     let [held, waits] = [(); 2].map(|()| claim_for("orders", TTL * 2));
     grant(&zookeeper, &held).await;

@@ -16,7 +16,7 @@ use crate::kit::{
     released,
 };
 
-/// Long enough that no session expires here.
+/// A TTL so long that no session expires here.
 const LONG: Duration = Duration::from_secs(30);
 
 /// A server behind a proxy, and a client.
@@ -49,7 +49,7 @@ async fn lose_the_reply(
     raw: &zookeeper_client::Client,
     claim: &Claim,
 ) {
-    // The session and the parent exist: only the node's creation is in flight.
+    // The session and the parent exist, so only the node's creation is in flight.
     grant_and_release(zookeeper, claim).await;
     proxy.set(Traffic::SwallowAnswers);
     fails(zookeeper.acquire(claim, FOR_EVER).await, ErrorKind::Indeterminate);
@@ -106,7 +106,7 @@ async fn a_node_whose_reply_was_lost_and_that_was_broken_is_not_granted() {
     });
     let told = told.await.expect_err("it is broken");
     assert_eq!(told.kind(), ErrorKind::Lost(Reason::Broken), "{told}");
-    // It was never granted, so it is removed at once.
+    // The claim was never granted, so its node is removed at once.
     grant(&other, &claim_for("x", LONG)).await;
     fails(zookeeper.acquire(&claim, FOR_EVER).await, ErrorKind::Lost(Reason::Broken));
 }
@@ -170,7 +170,7 @@ async fn repeated_acquire_of_a_claim_in_removal_is_rejected() {
     grant_and_release(&zookeeper, &claim).await;
     proxy.set(Traffic::SwallowAll);
     fails(zookeeper.acquire(&claim, FOR_EVER).await, ErrorKind::Indeterminate);
-    // The claim becomes overdue, and nothing can be removed.
+    // The claim becomes overdue, but nothing can be removed.
     tokio::time::sleep(claim.ttl + Duration::from_secs(1)).await;
     let expired = ErrorKind::Lost(Reason::Expired);
     let again = zookeeper.acquire(&claim, FOR_EVER).await.unwrap_err();
@@ -195,7 +195,7 @@ async fn error_with_an_existing_node_is_indeterminate() {
     grant(&zookeeper, &held).await;
     busy(&zookeeper, &waiting, FOR_EVER).await;
     let path = format!("/lockwright/x/{}", nodes(&raw, &waiting).await[0]);
-    // Makes it unreadable.
+    // Make the node unreadable.
     let acls = [zk::Acl::new(zk::Permission::WRITE, zk::AuthId::anyone())];
     raw.set_acl(&path, &acls, None).await.unwrap();
     fails(zookeeper.acquire(&waiting, FOR_EVER).await, ErrorKind::Indeterminate);

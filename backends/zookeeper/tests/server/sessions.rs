@@ -88,7 +88,7 @@ async fn concurrent_callers_share_a_failed_session() {
         .connect()
         .await
         .unwrap();
-    // The session for reads would reconnect.
+    // The session for reads would reconnect, so wait for its end.
     let longest = *zookeeper.profile().ttl.end();
     eventually(|| async { (sessions(&server, longest) == 0).then_some(()) }).await;
     proxy.set(Traffic::SwallowAll);
@@ -109,13 +109,13 @@ async fn concurrent_callers_share_a_failed_session() {
     }
     // A late caller makes its own attempt, which later callers share.
     assert!(0 < opened[0] && opened[1] <= opened[0] * 2, "{opened:?} connections");
-    // The failure isn't remembered.
+    // The client doesn't remember the failure.
     proxy.set(Traffic::Forward);
     proxy.drop_connections();
     eventually(|| async { zookeeper.try_acquire(&claim("x")).await.ok() }).await;
 }
 
-/// Also in an older session.
+/// The hold is also valid in an older session.
 #[tokio::test]
 async fn a_fixed_hold_is_valid_for_its_whole_ttl() {
     let (_server, zookeeper) = server_and_client().await;
@@ -185,7 +185,7 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     let config = Config::new(&ways).unwrap().response_timeout(Duration::from_millis(500));
     let zookeeper = config.connect().await.unwrap();
     let mut told = events(&zookeeper);
-    // Long enough to reconnect on any machine.
+    // The TTL is long enough to reconnect on any machine.
     let long = TTL * 3;
     let (one, two) = (claim_for("x", long), claim_for("y", long));
     let fence = grant(&zookeeper, &one).await.fence;
@@ -210,13 +210,13 @@ async fn a_session_that_is_cut_off_is_a_risk_and_another_takes_its_place() {
     proxies.iter().for_each(Proxy::mend);
     let gone = renew(&zookeeper, &one).await;
     assert!(matches!(gone, RenewalOutcome::NotHeld(_)), "{gone:?}");
-    // Another session takes its place.
+    // The client opens another session.
     let again = claim_for("y", long);
     let granted = granted_soon(&zookeeper, &again, Wait::No);
     assert!(granted.await.fence > fence);
 }
 
-/// A hold ends by release or TTL only.
+/// A hold ends by release or TTL only, and not when its backend is dropped.
 #[tokio::test]
 async fn holds_outlive_the_backend_and_waiters_do_not() {
     let (server, zookeeper) = server_and_client().await;
@@ -243,7 +243,7 @@ async fn holds_outlive_the_backend_and_waiters_do_not() {
     released(&other, &blocking, ReleaseMode::Plain).await;
 }
 
-/// The session for reads isn't shared.
+/// The session for reads has the longest TTL too, but holds don't share it.
 #[tokio::test]
 async fn the_longest_ttl_is_renewed_too() {
     let (shortest, longest) = (Duration::from_millis(400), Duration::from_secs(4));

@@ -20,7 +20,7 @@ async fn queue(raw: &zk::Client) -> Vec<String> {
     }
 }
 
-/// Their servers lag behind each other.
+/// The readers' servers lag behind each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_that_waited_share_a_fence() {
     let (ensemble, zookeeper) = ensemble_and_client().await;
@@ -78,7 +78,7 @@ async fn a_name_that_becomes_another_programs_lock_is_left() {
     assert_eq!(queue(&raw).await.len(), 1);
 }
 
-/// A node of Curator's mutex counts as a writer's, and so does its reader's.
+/// Nodes of Curator's mutex and of its readers count as a writer's.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_programs_node_is_a_writers() {
     let (server, zookeeper) = server_and_client().await;

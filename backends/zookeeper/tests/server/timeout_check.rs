@@ -13,7 +13,7 @@ use crate::kit::{
     next, raw, renew, sessions,
 };
 
-/// Long enough that nothing expires here.
+/// A TTL so long that nothing expires here.
 const LONG: Duration = Duration::from_secs(39);
 
 /// A server that accepts few connections, a client that can lose its only one, and another client that holds the lock
@@ -42,13 +42,13 @@ async fn crowded_with(ttl: Duration, another: Option<u16>) -> Crowded {
     let taken = claim_for("taken", LONG - Duration::from_secs(1));
     grant(&other, &taken).await;
     grant(&zookeeper, &claim_for("warm", ttl)).await;
-    // The session for reads would reconnect at the same time.
+    // The session for reads would reconnect at the same time, so wait for its end.
     let longest = *zookeeper.profile().ttl.end();
     eventually(|| async { (sessions(&server, longest) == 1).then_some(()) }).await;
     Crowded { server, proxy, zookeeper, other, taken }
 }
 
-/// Waits until its session is connected.
+/// Waits until the client's session with this TTL is connected.
 async fn answered(zookeeper: &ZooKeeper, ttl: Duration) {
     eventually(|| async { zookeeper.try_acquire(&claim_for("taken", ttl)).await.ok() }).await;
 }
@@ -72,8 +72,8 @@ async fn suspect_session_renews_nothing() {
     .await;
 }
 
-/// Its connections are too short to check the servers, as when a majority fails at once. Their limits are known from
-/// before.
+/// The session's connections are too short to check the servers, as when a majority fails at once. The client knows the
+/// servers' limits from before.
 #[tokio::test(flavor = "multi_thread")]
 async fn session_survives_moves_among_checked_servers() {
     let Crowded { server, proxy, zookeeper, other: _other, .. } = crowded(LONG).await;
@@ -92,7 +92,7 @@ async fn session_survives_moves_among_checked_servers() {
     .await;
 }
 
-/// The client library requests no more from other servers than that server granted, however little.
+/// The client library requests no more from other servers than the unchecked server granted.
 #[tokio::test(flavor = "multi_thread")]
 async fn session_is_given_up_after_an_unchecked_server() {
     let ttl = Duration::from_secs(8);
@@ -113,7 +113,7 @@ async fn session_is_given_up_after_an_unchecked_server() {
         let renewed = renew(&zookeeper, &held).await;
         assert!(!matches!(renewed, RenewalOutcome::Renewed { .. }), "{renewed:?}");
     }
-    // Another session takes its place.
+    // The client opens another session.
     let another = claim_for("z", ttl);
     granted_soon(&zookeeper, &another, Wait::No).await;
     assert!(matches!(renew(&zookeeper, &another).await, RenewalOutcome::Renewed { .. }));
@@ -173,7 +173,7 @@ async fn session_with_a_shortened_timeout_is_given_up() {
     assert_ne!(text, lower);
     std::fs::write(&settings, lower).unwrap();
     server.members[0].restart(true).unwrap();
-    // A session with an uncertain lifetime renews nothing.
+    // A session with an uncertain timeout renews nothing.
     let clock = Clock::boot();
     let mut valid_until = clock.now();
     let outcome = eventually(|| {

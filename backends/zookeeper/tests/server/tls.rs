@@ -12,7 +12,7 @@ use lockwright_zookeeper::{Config, ZooKeeper};
 
 use crate::kit::{LIMIT, busy, claim, claim_for, connect, eventually, fails_with, grant};
 
-/// Longer than a server's restart.
+/// A TTL longer than a server's restart.
 const TTL: Duration = Duration::from_secs(30);
 
 /// Returns the URL with TLS and these files.
@@ -28,7 +28,7 @@ async fn is_renewed(zookeeper: &ZooKeeper, claim: &Claim) -> bool {
     matches!(renewals.as_deref(), Ok([one]) if matches!(one.outcome, RenewalOutcome::Renewed { .. }))
 }
 
-/// With default timeouts.
+/// Connects with default timeouts, and returns the error.
 async fn refused(url: &str) -> Error {
     let begun = Instant::now();
     let connecting = Config::new(url).unwrap().connect();
@@ -37,7 +37,7 @@ async fn refused(url: &str) -> Error {
     error
 }
 
-/// The library doesn't report the reason, so the message lists all.
+/// The library doesn't report the reason, so the message lists all possible reasons.
 async fn fails(url: &str) {
     let error = refused(url).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{url}: {error}");
@@ -165,7 +165,7 @@ async fn files_that_are_missing_or_something_else_are_named() {
     let pem =
         |kind: &str, body: &str| format!("-----BEGIN {kind}-----\n{body}\n-----END {kind}-----\n");
     let (empty, hollow) = (file(""), file(&pem("CERTIFICATE", "aHVzaA==")));
-    // Not base64, and base64 of something else.
+    // One isn't base64, and the other is base64 of something else.
     let (garbled, other) =
         (file(&pem("PRIVATE KEY", "hush!")), file(&pem("PRIVATE KEY", "aHVzaA==")));
     let whole = std::fs::read_to_string(&authority).unwrap();

@@ -197,7 +197,7 @@ fn walk(protocol: &Redlock<3>, trace: &str) -> Result<Option<Promise>, String> {
     Ok(broken)
 }
 
-/// Not refuted: while the hold is valid, exclusion doesn't need this rule.
+/// This mutant breaks no promise: while the hold is valid, exclusion doesn't need this rule.
 #[test]
 fn topping_up_to_a_quorum_is_safe_as_long_as_validity_lasts() {
     let rules = Rules { renewal: Renewal::TopsUpToQuorum, ..RULES() };

@@ -10,7 +10,6 @@ fn page() -> Page {
     Page::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/src/redlock-model.md"))
 }
 
-/// Asserts that the page contains this text.
 pub(crate) fn has(expected: &str) {
     page().has(expected);
 }

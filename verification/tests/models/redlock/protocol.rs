@@ -189,7 +189,7 @@ impl<const N: usize> Redlock<N> {
         }
     }
 
-    /// Returns the highest fence that is certainly a largest TTL old, of rounds lost by a node that votes again.
+    /// Returns the highest fence that is certainly a largest TTL old, among the rounds that a voting node has lost.
     fn certainly_older(&self, state: &State<N>) -> u64 {
         let mut highest = 0;
         if self.rules.clocks_are_near {
@@ -221,7 +221,7 @@ impl<const N: usize> Redlock<N> {
         })
     }
 
-    /// Decides by any quorum of the present replies.
+    /// Chooses the highest fence in any quorum of the present replies.
     fn choose(&self, state: &State<N>, round: usize, steps: &mut Steps<N>) {
         let mut at = 0;
         while at < N {
@@ -374,7 +374,7 @@ impl<const N: usize> Redlock<N> {
             && of_token.all(|round| !state.rounds.is_live(round) && !node.has(round, Mail::Asked))
     }
 
-    /// Returns whether finally a single claim is granted, with the highest fence.
+    /// Returns whether a next claim would be granted, with the highest fence of all.
     fn next_is_granted(&self, state: &State<N>) -> bool {
         let quiet = state.nodes.iter().all(|node| node.is_free() && !node.waits());
         let over = (0..self.bounds.rounds).all(|round| !state.rounds.is_live(round));

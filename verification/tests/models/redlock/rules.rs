@@ -19,7 +19,7 @@ pub(crate) enum Promise {
 pub(crate) enum Renewal {
     /// Only a quorum's hold is repaired.
     KeptByQuorum,
-    /// Nodes that lost the token acquire it again, and count.
+    /// Nodes that lost the token acquire it again, and count for the quorum.
     TopsUpToQuorum,
 }
 
@@ -54,9 +54,9 @@ pub(crate) struct Rules {
     /// Candidates are above all fences that are one hold old.
     pub(crate) clocks_are_near: bool,
     pub(crate) release_checks_token: bool,
-    /// A token isn't requested where a release of it is in flight.
+    /// A token isn't requested at a node to which a release of it is in flight.
     pub(crate) release_before_repeat: bool,
-    /// A token isn't requested where a request of it is in flight.
+    /// A token isn't requested at a node to which a request of it is in flight.
     pub(crate) answer_before_repeat: bool,
     pub(crate) tombstones: bool,
     pub(crate) renewal: Renewal,
@@ -102,8 +102,8 @@ pub(crate) struct Bounds {
     pub(crate) renewals: bool,
     /// Requests that are executed twice.
     pub(crate) duplicates: u64,
-    /// Releases are separate messages. Otherwise, after its rounds, a token may vanish from any node, which covers
-    /// them.
+    /// Releases are separate messages. Otherwise a token may vanish from any node after its rounds, which has the same
+    /// effects.
     pub(crate) releases: bool,
 }
 

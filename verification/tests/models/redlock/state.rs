@@ -141,12 +141,12 @@ impl Node {
 pub(crate) enum Phase {
     Unstarted = 0,
     Asking = 1,
-    /// Waits until a quorum has its fence.
+    /// The round waits until a quorum has its fence.
     Noting = 2,
     Holding = 3,
-    /// It ended without a grant.
+    /// The round ended without a grant.
     Failed = 4,
-    /// It was granted, and has ended.
+    /// The round was granted, and has ended.
     Ended = 5,
 }
 

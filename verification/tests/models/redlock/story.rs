@@ -1,4 +1,4 @@
-//! A step in words, and the nodes after it.
+//! Describes a step of the model as text, with the state of each node after it.
 
 use std::fmt::{self, Write};
 

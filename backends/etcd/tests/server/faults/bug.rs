@@ -29,7 +29,7 @@ async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version:
     assert!(!waiter.is_finished(), "the other client holds it too");
     cluster.members[old].thaw();
     whole(&cluster);
-    // By now, or on request, the holder is notified of a revocation.
+    // If the lease was revoked, the holder has been notified, or this request shows it.
     let verified = holder.guard.verify().await;
     let fence = holder.guard.fence();
     println!("{version:?}: {verified:?}, {:?}", holder.guard.signal().state());
@@ -54,7 +54,7 @@ async fn a_leader_that_freezes_and_thaws_may_end_holds_and_nothing_else(version:
     again.release().await;
 }
 
-/// By the watch, and not by the next renewal.
+/// The watch reports the loss before the next renewal does.
 #[tokio::test(flavor = "multi_thread")]
 async fn holder_of_a_revoked_lease_is_notified_at_once() {
     let cluster = start(Version::Debian);

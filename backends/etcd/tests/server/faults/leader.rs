@@ -27,7 +27,7 @@ async fn a_hold_outlives_the_leader(version: Version) {
     let old = elected(&cluster, old);
     all.survives(holder, waiter).await;
 
-    // And the other way round.
+    // Now restart the old leader and stop the new one.
     super::blocking(|| {
         for member in &mut cluster.members {
             if !member.is_healthy() {
@@ -58,7 +58,7 @@ async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time(version: Ve
     let since = now();
     cluster.isolate(old);
     elected(&cluster, old);
-    // A new leader restarts the leases' time.
+    // A new leader starts the TTLs of all leases again.
     let next = all.is_lost(&holder, waiter, since, SHORT * 2).await;
     cluster.heal(old);
     all.comes_back(&ours, next).await;

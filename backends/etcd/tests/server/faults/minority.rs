@@ -6,7 +6,7 @@ use lockwright_testbed::etcd::Version;
 
 use super::{LONG, SHORT, connected_to, follower, locks, participants, start, url_of, url_without};
 
-/// Its client still reaches it, and a ping proves nothing.
+/// The client still reaches the follower, so a ping proves nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     let cluster = start(Version::Debian);
@@ -18,7 +18,7 @@ async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     let waiter = all.wait("waiter", &others).await;
     let since = now();
     cluster.isolate(member);
-    // The leader stays, and counts from the last renewal that it received.
+    // The leader doesn't change. The TTL starts at the last renewal that the leader received.
     let next = all.is_lost(&holder, waiter, since, SHORT).await;
     cluster.heal(member);
     all.comes_back(&ours, next).await;
@@ -26,7 +26,7 @@ async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
 
 /// A cut-off waiter loses its place, and returns to the end of the queue.
 ///
-/// Not on Debian's version: up to 3.4, a returning member has campaigned and unseats the leader, and a short hold need
+/// Debian's version is excluded: up to 3.4, a returning member has campaigned and unseats the leader. A short hold may
 /// not survive the election.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_is_cut_off_comes_back_by_itself() {
@@ -39,7 +39,7 @@ async fn a_waiter_that_is_cut_off_comes_back_by_itself() {
     let waiter = all.wait("waiter", &ours).await;
     cluster.isolate(member);
     holder.goes_on().await;
-    // By now its lease has expired, and its key with it.
+    // By now the waiter's lease has expired, and its key with it.
     holder.goes_on().await;
     cluster.heal(member);
     holder.goes_on().await;

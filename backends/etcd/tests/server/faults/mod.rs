@@ -14,7 +14,7 @@ use lockwright_etcd::Etcd;
 use lockwright_testbed::etcd::Version;
 use lockwright_testbed::{self as testbed, Proxy};
 
-/// A TTL that tests wait for.
+/// A TTL short enough for tests to wait for its end.
 const SHORT: Duration = Duration::from_secs(5);
 
 /// A TTL longer than an election on a busy machine. By default members notice a lost leader within two seconds.
@@ -23,7 +23,6 @@ const LONG: Duration = Duration::from_secs(15);
 /// The tolerated delay on a busy machine.
 const SLACK: Duration = Duration::from_secs(20);
 
-/// Runs a test on each version.
 macro_rules! on_each_version {
     ($($name:ident),* $(,)?) => {
         mod on_debians {
@@ -51,7 +50,6 @@ fn participants(ttl: Duration) -> Participants {
     Participants::new("orders", ttl, SLACK)
 }
 
-/// A separate client, like another process's.
 async fn locks(url: &str) -> Locks {
     Locks::new(Etcd::connect(url).await.unwrap()).unwrap()
 }
@@ -65,7 +63,7 @@ fn url_without(cluster: &testbed::Etcd, member: usize) -> String {
     cluster.url_through(others.map(|(_, member)| member.port()))
 }
 
-/// A client of all members that is connected to this one. Proxies precede the others.
+/// Returns a client that knows all members and is connected to `member`. Proxies precede the others.
 async fn connected_to(cluster: &testbed::Etcd, member: usize) -> (Locks, Vec<Proxy>) {
     let others = cluster.members.iter().enumerate().filter(|(index, _)| *index != member);
     let proxies: Vec<_> =
@@ -78,7 +76,6 @@ async fn connected_to(cluster: &testbed::Etcd, member: usize) -> (Locks, Vec<Pro
     (locks, proxies)
 }
 
-/// Runs blocking code without occupying a thread of the runtime.
 fn blocking<T>(what: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(what)
 }

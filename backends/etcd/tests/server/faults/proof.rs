@@ -21,7 +21,7 @@ on_each_version!(a_leader_that_was_replaced_proves_nothing);
 /// How long a request to a paused member may take.
 const STANDSTILL: Duration = Duration::from_secs(12);
 
-/// A client that waits for a paused member, which receives its request first when it resumes.
+/// Connects a client that waits for a paused member. When the member resumes, it receives the client's request first.
 async fn stubborn(url: &str) -> Etcd {
     stubborn_for(url, STANDSTILL).await
 }
@@ -53,7 +53,7 @@ async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
         let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
-    // Both requests arrive before it thaws.
+    // Both requests arrive before the member thaws.
     sleep(Duration::from_millis(500)).await;
     cluster.members[old].thaw();
     let answer = timeout(STANDSTILL, answers.message()).await;
@@ -72,7 +72,7 @@ async fn a_leader_that_was_replaced_proves_nothing(version: Version) {
 /// renewed at the other member too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
-    // Long enough that no background task renews it.
+    // The TTL is so long that no background task renews the hold.
     let ttl = Duration::from_secs(240);
     let cluster = start(Version::Debian);
     let old = cluster.leader().unwrap();
@@ -83,7 +83,7 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     proxies.iter().for_each(Proxy::cut);
     let ports = [cluster.members[old].port()].into_iter();
     let url = cluster.url_through(ports.chain(proxies.iter().map(Proxy::port)));
-    // Six times the pause, as each member gets a part of it.
+    // The timeout is six times the pause, as each member gets a part of it.
     let etcd = stubborn_for(&url, STANDSTILL * 6).await;
     let claim = claim_for("orders", ttl);
     let granted = grant(&etcd, &claim).await;
@@ -95,11 +95,11 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
         let renewed = etcd.renew(&[Renew::of(&claim)]).await;
         (renewed, etcd)
     });
-    // The new leader counts down.
+    // On the new leader, the lease's time is running out.
     let counts = Duration::from_secs(10);
     sleep(counts).await;
     cluster.members[old].thaw();
-    // Only now, because the client leaves a stopped member as soon as another member answers.
+    // The proxies are mended only now, because the client leaves a stopped member as soon as another member answers.
     proxies.iter().for_each(Proxy::mend);
     let (renewed, _etcd) = renewing.await.unwrap();
     if let Ok(renewals) = renewed
@@ -110,7 +110,7 @@ async fn a_keep_alive_here_and_a_look_there_prove_nothing() {
     }
 }
 
-/// A replaced leader answers the keep-alive. The election's news reaches it before it answers the read.
+/// A replaced leader answers the keep-alive. It learns of the election before it answers the read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     let ttl = Duration::from_secs(400);
@@ -130,7 +130,7 @@ async fn a_keep_alive_in_one_term_and_a_look_in_the_next_prove_nothing() {
     cluster.members[old].freeze();
     cluster.isolate(old);
     let new = elected(&cluster, old);
-    // Long enough for the election's news to arrive between the keep-alive and the read.
+    // The delay is long enough for the leader to learn of the election between the keep-alive and the read.
     proxy.set(Traffic::Delay(Duration::from_secs(2)));
     keeper.keep_alive().await.unwrap();
     let renewing = tokio::spawn(async move {
@@ -162,7 +162,7 @@ fn left_of_the_hold(member: &Member, fence: Fence) -> Duration {
     Duration::from_secs(left.parse().unwrap())
 }
 
-/// Its key is the first in the queue, but the lease has expired, and the key is about to be deleted.
+/// The waiter's key is the first in the queue. But its lease has expired, and the key is about to be deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_after_a_wait_is_on_a_lease_that_is_alive() {
     let ttl = Duration::from_secs(3);

@@ -7,7 +7,7 @@ use super::{LONG, SHORT, blocking, elected, hold_at, locks, participants, url_of
 async fn a_hold_outlives_the_leader() {
     let mut ensemble = ZooKeeper::start().unwrap();
     let all = participants(LONG);
-    // The holder's client loses its server, the waiter's doesn't.
+    // The holder's client loses its server, and the waiter's client keeps its own.
     let old = ensemble.leader().unwrap();
     let (ours, holder) = hold_at(old, &ensemble, &all, LONG).await;
     let others = locks(&url_without(&ensemble, old)).await;
@@ -16,7 +16,7 @@ async fn a_hold_outlives_the_leader() {
     elected(&ensemble, old);
     all.survives(holder, waiter).await;
 
-    // And the other way round, with the restarted member.
+    // Now the waiter's client may lose its server. The killed member is restarted first.
     blocking(|| ensemble.members[old].restart(true)).unwrap();
     blocking(|| ensemble.wait_until_whole()).unwrap();
     let all = participants(LONG);
@@ -45,7 +45,7 @@ async fn a_hold_outlives_a_leader_that_is_frozen_for_longer_than_the_ttl() {
     all.survives(holder, waiter).await;
 }
 
-/// A client of no other server is cut off too, and notified in time.
+/// A client that knows no other server is cut off too, and notified in time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_frozen_leader_alone_loses_its_hold_in_time() {
     let ensemble = ZooKeeper::start().unwrap();
@@ -65,7 +65,7 @@ async fn a_client_of_a_frozen_leader_alone_loses_its_hold_in_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time() {
-    // It acts as leader for 6 s, as long as the hold lasts.
+    // The cut-off leader acts as leader for 6 s, as long as the hold lasts.
     let ensemble = ZooKeeper::options().sync_limit(30).start().unwrap();
     let all = participants(SHORT);
     let old = ensemble.leader().unwrap();
@@ -76,7 +76,7 @@ async fn a_client_of_a_leader_that_is_cut_off_loses_its_hold_in_time() {
     let since = now();
     ensemble.isolate(old);
     elected(&ensemble, old);
-    // The new leader starts to count at its election.
+    // The new leader starts the sessions' timeouts again.
     let next = all.is_lost(&holder, waiter, since, SHORT * 2).await;
     ensemble.heal(old);
     all.comes_back(&ours, next).await;

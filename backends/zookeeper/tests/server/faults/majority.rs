@@ -32,7 +32,7 @@ async fn a_hold_outlives_the_crash_of_a_majority() {
     let others = locks(&ensemble.url()).await;
     let holder = all.hold("holder", &ours).await;
     let waiter = all.wait("waiter", &others).await;
-    // With the leader, or without it.
+    // The two killed members include the leader, or don't.
     let leader = ensemble.leader().unwrap();
     for both in [[leader, (leader + 1) % 3], [(leader + 1) % 3, (leader + 2) % 3]] {
         for member in both {

@@ -6,7 +6,7 @@ use lockwright_testbed::ZooKeeper;
 use super::{LONG, SHORT, blocking, follower, hold_at, locks, participants, url_of, url_without};
 use crate::kit::eventually;
 
-/// Longer than the TTL: only requests to the quorum fail.
+/// The follower doesn't give up during the TTL: only requests to the quorum fail.
 const UNNOTICED: u32 = 100;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,7 +27,7 @@ async fn a_client_of_a_follower_that_is_cut_off_loses_its_hold_in_time() {
     all.comes_back(&ours, next).await;
 }
 
-/// A waiter there isn't granted the lock, and continues to wait when the follower is back.
+/// A waiter at the cut-off follower isn't granted the lock. When the follower is back, it continues to wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_at_a_follower_that_is_cut_off_gets_its_turn_later() {
     let ensemble = ZooKeeper::options().sync_limit(UNNOTICED).start().unwrap();
@@ -61,7 +61,7 @@ async fn hold_survives_a_partitioned_follower_if_the_url_has_others() {
     let (_ours, holder) = hold_at(first, &ensemble, &all, LONG).await;
     let others = locks(&ensemble.url()).await;
     let waiter = all.wait("waiter", &others).await;
-    // And then the leader, to which the client may have moved.
+    // Cut off the follower, and then the leader, to which the client may have moved.
     for cut_off in [first, ensemble.leader().unwrap()] {
         ensemble.isolate(cut_off);
         eventually(|| async { ensemble.members[cut_off].mode().is_none().then_some(()) }).await;

@@ -17,7 +17,7 @@ use lockwright_zookeeper::ZooKeeper;
 
 use crate::kit::eventually;
 
-/// A TTL that tests wait for.
+/// A TTL short enough for tests to wait for its end.
 const SHORT: Duration = Duration::from_secs(6);
 
 /// A TTL longer than an election on a busy machine: members notice a lost leader within ten ticks (2 s), and elect
@@ -31,12 +31,11 @@ fn participants(ttl: Duration) -> Participants {
     Participants::new("orders", ttl, SLACK)
 }
 
-/// A separate client, like another process's.
 async fn locks(url: &str) -> Locks {
     Locks::new(ZooKeeper::connect(url).await.unwrap()).unwrap()
 }
 
-/// A hold of a client of all members whose session is at this one.
+/// Returns a hold whose session is at `member`, of a client that knows all members.
 async fn hold_at(
     member: usize,
     ensemble: &testbed::ZooKeeper,
@@ -45,7 +44,7 @@ async fn hold_at(
 ) -> (Locks, Holder) {
     let timeout = format!("to={},", ttl.as_millis());
     for _ in 0..50 {
-        // The client chooses at random.
+        // The client chooses its server at random.
         let ours = locks(&ensemble.url()).await;
         let holder = all.hold("holder", &ours).await;
         if ensemble.members[member].four_letter("cons").unwrap().contains(&timeout) {
@@ -73,8 +72,8 @@ fn elected(ensemble: &testbed::ZooKeeper, old: usize) -> usize {
     blocking(|| ensemble.wait_for_another_leader(old)).unwrap()
 }
 
-/// Waits until a client's session is connected and its timeout certain. If the connection breaks earlier, the holds are
-/// given up.
+/// Waits until a client's session is connected and its timeout is verified. If the connection breaks earlier, the holds
+/// are given up.
 async fn is_back(locks: &Locks, ttl: Duration) {
     eventually(|| async {
         let granted = locks.mutex("another").ttl(ttl).try_acquire().await.ok()??;
@@ -83,7 +82,6 @@ async fn is_back(locks: &Locks, ttl: Duration) {
     .await;
 }
 
-/// Runs blocking code without occupying a thread of the runtime.
 fn blocking<T>(what: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(what)
 }

@@ -1,4 +1,4 @@
-//! The experiments behind the choice of the proof.
+//! The experiments behind the choice of the liveness proof.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::kit::{claim_for, eventually, grant, raw, renew};
 /// A cut-off member doesn't notice it during these tests.
 const UNNOTICED: u32 = 150;
 
-/// How long a member may take to answer.
+/// The time that a member may take to answer.
 const SOON: Duration = Duration::from_secs(3);
 
 async fn answers<T>(request: impl Future<Output = Result<T, zk::Error>>) -> bool {
@@ -35,7 +35,7 @@ async fn a_leader_that_is_cut_off_answers_sync_and_cannot_commit() {
     assert!(answers(client.list_children("/")).await, "it reads");
     assert!(answers(client.sync("/")).await, "and asks itself whether it is up to date");
     assert!(!answers(client.delete("/nobody", None)).await, "but it has no quorum to commit");
-    // It hasn't noticed.
+    // The leader hasn't noticed its isolation.
     eventually(|| async { ensemble.members[leader].is_leader().then_some(()) }).await;
 }
 
@@ -63,7 +63,7 @@ async fn the_proof_is_a_transaction_and_leaves_nothing() {
     for _ in 0..10 {
         assert!(matches!(client.delete("/nobody", None).await, Err(zk::Error::NoNode)));
     }
-    // The follower answers before the leader has applied the last one.
+    // The follower answers before the leader has applied the last deletion.
     eventually(|| async { leader.zxid().filter(|zxid| *zxid >= before + 10) }).await;
     assert_eq!(nodes(), had);
 }
@@ -90,7 +90,7 @@ async fn no_renewal_is_answered_by_a_member_that_is_cut_off() {
         .await;
         assert!(now() < cut + SOON * 2, "it went on being renewed");
         assert_eq!(renew(&zookeeper, &claim).await, RenewalOutcome::Indeterminate);
-        // It hasn't noticed: otherwise it would have no mode.
+        // The member hasn't noticed its isolation: otherwise it would have no mode.
         eventually(|| async { ensemble.members[member].mode() }).await;
     }
 }

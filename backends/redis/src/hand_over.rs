@@ -52,7 +52,7 @@ struct Waiting {
     /// An offer must be confirmed by a new request.
     ask_again: bool,
     /// The time of the last offer: in a Cluster each connection delivers it.
-    told: Option<u64>,
+    offered_at: Option<u64>,
     name: Option<LockName>,
     asks_at: Option<Instant>,
 }

@@ -28,7 +28,7 @@ struct Held {
     clock: Clock,
     claim: Claim,
     granted: tokio::time::Instant,
-    /// The end of validity. In the past if the hold has ended.
+    /// The end of the validity, which is in the past if the hold has ended.
     deadline: watch::Receiver<BootInstant>,
     keeper: tokio::task::JoinHandle<()>,
 }

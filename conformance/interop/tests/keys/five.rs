@@ -22,10 +22,10 @@ impl Five {
         let options = testbed::Redis::options().append_only("always");
         let testbed::Fleet { servers, .. } = options.start_fleet(NODES).unwrap();
         let nodes: Vec<String> = servers.iter().map(testbed::Redis::url).collect();
-        // The most that the shortest TTL allows, for a busy machine.
+        // The longest time-out that the shortest TTL allows, because the machine may be busy.
         let url = format!("redlock:{}?node_timeout=1s", nodes.join(","));
         let redlock = Arc::new(Redlock::connect(&url).await.unwrap());
-        // On a fleet that was just started, no lock can be held.
+        // The servers were just started, so no lock can be held on them.
         let statuses = redlock.admit().await;
         assert!(all_vote(&statuses), "{statuses:?}");
         let ours = Arc::<Redlock>::clone(&redlock);

@@ -17,7 +17,7 @@ mod redsync;
 mod scene;
 
 /// Makes a test of each case, in a module named for the other library.
-macro_rules! beside {
+macro_rules! tests_with {
     ($other:ident on $scene:expr, $($case:ident)*) => {
         mod $other {
             use crate::{cases, scene::Scene};
@@ -31,7 +31,7 @@ macro_rules! beside {
     };
     ($($other:ident on $scene:expr;)*) => {
         $(
-            beside! {
+            tests_with! {
                 $other on $scene,
                 a_lock_of_theirs_keeps_us_out_until_they_release_it
                 a_lock_of_ours_keeps_them_out_until_we_release_it
@@ -45,7 +45,7 @@ macro_rules! beside {
     };
 }
 
-beside! {
+tests_with! {
     beside_redis_py on Scene::one_redis(crate::redis_py::start);
     beside_redsync on Scene::one_redis(crate::redsync::start);
     beside_redsync_on_five_nodes on Scene::redlock(crate::redsync::start);

@@ -44,7 +44,7 @@ fn compiled() -> PathBuf {
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
-        // An atomic step. The copy of a concurrent test is as good.
+        // The rename is atomic. If a concurrent test was first, its copy is used.
         let renamed = std::fs::rename(&classes, &place);
         assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
     }

@@ -21,7 +21,7 @@ mod sides;
 mod zookeeper;
 
 /// Makes a test of each case, in modules named for the other program.
-macro_rules! beside {
+macro_rules! tests_with {
     (case $case:path, of $other:ident on $server:expr $(, $side:ident)*) => {{
         let scene = crate::scene::Scene::of($server, crate::$other::start);
         $case(&scene $(, lockwright_interop::Side::$side)*);
@@ -31,7 +31,7 @@ macro_rules! beside {
             $(
                 #[test]
                 fn $case() {
-                    beside!(case crate::cases::$case, of $other on $server, Ours, Theirs);
+                    tests_with!(case crate::cases::$case, of $other on $server, Ours, Theirs);
                 }
             )*
         }
@@ -39,7 +39,7 @@ macro_rules! beside {
             $(
                 #[test]
                 fn $case() {
-                    beside!(case crate::cases::$case, of $other on $server, Theirs, Ours);
+                    tests_with!(case crate::cases::$case, of $other on $server, Theirs, Ours);
                 }
             )*
         }
@@ -48,14 +48,14 @@ macro_rules! beside {
         $(
             #[test]
             fn $case() {
-                beside!(case crate::sides::$case, of $other on $server);
+                tests_with!(case crate::sides::$case, of $other on $server);
             }
         )*
     };
     ($($module:ident: $other:ident on $server:expr, $($attempts:ident)*;)*) => {
         $(
             mod $module {
-                beside! {
+                tests_with! {
                     whoever_is_first: $other on $server,
                     a_hold_keeps_the_other_out_until_it_is_released
                     the_queue_is_kept_in_the_order_of_arrival
@@ -66,7 +66,7 @@ macro_rules! beside {
                     names_below_a_name_are_others
                     a_name_below_a_name_can_be_shared
                 }
-                beside! {
+                tests_with! {
                     of_one_side: $other on $server,
                     their_release_wakes_us
                     their_hold_is_one_without_a_token
@@ -79,7 +79,7 @@ macro_rules! beside {
 }
 
 // `etcdctl lock` always waits.
-beside! {
+tests_with! {
     beside_etcdctl: etcdctl on crate::etcd::server(),
         an_attempt_of_ours_beside_their_hold_fails_and_leaves_nothing;
     beside_gos_mutex: concurrency on crate::etcd::server(),

@@ -23,7 +23,7 @@ pub(crate) trait Server: Debug + Send + Sync {
 
     fn servers(&self) -> String;
 
-    /// Returns the other side's name for our lock `name`. It needs no escaping.
+    /// Returns the name that the other side uses for our lock `name`, which needs no escaping.
     fn in_their_words(&self, name: &str) -> String;
 
     /// Returns our URL and lock name for the other side's `name/child`.

@@ -151,7 +151,7 @@ fn token_that_two_tasks_are_granted_is_two_holds() {
         assert!(pair(first, second, 19), "{first:?} and {second:?}");
         assert!(!pair(first, second, 20), "{first:?} and {second:?}");
     }
-    // The same fence shows it as well.
+    // Two holds with one fence are a violation too.
     let same = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).asks(11, "a", 2);
     let found = same.granted_again(12, "a", 2, 1, 20).found();
     let titles: Vec<String> = found.iter().map(|found| found.title()).collect();
@@ -189,9 +189,9 @@ fn break_that_failed_excuses_nothing() {
     let both = both.holds("b", 2, 2, EXCLUSIVE, (20, 40));
     both.clone().break_answered(25, 1, true).is_clean();
     both.clone().break_answered(25, 1, false).breaks_once(OVERLAP);
-    // Its process was killed before the answer.
+    // The process that broke the hold was killed before it received an answer.
     both.clone().signal(21, "runner", Signal::Killed).is_clean();
-    // The answer is to another break.
+    // The recorded answer belongs to another break.
     both.clone().break_answered(25, 2, false).is_clean();
     let number = 1;
     both.add(25, "c", super::Event::BreakAnswered { number, broke: false }).is_clean();

@@ -34,10 +34,10 @@ fn two() -> Script {
 fn loss_is_reported_before_the_next_grant_returns() {
     assert!(found(&two().loses(210, "a", 1), 0, 0).is_empty());
     assert_eq!(found(&two().loses(211, "a", 1), 0, 0), [LATE]);
-    // A release after the next grant isn't a report either.
+    // A release after the next grant doesn't report the loss either.
     assert!(found(&two().releases(210, "a", 1), 0, 0).is_empty());
     assert_eq!(found(&two().releases(211, "a", 1), 0, 0), [LATE]);
-    // Not a rule unless there is an allowance.
+    // Without an allowance, the checker doesn't apply this rule.
     assert!(two().loses(211, "a", 1).found().is_empty());
 }
 
@@ -99,11 +99,11 @@ fn stopped_delayed_or_killed_process_reports_nothing() {
         |until| two().add(until, "a", Event::Delayed { since: at(150) }).loses(250, "a", 1);
     assert!(found(&delayed(205), 0, 5).is_empty());
     assert_eq!(found(&delayed(204), 0, 5), [LATE]);
-    // It was delayed while it was stopped, and for longer.
+    // The client was delayed while it was stopped, and for some time after it continued.
     let both = stopped(190).add(205, "a", Event::Delayed { since: at(140) });
     assert!(found(&both, 0, 5).is_empty());
     assert!(found(&two().signal(200, "a", Signal::Killed), 0, 0).is_empty());
-    // The last entry shows that it still ran.
+    // The last entry shows that the client still ran.
     let killed = |asked| {
         let script = two().add(asked, "a", Event::Delayed { since: at(asked) });
         found(&script.signal(240, "a", Signal::Killed), 0, 5)

@@ -58,9 +58,9 @@ fn renewal_after_the_deadline_and_the_next_grant_is_a_use() {
             .releases(31, "b", 2)
             .renews(renewed, "a", 1, deadline)
     };
-    // The next hold has ended, so nothing overlaps.
+    // A renewal after the next grant is a violation, even if the holds don't overlap because the next one has ended.
     renewed(32, 50).breaks_once(RENEWED);
-    // It was written late, and extends nothing.
+    // A renewal that was recorded late and doesn't extend the hold is no violation.
     renewed(32, 32).is_clean();
     Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (10, 20))

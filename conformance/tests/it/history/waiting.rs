@@ -40,7 +40,7 @@ const TOO_LONG: &str = "a client waited for too long without a holder";
 fn time_without_a_holder_is_bounded_while_a_client_waits() {
     assert!(found(&gap(), 30).is_empty());
     assert_eq!(found(&gap(), 29), [TOO_LONG]);
-    // The same gap without a waiter.
+    // The same gap is allowed if no client waits.
     let idle = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20));
     assert!(found(&idle.holds("b", 2, 2, EXCLUSIVE, (50, 60)), 1).is_empty());
 }

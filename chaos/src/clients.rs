@@ -183,7 +183,7 @@ impl<'a> Clients<'a> {
         stopped.then(|| format!("stopped with {held} holds"))
     }
 
-    /// Its grants show that the servers work after the faults.
+    /// Starts one more client, whose grants show that the servers work after the faults.
     pub(crate) fn start_after_faults(&self, schedule: &Schedule) -> Result<String> {
         let mut plan = schedule.clients[0].clone();
         plan.process += 20;
@@ -220,7 +220,7 @@ impl<'a> Clients<'a> {
     }
 }
 
-/// Its process may still write.
+/// Reads a journal, to which its process may still write.
 fn read(path: &Path) -> Vec<Entry> {
     journal::read(path).unwrap_or_default()
 }

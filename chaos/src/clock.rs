@@ -18,7 +18,7 @@ const SOURCE: &str = include_str!("clock.c");
 pub(crate) struct ServersClock(fs::File);
 
 impl ServersClock {
-    /// For servers that start later. Returns `None` if there is no C compiler.
+    /// Prepares a clock for servers that start later. Returns `None` if there is no C compiler.
     pub(crate) fn begin(folder: &Path) -> Result<Option<Self>> {
         let Some(library) = compile(folder)? else { return Ok(None) };
         let path = folder.join("clock-offset");

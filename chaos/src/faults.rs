@@ -169,9 +169,9 @@ impl Fault {
         let by_connection = configuration.holds_by_connection();
         match self {
             ClientKilled => survives(Promised::ClientCrash),
-            // The client's holds end by its own clock.
+            // A stopped or blocked client's holds end by its own clock.
             ClientStopped | RowLocked | TableLocked => Promise::KEPT,
-            // It may be considered dead.
+            // A frozen server may be considered dead, and replaced.
             ServerFrozen | DiskSlow => match configuration {
                 RedisCluster => survives(Promised::Failover),
                 RedisSentinel if leader => survives(Promised::Failover),
@@ -194,7 +194,7 @@ impl Fault {
             ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
             | ConnectionsSilent | ConnectionLimit => survives(Promised::Partition),
             ClockForward => survives(Promised::ServerClockStep),
-            // Only holds without renewal last longer.
+            // After a step back of the clock, only holds that aren't renewed last longer.
             ClockBack => Promise::KEPT,
         }
     }

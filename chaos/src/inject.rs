@@ -26,7 +26,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) schedule: &'a Schedule,
     pub(crate) clients: &'a Clients<'a>,
     pub(crate) journal: &'a Journal,
-    /// `disk-full` fills it.
+    /// The disk that `disk-full` fills.
     pub(crate) disk: Option<&'a Path>,
     pub(crate) clock: Option<&'a ServersClock>,
 }
@@ -147,7 +147,7 @@ impl Scene<'_> {
             server.pid()
         });
         sleep(lasts);
-        // After the administrator has created the tables.
+        // Clients whose connections were cut return only after the administrator has created the tables.
         let makes_tables =
             matches!(self.schedule.configuration.kind(), Kind::Postgres | Kind::Mysql);
         if makes_tables {
@@ -279,7 +279,7 @@ impl Scene<'_> {
     }
 
     fn limit_descriptors(&mut self, lasts: Duration) -> Result<Option<String>> {
-        // Open descriptors exceed it and stay open.
+        // The limit is lower than the number of open descriptors, which stay open.
         const LIMIT: &str = "4";
         let pid = self.with(0, |server| server.pid());
         let usual = descriptor_limit(pid).ok_or("the limit of descriptors is unknown")?;
@@ -346,7 +346,7 @@ fn fill(file: &Path) -> usize {
     while file.write_all(&piece).is_ok() {
         pieces += 1;
     }
-    // So that small writes fail too.
+    // Small pieces fill the rest, so that small writes fail too.
     while file.write_all(&piece[..512]).is_ok() {}
     pieces / 16
 }

@@ -18,10 +18,10 @@ use crate::schedule::{Lane, Ran};
 use crate::servers::Result;
 use crate::verdict::Outcome;
 
-/// Also after failures that no fault explains.
+/// The number of attempts to start servers, also after failures that no fault explains.
 const STARTS: usize = 3;
 
-/// If a schedule shows nothing: a busy client may not notice a fault.
+/// The number of runs of a schedule that shows nothing, because a busy client may not notice a fault.
 const RUNS: usize = 3;
 
 pub(crate) fn main(args: &[String]) -> ExitCode {

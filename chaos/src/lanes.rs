@@ -15,7 +15,7 @@ use crate::evidence;
 use crate::options::Options;
 use crate::servers::{Result, is_alive};
 
-/// After them, a lane's servers are replaced.
+/// The number of schedules after which a lane's servers are replaced.
 const SCHEDULES: usize = 20;
 
 const SELECTION: [u64; 3] = [1, 2, 3];
@@ -107,7 +107,7 @@ fn recorded(configuration: Configuration) -> BTreeSet<u64> {
         let mut columns = line.split('\t');
         let seed = columns.next()?.parse().ok()?;
         let is_this = columns.next()? == version;
-        // A violation stays until its cause is known.
+        // A recorded violation isn't replaced by a later run: it stays until its cause is known.
         let showed = matches!(columns.next()?, "kept" | "not-promised" | "VIOLATION");
         (is_this && showed).then_some(seed)
     };
@@ -123,7 +123,7 @@ fn run_lane(
 ) -> Result<()> {
     let folder = Folder::make(lane, task.configuration)?;
     let seeds: Vec<String> = task.seeds.iter().map(u64::to_string).collect();
-    // The lane ends with this thread.
+    // The lane's process ends with this thread.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(std::env::current_exe()?);
     command.arg("lane").args([task.configuration.to_string(), seeds.join(",")]).args(args);

@@ -18,7 +18,7 @@ pub(crate) struct Options {
     pub(crate) record: bool,
     pub(crate) keep: bool,
     pub(crate) missing: bool,
-    /// Only the test command's seeds.
+    /// Runs only the seeds of the test command.
     pub(crate) selection: bool,
     pub(crate) soak: bool,
 }

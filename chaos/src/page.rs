@@ -299,7 +299,7 @@ mod tests {
         let mut profile = lockwright::Profile::new("tested");
         profile.survives = lockwright::profile::Faults::of(claims);
         let promises = Promises::of(Configuration::Redis, &profile);
-        // Only under faults that confirm a claim.
+        // A claim's row shows only the faults that confirm it.
         let shown: Vec<Fault> = claims.iter().copied().map(shows).collect();
         let promises = Promises {
             faults: promises.faults.into_iter().filter(|one| shown.contains(&one.fault)).collect(),

@@ -13,7 +13,7 @@ use crate::faults::{Fault, Promise};
 /// plan.
 pub(crate) const fn version(configuration: Configuration) -> u32 {
     match configuration {
-        // Its clock is stepped since then.
+        // Since version 2, plans for ZooKeeper step its clock.
         Configuration::ZooKeeper => 2,
         _ => 1,
     }

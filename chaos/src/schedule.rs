@@ -21,14 +21,14 @@ use crate::verdict::Verdict;
 
 const CLIENTS_END: Duration = Duration::from_secs(30);
 
-/// A hold's data may outlast the TTL by it.
+/// The time by which a hold's data may outlast its TTL.
 const LEFT_FOR: Duration = Duration::from_millis(700);
 
 pub(crate) struct Lane {
     configuration: Configuration,
     profile: Profile,
     servers: Box<dyn Servers>,
-    /// Not on the disk that `disk-full` fills.
+    /// The folder of journals, which isn't on the disk that `disk-full` fills.
     folder: PathBuf,
     disk: Option<PathBuf>,
     clock: Option<ServersClock>,
@@ -79,7 +79,7 @@ impl Lane {
         }
     }
 
-    /// After an error, the lane needs new servers.
+    /// Runs the schedule. After an error, the lane needs new servers.
     pub(crate) fn run(&mut self, schedule: Schedule) -> Result<Ran> {
         let folder = self.folder.join(format!("{}-{}", self.configuration, schedule.seed));
         std::fs::create_dir_all(&folder)?;

@@ -85,7 +85,7 @@ impl Verdict {
         }
         if !promise.fences {
             let breaks_it = |one: &Planned| !schedule.promise_under(one, profile).fences;
-            // Otherwise only several faults together break it.
+            // If no single fault breaks the promise, only several faults together do.
             let one_breaks_it = schedule.faults.iter().any(breaks_it);
             let is_unsafe = |one: &Planned| breaks_it(one) || !one_breaks_it;
             checked.violations.extend(wrong_fences(before_faults(schedule, entries, is_unsafe)));
@@ -135,7 +135,7 @@ fn wrong_fences(entries: &[Entry]) -> Vec<Violation> {
     violations
 }
 
-/// If holds end with a connection, a killed process's end at its fault.
+/// If holds end with their connection, the holds of a killed process end when the fault kills it.
 fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
     let mut held: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
     let mut killed: BTreeSet<&str> = BTreeSet::new();
@@ -182,7 +182,7 @@ fn rules(schedule: &Schedule, promise: Promise) -> Rules {
 /// A TTL, the patience, and a reconnection after each fault.
 fn longest_wait(schedule: &Schedule) -> Duration {
     let after = |fault: Fault| match fault {
-        // It prolongs a dead client's hold.
+        // A step back of the clock prolongs a dead client's hold.
         Fault::ClockBack => Duration::from_millis(LARGEST_STEP_BACK.unsigned_abs()),
         Fault::ClientKilled | Fault::ClientStopped => Duration::ZERO,
         _ => schedule.ttl(),

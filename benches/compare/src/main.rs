@@ -91,11 +91,11 @@ fn measure(bench: &Bench) -> servers::Result<()> {
     report_in(&results, &json, &bench.out)
 }
 
-/// Also writes the page in docs.
+/// Writes the report, and also the page in docs.
 fn publish(results: &Results, json: &Path, out: &Path) -> servers::Result<()> {
     let (page, folder, kept) = docs();
     std::fs::create_dir_all(&folder)?;
-    // For later comparisons. Copying it onto itself would empty it.
+    // The results are kept for later comparisons. Copying a file onto itself would empty it.
     if !is_same(json, &kept) {
         std::fs::copy(json, &kept)?;
     }

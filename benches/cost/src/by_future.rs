@@ -20,7 +20,7 @@ impl DistributedLock for ByFuture {
     }
 
     async fn acquire(&self, claim: &Claim, wait: Wait) -> Result<AcquireOutcome> {
-        // Without a second box, like memory's own future.
+        // This future needs no second box, like the memory backend's own.
         match wait {
             Wait::No => {
                 self.0.acquire_at_once(claim, Clock::boot().now()).expect("memory answers at once")

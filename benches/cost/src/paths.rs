@@ -26,14 +26,14 @@ pub(crate) const ALL: &[Path] = &[
     Path { name: "a renewal, of 1,000 holds", prepare: renewal },
 ];
 
-/// Enough to spread rare work, such as a heap's sweep, evenly.
+/// This number of executions is enough to average rare work, such as a heap's sweep.
 const TIMES: u64 = 2_000;
 
 const NAME: &str = "orders/42";
 
 fn client(runtime: &Runtime, backend: impl DistributedLock) -> Locks {
     let builder = Locks::builder(backend).runtime(runtime.handle().clone());
-    // For deterministic times of renewal.
+    // The seed makes the times of renewals deterministic.
     builder.jitter_seed(42).build().expect("the settings are the default's")
 }
 
@@ -97,7 +97,7 @@ fn fixed(runtime: &Runtime) -> u64 {
 }
 
 fn busy(runtime: &Runtime) -> u64 {
-    // So that the backend answers and not the local queue.
+    // The holder is another client, so that the backend answers and not the local queue.
     let backend = Memory::new();
     let (holder, locks) = (client(runtime, backend.clone()), client(runtime, backend));
     let held = runtime.block_on(holder.mutex(NAME).acquire()).unwrap();
@@ -193,7 +193,7 @@ fn renewal(runtime: &Runtime) -> u64 {
         tokio::time::sleep(time).await;
         renewals() - before
     };
-    // Until jitter has spread them.
+    // The holds are renewed for a minute, until jitter has spread their times.
     runtime.block_on(path(Duration::from_secs(60)));
     let times = counted(runtime, Box::pin(path(Duration::from_secs(60))));
     assert!(times >= 4_000 * CLIENTS as u64, "only {times} renewals in a minute");

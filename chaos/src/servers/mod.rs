@@ -19,7 +19,7 @@ pub(crate) trait Server {
     /// Connections stay open.
     fn freeze(&self);
     fn thaw(&self);
-    /// Ends it first if it runs.
+    /// Restarts the server, and ends it first if it runs.
     fn restart(&mut self, keep_data: bool) -> testbed::Result<()>;
 }
 
@@ -84,7 +84,7 @@ pub(crate) trait Servers: Send {
         Ok(())
     }
 
-    /// Also starts ended servers.
+    /// Ends all faults, and starts ended servers.
     fn recover(&mut self) -> Result<()> {
         restart_the_dead(self.servers())
     }

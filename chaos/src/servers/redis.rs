@@ -113,7 +113,7 @@ impl Servers for BySentinels {
         self.proxy = Some(Proxy::start_at(address, master.address())?);
         let (host, port) = (ELSEWHERE.to_string(), master.port().to_string());
         for sentinel in &self.set.sentinels {
-            // They never replace it: the quorum exceeds their number.
+            // The Sentinels never replace this master, because the quorum exceeds their number.
             sentinel.command::<()>(&["SENTINEL", "MONITOR", PROXIED, &host, &port, "9"])?;
         }
         Ok(())
@@ -304,7 +304,7 @@ fn quorum_url(urls: Vec<String>) -> String {
     format!("redlock:{}?largest_ttl=2s", urls.join(","))
 }
 
-/// It removes a limit: a new one would be refused.
+/// An administrator's connection from before the limit, which it removes. A new connection would be refused.
 type Admin = Option<Connection>;
 
 fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Result<()> {

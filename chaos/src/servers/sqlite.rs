@@ -45,7 +45,7 @@ impl Session {
 }
 
 impl Locking for Session {
-    /// Unknown. All others wait while this session holds the write lock.
+    /// The number is unknown, because all others wait while this session holds the write lock.
     fn waiting(&mut self) -> usize {
         0
     }

@@ -25,7 +25,7 @@ pub fn serve<L: Library>(handshake: &Handshake) {
             println!("{}", state.answer(&command).await.unwrap_or_else(|error| complaint(&*error)));
         }
     });
-    // Without releases and background tasks.
+    // The process exits without releasing holds or ending background tasks.
     std::process::exit(0);
 }
 

@@ -40,7 +40,7 @@ impl<'a> BackendRun<'a> {
         Self { backend, servers, pace, subjects, table: Table::default(), progress, only }
     }
 
-    /// Their background work would disturb other subjects.
+    /// Ends the subjects, whose background work would disturb the other measurements.
     pub(super) fn dismiss_all(&mut self) {
         self.subjects.iter_mut().for_each(RunningSubject::dismiss);
     }
@@ -98,7 +98,7 @@ impl<'a> BackendRun<'a> {
         seen
     }
 
-    /// Longer if there were few hand-overs: programs may start late.
+    /// Checks mutual exclusion, for a longer time if there were few hand-overs, because programs may start late.
     fn check(
         &self,
         subject: &mut RunningSubject<'_>,
@@ -146,7 +146,7 @@ impl<'a> BackendRun<'a> {
         let keeping =
             Contest { time: pace.contest_5ms, section: Duration::from_millis(5), ..processes };
         let tasks = Contest { processes: 1, tasks: pace.tasks, time: pace.pairs, ..processes };
-        // By then virtual machines are warm.
+        // By then the subjects that run on virtual machines are warm.
         for regime in [Regime::TwoCores, Regime::OneCore] {
             for round in 0..pace.rounds {
                 self.pairs(regime, round);
@@ -213,7 +213,7 @@ impl<'a> BackendRun<'a> {
         });
     }
 
-    /// For each that hasn't failed, each round in another order.
+    /// Calls the function for each subject that hasn't failed, in a different order in each round.
     fn each(
         &mut self,
         workload: &'static str,
@@ -244,7 +244,7 @@ impl<'a> BackendRun<'a> {
             if !self.table.is_over(&key) {
                 let outcome = act(subject, self.servers, self.pace, &lock);
                 if let Err(Failure::Failed(_)) = outcome {
-                    // Its state is unknown.
+                    // The subject's state is unknown after a failure.
                     subject.dismiss();
                 }
                 self.table.add(key, outcome);

@@ -9,12 +9,12 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::results::Regime;
 
-/// With one core, also the subjects'.
+/// The core of the servers. In the one-core regime, the subjects use it too.
 const SERVERS: usize = 0;
 const OTHER: usize = 1;
 
 impl Regime {
-    /// This process stays: its children would see a machine with one core.
+    /// This process isn't pinned, because its children would then see a machine with one core.
     pub(crate) fn release_mode(self, servers: &[u32], subjects: &[u32]) {
         pin(servers, SERVERS);
         pin(subjects, self.core_of_subjects());

@@ -50,7 +50,7 @@ impl BackendRun<'_> {
         let holds: Vec<u64> = [1].into_iter().chain(self.pace.holds.clone()).collect();
         for (round, count) in holds.into_iter().enumerate() {
             for at in 0..self.subjects.len() {
-                // Another first subject each round: it may reuse a server's memory.
+                // Each round starts with a different subject, because a later subject may reuse memory of the server.
                 let subject = (at + round) % self.subjects.len();
                 let kind = self.subjects[subject].program.kind;
                 if !self.pace.is_for(kind, "renewal", count, REGIME) {
@@ -89,7 +89,7 @@ impl BackendRun<'_> {
         }
     }
 
-    /// Also checks that they were held.
+    /// Releases the holds, and checks that they were still held.
     fn held(&mut self, subject: usize, count: u64) -> Result<(u64, Round), Failure> {
         let (pace, servers) = (self.pace, self.servers);
         let name = self.subjects[subject].program.handshake.name.clone();
@@ -108,7 +108,7 @@ impl BackendRun<'_> {
                 self.table.add(key, Ok(of_pairs(pairs)));
             }
         }
-        // It reports a missed renewal.
+        // The worker reports a missed renewal.
         let workers = self.subjects[subject].spawn(1)?;
         workers[0].send("drop");
         workers[0].answer("dropped", pace.holding)?;

@@ -228,7 +228,7 @@ fn meet(plan: &Plan, missing: &mut Vec<Missing>, logs: &Path) -> servers::Result
         match met {
             Ok(mut program) => {
                 if kind == Kind::Before {
-                    // They are parts of locks' names, so they contain no space.
+                    // Subjects' names are parts of locks' names, so they contain no space.
                     program.handshake.name += "-before";
                 }
                 programs.push(program);

@@ -41,7 +41,7 @@ pub(super) struct Pace {
     pub(super) stays_put: bool,
     /// Peers run only the first measurements, in one regime.
     pub(super) glances_at_peers: bool,
-    /// Not for peers: two dozen virtual machines measure the memory.
+    /// Peers aren't measured, because two dozen virtual machines would measure their own memory.
     pub(super) growing_processes: Vec<u64>,
 }
 

@@ -14,7 +14,7 @@ use crate::results::{Kind, Profile, Regime};
 /// Both sides' shares add up.
 const REGIME: Regime = Regime::OneCore;
 
-/// No divisor of timer frequencies.
+/// This frequency divides no common timer frequency, so that samples don't coincide with timers.
 const FREQUENCY: &str = "2997";
 
 const SETTLING: Duration = Duration::from_millis(500);
@@ -61,7 +61,7 @@ impl BackendRun<'_> {
     }
 }
 
-/// For the core: servers' processes come and go.
+/// Samples a core instead of processes, because servers start and end processes.
 struct Sampler {
     recording: Child,
     data: PathBuf,

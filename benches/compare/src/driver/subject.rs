@@ -105,7 +105,7 @@ impl<'a> RunningSubject<'a> {
         })
     }
 
-    /// After an error others may still run: dismiss the subject.
+    /// After an error, other workers may still run, so the caller must dismiss the subject.
     pub(super) fn contest(
         &mut self,
         servers: &Watched,

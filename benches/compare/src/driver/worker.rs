@@ -34,7 +34,7 @@ pub(super) struct Program {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
     Cannot(String),
-    /// Or ended, or timed out.
+    /// The worker reported an error, ended, or timed out.
     Failed(String),
 }
 
@@ -83,7 +83,7 @@ impl Program {
         let mut process = command.spawn().map_err(|error| failed(&error))?;
         let (commands, output) = (process.stdin.take(), process.stdout.take());
         let (sender, answers) = channel();
-        // It could block indefinitely.
+        // Reading could block indefinitely, so it has its own thread.
         std::thread::spawn(move || {
             let lines = output
                 .into_iter()
@@ -98,7 +98,7 @@ impl Program {
     }
 }
 
-/// Dropping it kills the process.
+/// A running subject. Dropping this value kills the process.
 #[derive(Debug)]
 pub(super) struct Worker {
     process: Child,

@@ -15,7 +15,7 @@ const BEFORE: RGBColor = RGBColor(127, 178, 229);
 const BASELINE: RGBColor = RGBColor(110, 119, 129);
 /// Peers' points are labelled.
 const PEER: RGBColor = RGBColor(169, 184, 198);
-/// Their lines aren't.
+/// The lines of peers aren't labelled, so each peer has a colour of its own.
 const HUES: [RGBColor; 15] = [
     RGBColor(230, 25, 75),
     RGBColor(60, 180, 75),
@@ -218,7 +218,7 @@ fn colour(view: &View<'_>, subject: &str) -> Option<RGBColor> {
     }
 }
 
-/// Each peer's own, in all charts.
+/// Returns the colour of a peer, which is the same in all charts.
 fn hue(view: &View<'_>, subject: &str) -> RGBColor {
     let mut peers = view.results.subjects.iter().filter(|known| known.kind == Kind::Peer);
     let index = peers.position(|known| known.name == subject).unwrap_or(0);

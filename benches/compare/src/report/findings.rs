@@ -9,7 +9,7 @@ use super::view::{Against, Place, View, against, spread};
 use crate::results::{Cell, Kind, Profile};
 use crate::workload::Workload;
 
-/// Less of the baseline is far from it.
+/// A smaller share of the baseline's speed counts as far from the baseline.
 pub(super) const FAR: f64 = 0.5;
 
 const SHARES: usize = 6;

@@ -28,7 +28,7 @@ const TITLE: &str = "Benchmarks";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
-    /// Without figures and distributions of time.
+    /// A page without all figures and distributions of time.
     Summary,
     Full,
 }

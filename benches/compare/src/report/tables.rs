@@ -186,7 +186,7 @@ fn others(page: &mut Page, view: &View<'_>, workload: &Workload, grows: Option<&
     });
 }
 
-/// Each note once, with its subjects.
+/// Writes each note once, with the subjects that it is about.
 fn notes(page: &mut Page, view: &View<'_>, workload: &Workload) {
     type Numbers = BTreeSet<u64>;
     let mut notes: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, Numbers>>> = BTreeMap::new();

@@ -78,7 +78,7 @@ impl Servers for Nodes {
     }
 
     fn served(&self) -> Result<Option<u64>> {
-        // Not the replicas, which repeat commands.
+        // The replicas repeat the masters' commands, so they aren't counted.
         served(&self.0.nodes[..3])
     }
 

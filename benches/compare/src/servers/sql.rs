@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::interface::{Result, Servers};
 
-/// Enough for a thousand waiters.
+/// The server's connection limit is enough for a thousand waiters.
 const CONNECTIONS: &str = "1200";
 
 pub(super) fn sqlite() -> Result<Box<dyn Servers>> {

@@ -37,7 +37,7 @@ struct Queues {
     /// By revision.
     keys: HashMap<String, BTreeMap<i64, String>>,
     waiting: HashMap<String, oneshot::Sender<()>>,
-    /// Events up to it have been seen.
+    /// The watch has received all events up to this revision.
     revision: i64,
 }
 
@@ -81,7 +81,7 @@ impl Baseline for Etcd {
     type Hold = Hold;
 
     async fn open(_backend: &str, url: &str) -> Result<Self> {
-        // Only one member, like Lockwright.
+        // The client connects to only one member, as Lockwright does.
         let urls = url.trim_start_matches("etcd:");
         let member = urls.split([',', '?']).next().unwrap_or(urls);
         let options = ConnectOptions::new().with_require_leader(true);

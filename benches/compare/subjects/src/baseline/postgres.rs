@@ -97,7 +97,7 @@ impl Server for Postgres {
 
     async fn lock_row(on: &mut PgConnection, name: &str) -> Result<()> {
         let quoted = name.replace('\'', "''");
-        // In one packet, planned once.
+        // The statements are sent in one packet, and planned once.
         let lock = format!("BEGIN; EXECUTE bench_baseline_row('{quoted}')");
         while raw_sql(AssertSqlSafe(lock.clone())).fetch_all(&mut *on).await?.is_empty() {
             Self::unlock_row(on).await?;

@@ -78,7 +78,7 @@ impl Server {
         Ok(renewed)
     }
 
-    /// On a separate connection.
+    /// Waits on a separate connection, because BLPOP blocks it.
     pub(super) async fn wait(&self, name: &str) -> Result<Turn> {
         let list = format!("{}:turn", key(name));
         if !self.ready.borrow().contains(name) {

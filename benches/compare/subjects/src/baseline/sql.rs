@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::pool::{Lent, Pool};
 use super::{Baseline, held, lost};
 
-/// As in Lockwright.
+/// The pool has as many connections for requests as Lockwright's.
 const REQUESTS: usize = 4;
 
 /// Per process: one holds, one is in the server's queue, one follows.
@@ -75,7 +75,7 @@ pub(super) struct Sql<S: Server> {
 pub(super) enum Hold<C> {
     Lease(Box<str>),
     LeaseInTurn(Box<str>, Lent<C>),
-    /// From the pool of waiters if it waited.
+    /// A hold that waited has its connection from the pool of waiters.
     Connection {
         name: Box<str>,
         lent: Mutex<Lent<C>>,

@@ -36,7 +36,7 @@ const POLL: Duration = Duration::from_millis(1);
 pub(super) struct Sqlite {
     connection: tokio::sync::Mutex<SqliteConnection>,
     token: i64,
-    /// One process's tasks needn't poll.
+    /// Tasks of one process wait for a mutex, so that they needn't poll.
     names: RefCell<HashMap<String, Arc<Mutex<()>>>>,
 }
 

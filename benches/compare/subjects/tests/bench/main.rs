@@ -8,7 +8,7 @@ use std::path::Path;
 
 use lockwright_bench::driver::Plan;
 
-/// Without subjects.
+/// Returns a smoke run of one backend, without subjects.
 fn smoke_of(backend: &str, logs: &Path) -> Plan {
     Plan {
         backends: vec![backend.to_owned()],

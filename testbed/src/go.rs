@@ -21,11 +21,11 @@ pub fn build(source: &Path) -> Result<PathBuf> {
     let place = place()?;
     fs::create_dir_all(&place)?;
     let program = place.join(name_of(source)?);
-    // Other test processes may build it too.
+    // Other test processes may build the same program, so this one takes a lock.
     let turn = File::create(program.with_extension("lock"))?;
     turn.lock()?;
     if !program.exists() {
-        // So that no process starts a partial file.
+        // The program is built under another name, so that no process starts a partial file.
         let fresh = program.with_extension("new");
         go(&place)?
             // A fifth faster without inlining and debug information.
@@ -41,7 +41,7 @@ pub fn build(source: &Path) -> Result<PathBuf> {
 fn go(place: &Path) -> Result<Program> {
     Ok(Program::new("go", PACKAGE)
         .within(PATIENCE)
-        // So that a user can delete it.
+        // Modules must be writable, so that a user can delete the folder.
         .env("GOFLAGS", "-mod=readonly -modcacherw -buildvcs=false")
         .env("GOMODCACHE", folder::text(&place.join("modules")))
         .env("GOCACHE", folder::text(&place.join("cache")))
@@ -54,13 +54,13 @@ fn go(place: &Path) -> Result<Program> {
 fn explain(error: &Error, source: &Path, place: &Path) -> Error {
     let module = fs::read_to_string(source.join("go.mod")).unwrap_or_default();
     let wanted = module.lines().find_map(|line| line.strip_prefix("go ")).unwrap_or("?");
-    // Outside the module's folder, where an old Go only reports its age.
+    // This runs outside the module's folder, in which an old Go only reports that it is too old.
     let found = go(place).and_then(|go| go.arg("version").run(place, "")).unwrap_or_default();
     let (source, found) = (source.display(), found.trim());
     Error::new(format!("{source} needs Go {wanted} or newer; `{found}` can't build it: {error}"))
 }
 
-/// It depends on the sources, so that an outdated program isn't used.
+/// Returns a file name that depends on the sources, so that an outdated program isn't used.
 fn name_of(source: &Path) -> Result<String> {
     let files = fs::read_dir(source)?.map(|entry| Ok(entry?.path()));
     let mut files = files.collect::<io::Result<Vec<PathBuf>>>()?;

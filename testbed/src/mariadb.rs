@@ -18,7 +18,7 @@ const CLIENT: &str = "mariadb-client-core";
 const ADMIN: &str = "root";
 const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 
-/// It has all rights in its database and none elsewhere.
+/// A user with all rights in its database and none elsewhere.
 const USER: &str = "lockwright";
 /// Unique, for searches in logs.
 const PASSWORD: &str = "not-for-logs-7391";
@@ -94,7 +94,7 @@ impl MariaDb {
             let escaped = password.replace('\\', "\\\\").replace('\'', "''");
             self.sql(&format!("ALTER USER {USER}@'%' IDENTIFIED BY '{escaped}'"))?;
         }
-        // Otherwise MySQL rejects a user's first TCP login without TLS.
+        // These logins use the socket. Without them, MySQL rejects a user's first TCP login without TLS.
         if Kind::chosen() == Kind::MySql {
             self.sql("DO 0")?;
             self.sql_as_user("DO 0")?;
@@ -209,7 +209,7 @@ fn fill_mariadb(folder: &Path) -> Result<()> {
     );
     let recipe = format!("{}\n{install:?}\n{users}", version()?);
     folder::fill(folder, "mariadb", &recipe, account(), |template| {
-        // In a shared folder, another server that starts would delete the temporary tables.
+        // The servers have a TMPDIR of their own, because a MariaDB that starts deletes all temporary tables there.
         let data = format!("--datadir={}", folder::text(&template.join("data")));
         Program::new(installer, SERVER)
             .args(["--no-defaults", &data])
@@ -333,7 +333,7 @@ fn server() -> Program {
     Program::new(binary.as_deref().unwrap_or("mariadbd"), SERVER).env("LC_ALL", "C")
 }
 
-/// On the unix socket, which opens after the port and can't be another process's.
+/// Reads the greeting on the unix socket, which opens after the port and can't be another process's.
 fn greets(socket: &Path) -> Option<()> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

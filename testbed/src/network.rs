@@ -28,7 +28,7 @@ pub(crate) enum Dialler {
     HasTheOtherEnd,
 }
 
-/// Dropping it closes all connections.
+/// A network of members. Dropping this value closes all connections.
 #[derive(Debug, Default)]
 pub(crate) struct Network(Arc<Shape>);
 

@@ -10,7 +10,7 @@ use crate::{Postgres, Process, Program, Result, folder, in_url, methods, port};
 
 const PACKAGE: &str = "pgbouncer";
 
-/// They differ from the server's, so that a test notices a mix-up.
+/// The user and password differ from the server's, so that a test notices a mix-up.
 const USER: &str = "pooled";
 const PASSWORD: &str = "not-for-logs-5528";
 
@@ -146,7 +146,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
         .run_as(postgres::account())
         .start(folder)?;
     process.wait_until_ready(|| {
-        // Cheaper than `psql`, which proves that this PgBouncer answers.
+        // A connection is cheaper than `psql`, which runs afterwards and proves that this PgBouncer answers.
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
         psql(port, "pgbouncer", "SHOW VERSION;", folder).ok()
     })?;

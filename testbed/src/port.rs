@@ -57,7 +57,7 @@ struct Ports {
 
 struct Block {
     first: u16,
-    /// Its lock reserves the block.
+    /// The lock of this file reserves the block.
     _lock: File,
 }
 

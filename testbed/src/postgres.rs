@@ -19,7 +19,7 @@ const ADMIN_PASSWORD: &str = "testbed-of-lockwright";
 const ADMIN_SECRET: &str = "SCRAM-SHA-256$1:bG9ja3dyaWdodC10ZXN0IQ==$\
      pHUqSLfNgZ+06rp0UWw7h2WnL1y7FO+q/UlQ30cBlMY=:ifwj28B3RT0RUsXFOu6aY7oERkNWyJfj0tCAsGY01hQ=";
 
-/// It owns the database and isn't a superuser.
+/// A user that owns the database and isn't a superuser.
 pub(crate) const USER: &str = "lockwright";
 pub(crate) const DATABASE: &str = "lockwright";
 /// Unique, for searches in logs.
@@ -117,7 +117,7 @@ impl Drop for Postgres {
         if self.process.is_frozen() {
             self.process.kill();
         } else {
-            // Faster than a shutdown. Unlike a kill, it frees the shared memory.
+            // SIGQUIT is faster than a shutdown, and unlike a kill it frees the shared memory.
             self.process.stop_by(Signal::QUIT);
         }
         remove_shared_memory(self.folder.path());
@@ -187,7 +187,7 @@ fn launch(port: u16, options: &Options, folder: &Path) -> Result<Process> {
          unix_socket_directories = {}\n",
         quoted(&folder::text(folder))
     );
-    // In /dev/shm, it would remain after a crash.
+    // Shared memory in /dev/shm would remain after a crash.
     settings += "dynamic_shared_memory_type = mmap\n";
     settings += "shared_buffers = 16MB\nmax_wal_size = 32MB\nmin_wal_size = 2MB\n";
     // Loses data only if the machine crashes.

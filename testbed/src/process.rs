@@ -156,7 +156,7 @@ impl Program {
         Path::new(&self.binary).file_name().and_then(|name| name.to_str()).unwrap_or(&self.binary)
     }
 
-    /// With `setpriv`: setting the kernel's flag would need unsafe code.
+    /// Uses `setpriv`, because setting the kernel's flag would need unsafe code.
     fn dying_with_us(&self) -> Result<Command> {
         let mut command = if cfg!(target_os = "linux") {
             let mut setpriv = Command::new(locate("setpriv", "util-linux")?);
@@ -183,7 +183,7 @@ fn all_of(file: &mut File) -> io::Result<String> {
 
 fn locate(binary: &str, package: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // A user's PATH often lacks them.
+    // These folders are often missing in a user's PATH.
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
         .map(|folder| folder.join(binary))
@@ -196,7 +196,8 @@ fn locate(binary: &str, package: &str) -> Result<PathBuf> {
         })
 }
 
-/// From one permanent thread: the kernel's "parent death" is the death of the starting *thread*.
+/// Starts processes from one permanent thread, because the kernel's "parent death" is the death of the starting
+/// *thread*.
 fn spawn(command: Command) -> io::Result<Child> {
     type Job = (Command, Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
@@ -287,7 +288,7 @@ impl Process {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // It watched the frozen processes.
+        // The watching process isn't needed any more.
         self.cancel_kill_on_exit();
     }
 

@@ -13,7 +13,7 @@ pub(crate) fn number_of_other_end(connection: &TcpStream) -> Option<u32> {
     let SocketAddr::V4(here) = connection.local_addr().ok()? else { return None };
     let SocketAddr::V4(there) = connection.peer_addr().ok()? else { return None };
     static ANSWERS: OnceLock<bool> = OnceLock::new();
-    // This end exists, so it shows whether the kernel answers.
+    // This end of the connection exists, so the query shows whether the kernel answers.
     if *ANSWERS.get_or_init(|| asked(here, there).is_some()) {
         asked(there, here)
     } else {

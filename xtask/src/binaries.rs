@@ -190,7 +190,7 @@ impl Binary {
         report
     }
 
-    /// If it lists them in time: some binaries start servers first.
+    /// Returns the binary's tests, if it lists them in time. Some binaries start servers first.
     fn listed(&self, log: &str, args: &[String]) -> Vec<String> {
         let mut command = self.command(args);
         command.arg("--list");
@@ -286,7 +286,8 @@ mod tests {
     fn script(folder: &Path, name: &str, text: &str) -> Binary {
         let [draft, path] = [folder.join(format!("{name}.sh")), folder.join(name)];
         std::fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-        // By another process: another test's child may still have the script open for writing.
+        // Another process writes the script, because a child of another test could have inherited a file that is open
+        // for writing.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).args([&draft, &path]).status().unwrap().success());
         let title = format!("self-test {name}");

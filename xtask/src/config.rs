@@ -6,7 +6,7 @@ pub(crate) const INTEROP: &str = "lockwright-interop";
 
 struct Package {
     package: &'static str,
-    /// Their names in other crates' tests.
+    /// The names of servers in other crates' tests.
     servers: &'static [&'static str],
     /// Test binaries that start no server before they select tests. `--quick` runs them.
     without: &'static [&'static str],
@@ -30,7 +30,8 @@ const LIST: &[Package] = &[
 const EXCLUSIVE: &[(&str, &str)] =
     &[("lockwright-etcd", "server"), ("lockwright-zookeeper", "server")];
 
-/// They mostly wait. Not the suites, whose cases share a server.
+/// Tests that mostly wait, so that more of them run at once. The suites aren't listed, because their cases share a
+/// server.
 const TEST_THREADS: &[(&str, &str, &str)] = &[
     ("lockwright-sql", "held", "6"),
     ("lockwright-sql", "lease_faults", "6"),

@@ -28,7 +28,7 @@ pub(crate) fn step(options: &Options) -> Report {
 }
 
 fn compare(costs: &Costs) -> Result<Report, String> {
-    // It shows that the paths work.
+    // Prints the table, which shows that the paths work.
     print!("{}", baseline::table(&costs.paths));
     let recorded = fs::read_to_string(folders::root().join(RECORDED)).map_err(text)?;
     let recorded: Costs = serde_json::from_str(&recorded).map_err(|problem| {

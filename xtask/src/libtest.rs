@@ -17,7 +17,7 @@ pub(crate) struct Suite {
     pub(crate) counts: Counts,
     pub(crate) took: Duration,
     pub(crate) lines: Vec<String>,
-    /// False if it aborted.
+    /// False if the test binary aborted.
     pub(crate) finished: bool,
 }
 

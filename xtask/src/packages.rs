@@ -52,7 +52,7 @@ const DISTRIBUTIONS: &[Distribution] = &[
     },
 ];
 
-/// Not a derivative of them.
+/// Derivatives of Debian don't have these suites.
 pub(crate) fn has_later_suites() -> bool {
     distribution(&release()).is_some()
 }

@@ -43,7 +43,7 @@ impl AdminConn {
     pub(crate) fn answers(&self) -> bool {
         match self.try_ask::<String>(&["PING"]) {
             Ok(answer) => answer == "PONG",
-            // Its password may have been set in another way.
+            // The server's password may have been set in another way.
             Err(error) => error.code() == Some("NOAUTH"),
         }
     }

@@ -22,7 +22,7 @@ use admin_conn::AdminConn;
 
 const CONFIGURATION: &str = "redis.conf";
 
-/// They contain a server's role in a set.
+/// Files that contain a server's role in a set of servers.
 const ROLE: [&str; 2] = [CONFIGURATION, "nodes.conf"];
 
 /// A Redis server.

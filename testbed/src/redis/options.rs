@@ -118,7 +118,7 @@ impl Options {
         if self.tls.is_on { "rediss" } else { "redis" }
     }
 
-    /// A test may set it.
+    /// Returns the socket's path, which a test may have set.
     pub(super) fn socket(&self, folder: &Path) -> PathBuf {
         let own = self.settings.iter().rfind(|(name, _)| name == "unixsocket");
         own.map_or_else(|| folder.join("testbed.sock"), |(_, path)| path.into())
@@ -126,7 +126,7 @@ impl Options {
 
     pub(super) fn lines(&self, port: u16, bus_port: Option<u16>, folder: &Path) -> String {
         let mut lines = String::from("bind 127.0.0.1\ndaemonize no\nsave \"\"\n");
-        // Otherwise a master waits 5 s for more replicas.
+        // By default, a master waits 5 s for more replicas before it synchronizes one.
         lines += "repl-diskless-sync-delay 0\n";
         lines += &self.listening(port, &self.socket(folder));
         if let (Some(timeout), Some(bus_port)) = (self.cluster, bus_port) {

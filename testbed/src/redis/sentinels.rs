@@ -234,7 +234,7 @@ fn launch_sentinel(folder: &Path, admin: &AdminConn) -> Result<Process> {
 }
 
 impl SentinelsOptions {
-    /// The Sentinel rewrites it.
+    /// Returns the lines of the configuration file, which the Sentinel rewrites.
     fn lines(&self, port: u16, master: u16, socket: &Path) -> String {
         let mut lines = String::from("bind 127.0.0.1\ndaemonize no\nprotected-mode no\n");
         lines += &self.server.listening(port, socket);

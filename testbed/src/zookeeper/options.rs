@@ -9,7 +9,7 @@ use crate::certificates::Tls;
 use crate::{Certificates, Result, folder};
 
 pub(super) const SUPERUSER: (&str, &str) = ("super", "testbed-of-lockwright");
-/// With the base64 of the SHA-1 of `name:password`.
+/// The superuser's name, with the base64 of the SHA-1 of `name:password`.
 pub(super) const SUPERUSER_DIGEST: &str = "super:BjMD6lv93tLW0ebdOOqhyYONNqs=";
 
 const KEY_STORE: &str = "key-store.pem";

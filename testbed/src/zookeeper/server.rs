@@ -29,7 +29,7 @@ const CLASS_PATH: [&str; 5] = [
 pub(super) const SMALL: [&str; 5] =
     ["-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"];
 
-/// As in ZooKeeper's own script.
+/// The heap size of ZooKeeper's own start script.
 const FULL_SIZE: &str = "-Xmx1000m";
 
 const JAVA: [&str; 3] = [
@@ -94,7 +94,7 @@ pub(super) fn start_with(
         .args(&options.properties)
         .arg(format!("-Dzookeeper.forceSync={force_sync}"))
         .arg(format!("-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPERUSER_DIGEST}"))
-        // So that each pair has its own link.
+        // Each member has its own hosts file, so that each pair of members has its own link.
         .arg(format!("-Djdk.net.hosts.file={}", folder::text(&folder.join(HOSTS))))
         .args(["-cp", &class_path()?])
         .args(["org.apache.zookeeper.server.quorum.QuorumPeerMain", CONFIGURATION])

@@ -1,5 +1,6 @@
 use std::sync::{Arc, Mutex};
 
+use lockwright_core::backend_util::Jitter;
 use lockwright_core::{
     AcquireOutcome, BreakMode, BreakTarget, Broken, Claim, Cursor, DistributedLock, Error, Events,
     Finding, Inspection, LockName, Mode, Page, Profile, ReleaseMode, ReleaseOutcome, Renew,
@@ -14,7 +15,6 @@ use crate::names::Names;
 use crate::node::Node;
 use crate::options::Options;
 use crate::pending_releases::PendingReleases;
-use crate::random::Random;
 use crate::token_states::{Nodes, TokenStates};
 use crate::wakeup::Wakeups;
 use crate::{SHORTEST_TTL, acquire, doctor, operator, profile, release, renew};
@@ -42,7 +42,8 @@ impl Redlock {
         let runtime = Handle::try_current()
             .map_err(|_| invalid_config("a quorum needs a tokio runtime; create it within one"))?;
         let quorum = nodes.len() / 2 + 1;
-        let jitter = |stream: u64| Random::new(options.jitter_seed.map(|seed| seed ^ stream));
+        let seeded = |stream: u64| options.jitter_seed.map(|seed| Jitter::from_seed(seed ^ stream));
+        let jitter = |stream| seeded(stream).unwrap_or_default();
         let wakeups = Wakeups::attach_to(
             &nodes,
             quorum,

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use lockwright_core::backend_util::Jitter;
 use lockwright_core::{BootInstant, Error, ErrorKind, Result};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -13,7 +14,6 @@ use crate::names::Names;
 use crate::node::{Incarnation, Node};
 use crate::options::Options;
 use crate::pending_releases::PendingReleases;
-use crate::random::Random;
 use crate::requests::Requests;
 use crate::token_states::TokenStates;
 
@@ -30,7 +30,7 @@ pub(crate) struct Fleet {
     pub(crate) token_states: TokenStates,
     pub(crate) names: Names,
     pub(crate) pending_releases: PendingReleases,
-    pub(crate) random: Random,
+    pub(crate) random: Jitter,
     pub(crate) runtime: Handle,
 }
 

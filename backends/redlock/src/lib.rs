@@ -58,7 +58,6 @@ mod options;
 mod pending_releases;
 #[cfg(test)]
 mod properties;
-mod random;
 mod redis_node;
 mod release;
 mod renew;

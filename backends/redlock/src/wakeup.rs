@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use lockwright_core::backend_util::Jitter;
 use lockwright_core::{Event, Events, LockName, Token};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use crate::node::Node;
-use crate::random::Random;
 use crate::token_states::Nodes;
 
 /// Beyond this number, polls and renewals must suffice.
@@ -25,7 +25,7 @@ pub(crate) struct Wakeups {
     nodes: usize,
     quorum: usize,
     moment: Duration,
-    random: Random,
+    random: Jitter,
     runtime: Handle,
     clients: Mutex<Arc<Vec<Events>>>,
     seen: Mutex<Seen>,
@@ -58,7 +58,7 @@ impl Wakeups {
         nodes: &[Arc<dyn Node>],
         quorum: usize,
         moment: Duration,
-        random: Random,
+        random: Jitter,
         runtime: Handle,
     ) -> Arc<Self> {
         let this = Arc::new(Self {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::backend::DistributedLock;
+use crate::backend_util::Jitter;
 use crate::clock::Clock;
 use crate::duration;
 use crate::error::{Error, Result};
@@ -15,7 +16,6 @@ use crate::token::TokenSource;
 use crate::validity::Rules;
 
 use super::in_runtime::InRuntime;
-use super::jitter::Jitter;
 use super::locks::Locks;
 use super::state::{Settings, Shared};
 

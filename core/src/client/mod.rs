@@ -9,7 +9,6 @@ mod guard;
 mod held;
 mod hold_state;
 mod in_runtime;
-mod jitter;
 mod locks;
 mod metrics;
 mod multi;

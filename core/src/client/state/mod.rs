@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
+use crate::backend_util::Jitter;
 use crate::claim::{Claim, ReleaseMode};
 use crate::clock::{BootInstant, Clock};
 use crate::error::Error;
@@ -20,7 +21,6 @@ use crate::token::{Fence, Token, TokenSource};
 use crate::validity::{Lengths, Rules};
 
 use super::in_runtime::InRuntime;
-use super::jitter::Jitter;
 use super::metrics::{Metrics, Totals};
 use super::options::Options;
 use super::owner::Owner;

@@ -169,7 +169,7 @@ pub(crate) fn classify(cause: &etcd_client::Error, effect: Effect) -> ErrorClass
             ErrorClass::Unsure(effect.unanswered(means).with_source(words))
         }
         None => match cause {
-            // It sent nothing.
+            // The server replied that the lease doesn't exist.
             etcd_client::Error::LeaseKeepAliveError(why) if why.contains("lease not found") => {
                 ErrorClass::NoLease
             }

@@ -97,7 +97,7 @@ impl Entry {
         keys::mode(&self.key)
     }
 
-    /// For permits it is only a number.
+    /// Returns the fence. The fences of permits have no order.
     pub(crate) fn fence(&self) -> Fence {
         match self.mode() {
             Mode::Shared => Fence::new(self.reader().fence()),

@@ -35,7 +35,7 @@ pub(crate) enum Report {
     GivenBack(bool),
 }
 
-/// A round's request for votes, shared by the tasks of its nodes.
+/// A round's request for votes, shared by the tasks that ask the nodes.
 #[derive(Debug)]
 pub(crate) struct VoteRequest {
     pub(crate) fleet: Arc<Fleet>,
@@ -44,7 +44,7 @@ pub(crate) struct VoteRequest {
     pub(crate) candidate: Fence,
     pub(crate) waits: bool,
     pub(crate) until: Instant,
-    /// Changes only between two polls of those tasks.
+    /// The verdict changes only between two polls of the nodes' tasks.
     pub(crate) verdict: Mutex<Verdict>,
 }
 

@@ -42,14 +42,14 @@ pub async fn wait_for_nodes(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Wait).await
 }
 
-/// Lets new nodes vote at once: new servers, on which no lock can be held. **After a loss of data
-/// it may admit a second holder.**
+/// Lets nodes vote at once. Call it only for new servers, on which no client can hold a lock yet. **If a server
+/// has lost its data, this call may admit a second holder.**
 ///
 /// # Errors
 /// As [`nodes`].
 ///
 /// # Cancel safety
-/// May be dropped; some of the nodes may vote then.
+/// May be dropped. Some of the nodes may already vote then.
 pub async fn admit(url: &str) -> Result<Vec<Node>> {
     node_statuses(url, What::Admit).await
 }

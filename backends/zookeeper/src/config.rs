@@ -88,8 +88,9 @@ impl Config {
         self
     }
 
-    /// Sets how long a connection may be silent before its session moves to a new one; 1.2 s by default, and at most
-    /// about a quarter of the session's timeout. An idle connection is pinged after three eighths of this time.
+    /// Sets how long a connection may be silent before the client moves the session to a new connection; 1.2 s by
+    /// default. Larger times than about a quarter of the session's timeout have no effect. An idle connection is pinged
+    /// after three eighths of this time.
     #[must_use]
     pub fn silence_timeout(mut self, limit: Duration) -> Self {
         self.silence_timeout = limit;

@@ -164,8 +164,8 @@ impl Held<'_> {
                 signal = signals.next() => self.forward(signal),
                 _ = child_changed.recv() => self.continue_supervisor(),
                 () = sleep_until(give_up_at) => {
-                    // The supervisor had half of the remaining time. Its final report is pending, or the supervisor is
-                    // stopped or starved.
+                    // The supervisor had half of the time until the deadline to end the command. Its final report may
+                    // have arrived unread. Otherwise the supervisor is stopped or starved.
                     while let Some(report) = self.try_report() {
                         if let Some(outcome) = self.on_report(report)? {
                             return Ok(self.conclude(outcome).await);

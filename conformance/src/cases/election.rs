@@ -32,7 +32,7 @@ fn value(leader: Option<&Leader>) -> Option<&str> {
     leader?.value.as_deref()
 }
 
-/// Also true if the server doesn't show holders.
+/// Returns whether there is a leader with the value `wanted`, or one without an identity: some servers don't show it.
 fn says(leader: Option<&Leader>, wanted: &str) -> bool {
     leader
         .is_some_and(|leader| leader.identity.is_none() || leader.value.as_deref() == Some(wanted))

@@ -31,7 +31,7 @@ impl Hold {
         self.token == other.token && self.who == other.who && self.asked == other.asked
     }
 
-    /// Returns whether the modes exclude each other, which permits don't.
+    /// Returns whether the modes of the two holds exclude each other. Two permits never do.
     pub fn excludes(&self, other: &Self) -> bool {
         excludes(self.mode, other.mode)
     }

@@ -34,7 +34,7 @@ async fn fixed_ones_are_kept_while_the_next_is_waited_for() {
     holder.release().await.unwrap();
     let all = waiting.await.unwrap().unwrap();
     assert!(all.remaining() > TTL * 8 / 10, "{:?}", all.remaining());
-    // All locks are granted, so the fixed holds are no longer renewed.
+    // These holds have a fixed TTL: the request renewed them only while it waited for the last lock.
     clock.sleep(TTL).await;
     assert!(matches!(all.check().unwrap_err().kind(), ErrorKind::Lost(_)));
 }

@@ -40,7 +40,7 @@ impl Options {
         self.set("requirepass", quoted(password))
     }
 
-    /// Adds a user with rules as in `ACL SETUSER`. [`Redis::url`] has the first user.
+    /// Adds a user with rules as in `ACL SETUSER`. [`Redis::url`] logs in as the user that was added first.
     pub fn user(mut self, name: &str, password: &str, rules: &str) -> Self {
         let (name, password, rules) = (name.to_owned(), password.to_owned(), rules.to_owned());
         self.users.push(User { name, password, rules });

@@ -13,9 +13,9 @@ pub enum Mode {
     /// transaction pooler.
     #[default]
     Lease,
-    /// A lock of a database session. It ends with the session's own connection.
+    /// A lock of a database session. Each hold has its own connection, and ends with it.
     Session,
-    /// A locked row in an open transaction. It ends with the transaction's own connection.
+    /// A locked row in an open transaction. Each hold has its own connection, and ends with it.
     Row,
 }
 

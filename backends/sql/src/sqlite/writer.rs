@@ -231,7 +231,8 @@ impl Writer {
         }
     }
 
-    /// Notifies the waiters before the callers, because the process may end after its answer.
+    /// Notifies the waiters before it answers the callers, because this process may end as soon as a caller has its
+    /// answer.
     fn finish(&mut self, jobs: Vec<Job>, results: Vec<Result<Answer, Failure>>) {
         if results.iter().any(|r| matches!(r, Err(f) if f.effect == Effect::Unknown)) {
             self.open = None;

@@ -72,8 +72,8 @@ fn timed(workload: &Workload) -> &'static str {
     if workload.id == "pairs" { "pairs" } else { "waits" }
 }
 
-/// By the ratio to the baseline. Where less is better, by the figure, as that baseline is often
-/// zero.
+/// Draws each point at its ratio to the baseline. Where less is better, draws it at the measured
+/// figure, because the baseline's figure is often zero.
 fn points(view: &View<'_>, workload: &Workload) -> Drawn<Option<String>> {
     let are_ratios = workload.more_is_better;
     let regimes = view.regimes(workload);

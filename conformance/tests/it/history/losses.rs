@@ -82,7 +82,7 @@ fn process_that_ran_for_the_allowance_is_excused() {
     let late = two().loses(250, "a", 1);
     assert!(found(&late, 0, 10).is_empty());
     assert_eq!(found(&late, 0, 9), [LATE]);
-    // The report is due before the deadline.
+    // If the report is due 5 ms before the deadline, the same report is 5 ms later.
     assert!(found(&late, 5, 15).is_empty());
     assert_eq!(found(&late, 5, 14), [LATE]);
 }

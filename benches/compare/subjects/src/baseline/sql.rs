@@ -30,7 +30,8 @@ pub(super) trait Server: Sized + 'static {
     /// `false` if there is a lease.
     async fn insert(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
-    /// The turn ends with [`Self::delete_in_turn`].
+    /// Waits until no other waiter is ahead, then inserts the lease. The next waiter's turn begins with
+    /// [`Self::delete_in_turn`].
     async fn insert_in_turn(on: &mut Self::Connection, lease: &Lease<'_>) -> Result<bool>;
 
     /// `false` if there was no lease.

@@ -12,7 +12,7 @@ const AUTHORITY: &str = "ca.crt";
 const CERTIFICATE: &str = "server.crt";
 const KEY: &str = "server.key";
 
-/// The defaults differ between systems.
+/// OpenSSL's configuration, because the defaults differ between systems.
 const SETTINGS: &str = "[req]\n\
                         distinguished_name = subject\n\
                         [subject]\n\
@@ -93,7 +93,7 @@ pub(crate) fn key(folder: &Path) -> PathBuf {
 
 pub(crate) fn make(folder: &Path, account: Option<Account>) -> Result<()> {
     folder::write(&folder.join("tls.cnf"), SETTINGS, account)?;
-    // Unique, so that clients find the certificate's CA.
+    // Each CA has its own name, so that clients find the right CA for a certificate.
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -config tls.cnf";
     for command in [

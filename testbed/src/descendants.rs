@@ -27,7 +27,7 @@ pub(crate) fn is_stopped(pid: u32) -> bool {
     state(pid) == Some('T')
 }
 
-/// A zombie has ended.
+/// Returns whether a process has ended. A zombie has.
 pub(crate) fn has_ended(pid: u32) -> bool {
     state(pid).is_none_or(|state| matches!(state, 'Z' | 'X'))
 }
@@ -59,7 +59,7 @@ pub(crate) struct KillOnExit(Child);
 
 impl KillOnExit {
     pub(crate) fn watch(pids: &[u32]) -> std::io::Result<Self> {
-        // Its input closes when this process ends. Its group protects it from Ctrl-C.
+        // The shell's input closes when this process ends. Its own process group protects it from Ctrl-C.
         Command::new("sh")
             .args(["-c", "read -r _; kill -KILL \"$@\"", "kill-on-exit"])
             .args(pids.iter().map(u32::to_string))

@@ -40,7 +40,7 @@ pub(crate) fn fill(
         make(fresh.path())?;
         let packed = tempfile::NamedTempFile::new_in(&cache)?;
         tar().args(["-cSf", &text(packed.path()), "."]).run(fresh.path(), "")?;
-        // Replaces the identical file of another process.
+        // If another process has created the archive too, this replaces an identical file.
         packed.persist(&archive).map_err(|error| error.error)?;
     }
     drop(turn);

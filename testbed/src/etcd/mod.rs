@@ -106,7 +106,7 @@ impl Etcd {
         Ok(index)
     }
 
-    /// A learner can't start again without data.
+    /// Returns an error if a member is a learner, which can't restart without its data.
     fn has_no_learner(&self) -> Result<()> {
         match self.members.iter().find(|member| member.is_learner) {
             None => Ok(()),

@@ -86,7 +86,7 @@ impl Options {
             flags.push("--unsafe-no-fsync".to_owned());
         }
         if self.user.is_some() {
-            // The minimum, for fast logins.
+            // The lowest cost that etcd accepts, for fast logins.
             flags.push("--bcrypt-cost=4".to_owned());
         }
         if let Some(certificates) = &self.tls.certificates {

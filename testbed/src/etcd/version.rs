@@ -11,7 +11,7 @@ pub(super) const CURRENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/etcd-go")
 /// The version of etcd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// The installed one: Debian 12 has 3.4.23.
+    /// The installed version. Debian 12 has 3.4.23.
     Debian,
     /// 3.6.16. The first use builds it with Go, which takes minutes.
     Current,

@@ -1,4 +1,5 @@
-//! The shared holds with an owner. They take no turns, so re-entries find them here.
+//! The shared holds that have an owner. A shared request skips the local queue, so a reentrant request finds its hold
+//! here.
 
 use std::sync::Arc;
 

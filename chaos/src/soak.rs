@@ -115,7 +115,7 @@ fn profile(url: &str) -> Result<Profile> {
     })?)
 }
 
-/// Returns what is left after the longest allowed time.
+/// Returns the remains of locks after the longest allowed time.
 fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>> {
     let until = Instant::now() + ttl * 2 + Duration::from_secs(5);
     loop {

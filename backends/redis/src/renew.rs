@@ -14,7 +14,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) struct Batch {
     holds: Vec<BatchEntry>,
-    /// The TTL of most exclusive holds, in milliseconds.
+    /// The first hold's TTL in milliseconds: most holds have the same.
     ttl: String,
     effect: Effect,
 }

@@ -22,9 +22,13 @@ if counted >= fences and counted < 9007199254740992 then
       last = math.max(counted, written[1] * 1000000 + written[2] + fences - 1)
       written = redis.pcall('SET', KEYS[2], last, 'PX', ARGV[2] + idle_fence)
     end
-  elseif counted > bound + 86400000000 and redis.call('PTTL', KEYS[2]) < ARGV[2] + idle_fence then
+  elseif counted > bound + 86400000000 then
     -- A counter far ahead of the clock must not expire while it is used.
-    redis.call('PEXPIRE', KEYS[2], ARGV[2] + idle_fence)
+    local left = redis.pcall('PTTL', KEYS[2])
+    if type(left) == 'number' and left < ARGV[2] + idle_fence then
+      left = redis.pcall('PEXPIRE', KEYS[2], ARGV[2] + idle_fence)
+    end
+    written = type(left) == 'table' and left or nil
   end
   if not written or written.ok then
     -- As format_hold in exclusive.lua.

@@ -47,12 +47,12 @@ for i = 3, #ARGV do
     answers[i - 2] = renew_shared(value, lock, KEYS[at], KEYS[at + 1], KEYS[at + 2], token, tonumber(ttl))
     at = at + 3
   else
-    if value and value:find('lw1:' .. token .. ':', 1, true) == 1 then
+    local state = hold_state(value, token)
+    if state == 'held' then
       redis.call('PEXPIRE', lock, ttl)
-      answers[i - 2] = 'renewed'
-    else
-      answers[i - 2] = hold_state(value, token) and 'broken' or 'gone'
+      state = 'renewed'
     end
+    answers[i - 2] = state or 'gone'
     if kind == 'f' then
       extend_expiry(KEYS[at], ttl + IDLE_FENCE)
       at = at + 1

@@ -22,9 +22,12 @@ local IDLE_FENCE = 604800000
 
 -- Returns 'held' or 'broken' if it is an exclusive hold of the token, else nil.
 local function hold_state(value, token)
-  if type(value) == 'string' and value:sub(5, #token + 5) == token .. ':' then
-    local start = value:sub(1, 4)
-    return start == 'lw1:' and 'held' or start == 'lw1!' and 'broken' or nil
+  if type(value) ~= 'string' then
+    return nil
+  elseif value:find('lw1:' .. token .. ':', 1, true) == 1 then
+    return 'held'
+  elseif value:find('lw1!' .. token .. ':', 1, true) == 1 then
+    return 'broken'
   end
 end
 

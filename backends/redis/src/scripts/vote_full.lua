@@ -1,4 +1,4 @@
--- A repeated vote, a lock that is held, or one that can't be granted. Needs value.lua and exclusive.lua.
+-- Replies to a repeated vote, reports a holder, or finds why the lock can't be granted. Needs value.lua and exclusive.lua.
 
 local answer = again(KEYS[1], ARGV[1], value, ttl)
 if answer then

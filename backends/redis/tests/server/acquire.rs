@@ -283,6 +283,22 @@ async fn a_denied_grant_counts_no_fence() {
 }
 
 #[tokio::test]
+async fn counter_far_ahead_of_the_clock_is_counted_once() {
+    const FAR: u64 = 9_000_000_000_000_000;
+    let (server, _redis) = server_and_client().await;
+    for missing in ["-pttl", "-pexpire", "+get"] {
+        let rules = ["ACL", "SETUSER", "weak", "reset", "on", ">pw", "~*", "&*", "+@all", missing];
+        server.command::<()>(&rules).unwrap();
+        server
+            .command::<()>(&["SET", "lockwright:{a}:fence", &FAR.to_string(), "EX", "60"])
+            .unwrap();
+        let weak = connect(&format!("redis://weak:pw@127.0.0.1:{}/", server.port())).await;
+        assert_eq!(grant(&weak, &claim("a")).await.fence.get(), FAR + 1, "{missing}");
+        server.command::<()>(&["FLUSHALL"]).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn newcomer_does_not_overtake_a_waiter_after_an_expiry() {
     let (server, redis) = server_and_client().await;
     let (holder, waiter) = (claim("a"), claim("a"));

@@ -7,7 +7,6 @@ use sqlx::{Connection, MySqlConnection};
 
 use super::dialect::fetch_on;
 use super::transaction::{BACKEND, DEFAULT, InTransaction, failed, run};
-use crate::server::dialect::BadRow;
 use crate::server::errors::bad_row;
 use crate::server::fencing;
 use crate::server::sql::Value;
@@ -84,8 +83,6 @@ impl InTransaction {
         let rows = run(tx, &self.fence, &arguments)
             .await
             .map_err(|cause| failed(&cause).with_name(&name))?;
-        let highest = rows.last().ok_or(BadRow).and_then(|row| row.int(0));
-        let highest = highest.map_err(|bad| bad_row(bad, BACKEND))?;
-        fencing::compare(&name, fence, highest, BACKEND)
+        fencing::check(&name, fence, &rows, BACKEND)
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lockwright_core::{Error, ErrorKind, Fence, LockName, Reason, Result};
 
 use super::dialect::{BadRow, Row};
+use super::errors::bad_row;
 use super::sql::Value;
 
 pub(crate) fn number(fence: Fence, backend: &'static str) -> Result<i64> {
@@ -26,12 +27,18 @@ pub(crate) fn swept(rows: &[Row]) -> Result<u64, BadRow> {
     u64::try_from(number).map_err(|_| BadRow)
 }
 
-pub(crate) fn compare(
+/// Returns an error if the recorded fence, the last row's, is higher.
+pub(crate) fn check(
     name: &LockName,
     fence: Fence,
-    highest: i64,
+    rows: &[Row],
     backend: &'static str,
 ) -> Result<()> {
+    let highest = rows.last().ok_or(BadRow).and_then(|row| row.int(0));
+    compare(name, fence, highest.map_err(|bad| bad_row(bad, backend))?, backend)
+}
+
+fn compare(name: &LockName, fence: Fence, highest: i64, backend: &'static str) -> Result<()> {
     match u64::try_from(highest) {
         Ok(highest) if highest <= fence.get() => Ok(()),
         _ => Err(Error::new(

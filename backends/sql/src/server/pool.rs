@@ -42,7 +42,8 @@ const TRIES: u32 = 5;
 
 const IDLE: Duration = Duration::from_secs(300);
 
-/// A request dropped after this silence closes all connections of its generation, unless another one has an answer.
+/// A request that is dropped after this silence closes all connections of its generation, unless another request
+/// received an answer.
 const SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Pool<D: Dialect> {

@@ -166,7 +166,7 @@ const CLOSE_BARRIER: &str = "CASE WHEN EXISTS (SELECT FROM {hold} \
              AND (classid::bigint << 32) | objid::bigint = {barrier_as_one})) \
      THEN pg_advisory_lock({barrier})::text END";
 
-/// Whether the session is still the claim's, once the row `held` is locked. Both branches refer to `held`, so that
+/// Selects whether the session is still the claim's, after the row `held` is locked. Both branches refer to `held`, so that
 /// neither is evaluated earlier. PostgreSQL caches activity within a transaction, so the cache is cleared.
 const STILL_MARKED: &str = "CASE WHEN pg_stat_clear_snapshot() IS NULL OR held.name IS NULL THEN false \
      ELSE EXISTS (SELECT FROM pg_stat_get_activity(:session::int) AS activity \

@@ -87,7 +87,8 @@ fn a_sweep_clears_away_what_ran_out() {
     // The runtime ends before its holds, like a process that dies.
     runtime().block_on(async {
         let locks = lockwright::connect(&url).await.unwrap();
-        for name in ["a", "b"] {
+        // `a` is last: this client would release a hold that expires while it acquires another.
+        for name in ["b", "a"] {
             std::mem::forget(locks.mutex(name).ttl(ttl).acquire().await.unwrap());
         }
     });

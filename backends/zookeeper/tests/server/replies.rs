@@ -134,11 +134,16 @@ async fn late_request_is_reconciled() {
     proxy.set(Traffic::Hold);
     fails(zookeeper.acquire(&claim, FOR_EVER).await, ErrorKind::Indeterminate);
     assert!(nodes(&raw, &claim).await.is_empty(), "it is still on its way");
+    let mut releases = 0;
     let (ended, ()) = tokio::join!(
-        eventually(|| async { zookeeper.release(&claim, ReleaseMode::Reconcile).await.ok() }),
+        eventually(|| {
+            releases += 1;
+            async { zookeeper.release(&claim, ReleaseMode::Reconcile).await.ok() }
+        }),
         async { proxy.set(Traffic::Forward) }
     );
-    assert_eq!(ended, ReleaseOutcome::Released, "it came first, and went");
+    // A release that timed out may have removed the node before it was repeated.
+    assert!(ended == ReleaseOutcome::Released || releases > 1, "it came first, and went");
     assert!(nodes(&raw, &claim).await.is_empty());
 }
 

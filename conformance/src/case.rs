@@ -1,4 +1,4 @@
-//! A case and its outcome.
+//! Conformance cases, their requirements and outcomes.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,47 +16,47 @@ use crate::failure::Verdict;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Group {
-    /// Exclusion.
+    /// A lock has one holder at a time.
     Exclusion,
     /// Holds expire neither early nor late.
     Expiry,
-    /// Reentrancy by owner.
+    /// An owner acquires its own hold again.
     Reentrancy,
     /// A release ends only its own hold.
     Misdelete,
     /// Later holds have larger fences.
     Fencing,
-    /// Waiting, waking, limits.
+    /// Waiters are woken, and time out.
     Waiting,
-    /// Order of grants.
+    /// Waiters are granted in order.
     Order,
     /// Concurrent readers, exclusive writers.
     Shared,
     /// Semaphores never exceed their permits.
     Permits,
-    /// Multi-locks.
+    /// One request acquires several locks.
     Multi,
     /// Leader election.
     Election,
     /// Transfers of holds to another process.
     Tickets,
-    /// The protected store.
+    /// A protected store rejects late writes.
     Enforcement,
-    /// Breaking a lock.
+    /// Operators break holds.
     Breaking,
     /// Renewal of holds.
     Renewal,
-    /// Losses, reported in time.
+    /// Losses are reported in time.
     Loss,
-    /// Dropped futures.
+    /// Dropped futures leave no hold.
     Cancellation,
     /// Repeated, late and unanswered requests.
     Repeats,
-    /// Names and limits.
+    /// Valid and invalid names and TTLs.
     Names,
-    /// Operators' views and actions.
+    /// The operators' `inspect`, `list` and `doctor`.
     Operator,
-    /// Failing servers.
+    /// Servers freeze, restart or lose data.
     Servers,
 }
 
@@ -66,25 +66,25 @@ impl fmt::Display for Group {
     }
 }
 
-/// A requirement on the profile or the factory.
+/// A requirement of a case on the backend's profile or the factory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Need {
     /// Fences that grow.
     Fences,
-    /// Holds that can be broken.
+    /// Holds that an operator can break.
     Breakable,
     /// Tombstones, which reject late duplicates.
     Tombstones,
-    /// Late duplicates take effect, for a bounded time.
+    /// No tombstones: a late duplicate is granted, and then expires.
     Ghosts,
     /// Wake-ups by notification.
     Push,
-    /// Order of arrival among clients.
+    /// Grants to clients in order of arrival.
     Fifo,
-    /// Processes on the same store.
+    /// Child processes on the same store.
     Processes,
-    /// A movable clock.
+    /// A clock that the case can move.
     MovedClock,
     /// Shared locks.
     Shared,
@@ -94,13 +94,13 @@ pub enum Need {
     Tickets,
     /// No transferable holds.
     NoTickets,
-    /// A missing mode.
+    /// A mode that the backend doesn't support.
     MissingMode,
-    /// A freezable server.
+    /// A server that the factory can freeze.
     Freeze,
     /// A server that keeps every write across a restart.
     Restart,
-    /// A server that can lose its data while fences keep growing.
+    /// A server that can lose its data, after which fences still grow.
     Forget,
     /// A connection that can be cut.
     Cut,
@@ -150,7 +150,7 @@ impl Need {
 
 pub(crate) type Body = fn(Arc<Context>) -> Pin<Box<dyn Future<Output = Verdict> + Send>>;
 
-/// One case.
+/// A conformance case.
 #[derive(Clone, Copy)]
 pub struct Case {
     /// Its group.
@@ -159,7 +159,7 @@ pub struct Case {
     pub name: &'static str,
     /// The checked property.
     pub about: &'static str,
-    /// Its requirements. If one isn't met, the case isn't promised.
+    /// Its requirements. If one isn't met, the outcome is [`Outcome::NotPromised`].
     pub needs: &'static [Need],
     pub(crate) body: Body,
 }
@@ -183,13 +183,13 @@ impl fmt::Debug for Case {
 pub enum Outcome {
     /// Passed.
     Passed,
-    /// Failed, with the observation.
+    /// Failed, with a message.
     Failed(String),
-    /// Not promised, with the missing requirement.
+    /// Not run, because this requirement isn't met.
     NotPromised(String),
 }
 
-/// A group's table: each case with its needs and the checked property.
+/// Creates a group's table. A row has the case's function, its [`Need`]s and the checked property.
 macro_rules! cases {
     ($group:ident: $($name:ident [$($need:ident),*] $about:literal;)*) => {
         &[$($crate::case::Case {

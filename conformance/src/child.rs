@@ -1,4 +1,5 @@
-//! Child processes of the cases: the same program, with the store's address and the job in its environment.
+//! Child processes of the cases. A child is the same program, with the store's address and its job
+//! in environment variables.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +16,7 @@ use crate::register::{Counter, RemoteRegister};
 const JOB: &str = "LOCKWRIGHT_CONFORMANCE_JOB";
 const ADDRESS: &str = "LOCKWRIGHT_CONFORMANCE_ADDRESS";
 
-/// Returns a command that runs this program with `address` for [`main`].
+/// Returns a command that runs this program as a child, whose [`main`] connects to `address`.
 pub fn this_program(address: &str) -> Option<Command> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.env(ADDRESS, address);
@@ -32,11 +33,11 @@ pub(crate) struct Job {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Increments the counter in each round.
+    /// Acquires the lock and increments the counter, `rounds` times.
     Contend { rounds: u32, counter: PathBuf },
-    /// Also writes to the register after its loss.
+    /// Holds the lock until its loss, then writes to the register.
     Hold,
-    /// Waits for the lock once for each cue.
+    /// Starts a waiter for each cue (a line on stdin).
     Wait,
 }
 
@@ -79,7 +80,7 @@ pub(crate) enum Message {
         invoked: BootInstant,
         granted: BootInstant,
     },
-    /// Unless a later line ends the hold earlier.
+    /// The hold is valid until then, or until an earlier loss or release.
     Deadline(BootInstant),
     Released(BootInstant),
     Lost(BootInstant),
@@ -124,10 +125,10 @@ impl Message {
     }
 }
 
-/// Performs the job of a child, or returns `None` in other processes.
+/// Performs the job if this process is a child. Otherwise, returns `None`.
 ///
-/// Call it first in `main`, outside of a runtime. It calls `connect` for each client, with the address from
-/// [`this_program`] or an empty one.
+/// Call it first in the program's `main`, outside of a runtime. It calls `connect` for each client,
+/// with the address from [`this_program`] or an empty one.
 pub fn main<F, B>(connect: impl Fn(String) -> F) -> Option<ExitCode>
 where
     F: Future<Output = Result<B>>,
@@ -135,7 +136,7 @@ where
 {
     let job = std::env::var(JOB).ok()?;
     let address = std::env::var(ADDRESS).unwrap_or_default();
-    // The parent holds stdin's other end, so the child ends with the parent.
+    // Stdin is closed when the parent ends. The thread then ends the child.
     let (cue, mut cues) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for _ in std::io::stdin().lines().map_while(std::result::Result::ok) {

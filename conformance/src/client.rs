@@ -1,11 +1,11 @@
-//! The client under test.
+//! The interface of the tested client.
 
 use lockwright_core::{Guard, LockName, Locks, Result, async_trait};
 
-/// A client under test.
+/// A client that the cases test.
 #[async_trait]
 pub trait TestedClient: Send + Sync {
-    /// Sends one request.
+    /// Sends one request. A `fixed` hold isn't renewed.
     async fn try_acquire(
         &self,
         name: &LockName,
@@ -13,20 +13,19 @@ pub trait TestedClient: Send + Sync {
     ) -> Result<Option<Box<dyn TestedHold>>>;
 }
 
-/// A hold of a client under test.
+/// A hold of a tested client.
 #[async_trait]
 pub trait TestedHold: Send + Sync {
-    /// Returns whether the client considers it valid.
+    /// Returns whether the client considers the hold valid.
     fn is_valid(&self) -> bool;
 
-    /// Waits for the hold's end.
+    /// Waits until the client reports the hold's end.
     async fn ended(&self);
 
     /// Releases the hold.
     async fn release(self: Box<Self>) -> Result<()>;
 }
 
-/// The real client.
 #[async_trait]
 impl TestedClient for Locks {
     async fn try_acquire(

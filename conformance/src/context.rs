@@ -41,7 +41,7 @@ impl Context {
         Ok(Self { clock, ttl, profile, factory, connect, root })
     }
 
-    /// Returns the names' prefix.
+    /// Returns the prefix of the case's names.
     pub fn root(&self) -> &str {
         &self.root
     }
@@ -54,7 +54,7 @@ impl Context {
         }
     }
 
-    /// Returns how long an unused name may stay held.
+    /// Returns how long a name may stay held after its last use.
     pub fn patience(&self) -> Duration {
         self.ttl * 3 + self.profile.slow_poll * 2 + self.moment()
     }
@@ -69,7 +69,7 @@ impl Context {
         self.client_on(self.backend().await?)
     }
 
-    /// Returns a client on this backend, in the root's namespace.
+    /// Returns a client on this backend, with the root as its namespace.
     pub fn client_on(&self, backend: impl DistributedLock) -> Result<Locks> {
         Locks::builder(backend)
             .ttl(self.ttl)
@@ -79,13 +79,13 @@ impl Context {
             .build()
     }
 
-    /// Returns a client with injectable faults.
+    /// Returns a client, and the backend that injects its faults.
     pub async fn faulty_client(&self) -> Result<(Locks, Faulty)> {
         let faulty = Faulty::new(self.backend().await?, self.clock.clone());
         Ok((self.client_on(faulty.clone())?, faulty))
     }
 
-    /// Returns the client under test.
+    /// Returns the factory's tested client.
     pub fn tested_client(
         &self,
         backend: Arc<dyn DistributedLock>,
@@ -122,7 +122,7 @@ impl Context {
         Claim { mode, ..self.long_claim(local) }
     }
 
-    /// Retries until `claim` is granted.
+    /// Retries every `step` until `claim` is granted. Fails after `within`.
     pub async fn granted_within(
         &self,
         backend: &dyn DistributedLock,
@@ -184,18 +184,19 @@ impl fmt::Debug for Context {
     }
 }
 
-/// A grant with its request's times.
+/// A grant, with the instants of its request.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     /// The grant.
     pub granted: Granted,
-    /// Just before the request.
+    /// The instant just before the request.
     pub sent: BootInstant,
-    /// Just after the answer.
+    /// The instant just after the answer.
     pub answered: BootInstant,
 }
 
-/// Tries `attempt` up to three times with new names: a busy machine is sometimes late, a missing notification always.
+/// Runs `attempt` up to three times, with new names, until it succeeds. A busy machine fails some
+/// attempts, but a missing notification fails all.
 pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -> F) -> Verdict {
     for number in 0..2 {
         if attempt(format!("x{number}")).await.is_ok() {
@@ -205,7 +206,7 @@ pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -
     attempt("x2".to_owned()).await
 }
 
-/// Acquires a free lock.
+/// Acquires a lock, which must be free.
 #[track_caller]
 pub fn take<'a>(
     context: &'a Context,
@@ -256,7 +257,7 @@ pub fn is_free<'a>(
     }
 }
 
-/// Releases a held lock.
+/// Releases a claim that must be held.
 #[track_caller]
 pub fn release<'a>(
     backend: &'a dyn DistributedLock,
@@ -303,7 +304,7 @@ pub fn renew<'a>(
     }
 }
 
-/// Renews a live hold.
+/// Renews a hold that must be live.
 #[track_caller]
 pub fn renewed<'a>(
     backend: &'a dyn DistributedLock,
@@ -360,7 +361,7 @@ pub async fn break_hold(
     backend.break_lock(&claim.name, BreakTarget::Token(claim.token), how, "the suite", "why").await
 }
 
-/// Waits for a woken waiter, for less than its poll interval.
+/// Waits for a waiter's grant for half of its poll interval, which only a wake-up makes possible.
 #[track_caller]
 pub fn woken<T>(
     context: &Context,

@@ -1,6 +1,6 @@
 //! The conformance suite that every Lockwright backend passes.
 //!
-//! A backend's author implements one [`Factory`], and gets every case as a named test (feature `harness`):
+//! A backend's author implements [`Factory`]. The feature `harness` then runs each case as a test:
 //!
 //! ```ignore
 //! fn main() -> std::process::ExitCode {
@@ -8,8 +8,8 @@
 //! }
 //! ```
 //!
-//! `lockwright conformance --url …` runs the same cases against a live server and prints a [`Report`]. A case that
-//! the backend's profile doesn't promise is reported as not promised, never silently passed.
+//! `lockwright conformance --url …` runs the same cases against a live server and prints a
+//! [`Report`]. A case is reported as not promised if the backend doesn't meet its [`Need`]s.
 #![forbid(unsafe_code)]
 
 pub mod cancel;

@@ -1,4 +1,4 @@
-//! The interface for a backend's author.
+//! The interface that a backend's author implements.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,17 +14,18 @@ use crate::protected::Protect;
 /// The suite's access to a backend.
 #[async_trait]
 pub trait Factory: Send + Sync + 'static {
-    /// Opens one store for the clients of one case, in the case's runtime.
+    /// Opens the store of one case, in the case's runtime.
     ///
-    /// Cases run in parallel on one server with different names. An in-memory backend creates a store on `clock`.
+    /// Parallel cases use different names, so they can share a server. An in-memory store uses
+    /// `clock`.
     async fn open(&self, clock: &Clock) -> Result<Connect>;
 
-    /// Returns a label, more specific than the backend's name.
+    /// Returns the label in reports. The default is the backend's name.
     fn label(&self) -> Option<String> {
         None
     }
 
-    /// Returns the runtime of the cases.
+    /// Returns the kind of runtime that the cases use.
     fn runtime(&self) -> Runtime {
         Runtime::Real
     }
@@ -34,7 +35,7 @@ pub trait Factory: Send + Sync + 'static {
         16
     }
 
-    /// Returns the cases' TTL, long compared with the machine's noise.
+    /// Returns the TTL of holds. It must be long compared with scheduling delays.
     fn ttl(&self) -> Duration {
         Duration::from_secs(1)
     }
@@ -49,7 +50,7 @@ pub trait Factory: Send + Sync + 'static {
         None
     }
 
-    /// Returns the supported harms.
+    /// Returns the harms that the [`fragile`](Factory::fragile) server supports.
     fn harms(&self) -> &[Harm] {
         &[]
     }
@@ -57,12 +58,12 @@ pub trait Factory: Send + Sync + 'static {
     /// Starts a server for one case, which may do the [`harms`](Factory::harms) to it.
     ///
     /// # Errors
-    /// By default: the factory has no such server.
+    /// [`Unsupported`](ErrorKind::Unsupported) by default.
     async fn fragile(&self) -> Result<Fragile> {
         Err(no_fragile())
     }
 
-    /// Returns the client under test, by default the real one.
+    /// Returns the client that the cases test, by default [`Locks`].
     fn tested_client(
         &self,
         backend: Arc<dyn DistributedLock>,
@@ -77,12 +78,12 @@ fn no_fragile() -> Error {
     Error::new(ErrorKind::Unsupported, "this factory has no server that may be harmed")
 }
 
-/// The runtime of the cases.
+/// The kind of runtime that the cases use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
     /// Threads and the boot clock.
     Real,
-    /// One thread and tokio's paused clock, without I/O (feature `paused`).
+    /// One thread and tokio's paused clock, for backends without I/O (feature `paused`).
     Paused,
 }
 
@@ -96,14 +97,14 @@ pub enum Harm {
     Restart,
     /// The server restarts without its data.
     Forget,
-    /// A client is cut off, for more than a TTL.
+    /// A client can't reach the server, for more than a TTL.
     Cut,
 }
 
-/// A step of a harm.
+/// The begin or the end of a harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// The harm begins; a restart is complete on return.
+    /// The harm begins. A restart is complete when the call returns.
     Begin(Harm),
     /// The harm ends.
     End(Harm),
@@ -111,16 +112,16 @@ pub enum Step {
 
 /// A server that a case may harm.
 pub struct Fragile {
-    /// The server's connector.
+    /// Connects to the server.
     pub connect: Connect,
-    /// The connector that [`Harm::Cut`] affects, or else `connect`.
+    /// Connects through a link that [`Harm::Cut`] cuts. Without that harm, the same as `connect`.
     pub cut_off: Connect,
-    /// Does the harm. May block; called outside of async code.
+    /// Does a step of a harm. May block, so it is called outside of async code.
     pub harm: Arc<dyn Fn(Step) -> Result<()> + Send + Sync>,
 }
 
 impl Fragile {
-    /// Describes a running server: its connectors, and the function that harms it.
+    /// Creates a `Fragile` from a server's connectors and the function that harms it.
     pub fn new(
         connect: Connect,
         cut_off: Connect,
@@ -146,14 +147,14 @@ impl fmt::Debug for Fragile {
     }
 }
 
-/// Returns an error of a test's server.
+/// Converts an error of a test server to [`ErrorKind::Unavailable`].
 pub fn problem(error: impl fmt::Display) -> Error {
     Error::unavailable(error.to_string())
 }
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Arc<dyn DistributedLock>>> + Send>>;
 
-/// A connector that creates backends on one store.
+/// A function that connects new backends to one store.
 #[derive(Clone)]
 pub struct Connect(Arc<dyn Fn() -> Connecting + Send + Sync>);
 
@@ -182,7 +183,7 @@ impl fmt::Debug for Connect {
     }
 }
 
-/// Creates a connector to the backends at `url`.
+/// Creates a connector that passes `url` to `connect`.
 pub fn connector_to<F, B>(url: impl Into<String>, connect: fn(String) -> F) -> Connect
 where
     F: Future<Output = Result<B>> + Send + 'static,
@@ -207,7 +208,7 @@ pub struct LiveServer {
 }
 
 impl LiveServer {
-    /// Returns the server at `url`, with the trait's defaults.
+    /// Describes the server at `url`, with [`Factory`]'s defaults.
     pub fn at<F, B>(url: impl Into<String>, connect: fn(String) -> F) -> Self
     where
         F: Future<Output = Result<B>> + Send + 'static,

@@ -22,7 +22,7 @@ impl Failure {
         Self { message: message.into(), is_late: false, at: Location::caller() }
     }
 
-    /// Creates a failure of timing (`late: …`), which a stalled machine can cause.
+    /// Creates a failure of timing, shown as `late: …`. A stalled machine can cause it.
     #[track_caller]
     pub fn late(message: impl Into<String>) -> Self {
         Self { is_late: true, ..Self::new(message) }
@@ -93,7 +93,7 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// As [`ensure!`], for a condition that depends on timing.
+/// Like [`ensure!`], but for a condition that a stalled machine can break.
 macro_rules! in_time {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {

@@ -26,30 +26,30 @@ pub enum Op {
     Swap,
 }
 
-/// The fate of a request.
+/// The fate of a request to a [`Faulty`] backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// The server processes and answers it.
+    /// The server processes and answers the request.
     Pass,
-    /// The server rejects it unprocessed.
+    /// The server rejects the request unprocessed.
     Refuse,
-    /// It is lost, and its outcome indeterminate.
+    /// The request is lost, and fails as indeterminate.
     LoseRequest,
-    /// The server processes it. The answer is lost.
+    /// The server processes the request, but its answer is lost.
     LoseAnswer,
-    /// It fails as indeterminate, and is processed after this time.
+    /// The request fails as indeterminate, but the server processes it after this time.
     DelayRequest(Duration),
-    /// The server processes it at once, and answers after this time.
+    /// The server processes the request at once, and answers after this time.
     DelayAnswer(Duration),
-    /// The server answers it, and processes it again after this time.
+    /// The server answers the request, and processes a duplicate after this time.
     Duplicate(Duration),
-    /// It is lost, and the call never returns.
+    /// The request is lost, and the call never returns.
     Hang,
     /// The backend panics.
     Panic,
 }
 
-/// A backend with injected faults. Clones share them.
+/// A backend with injected faults, which its clones share.
 #[derive(Clone)]
 pub struct Faulty(Arc<Inner>);
 
@@ -94,7 +94,7 @@ impl Faulty {
     /// Wraps `backend`, without faults.
     pub fn new(backend: Arc<dyn DistributedLock>, clock: Clock) -> Self {
         let mut profile = backend.profile().clone();
-        // A lost request has no limit.
+        // The backend's limit doesn't cover requests that this wrapper loses.
         profile.answer_limit = None;
         Self(Arc::new(Inner {
             backend,
@@ -112,7 +112,7 @@ impl Faulty {
         }))
     }
 
-    /// Sets the next requests' fates.
+    /// Appends fates, one for each of the next requests.
     pub fn next(&self, op: Op, fates: impl IntoIterator<Item = Fate>) {
         let mut plan = self.plan();
         match plan.next.iter_mut().find(|(of, _)| *of == op) {
@@ -121,7 +121,7 @@ impl Faulty {
         }
     }
 
-    /// Sets the fate of all further requests.
+    /// Sets the fate of all requests after those of [`next`](Self::next).
     pub fn always(&self, op: Op, fate: Fate) {
         let mut plan = self.plan();
         plan.always.retain(|(of, _)| *of != op);
@@ -134,7 +134,7 @@ impl Faulty {
         self.0.drop_wakes.store(false, Ordering::SeqCst);
     }
 
-    /// Sets the function that chooses all other fates.
+    /// Sets the function that chooses the fates that `next` and `always` leave open.
     pub fn decide(&self, decide: impl FnMut(Op) -> Fate + Send + 'static) {
         self.plan().decide = Some(Box::new(decide));
     }
@@ -144,17 +144,17 @@ impl Faulty {
         self.0.drop_wakes.store(drop, Ordering::SeqCst);
     }
 
-    /// Sets whether calls yield before the request and before the answer.
+    /// Sets whether each call yields to the runtime, before its request and before its answer.
     pub fn yields(&self, yields: bool) {
         self.0.yields.store(yields, Ordering::SeqCst);
     }
 
-    /// Returns the number of requests.
+    /// Returns the number of requests so far.
     pub fn calls(&self, op: Op) -> usize {
         self.counter(op).load(Ordering::SeqCst)
     }
 
-    /// Waits for this number of requests.
+    /// Waits until this many requests were sent.
     pub async fn called(&self, op: Op, calls: usize) {
         loop {
             let mut called = std::pin::pin!(self.0.called.notified());
@@ -166,7 +166,7 @@ impl Faulty {
         }
     }
 
-    /// Returns whether requests are still delayed.
+    /// Returns whether a delayed request or duplicate is still to arrive.
     pub fn is_under_way(&self) -> bool {
         self.0.under_way.load(Ordering::SeqCst) > 0
     }
@@ -190,7 +190,7 @@ impl Faulty {
         }
     }
 
-    /// `again` is the same request for a later arrival.
+    /// Sends `request`. `again` sends it later, for a delay or a duplicate.
     async fn send<T, F>(
         &self,
         op: Op,
@@ -228,7 +228,7 @@ impl Faulty {
                 request.await
             }
             Fate::Hang => std::future::pending().await,
-            // `resume_unwind` doesn't call the panic hook.
+            // Unlike `panic!`, this prints no message.
             Fate::Panic => std::panic::resume_unwind(Box::new("an injected panic")),
         };
         self.give_way().await;
@@ -259,7 +259,7 @@ impl DistributedLock for Faulty {
     }
 
     fn attach(&self, events: Events) {
-        // A strong reference would be a cycle.
+        // Weak, because the backend keeps this closure, and `Inner` keeps the backend.
         let this = Arc::downgrade(&self.0);
         self.0.backend.attach(Events::to(move |event| {
             let Some(this) = this.upgrade() else { return false };

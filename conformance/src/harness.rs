@@ -1,4 +1,4 @@
-//! The cases as tests (`harness = false`).
+//! Runs the cases in a test binary with `harness = false`.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -58,7 +58,7 @@ pub fn main(factory: impl Factory) -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The `main` of a server's suite: performs the job of a child, or runs the cases on the server that `start` returns.
+/// Runs the cases on the server that `start` returns. In a child process, performs its job instead.
 pub fn serve<S, F, B>(
     connect: fn(String) -> F,
     start: impl FnOnce() -> Result<(S, LiveServer), Box<dyn Error>>,
@@ -71,7 +71,7 @@ where
         return code;
     }
     match start() {
-        // The server runs until its drop.
+        // `_running` stops the server when it is dropped.
         Ok((_running, server)) => main(server),
         Err(error) => {
             eprintln!("{error}");

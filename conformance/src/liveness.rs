@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::test_helpers::{LIMIT, eventually};
 
-/// Stopped between calls, and killed by its runtime's shutdown.
+/// A simulated process. It runs only during `block_on`, and dies with its runtime.
 #[derive(Debug)]
 struct Process {
     runtime: Runtime,
@@ -24,7 +24,8 @@ impl Process {
     }
 }
 
-/// Kills or stops the clients ahead of a live waiter, and returns its waiting time.
+/// Kills or stops the holder and `dead_waiters` waiters, and returns how long a live waiter behind
+/// them waits.
 pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     ttl: Duration,
@@ -40,13 +41,13 @@ pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     for (waiter, wait) in waiters.iter().zip(&mut waits) {
         let queued = async { timeout(ttl / 8, wait).await.map(drop) };
         waiter.runtime.block_on(queued).expect_err("it is held");
-        // Time for a renewal.
+        // The holder renews in this time.
         holder.runtime.block_on(async { sleep(ttl / 8).await });
     }
     held.check().expect("it is held");
     let begun = Instant::now();
     if are_killed {
-        // A killed process runs no destructors.
+        // A killed process runs no destructors, so `held` and `waits` are dropped last.
         waiters.into_iter().for_each(|waiter| waiter.runtime.shutdown_background());
         holder.runtime.shutdown_background();
     }
@@ -62,7 +63,7 @@ pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     took
 }
 
-/// Tests that a guard whose runtime is gone is lost before the next grant.
+/// Tests that a guard is lost before the next grant if its runtime has ended or is stopped.
 pub fn guard_without_a_runtime_is_lost<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     ttl: Duration,
@@ -84,7 +85,7 @@ pub fn guard_without_a_runtime_is_lost<F: Future<Output = Locks>>(
     }
 }
 
-/// Tests that a closed client leaves the queue. Calls `break_connection` just before the close.
+/// Tests that a client leaves the queue when it is closed. Calls `break_connection` just before.
 pub async fn closed_client_is_granted_nothing<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     other: &Locks,

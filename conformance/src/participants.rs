@@ -1,4 +1,4 @@
-//! Holders and waiters for fault tests of clusters. A broken promise panics.
+//! Holders and waiters for fault tests of clusters. Failed checks panic.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct Holder {
 }
 
 impl Participants {
-    /// Creates participants. `slack` is the tolerance for elections and a busy machine.
+    /// Creates participants. `slack` is the tolerated delay by server elections and a busy machine.
     pub fn new(name: &str, ttl: Duration, slack: Duration) -> Self {
         let limit = (ttl + slack) * 3;
         Self { name: name.to_owned(), ttl, slack, limit, history: History::default() }
@@ -41,7 +41,7 @@ impl Participants {
     /// Acquires the lock, and retries while no server is available.
     ///
     /// # Panics
-    /// If the request fails for another reason, or isn't granted for long.
+    /// If the request fails for another reason, or isn't granted in time.
     pub async fn hold(&self, who: &'static str, locks: &Locks) -> Holder {
         let end = now() + self.limit;
         loop {
@@ -53,13 +53,13 @@ impl Participants {
                     return Holder { guard, who, invoked, granted: now(), all: self.clone() };
                 }
                 Err(error) if is_passing(&error) && now() < end => sleep(LOOK).await,
-                // `Debug` includes the cause.
+                // Only `Debug` shows the error's cause.
                 Err(error) => panic!("{who}: {error:?}"),
             }
         }
     }
 
-    /// Waits in the background, and returns once the waiter is queued.
+    /// Starts a waiter in the background, and returns once it is queued.
     pub async fn wait(&self, who: &'static str, locks: &Locks) -> JoinHandle<Holder> {
         let (all, waiting) = (self.clone(), locks.clone());
         let waiter = tokio::spawn(async move { all.hold(who, &waiting).await });
@@ -72,7 +72,7 @@ impl Participants {
         waiter
     }
 
-    /// Asserts a renewal, and the waiter's grant after the release only.
+    /// Asserts that the hold is renewed, and that the waiter is granted only after its release.
     pub async fn survives(&self, holder: Holder, waiter: JoinHandle<Holder>) {
         holder.goes_on().await;
         assert!(!waiter.is_finished(), "the waiter was granted while the lock was held");
@@ -84,7 +84,8 @@ impl Participants {
         self.check();
     }
 
-    /// Asserts that the holder notices its loss before the waiter's grant, within `bound` plus the slack.
+    /// Asserts that the holder's loss is reported before the waiter's grant, and that the grant
+    /// follows `since` within `bound` plus the slack.
     pub async fn is_lost(
         &self,
         holder: &Holder,
@@ -105,7 +106,7 @@ impl Participants {
         next
     }
 
-    /// Asserts that this client can acquire the lock again.
+    /// Releases `before`, and asserts that this client can acquire the lock again.
     pub async fn comes_back(&self, locks: &Locks, before: Holder) {
         let fence = before.guard.fence();
         before.release().await;
@@ -115,13 +116,13 @@ impl Participants {
         self.check();
     }
 
-    /// Asserts exclusion and growing fences.
+    /// Asserts exclusion and growing fences of the recorded holds.
     pub fn check(&self) {
         assert!(self.history.contended() > 0, "inconclusive: no client waited");
         assert_eq!(self.history.check(true), [], "{:#?}", self.history.holds());
     }
 
-    /// Returns the waiter's hold.
+    /// Waits for the waiter's grant.
     pub async fn turn_of(&self, waiter: JoinHandle<Holder>) -> Holder {
         timeout(self.limit, waiter)
             .await
@@ -131,7 +132,7 @@ impl Participants {
 }
 
 impl Holder {
-    /// Releases the lock, in the background if no server is available.
+    /// Releases the lock. If no server is available, the client retries in the background.
     ///
     /// # Panics
     /// If the lock isn't held.
@@ -143,7 +144,7 @@ impl Holder {
         }
     }
 
-    /// Returns the instant of the reported loss.
+    /// Waits for the reported loss, and returns its instant.
     pub async fn until_lost(&self) -> BootInstant {
         let ended = timeout(self.all.limit, self.guard.signal().ended()).await;
         let noticed = now();
@@ -158,10 +159,10 @@ impl Holder {
         noticed
     }
 
-    /// Waits for a renewal sent after this call, and past the earlier TTL.
+    /// Waits until a renewal sent after this call is confirmed, and one TTL has passed.
     pub async fn goes_on(&self) {
         let (from, ttl) = (now(), self.all.ttl);
-        // A deadline is the send time plus the TTL, less the drift allowance.
+        // A deadline is less than one TTL after the send, so this renewal was sent after `from`.
         let is_confirmed = || self.guard.deadline() > from + ttl && now() > from + ttl;
         while !is_confirmed() {
             let state = self.guard.signal().state();
@@ -194,7 +195,7 @@ fn is_passing(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Indeterminate)
 }
 
-/// Returns the shared clock's time.
+/// Returns the boot clock's time.
 pub fn now() -> BootInstant {
     Clock::boot().now()
 }

@@ -1,6 +1,4 @@
-//! A backend's protected store, which rejects late writes by their fence ([`Factory::protected`]).
-//!
-//! [`Factory::protected`]: crate::Factory::protected
+//! A backend's protected store, which rejects late writes by their fence.
 
 use std::fmt;
 use std::pin::Pin;
@@ -19,7 +17,7 @@ pub trait Protected: Send + Sync + 'static {
     /// later fence, if a later holder has written. The value is unchanged.
     async fn write(&self, fenced: &Fenced, value: u64) -> Result<()>;
 
-    /// Returns the last value.
+    /// Returns the last written value.
     async fn read(&self) -> Result<Option<u64>>;
 }
 

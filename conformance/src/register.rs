@@ -1,4 +1,4 @@
-//! The resource that the locks protect.
+//! Simulated resources that the locks protect.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -10,8 +10,10 @@ use std::thread;
 use lockwright_core::Fence;
 use serde::{Deserialize, Serialize};
 
-/// A register per name that rejects a fence below the highest accepted one (Kleppmann, "How to do distributed
-/// locking", 2016), and a queue of tickets. Clones share it.
+/// One register per lock name, and a queue of tickets, which clones share.
+///
+/// A register rejects a fence below the highest accepted one (Kleppmann, "How to do distributed
+/// locking", 2016).
 #[derive(Debug, Clone, Default)]
 pub struct Register(Arc<Mutex<State>>);
 
@@ -43,12 +45,12 @@ enum Request {
 }
 
 impl Register {
-    /// Writes to the only register, and returns whether it accepted the fence.
+    /// Writes to the register without a name. Returns whether it accepted the fence.
     pub fn write(&self, fence: Fence) -> bool {
         self.write_to(ONLY, fence)
     }
 
-    /// Writes to the register of `name`. Returns as [`write`](Self::write).
+    /// Writes to the register of `name`. Returns whether it accepted the fence.
     pub fn write_to(&self, name: &str, fence: Fence) -> bool {
         let mut state = self.state();
         if !state.writes.contains_key(name) {
@@ -75,7 +77,7 @@ impl Register {
         self.state().tickets.pop_front()
     }
 
-    /// Returns the only register's writes.
+    /// Returns the writes without a name.
     pub fn writes(&self) -> Writes {
         self.writes_to(ONLY)
     }
@@ -89,7 +91,7 @@ impl Register {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves the register on a loopback port.
+    /// Serves the registers and tickets on a loopback port.
     pub fn serve(&self) -> std::io::Result<SocketAddr> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -107,10 +109,10 @@ impl Register {
         let mut answers = client.try_clone().ok()?;
         let mut requests = BufReader::new(client);
         let mut line = String::new();
-        // A killed process may leave an incomplete line.
+        // A killed client may leave an incomplete line.
         while requests.read_line(&mut line).ok()? > 0 && line.ends_with('\n') {
             let answer = self.answer(&serde_json::from_str(&line).ok()?);
-            // A second packet would wait 40 ms for the acknowledgement of the first.
+            // A single write: a second packet would wait 40 ms for the first one's acknowledgement.
             answers.write_all(format!("{answer}\n").as_bytes()).ok()?;
             line.clear();
         }
@@ -145,17 +147,17 @@ impl RemoteRegister {
         Ok(Self { answers: BufReader::new(requests.try_clone()?), requests })
     }
 
-    /// As [`Register::write`].
+    /// Does [`Register::write`] remotely.
     pub fn write(&mut self, fence: Fence) -> std::io::Result<bool> {
         self.write_to(ONLY, fence)
     }
 
-    /// As [`Register::write_to`].
+    /// Does [`Register::write_to`] remotely.
     pub fn write_to(&mut self, name: &str, fence: Fence) -> std::io::Result<bool> {
         Ok(self.ask(&Request::Write(name.to_owned(), fence))? == "accepted")
     }
 
-    /// Stores a ticket of one line.
+    /// Stores a ticket, which must be a single line.
     pub fn leave(&mut self, ticket: &str) -> std::io::Result<()> {
         self.ask(&Request::Leave(ticket.to_owned())).map(drop)
     }
@@ -183,7 +185,7 @@ impl RemoteRegister {
 pub struct Counter(PathBuf);
 
 impl Counter {
-    /// Creates a temporary file, which the drop removes.
+    /// Creates a temporary file, which is removed on drop.
     pub fn create(name: &str) -> std::io::Result<Self> {
         let path = std::env::temp_dir().join(name.replace('/', "-"));
         std::fs::write(&path, "0")?;

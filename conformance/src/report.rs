@@ -1,4 +1,4 @@
-//! The runner of the cases, and its report.
+//! Runs the cases and reports their outcomes.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -47,7 +47,7 @@ pub struct Row {
 
 /// Runs the cases whose `group::name` contains `filter`, some in parallel. Blocks the thread.
 ///
-/// Names have a random prefix. Only permanent data (fences) is left.
+/// Lock names have a random prefix. The run leaves only the server's permanent fence counters.
 ///
 /// # Errors
 /// If the backend can't be reached.
@@ -55,10 +55,10 @@ pub fn run(factory: Arc<dyn Factory>, filter: &str) -> lockwright_core::Result<R
     run_telling(factory, filter, |_| {})
 }
 
-/// As [`run`], and calls `on_row` with each row on completion.
+/// Does [`run`], and calls `on_row` for each case when it completes.
 ///
 /// # Errors
-/// As [`run`].
+/// If the backend can't be reached.
 pub fn run_telling(
     factory: Arc<dyn Factory>,
     filter: &str,

@@ -1,4 +1,4 @@
-//! Tests of silent connections.
+//! Tests with connections that silently lose all data.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,19 +21,21 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Returns a client whose present connections lose all data after `silence_present`, but not new ones.
+    /// Creates a client. `silence_present` makes its present connections lose all data, but not new
+    /// connections.
     pub fn new(locks: Locks, silence_present: impl Fn() + Send + Sync + 'static) -> Self {
         Self { locks, silence_present: Box::new(silence_present) }
     }
 
-    /// Opens a connection and prepares its statements.
+    /// Acquires a lock, so that a connection is open and its statements are prepared.
     async fn warm(&self, name: &str, ttl: Duration) {
         let warm = self.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
         warm.release().await.unwrap();
     }
 }
 
-/// Tests that a free lock is acquired within 2 s of the silence.
+/// Tests that a free lock is acquired within 2 s after the silence begins: by `acquire` if `waits`,
+/// or else by `try_acquire`.
 pub async fn free_lock_is_acquired(client: &Client, ttl: Duration, waits: bool) {
     let ask = |name: &str| client.locks.mutex(format!("{name}-{ttl:?}-{waits}")).ttl(ttl);
     client.warm(&format!("warm-{ttl:?}-{waits}"), ttl).await;
@@ -48,7 +50,8 @@ pub async fn free_lock_is_acquired(client: &Client, ttl: Duration, waits: bool) 
     guard.release().await.unwrap();
 }
 
-/// Tests that a hold survives a silence `after` its grant. `label` makes the name unique.
+/// Tests that a hold survives a silence that begins this time `after` its grant. `label` makes the
+/// name unique.
 pub async fn hold_survives(client: &Client, label: &str, ttl: Duration, after: Duration) {
     let name = format!("held-{label}-{ttl:?}-{after:?}");
     let guard = client.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
@@ -65,7 +68,8 @@ pub async fn hold_survives(client: &Client, label: &str, ttl: Duration, after: D
     guard.release().await.unwrap();
 }
 
-/// Tests the connection's replacement if the caller's limits are shorter than the backend's.
+/// Tests that a silent connection is replaced even if the caller drops each request after `limit`,
+/// before the backend's own limit.
 pub async fn dropped_requests_have_the_connection_replaced(client: &Client, limit: Duration) {
     const TTL: Duration = Duration::from_secs(30);
     client.warm("warm", TTL).await;

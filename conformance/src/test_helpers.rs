@@ -40,7 +40,7 @@ pub fn claim_for(locked: &str, ttl: Duration) -> Claim {
     }
 }
 
-/// Acquires a free lock.
+/// Acquires a lock, which must be free.
 #[track_caller]
 pub fn grant<'a>(
     backend: &'a dyn DistributedLock,
@@ -71,7 +71,7 @@ pub fn busy<'a>(
     }
 }
 
-/// Acquires a lock for a waiter that is first in the queue.
+/// Acquires a lock for a claim that is first in the queue.
 #[track_caller]
 pub fn grant_next<'a>(
     backend: &'a dyn DistributedLock,
@@ -98,7 +98,7 @@ pub async fn granted_soon(backend: &dyn DistributedLock, claim: &Claim, wait: Wa
     .await
 }
 
-/// Renews a hold, which must be live.
+/// Renews a hold that must be live.
 #[track_caller]
 pub fn renewed<'a>(
     backend: &'a dyn DistributedLock,
@@ -115,7 +115,7 @@ pub fn renewed<'a>(
     }
 }
 
-/// Releases a hold or a waiter, which the server must find.
+/// Releases a claim that the server must hold or queue.
 #[track_caller]
 pub fn released<'a>(
     backend: &'a dyn DistributedLock,

@@ -1,5 +1,3 @@
-//! Breaking a lock.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,7 +82,7 @@ async fn a_broken_hold_runs_out(context: Arc<Context>) -> Verdict {
     let Broken::RunsOut(left) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
-    // A server's unit may prolong the hold, by at most the shortest TTL.
+    // Servers round TTLs up to their unit, which is at most the shortest TTL.
     let spare = *context.profile.ttl.start() + Duration::from_secs(1);
     ensure!(left <= context.ttl + spare, "the break reports {left:?} as the remaining time");
     let outcome = renew(&*backend, &claim).await?;
@@ -150,7 +148,7 @@ async fn a_hold_can_be_freed_at_once(context: Arc<Context>) -> Verdict {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
     let passed = context.clock.now().saturating_since(entry.sent);
-    // The holder's deadline is earlier by the drift allowance.
+    // The holder's deadline is earlier than the server's expiry, by the drift.
     let least = Rules::default().validity(context.ttl).saturating_sub(passed);
     ensure!(
         overlap >= least,
@@ -207,14 +205,14 @@ async fn spared(context: &Context, operator: &Locks, by: BreakTarget, guard: &Gu
         let broken = operator.break_lock("x", by, how, "to see").await?;
         ensure!(broken == Broken::NotHeld, "an old token broke the hold: {broken:?}");
     }
-    // Longer than a run-out or a notification.
+    // The hold would have expired, or its loss been reported, by then.
     context.clock.sleep(context.ttl * 2).await;
     guard.check()?;
     ensure!(guard.verify().await?, "the hold was broken by an old token");
     Ok(())
 }
 
-/// Fails after three TTLs.
+/// Waits for the guard's end. Fails after three TTLs.
 async fn end(context: &Context, guard: &Guard) -> Verdict<HoldState> {
     let ended = tokio::time::timeout(context.ttl * 3, guard.signal().ended()).await;
     ended.map_err(|_| Failure::new("the break was never signalled to the holder"))
@@ -247,7 +245,7 @@ async fn an_immediate_break_is_reported_to_the_holder(context: Arc<Context>) -> 
     let Broken::Freed(overlap) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
-    // This acquire waits for no notification.
+    // The name is free before the old holder is notified.
     let next = operator.mutex("x").try_acquire().await?;
     let Some(next) = next else { return Err(Failure::new("the freed name is still held")) };
     let ended = end(&context, &guard).await?;
@@ -279,7 +277,7 @@ async fn a_break_can_be_hastened(context: Arc<Context>) -> Verdict {
     let Broken::Freed(overlap) = second else {
         return Err(Failure::new(format!("the second was answered {second:?}")));
     };
-    // Without a notification, the hold stays valid until its deadline.
+    // Its holder isn't notified, so the hold is valid until its deadline.
     let passed = context.clock.now().saturating_since(entry.sent);
     let granted = entry.granted.valid.unwrap_or(claim.ttl).min(claim.ttl);
     let least = Rules::default().validity(granted).saturating_sub(passed);
@@ -307,7 +305,7 @@ async fn a_break_names_whom_it_was_passed_on_to(context: Arc<Context>) -> Verdic
         let two = two.clone();
         tokio::spawn(async move { two.mutex("x").no_limit().acquire().await })
     };
-    // The second request queues with a notification address.
+    // The first request finds the lock held. The second one queues.
     faulty.called(Op::Acquire, 2).await;
     first.release().await?;
     let second = waiter.await??;

@@ -1,5 +1,3 @@
-//! Leader election.
-
 use std::sync::Arc;
 
 use lockwright_core::{
@@ -32,7 +30,7 @@ fn value(leader: Option<&Leader>) -> Option<&str> {
     leader?.value.as_deref()
 }
 
-/// Returns whether there is a leader with the value `wanted`, or one without an identity: some servers don't show it.
+/// Returns whether the leader has the value `wanted`. Servers without identities count as well.
 fn says(leader: Option<&Leader>, wanted: &str) -> bool {
     leader
         .is_some_and(|leader| leader.identity.is_none() || leader.value.as_deref() == Some(wanted))

@@ -1,5 +1,3 @@
-//! Exclusion in one process.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,7 +32,6 @@ async fn a_second_claim_is_refused(context: Arc<Context>) -> Verdict {
     let (first, second) = (context.long_claim("x"), context.long_claim("x"));
     take(&context, &*one, &first).await?;
     refused(&*two, &second).await?;
-    // Only the token counts.
     refused(&*one, &second).await?;
     release(&*one, &first).await
 }
@@ -95,7 +92,7 @@ async fn a_busy_answer_tells_the_truth(context: Arc<Context>) -> Verdict {
     let busy = refused(&*backend, &context.claim("x")).await?;
     ensure!(!busy.queued, "a claim without a wait was queued");
     if let Some(left) = busy.retry_after {
-        // Rounded up to the server's unit, at most a second.
+        // The server may round up to its unit, at most a second.
         let most = context.ttl + Duration::from_secs(1);
         ensure!(
             left <= most,

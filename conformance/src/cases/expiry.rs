@@ -1,5 +1,3 @@
-//! Expiry.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +45,7 @@ async fn free_by(
     Ok(entry.answered.saturating_since(begun))
 }
 
-/// The server's unit, at most a second, plus noise.
+/// Returns how late a hold may expire: a server's unit is at most a second, and machines are busy.
 fn late(context: &Context) -> Duration {
     Duration::from_secs(1) + context.ttl / 10 + context.moment()
 }
@@ -81,7 +79,7 @@ async fn lasts(context: &Context, backend: &dyn DistributedLock, claim: &Claim) 
 
 async fn a_hold_is_not_free_before_its_ttl(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // Servers round fractions of a millisecond and of a second.
+    // Servers round fractions of a millisecond or second.
     let ttls = [
         context.ttl + Duration::from_micros(900),
         context.ttl + Duration::from_millis(499),
@@ -165,7 +163,7 @@ async fn a_client_that_dies_while_asking_leaves_an_expiry(context: Arc<Context>)
 
 async fn the_shortest_ttl_works(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // A request's limit follows from its TTL, and a connection's first request is slower.
+    // A connection's first request may take longer than the shortest TTL allows.
     is_free(&context, &*backend, "first").await?;
     soon(|name| shortest(&context, &*backend, name)).await
 }

@@ -1,5 +1,3 @@
-//! Fences.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,7 +84,7 @@ async fn fences_grow_when_many_contend(context: Arc<Context>) -> Verdict {
             for _ in 0..10 {
                 let invoked = context.clock.now();
                 let claim = context.claim("x");
-                // Released at once, so that the next request may be granted among others.
+                // Each hold is released at once, so that the tasks' grants alternate.
                 let step = Duration::from_millis(1);
                 let patience = context.patience();
                 let entry = context.granted_within(&*backend, &claim, patience, step).await?;

@@ -1,5 +1,3 @@
-//! Losses.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,7 +54,7 @@ async fn renewals_fail(context: &Context, fate: Fate) -> Verdict {
         Ok::<_, Failure>((entry, hold.is_valid(), signalled.load(Ordering::SeqCst)))
     };
     let both = async { tokio::join!(signalling, taking) };
-    // A busy machine delays the notified task.
+    // On a busy machine, the notified task may run after the next grant.
     let (signalled_at, taken) = match tokio::time::timeout(context.patience() * 2, both).await {
         Ok(both) => both,
         Err(_) => return Err(Failure::new("the loss was never signalled")),
@@ -123,7 +121,7 @@ async fn hold_that_the_server_no_longer_has_is_lost(context: Arc<Context>) -> Ve
 async fn a_loss_is_for_ever(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
     let guard = locks.mutex("x").acquire().await?;
-    // The answer arrives after the client has given up the hold.
+    // The renewals' answers arrive after the loss.
     faulty.always(Op::Renew, Fate::DelayAnswer(context.ttl * 11 / 10));
     let signal = guard.signal();
     let ended = signal.ended().await;
@@ -217,7 +215,7 @@ async fn a_late_renewal_revives_nothing(context: Arc<Context>) -> Verdict {
     let guard = locks.mutex("x").acquire().await?;
     faulty.next(Op::Renew, [Fate::DelayAnswer(context.ttl / 10)]);
     faulty.called(Op::Renew, 1).await;
-    // After the first deadline, before the renewal's.
+    // This is past the first term, but not past the one that the renewal confirms.
     context.clock.jump(context.ttl * 62 / 100);
     ensure!(guard.check().is_err(), "the check succeeds after the deadline");
     for _ in 0..10 {
@@ -247,7 +245,7 @@ async fn a_suspended_machine_knows_at_once(context: Arc<Context>) -> Verdict {
     let guard = locks.mutex("x").acquire().await?;
     let signal = guard.signal();
     guard.check()?;
-    // The jump fires no timer.
+    // Like a suspend, the jump fires no timer.
     context.clock.jump(context.ttl);
     ensure!(guard.check().is_err(), "the check succeeds after the deadline");
     ensure!(

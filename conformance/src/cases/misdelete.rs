@@ -1,5 +1,3 @@
-//! Releases.
-
 use std::sync::Arc;
 
 use lockwright_core::ReleaseMode;
@@ -93,7 +91,7 @@ async fn a_release_ends_one_name_only(context: Arc<Context>) -> Verdict {
 
 async fn a_release_that_comes_late_ends_no_later_hold(context: Arc<Context>) -> Verdict {
     let (locks, faulty) = context.faulty_client().await?;
-    // The client releases the grant after it expired, and the release arrives late.
+    // The grant expires before its answer arrives, so the client releases it. The release is late.
     faulty.next(Op::Acquire, [Fate::DelayAnswer(context.ttl / 10)]);
     faulty.next(Op::Release, [Fate::DelayRequest(context.ttl / 5)]);
     let suspending = async {

@@ -1,4 +1,4 @@
-//! The table of cases.
+//! The table of conformance cases.
 
 use crate::case::Case;
 

@@ -1,5 +1,3 @@
-//! Multi-locks.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 

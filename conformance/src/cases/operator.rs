@@ -1,5 +1,3 @@
-//! Operators.
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,3 @@
-//! Semaphores.
-
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -282,7 +280,7 @@ async fn a_large_claim_is_not_overtaken(context: Arc<Context>) -> Verdict {
     let limit = context.clock.now() + context.ttl;
     let answer = other.acquire(&large, Wait::Until(limit)).await?;
     ensure!(matches!(answer, AcquireOutcome::Busy(_)), "five of three permits were granted");
-    // One permit is left.
+    // One permit is free, but the large claim is first.
     refused(&*backend, &some(&context, 1)).await?;
     release(&*backend, &first).await?;
     refused(&*backend, &some(&context, 1)).await?;

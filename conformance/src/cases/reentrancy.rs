@@ -1,5 +1,3 @@
-//! Reentrancy.
-
 use std::sync::Arc;
 
 use lockwright_core::{Fencing, Owner};

@@ -1,5 +1,3 @@
-//! Renewal of holds.
-
 use std::sync::Arc;
 
 use lockwright_core::{Claim, Renew, RenewalOutcome};

@@ -1,5 +1,3 @@
-//! Repeats.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,7 +76,7 @@ fn promised(entry: &Entry, ttl: Duration) -> BootInstant {
         + entry.granted.valid.map_or(ttl, |valid| valid.min(ttl))
 }
 
-/// Fails if that is before `until`.
+/// Fails if the name is granted again before `until`.
 async fn kept_until(
     context: &Context,
     backend: &dyn DistributedLock,
@@ -139,7 +137,7 @@ async fn a_grant_lasts_from_its_start(context: Arc<Context>) -> Verdict {
 
 async fn a_late_duplicate_is_kept_out(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // The lost request is reconciled before it arrives.
+    // The server grants one claim before its reconciliation. The other one arrives later.
     let (granted, lost) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &granted).await?;
     backend.release(&granted, ReleaseMode::Reconcile).await?;
@@ -168,7 +166,7 @@ async fn a_ghost_lives_for_one_ttl(context: Arc<Context>) -> Verdict {
     release(&*backend, &next).await
 }
 
-/// Without tombstones, a late duplicate may have to expire.
+/// Checks that the name is soon free. Without tombstones, a late duplicate expires first.
 async fn is_free_soon(context: &Context) -> Verdict {
     let (backend, next) = (context.backend().await?, context.claim("x"));
     let bound = if context.profile.tombstones { context.ttl * 4 / 5 } else { context.patience() };
@@ -238,7 +236,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
     while faulty.is_under_way() {
         context.clock.sleep(context.ttl / 50).await;
     }
-    // Nothing was reconciled, so the duplicate may have to expire.
+    // The client had its answer and didn't reconcile, so the duplicate may have to expire.
     let (backend, next) = (context.backend().await?, context.claim("x"));
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
     release(&*backend, &next).await?;
@@ -249,7 +247,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
 async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
     let bound = context.ttl * 9 / 10;
     for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::Hang, Fate::Panic] {
-        // A busy machine is sometimes late, an expiry always.
+        // The shortest of three times counts: a busy machine is late sometimes, an expiry always.
         let mut soonest = Duration::MAX;
         for _ in 0..3 {
             let (locks, faulty) = context.faulty_client().await?;

@@ -1,4 +1,4 @@
-//! Failing servers, one for each case.
+//! Cases with failing servers. Each case has its own server.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ async fn late_work_of_a_frozen_server_is_reconciled(context: Arc<Context>) -> Ve
 async fn a_restart_ends_no_hold(context: Arc<Context>) -> Verdict {
     let server = context.factory.fragile().await?;
     let locks = client(&context, &server.connect).await?;
-    // Outlasts a restart on a busy machine.
+    // The TTL outlasts a restart on a busy machine.
     let guard = locks.mutex("x").ttl(context.ttl * 10).acquire().await?;
     server.step(Step::Begin(Harm::Restart)).await?;
     server.step(Step::End(Harm::Restart)).await?;
@@ -144,7 +144,7 @@ async fn a_waiter_outlives_a_restart(context: Arc<Context>) -> Verdict {
         return Err(Failure::new(format!("the waiter ended while the lock was held: {ended:?}")));
     }
     let fence = guard.fence();
-    // The answer may be lost.
+    // The release may lose its answer, but is done.
     let _ = guard.release().await;
     let granted = waiter.await??;
     ensure!(granted.fence() > fence, "the waiter's fence is {}", granted.fence());

@@ -1,5 +1,3 @@
-//! Shared locks.
-
 use std::sync::Arc;
 
 use lockwright_core::{
@@ -106,7 +104,7 @@ async fn each_reader_expires_alone(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
     let (stays, writer) = (reader(&context), writer(&context));
     let goes = Claim { ttl: context.ttl, ..reader(&context) };
-    // A backend may store the first reader elsewhere.
+    // The first and a later reader expire: backends may store the first one elsewhere.
     take(&context, &*backend, &goes).await?;
     take(&context, &*backend, &stays).await?;
     let goes_too = Claim { ttl: context.ttl, ..reader(&context) };
@@ -155,7 +153,7 @@ async fn a_waiting_writer_stops_new_readers(context: Arc<Context>) -> Verdict {
     let first = reader(&context);
     take(&context, &*backend, &first).await?;
     let waiting = tokio::spawn(async move { locks.write("x").acquire().await });
-    // A queued writer shows only in refused readers.
+    // The writer is queued once a reader is refused.
     let give_up = context.clock.now() + context.patience();
     loop {
         let next = reader(&context);

@@ -1,5 +1,3 @@
-//! Transfers.
-
 use std::sync::Arc;
 use std::time::Duration;
 

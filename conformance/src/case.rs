@@ -16,11 +16,11 @@ use crate::failure::Verdict;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Group {
-    /// A lock has one holder at a time.
+    /// One holder at a time.
     Exclusion,
     /// Holds expire neither early nor late.
     Expiry,
-    /// An owner acquires its own hold again.
+    /// An owner may acquire again.
     Reentrancy,
     /// A release ends only its own hold.
     Misdelete,
@@ -66,7 +66,7 @@ impl fmt::Display for Group {
     }
 }
 
-/// A requirement of a case on the backend's profile or the factory.
+/// A case's requirement on the profile or the factory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Need {
@@ -76,15 +76,15 @@ pub enum Need {
     Breakable,
     /// Tombstones, which reject late duplicates.
     Tombstones,
-    /// No tombstones: a late duplicate is granted, and then expires.
+    /// No tombstones: late duplicates are granted, and expire.
     Ghosts,
     /// Wake-ups by notification.
     Push,
-    /// Grants to clients in order of arrival.
+    /// Grants in order of arrival.
     Fifo,
     /// Child processes on the same store.
     Processes,
-    /// A clock that the case can move.
+    /// A clock that cases can move.
     MovedClock,
     /// Shared locks.
     Shared,
@@ -94,13 +94,13 @@ pub enum Need {
     Tickets,
     /// No transferable holds.
     NoTickets,
-    /// A mode that the backend doesn't support.
+    /// An unsupported mode.
     MissingMode,
-    /// A server that the factory can freeze.
+    /// A server that can be frozen.
     Freeze,
-    /// A server that keeps every write across a restart.
+    /// A server that can restart with its data.
     Restart,
-    /// A server that can lose its data, after which fences still grow.
+    /// Fences that grow even after a server's data loss.
     Forget,
     /// A connection that can be cut.
     Cut,
@@ -189,7 +189,6 @@ pub enum Outcome {
     NotPromised(String),
 }
 
-/// Creates a group's table. A row has the case's function, its [`Need`]s and the checked property.
 macro_rules! cases {
     ($group:ident: $($name:ident [$($need:ident),*] $about:literal;)*) => {
         &[$($crate::case::Case {

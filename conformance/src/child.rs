@@ -1,5 +1,4 @@
-//! Child processes of the cases. A child is the same program, with the store's address and its job
-//! in environment variables.
+//! Child processes of the cases: the same program, with a job in its environment.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +15,7 @@ use crate::register::{Counter, RemoteRegister};
 const JOB: &str = "LOCKWRIGHT_CONFORMANCE_JOB";
 const ADDRESS: &str = "LOCKWRIGHT_CONFORMANCE_ADDRESS";
 
-/// Returns a command that runs this program as a child, whose [`main`] connects to `address`.
+/// Returns a command that runs this program, whose [`main`] connects to `address`.
 pub fn this_program(address: &str) -> Option<Command> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command.env(ADDRESS, address);
@@ -33,11 +32,11 @@ pub(crate) struct Job {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Acquires the lock and increments the counter, `rounds` times.
+    /// Increments the counter under the lock, `rounds` times.
     Contend { rounds: u32, counter: PathBuf },
-    /// Holds the lock until its loss, then writes to the register.
+    /// Writes to the register after the hold is lost.
     Hold,
-    /// Starts a waiter for each cue (a line on stdin).
+    /// Starts a waiter at each line on stdin.
     Wait,
 }
 
@@ -80,7 +79,7 @@ pub(crate) enum Message {
         invoked: BootInstant,
         granted: BootInstant,
     },
-    /// The hold is valid until then, or until an earlier loss or release.
+    /// The hold's end, unless it is lost or released earlier.
     Deadline(BootInstant),
     Released(BootInstant),
     Lost(BootInstant),
@@ -125,10 +124,10 @@ impl Message {
     }
 }
 
-/// Performs the job if this process is a child. Otherwise, returns `None`.
+/// Performs a child's job. Returns `None` in other processes.
 ///
-/// Call it first in the program's `main`, outside of a runtime. It calls `connect` for each client,
-/// with the address from [`this_program`] or an empty one.
+/// Call it first in `main`, outside of a runtime. It passes `connect` the address of
+/// [`this_program`], or an empty one.
 pub fn main<F, B>(connect: impl Fn(String) -> F) -> Option<ExitCode>
 where
     F: Future<Output = Result<B>>,
@@ -136,7 +135,7 @@ where
 {
     let job = std::env::var(JOB).ok()?;
     let address = std::env::var(ADDRESS).unwrap_or_default();
-    // Stdin is closed when the parent ends. The thread then ends the child.
+    // Stdin is closed when the parent ends, which ends the child.
     let (cue, mut cues) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for _ in std::io::stdin().lines().map_while(std::result::Result::ok) {

@@ -69,7 +69,7 @@ impl Context {
         self.client_on(self.backend().await?)
     }
 
-    /// Returns a client on this backend, with the root as its namespace.
+    /// Returns a client on this backend, with the root as namespace.
     pub fn client_on(&self, backend: impl DistributedLock) -> Result<Locks> {
         Locks::builder(backend)
             .ttl(self.ttl)
@@ -79,7 +79,7 @@ impl Context {
             .build()
     }
 
-    /// Returns a client, and the backend that injects its faults.
+    /// Returns a client and its fault injector.
     pub async fn faulty_client(&self) -> Result<(Locks, Faulty)> {
         let faulty = Faulty::new(self.backend().await?, self.clock.clone());
         Ok((self.client_on(faulty.clone())?, faulty))
@@ -184,7 +184,7 @@ impl fmt::Debug for Context {
     }
 }
 
-/// A grant, with the instants of its request.
+/// A grant with its request's times.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     /// The grant.
@@ -195,8 +195,7 @@ pub struct Entry {
     pub answered: BootInstant,
 }
 
-/// Runs `attempt` up to three times, with new names, until it succeeds. A busy machine fails some
-/// attempts, but a missing notification fails all.
+/// Tries `attempt` up to three times, with new names. A busy machine may fail some.
 pub async fn soon<F: Future<Output = Verdict>>(mut attempt: impl FnMut(String) -> F) -> Verdict {
     for number in 0..2 {
         if attempt(format!("x{number}")).await.is_ok() {
@@ -343,7 +342,7 @@ pub fn fails<T: fmt::Debug>(answer: Result<T>, kind: ErrorKind) -> Verdict {
     }
 }
 
-/// Checks that a request reported a loss, for any reason.
+/// Checks that a request reported a loss.
 #[track_caller]
 pub fn is_lost<T: fmt::Debug>(answer: Result<T>) -> Verdict {
     match answer {
@@ -361,7 +360,7 @@ pub async fn break_hold(
     backend.break_lock(&claim.name, BreakTarget::Token(claim.token), how, "the suite", "why").await
 }
 
-/// Waits for a waiter's grant for half of its poll interval, which only a wake-up makes possible.
+/// Waits for a woken waiter. A grant by polling would be too late.
 #[track_caller]
 pub fn woken<T>(
     context: &Context,

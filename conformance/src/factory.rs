@@ -16,16 +16,15 @@ use crate::protected::Protect;
 pub trait Factory: Send + Sync + 'static {
     /// Opens the store of one case, in the case's runtime.
     ///
-    /// Parallel cases use different names, so they can share a server. An in-memory store uses
-    /// `clock`.
+    /// Parallel cases use different names. An in-memory store uses `clock`.
     async fn open(&self, clock: &Clock) -> Result<Connect>;
 
-    /// Returns the label in reports. The default is the backend's name.
+    /// Returns the label in reports, by default the backend's name.
     fn label(&self) -> Option<String> {
         None
     }
 
-    /// Returns the kind of runtime that the cases use.
+    /// Returns the cases' kind of runtime.
     fn runtime(&self) -> Runtime {
         Runtime::Real
     }
@@ -35,7 +34,7 @@ pub trait Factory: Send + Sync + 'static {
         16
     }
 
-    /// Returns the TTL of holds. It must be long compared with scheduling delays.
+    /// Returns the holds' TTL, long compared with scheduling delays.
     fn ttl(&self) -> Duration {
         Duration::from_secs(1)
     }
@@ -78,7 +77,7 @@ fn no_fragile() -> Error {
     Error::new(ErrorKind::Unsupported, "this factory has no server that may be harmed")
 }
 
-/// The kind of runtime that the cases use.
+/// The cases' kind of runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
     /// Threads and the boot clock.
@@ -97,14 +96,14 @@ pub enum Harm {
     Restart,
     /// The server restarts without its data.
     Forget,
-    /// A client can't reach the server, for more than a TTL.
+    /// A client is disconnected for more than a TTL.
     Cut,
 }
 
 /// The begin or the end of a harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// The harm begins. A restart is complete when the call returns.
+    /// The harm begins; a restart is complete on return.
     Begin(Harm),
     /// The harm ends.
     End(Harm),
@@ -114,14 +113,14 @@ pub enum Step {
 pub struct Fragile {
     /// Connects to the server.
     pub connect: Connect,
-    /// Connects through a link that [`Harm::Cut`] cuts. Without that harm, the same as `connect`.
+    /// Connects through a link that [`Harm::Cut`] cuts, if supported.
     pub cut_off: Connect,
-    /// Does a step of a harm. May block, so it is called outside of async code.
+    /// Does a step of a harm. May block.
     pub harm: Arc<dyn Fn(Step) -> Result<()> + Send + Sync>,
 }
 
 impl Fragile {
-    /// Creates a `Fragile` from a server's connectors and the function that harms it.
+    /// Creates a `Fragile` from two connectors and the harming function.
     pub fn new(
         connect: Connect,
         cut_off: Connect,
@@ -147,7 +146,7 @@ impl fmt::Debug for Fragile {
     }
 }
 
-/// Converts an error of a test server to [`ErrorKind::Unavailable`].
+/// Converts a test server's error to [`ErrorKind::Unavailable`].
 pub fn problem(error: impl fmt::Display) -> Error {
     Error::unavailable(error.to_string())
 }
@@ -195,7 +194,7 @@ where
 
 type Starting = Pin<Box<dyn Future<Output = Result<Fragile>> + Send>>;
 
-/// A running server at a URL, which child processes can reach.
+/// A running server at a URL.
 pub struct LiveServer {
     connect: Connect,
     url: String,

@@ -22,13 +22,12 @@ impl Failure {
         Self { message: message.into(), is_late: false, at: Location::caller() }
     }
 
-    /// Creates a failure of timing, shown as `late: …`. A stalled machine can cause it.
+    /// Creates a failure of timing (`late: …`), which a stalled machine can cause.
     #[track_caller]
     pub fn late(message: impl Into<String>) -> Self {
         Self { is_late: true, ..Self::new(message) }
     }
 
-    /// Appends the unexpected answer.
     pub(crate) fn because_of(mut self, answer: &dyn fmt::Debug) -> Self {
         self.message += &format!(": {answer:?}");
         self
@@ -93,7 +92,6 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// Like [`ensure!`], but for a condition that a stalled machine can break.
 macro_rules! in_time {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {

@@ -35,13 +35,13 @@ pub enum Fate {
     Refuse,
     /// The request is lost, and fails as indeterminate.
     LoseRequest,
-    /// The server processes the request, but its answer is lost.
+    /// The server processes the request. Its answer is lost.
     LoseAnswer,
-    /// The request fails as indeterminate, but the server processes it after this time.
+    /// The request fails as indeterminate, and arrives after this time.
     DelayRequest(Duration),
-    /// The server processes the request at once, and answers after this time.
+    /// The server processes the request, and answers after this time.
     DelayAnswer(Duration),
-    /// The server answers the request, and processes a duplicate after this time.
+    /// The server processes the request twice, at once and after this time.
     Duplicate(Duration),
     /// The request is lost, and the call never returns.
     Hang,
@@ -112,7 +112,7 @@ impl Faulty {
         }))
     }
 
-    /// Appends fates, one for each of the next requests.
+    /// Sets the fates of the next requests.
     pub fn next(&self, op: Op, fates: impl IntoIterator<Item = Fate>) {
         let mut plan = self.plan();
         match plan.next.iter_mut().find(|(of, _)| *of == op) {
@@ -121,7 +121,7 @@ impl Faulty {
         }
     }
 
-    /// Sets the fate of all requests after those of [`next`](Self::next).
+    /// Sets the fate of all further requests.
     pub fn always(&self, op: Op, fate: Fate) {
         let mut plan = self.plan();
         plan.always.retain(|(of, _)| *of != op);
@@ -134,7 +134,7 @@ impl Faulty {
         self.0.drop_wakes.store(false, Ordering::SeqCst);
     }
 
-    /// Sets the function that chooses the fates that `next` and `always` leave open.
+    /// Sets the function that chooses fates without `next` or `always`.
     pub fn decide(&self, decide: impl FnMut(Op) -> Fate + Send + 'static) {
         self.plan().decide = Some(Box::new(decide));
     }
@@ -144,7 +144,7 @@ impl Faulty {
         self.0.drop_wakes.store(drop, Ordering::SeqCst);
     }
 
-    /// Sets whether each call yields to the runtime, before its request and before its answer.
+    /// Sets whether calls yield to the runtime before and after the request.
     pub fn yields(&self, yields: bool) {
         self.0.yields.store(yields, Ordering::SeqCst);
     }
@@ -166,7 +166,7 @@ impl Faulty {
         }
     }
 
-    /// Returns whether a delayed request or duplicate is still to arrive.
+    /// Returns whether delayed requests or duplicates are pending.
     pub fn is_under_way(&self) -> bool {
         self.0.under_way.load(Ordering::SeqCst) > 0
     }
@@ -190,7 +190,7 @@ impl Faulty {
         }
     }
 
-    /// Sends `request`. `again` sends it later, for a delay or a duplicate.
+    /// Sends `request`. `again` sends it later.
     async fn send<T, F>(
         &self,
         op: Op,
@@ -259,7 +259,7 @@ impl DistributedLock for Faulty {
     }
 
     fn attach(&self, events: Events) {
-        // Weak, because the backend keeps this closure, and `Inner` keeps the backend.
+        // Weak, because the backend owns this closure.
         let this = Arc::downgrade(&self.0);
         self.0.backend.attach(Events::to(move |event| {
             let Some(this) = this.upgrade() else { return false };

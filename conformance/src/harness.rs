@@ -58,7 +58,7 @@ pub fn main(factory: impl Factory) -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Runs the cases on the server that `start` returns. In a child process, performs its job instead.
+/// Runs the cases on the started server, or performs a child's job.
 pub fn serve<S, F, B>(
     connect: fn(String) -> F,
     start: impl FnOnce() -> Result<(S, LiveServer), Box<dyn Error>>,
@@ -71,7 +71,7 @@ where
         return code;
     }
     match start() {
-        // `_running` stops the server when it is dropped.
+        // `_running` stops the server on drop.
         Ok((_running, server)) => main(server),
         Err(error) => {
             eprintln!("{error}");

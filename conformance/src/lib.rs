@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `lockwright conformance --url …` runs the same cases against a live server and prints a
-//! [`Report`]. A case is reported as not promised if the backend doesn't meet its [`Need`]s.
+//! [`Report`]. A case isn't promised if the backend doesn't meet its [`Need`]s.
 #![forbid(unsafe_code)]
 
 pub mod cancel;

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::test_helpers::{LIMIT, eventually};
 
-/// A simulated process. It runs only during `block_on`, and dies with its runtime.
+/// A simulated process, which runs only during `block_on`.
 #[derive(Debug)]
 struct Process {
     runtime: Runtime,
@@ -24,8 +24,7 @@ impl Process {
     }
 }
 
-/// Kills or stops the holder and `dead_waiters` waiters, and returns how long a live waiter behind
-/// them waits.
+/// Kills or stops the clients ahead of a live waiter. Returns the waiter's waiting time.
 pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     ttl: Duration,
@@ -47,7 +46,7 @@ pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     held.check().expect("it is held");
     let begun = Instant::now();
     if are_killed {
-        // A killed process runs no destructors, so `held` and `waits` are dropped last.
+        // A killed process runs no destructors.
         waiters.into_iter().for_each(|waiter| waiter.runtime.shutdown_background());
         holder.runtime.shutdown_background();
     }
@@ -63,7 +62,7 @@ pub fn wait_behind_the_dead<F: Future<Output = Locks>>(
     took
 }
 
-/// Tests that a guard is lost before the next grant if its runtime has ended or is stopped.
+/// Tests that a guard with an ended or stopped runtime is lost before the next grant.
 pub fn guard_without_a_runtime_is_lost<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     ttl: Duration,
@@ -85,7 +84,7 @@ pub fn guard_without_a_runtime_is_lost<F: Future<Output = Locks>>(
     }
 }
 
-/// Tests that a client leaves the queue when it is closed. Calls `break_connection` just before.
+/// Tests that a client leaves the queue when closed, just after `break_connection`.
 pub async fn closed_client_is_granted_nothing<F: Future<Output = Locks>>(
     connect: impl Fn() -> F,
     other: &Locks,

@@ -32,7 +32,7 @@ pub struct Holder {
 }
 
 impl Participants {
-    /// Creates participants. `slack` is the tolerated delay by server elections and a busy machine.
+    /// Creates participants. `slack` is the tolerance for server elections and a busy machine.
     pub fn new(name: &str, ttl: Duration, slack: Duration) -> Self {
         let limit = (ttl + slack) * 3;
         Self { name: name.to_owned(), ttl, slack, limit, history: History::default() }
@@ -59,7 +59,7 @@ impl Participants {
         }
     }
 
-    /// Starts a waiter in the background, and returns once it is queued.
+    /// Starts a waiter, and returns once it is queued.
     pub async fn wait(&self, who: &'static str, locks: &Locks) -> JoinHandle<Holder> {
         let (all, waiting) = (self.clone(), locks.clone());
         let waiter = tokio::spawn(async move { all.hold(who, &waiting).await });
@@ -72,7 +72,7 @@ impl Participants {
         waiter
     }
 
-    /// Asserts that the hold is renewed, and that the waiter is granted only after its release.
+    /// Asserts a renewal, and that the waiter is granted only after the release.
     pub async fn survives(&self, holder: Holder, waiter: JoinHandle<Holder>) {
         holder.goes_on().await;
         assert!(!waiter.is_finished(), "the waiter was granted while the lock was held");
@@ -84,8 +84,8 @@ impl Participants {
         self.check();
     }
 
-    /// Asserts that the holder's loss is reported before the waiter's grant, and that the grant
-    /// follows `since` within `bound` plus the slack.
+    /// Asserts that the loss is reported before the waiter's grant, which follows `since` within
+    /// `bound` plus the slack.
     pub async fn is_lost(
         &self,
         holder: &Holder,
@@ -106,7 +106,7 @@ impl Participants {
         next
     }
 
-    /// Releases `before`, and asserts that this client can acquire the lock again.
+    /// Releases `before`. Asserts that this client can acquire the lock again.
     pub async fn comes_back(&self, locks: &Locks, before: Holder) {
         let fence = before.guard.fence();
         before.release().await;
@@ -116,7 +116,7 @@ impl Participants {
         self.check();
     }
 
-    /// Asserts exclusion and growing fences of the recorded holds.
+    /// Asserts exclusion and growing fences.
     pub fn check(&self) {
         assert!(self.history.contended() > 0, "inconclusive: no client waited");
         assert_eq!(self.history.check(true), [], "{:#?}", self.history.holds());
@@ -132,7 +132,7 @@ impl Participants {
 }
 
 impl Holder {
-    /// Releases the lock. If no server is available, the client retries in the background.
+    /// Releases the lock, in the background if no server is available.
     ///
     /// # Panics
     /// If the lock isn't held.
@@ -159,10 +159,10 @@ impl Holder {
         noticed
     }
 
-    /// Waits until a renewal sent after this call is confirmed, and one TTL has passed.
+    /// Waits for one TTL, and for a renewal sent after this call.
     pub async fn goes_on(&self) {
         let (from, ttl) = (now(), self.all.ttl);
-        // A deadline is less than one TTL after the send, so this renewal was sent after `from`.
+        // A deadline is less than one TTL after its renewal, which was sent after `from`.
         let is_confirmed = || self.guard.deadline() > from + ttl && now() > from + ttl;
         while !is_confirmed() {
             let state = self.guard.signal().state();

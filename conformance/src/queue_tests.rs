@@ -1,4 +1,4 @@
-//! Tests for backends that keep one queue for all modes of a name.
+//! Tests for backends with one queue for all modes.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,7 +30,7 @@ async fn granted(backend: &dyn DistributedLock, claim: &Claim) -> Fence {
     panic!("the claim is still not granted");
 }
 
-/// Tests that queued readers share a fence, in any order of grants and releases.
+/// Tests that queued readers share a fence, in any order of grants.
 pub async fn readers_that_waited_share_a_fence(
     one: &dyn DistributedLock,
     other: &dyn DistributedLock,
@@ -49,7 +49,7 @@ pub async fn readers_that_waited_share_a_fence(
         let first = if last_first { &rest[2] } else { &rest[0] };
         let shared = granted(other, first).await;
         assert!(shared > fence, "{shared} after {fence}");
-        // The first queued reader determines the fence. It leaves before it asks for its grant.
+        // The first queued reader determines the fence, and leaves without its grant.
         assert_eq!(
             other.release(gone, ReleaseMode::Plain).await.unwrap(),
             ReleaseOutcome::Released
@@ -57,7 +57,7 @@ pub async fn readers_that_waited_share_a_fence(
         for reader in rest {
             assert_eq!(granted(other, reader).await, shared);
         }
-        // `rest[0]` is now the first reader. Its fence is from another reader.
+        // `rest[0]` is now first. Its fence is from another reader.
         other.release(&rest[0], ReleaseMode::Plain).await.unwrap();
         let late = claim_as(Mode::Shared);
         assert_eq!(grant(one, &late).await.fence, shared);
@@ -69,7 +69,7 @@ pub async fn readers_that_waited_share_a_fence(
         }
         let shown = one.inspect(&late.name).await.unwrap();
         assert_eq!(shown.holders.iter().map(|one| one.fence).collect::<Vec<_>>(), [Some(shared)]);
-        // Only `late` holds now. It got its fence from readers that are released.
+        // `late` has its fence from readers that are now released.
         let later = claim_as(Mode::Shared);
         assert_eq!(grant(other, &later).await.fence, shared);
         one.release(&late, ReleaseMode::Plain).await.unwrap();
@@ -104,7 +104,7 @@ pub async fn a_writer_that_gives_up_leaves_readers_their_fence(backend: &dyn Dis
     }
 }
 
-/// Tests that a rejected claim leaves no entry on the server. `count` also counts holders.
+/// Tests that a rejected claim leaves no entry. `count` also counts holders.
 pub async fn refused_request_leaves_nothing(
     backend: &dyn DistributedLock,
     count: impl AsyncFn() -> usize,
@@ -137,7 +137,7 @@ pub async fn refused_request_leaves_nothing(
     }
 }
 
-/// Tests that simultaneous requests get no more permits than there are.
+/// Tests that simultaneous requests get no more permits than exist.
 pub async fn those_who_ask_at_once_get_no_more_than_there_are(
     backends: [Arc<dyn DistributedLock>; 2],
 ) {
@@ -168,12 +168,12 @@ struct Inside {
     readers: AtomicU32,
     writers: AtomicU32,
     permits: AtomicU32,
-    /// The present readers' fences, and a sum of the readers that each new one met.
+    /// The present readers' fences, and how many readers were concurrent.
     fences: Mutex<(Vec<Fence>, usize)>,
     ids: Mutex<HashSet<u64>>,
 }
 
-/// Tests with many tasks that writers are exclusive, readers share a fence and permits are limited.
+/// Tests with many tasks: exclusive writers, one fence for readers, limited permits.
 pub async fn many_waiters_are_kept_in_order(clients: &[Locks]) {
     const OF: u32 = 5;
     let inside = Arc::new(Inside::default());

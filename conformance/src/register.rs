@@ -50,7 +50,7 @@ impl Register {
         self.write_to(ONLY, fence)
     }
 
-    /// Writes to the register of `name`. Returns whether it accepted the fence.
+    /// Writes to the register of `name`, with the same result.
     pub fn write_to(&self, name: &str, fence: Fence) -> bool {
         let mut state = self.state();
         if !state.writes.contains_key(name) {
@@ -77,7 +77,7 @@ impl Register {
         self.state().tickets.pop_front()
     }
 
-    /// Returns the writes without a name.
+    /// Returns the writes to the register without a name.
     pub fn writes(&self) -> Writes {
         self.writes_to(ONLY)
     }
@@ -91,7 +91,7 @@ impl Register {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves the registers and tickets on a loopback port.
+    /// Serves the register on a loopback port.
     pub fn serve(&self) -> std::io::Result<SocketAddr> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -147,12 +147,12 @@ impl RemoteRegister {
         Ok(Self { answers: BufReader::new(requests.try_clone()?), requests })
     }
 
-    /// Does [`Register::write`] remotely.
+    /// Calls [`Register::write`] remotely.
     pub fn write(&mut self, fence: Fence) -> std::io::Result<bool> {
         self.write_to(ONLY, fence)
     }
 
-    /// Does [`Register::write_to`] remotely.
+    /// Calls [`Register::write_to`] remotely.
     pub fn write_to(&mut self, name: &str, fence: Fence) -> std::io::Result<bool> {
         Ok(self.ask(&Request::Write(name.to_owned(), fence))? == "accepted")
     }

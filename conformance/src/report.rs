@@ -47,7 +47,7 @@ pub struct Row {
 
 /// Runs the cases whose `group::name` contains `filter`, some in parallel. Blocks the thread.
 ///
-/// Lock names have a random prefix. The run leaves only the server's permanent fence counters.
+/// Lock names have a random prefix. Only fence counters are left.
 ///
 /// # Errors
 /// If the backend can't be reached.
@@ -55,10 +55,10 @@ pub fn run(factory: Arc<dyn Factory>, filter: &str) -> lockwright_core::Result<R
     run_telling(factory, filter, |_| {})
 }
 
-/// Does [`run`], and calls `on_row` for each case when it completes.
+/// Runs the cases like [`run`], and calls `on_row` for each completed case.
 ///
 /// # Errors
-/// If the backend can't be reached.
+/// Those of [`run`].
 pub fn run_telling(
     factory: Arc<dyn Factory>,
     filter: &str,

@@ -21,21 +21,19 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Creates a client. `silence_present` makes its present connections lose all data, but not new
-    /// connections.
+    /// Creates a client. `silence_present` makes its connections, but no later ones, lose all data.
     pub fn new(locks: Locks, silence_present: impl Fn() + Send + Sync + 'static) -> Self {
         Self { locks, silence_present: Box::new(silence_present) }
     }
 
-    /// Acquires a lock, so that a connection is open and its statements are prepared.
+    /// Opens a connection and prepares its statements.
     async fn warm(&self, name: &str, ttl: Duration) {
         let warm = self.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
         warm.release().await.unwrap();
     }
 }
 
-/// Tests that a free lock is acquired within 2 s after the silence begins: by `acquire` if `waits`,
-/// or else by `try_acquire`.
+/// Tests that a free lock is acquired within 2 s of the silence, with `acquire` if `waits`.
 pub async fn free_lock_is_acquired(client: &Client, ttl: Duration, waits: bool) {
     let ask = |name: &str| client.locks.mutex(format!("{name}-{ttl:?}-{waits}")).ttl(ttl);
     client.warm(&format!("warm-{ttl:?}-{waits}"), ttl).await;
@@ -50,8 +48,7 @@ pub async fn free_lock_is_acquired(client: &Client, ttl: Duration, waits: bool) 
     guard.release().await.unwrap();
 }
 
-/// Tests that a hold survives a silence that begins this time `after` its grant. `label` makes the
-/// name unique.
+/// Tests that a hold survives a silence `after` its grant. `label` makes the name unique.
 pub async fn hold_survives(client: &Client, label: &str, ttl: Duration, after: Duration) {
     let name = format!("held-{label}-{ttl:?}-{after:?}");
     let guard = client.locks.mutex(name).ttl(ttl).acquire().await.unwrap();
@@ -68,8 +65,7 @@ pub async fn hold_survives(client: &Client, label: &str, ttl: Duration, after: D
     guard.release().await.unwrap();
 }
 
-/// Tests that a silent connection is replaced even if the caller drops each request after `limit`,
-/// before the backend's own limit.
+/// Tests that a silent connection is replaced though the caller drops each request after `limit`.
 pub async fn dropped_requests_have_the_connection_replaced(client: &Client, limit: Duration) {
     const TTL: Duration = Duration::from_secs(30);
     client.warm("warm", TTL).await;

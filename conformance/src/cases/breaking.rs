@@ -205,7 +205,6 @@ async fn spared(context: &Context, operator: &Locks, by: BreakTarget, guard: &Gu
         let broken = operator.break_lock("x", by, how, "to see").await?;
         ensure!(broken == Broken::NotHeld, "an old token broke the hold: {broken:?}");
     }
-    // The hold would have expired, or its loss been reported, by then.
     context.clock.sleep(context.ttl * 2).await;
     guard.check()?;
     ensure!(guard.verify().await?, "the hold was broken by an old token");
@@ -245,7 +244,6 @@ async fn an_immediate_break_is_reported_to_the_holder(context: Arc<Context>) -> 
     let Broken::Freed(overlap) = broken else {
         return Err(Failure::new(format!("the break was answered {broken:?}")));
     };
-    // The name is free before the old holder is notified.
     let next = operator.mutex("x").try_acquire().await?;
     let Some(next) = next else { return Err(Failure::new("the freed name is still held")) };
     let ended = end(&context, &guard).await?;
@@ -277,7 +275,7 @@ async fn a_break_can_be_hastened(context: Arc<Context>) -> Verdict {
     let Broken::Freed(overlap) = second else {
         return Err(Failure::new(format!("the second was answered {second:?}")));
     };
-    // Its holder isn't notified, so the hold is valid until its deadline.
+    // The holder isn't notified, so its hold is valid until the deadline.
     let passed = context.clock.now().saturating_since(entry.sent);
     let granted = entry.granted.valid.unwrap_or(claim.ttl).min(claim.ttl);
     let least = Rules::default().validity(granted).saturating_sub(passed);
@@ -305,7 +303,7 @@ async fn a_break_names_whom_it_was_passed_on_to(context: Arc<Context>) -> Verdic
         let two = two.clone();
         tokio::spawn(async move { two.mutex("x").no_limit().acquire().await })
     };
-    // The first request finds the lock held. The second one queues.
+    // The waiter's second request queues.
     faulty.called(Op::Acquire, 2).await;
     first.release().await?;
     let second = waiter.await??;

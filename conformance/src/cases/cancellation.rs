@@ -29,14 +29,13 @@ pub(super) const CASES: &[Case] = cases! { Cancellation:
 
 const MOST_POLLS: usize = 60;
 
-/// Returns a client whose requests have await points even if the backend answers at once.
 async fn yielding_client(context: &Context) -> Verdict<(Locks, Faulty)> {
     let (locks, faulty) = context.faulty_client().await?;
     faulty.yields(true);
     Ok((locks, faulty))
 }
 
-/// Checks that a dropped request leaves no hold, long before the hold would expire.
+/// Checks that the name is free before a dropped request's hold would expire.
 async fn all_clear(context: &Context, locks: &Locks, name: &str) -> Verdict {
     let (backend, next) = (context.backend().await?, context.claim(name));
     let bound = context.ttl * 4 / 5;
@@ -119,7 +118,6 @@ async fn a_dropped_waiter_lets_the_next_one_in(context: Arc<Context>) -> Verdict
         let (locks, _faulty) = yielding_client(&context).await?;
         let holding = context.client().await?;
         let guard = holding.mutex("x").acquire().await?;
-        // The second request is behind the first in the client's local queue.
         let mut first = Box::pin(locks.mutex("x").no_limit().acquire());
         let granted = after_polls(1, first.as_mut()).await;
         ensure!(granted.is_none(), "the lock was granted while it was held");
@@ -146,7 +144,6 @@ async fn a_release_can_be_dropped_anywhere(context: Arc<Context>) -> Verdict {
         let (locks, _faulty) = yielding_client(context).await?;
         let guard = locks.mutex("x").acquire().await?;
         let done = after_polls(polls, guard.release()).await.transpose()?.is_some();
-        // `all_clear` allows less than a TTL, so it fails if the hold has to expire.
         after(polls, all_clear(context, &locks, "x").await)?;
         locks.close().await;
         ensure!(!done || polls > 1, "inconclusive: the call has no await point");

@@ -65,14 +65,14 @@ async fn holds(locks: &Locks, name: &str, count: usize) -> Verdict<Vec<Fenced>> 
 
 async fn a_paused_holders_late_write_is_refused(context: Arc<Context>) -> Verdict {
     let (paused, faulty) = context.faulty_client().await?;
-    // Without a namespace, `other` acquires the same lock by its full name.
+    // Without a namespace, this client uses the lock's full name.
     let (backend, name) = (context.backend().await?, context.name("x"));
     let other = Locks::builder(backend).ttl(context.ttl).clock(context.clock.clone()).build()?;
     let (one, two) = (open(&context, "x").await?, open(&context, "x").await?);
     let first = paused.mutex("x").acquire().await?;
     let fenced = first.fenced();
     one.write(&fenced, 1).await?;
-    // Like a paused client, this one no longer renews.
+    // The client can't renew, as if paused.
     faulty.always(Op::Renew, Fate::Hang);
     let second = other.mutex(&name).wait_for(context.patience()).acquire().await?;
     two.write(&second.fenced(), 2).await?;
@@ -186,7 +186,7 @@ async fn of_those_who_write_at_once_the_latest_stays(context: Arc<Context>) -> V
     Ok(())
 }
 
-/// Writes the fence as the value. Retries if a concurrent write made the store unavailable.
+/// Writes, and retries if a concurrent write made the store unavailable.
 async fn written(to: &dyn Protected, fenced: &Fenced, clock: &Clock) -> Result<(), Error> {
     let mut tries = 0;
     loop {
@@ -214,7 +214,7 @@ async fn watched(context: &Context, reading: &dyn Protected, done: &AtomicBool) 
 async fn each_name_has_a_fence_of_its_own(context: Arc<Context>) -> Verdict {
     let locks = context.client().await?;
     let early = holds(&locks, "x", 1).await?;
-    // With three holds, `y` has a larger fence than `x` even if each name has its own counter.
+    // Three holds give `y` the larger fence, even if names have their own counters.
     let later = holds(&locks, "y", 3).await?;
     let (x, y) = (open(&context, "x").await?, open(&context, "y").await?);
     y.write(&later[2], 2).await?;

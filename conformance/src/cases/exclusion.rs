@@ -92,7 +92,7 @@ async fn a_busy_answer_tells_the_truth(context: Arc<Context>) -> Verdict {
     let busy = refused(&*backend, &context.claim("x")).await?;
     ensure!(!busy.queued, "a claim without a wait was queued");
     if let Some(left) = busy.retry_after {
-        // The server may round up to its unit, at most a second.
+        // Servers round up to their unit, at most a second.
         let most = context.ttl + Duration::from_secs(1);
         ensure!(
             left <= most,

@@ -45,7 +45,7 @@ async fn free_by(
     Ok(entry.answered.saturating_since(begun))
 }
 
-/// Returns how late a hold may expire: a server's unit is at most a second, and machines are busy.
+/// Returns how late an expiry may be: servers round up by at most a second.
 fn late(context: &Context) -> Duration {
     Duration::from_secs(1) + context.ttl / 10 + context.moment()
 }

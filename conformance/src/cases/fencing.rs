@@ -84,7 +84,6 @@ async fn fences_grow_when_many_contend(context: Arc<Context>) -> Verdict {
             for _ in 0..10 {
                 let invoked = context.clock.now();
                 let claim = context.claim("x");
-                // Each hold is released at once, so that the tasks' grants alternate.
                 let step = Duration::from_millis(1);
                 let patience = context.patience();
                 let entry = context.granted_within(&*backend, &claim, patience, step).await?;

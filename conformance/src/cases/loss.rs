@@ -54,7 +54,6 @@ async fn renewals_fail(context: &Context, fate: Fate) -> Verdict {
         Ok::<_, Failure>((entry, hold.is_valid(), signalled.load(Ordering::SeqCst)))
     };
     let both = async { tokio::join!(signalling, taking) };
-    // On a busy machine, the notified task may run after the next grant.
     let (signalled_at, taken) = match tokio::time::timeout(context.patience() * 2, both).await {
         Ok(both) => both,
         Err(_) => return Err(Failure::new("the loss was never signalled")),
@@ -215,7 +214,7 @@ async fn a_late_renewal_revives_nothing(context: Arc<Context>) -> Verdict {
     let guard = locks.mutex("x").acquire().await?;
     faulty.next(Op::Renew, [Fate::DelayAnswer(context.ttl / 10)]);
     faulty.called(Op::Renew, 1).await;
-    // This is past the first term, but not past the one that the renewal confirms.
+    // The jump ends after the first term, but before the renewed one ends.
     context.clock.jump(context.ttl * 62 / 100);
     ensure!(guard.check().is_err(), "the check succeeds after the deadline");
     for _ in 0..10 {

@@ -68,7 +68,6 @@ async fn case_matters(context: Arc<Context>) -> Verdict {
 }
 
 async fn spaces_and_accents_matter(context: Arc<Context>) -> Verdict {
-    // The last two names look the same.
     independent(&context, &["a  b", "a b", "a\u{a0}b", "e", "é", "\u{e9}x", "e\u{301}x"]).await
 }
 

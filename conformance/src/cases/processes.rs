@@ -1,5 +1,3 @@
-//! Child processes that compete, are killed or are stopped.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +41,6 @@ async fn processes_never_overlap(context: Arc<Context>) -> Verdict {
     let counter = Counter::create(context.root())?;
     let (register, history) = (Register::default(), History::default());
     let locks = context.client().await?;
-    // The parent holds the lock until all children request it.
     let invoked = context.clock.now();
     let earlier = locks.mutex("x").acquire().await?;
     let granted = context.clock.now();
@@ -109,7 +106,7 @@ async fn a_killed_process_frees_within_its_ttl(context: Arc<Context>) -> Verdict
         .granted_within(&*backend, &claim, context.ttl * 2 + context.moment(), context.ttl / 50)
         .await?;
     let took = entry.sent.saturating_since(killed);
-    // The server may round the TTL up to a second.
+    // Servers round up by at most a second.
     let bound = context.ttl + context.ttl / 10 + Duration::from_secs(1);
     in_time!(took <= bound, "the next grant took {took:?} with a TTL of {:?}", context.ttl);
     crate::context::release(&*backend, &claim).await

@@ -137,7 +137,7 @@ async fn a_grant_lasts_from_its_start(context: Arc<Context>) -> Verdict {
 
 async fn a_late_duplicate_is_kept_out(context: Arc<Context>) -> Verdict {
     let backend = context.backend().await?;
-    // The server grants one claim before its reconciliation. The other one arrives later.
+    // `lost` arrives only after its reconciliation.
     let (granted, lost) = (context.claim("x"), context.claim("x"));
     take(&context, &*backend, &granted).await?;
     backend.release(&granted, ReleaseMode::Reconcile).await?;
@@ -166,7 +166,7 @@ async fn a_ghost_lives_for_one_ttl(context: Arc<Context>) -> Verdict {
     release(&*backend, &next).await
 }
 
-/// Checks that the name is soon free. Without tombstones, a late duplicate expires first.
+/// Checks that the name is soon free. Without tombstones, a duplicate may have to expire.
 async fn is_free_soon(context: &Context) -> Verdict {
     let (backend, next) = (context.backend().await?, context.claim("x"));
     let bound = if context.profile.tombstones { context.ttl * 4 / 5 } else { context.patience() };
@@ -236,7 +236,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
     while faulty.is_under_way() {
         context.clock.sleep(context.ttl / 50).await;
     }
-    // The client had its answer and didn't reconcile, so the duplicate may have to expire.
+    // The client reconciled nothing, so the duplicate may have to expire.
     let (backend, next) = (context.backend().await?, context.claim("x"));
     context.granted_within(&*backend, &next, context.patience(), context.ttl / 50).await?;
     release(&*backend, &next).await?;
@@ -247,7 +247,7 @@ async fn a_duplicated_acquire_leaves_nothing(context: Arc<Context>) -> Verdict {
 async fn an_unanswered_release_is_done(context: Arc<Context>) -> Verdict {
     let bound = context.ttl * 9 / 10;
     for fate in [Fate::LoseRequest, Fate::LoseAnswer, Fate::Hang, Fate::Panic] {
-        // The shortest of three times counts: a busy machine is late sometimes, an expiry always.
+        // The shortest of three times counts, because a busy machine delays some.
         let mut soonest = Duration::MAX;
         for _ in 0..3 {
             let (locks, faulty) = context.faulty_client().await?;

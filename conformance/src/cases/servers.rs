@@ -1,5 +1,3 @@
-//! Cases with failing servers. Each case has its own server.
-
 use std::sync::Arc;
 
 use lockwright_core::{HoldState, Locks};
@@ -102,7 +100,7 @@ async fn late_work_of_a_frozen_server_is_reconciled(context: Arc<Context>) -> Ve
 async fn a_restart_ends_no_hold(context: Arc<Context>) -> Verdict {
     let server = context.factory.fragile().await?;
     let locks = client(&context, &server.connect).await?;
-    // The TTL outlasts a restart on a busy machine.
+    // The TTL outlasts a slow restart.
     let guard = locks.mutex("x").ttl(context.ttl * 10).acquire().await?;
     server.step(Step::Begin(Harm::Restart)).await?;
     server.step(Step::End(Harm::Restart)).await?;
@@ -144,7 +142,7 @@ async fn a_waiter_outlives_a_restart(context: Arc<Context>) -> Verdict {
         return Err(Failure::new(format!("the waiter ended while the lock was held: {ended:?}")));
     }
     let fence = guard.fence();
-    // The release may lose its answer, but is done.
+    // The release may lose its answer.
     let _ = guard.release().await;
     let granted = waiter.await??;
     ensure!(granted.fence() > fence, "the waiter's fence is {}", granted.fence());

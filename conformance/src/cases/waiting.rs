@@ -89,7 +89,7 @@ async fn a_waiter_that_vanished_is_passed_over(context: Arc<Context>) -> Verdict
     );
     drop(other);
     release(&*backend, &holder).await?;
-    // The vanished waiter is removed from the queue, or is granted and expires.
+    // The vanished waiter leaves the queue, or is granted and expires.
     let bound = context.ttl * 2 + context.profile.slow_poll * 10 + context.moment();
     context.granted_within(&*backend, &next, bound, context.ttl / 20).await?;
     release(&*backend, &next).await
@@ -99,7 +99,7 @@ async fn a_limit_is_kept(context: Arc<Context>) -> Verdict {
     let (one, two) = (context.client().await?, context.client().await?);
     let guard = one.mutex("x").acquire().await?;
     for (locks, step) in [(&two, Step::Holder), (&one, Step::LocalTurn)] {
-        // A request is repeated if a busy server didn't answer before its limit.
+        // A busy server may not answer before the limit.
         let mut unanswered = 0;
         loop {
             let begun = context.clock.now();
@@ -182,12 +182,12 @@ async fn woken(context: &Context, going: Going) -> Verdict {
     let slow = context.profile.slow_poll;
     let backend = context.backend().await?;
     let (locks, faulty) = context.faulty_client().await?;
-    // Without a wake-up, the waiter polls after at least three quarters of the slow poll.
+    // Without a wake-up, the next poll is at least three quarters of `slow` later.
     let soon = slow * 6 / 10;
     let (mut in_time, mut late) = (0, Vec::new());
-    // Three of up to five rounds must be in time. Without notifications, none is.
+    // A busy machine is sometimes late.
     while in_time < 3 {
-        // Each round has its own name: a recently busy name's first request would already queue.
+        // A recently busy name's first request would already queue, so each round has its own name.
         let name = format!("x{}", in_time + late.len());
         let took = let_in_after(context, &*backend, &name, &locks, &faulty, going).await?;
         if took < soon {
@@ -224,7 +224,7 @@ async fn let_in_after(
             (guard, clock.now())
         })
     };
-    // The first request finds the lock held. The second one queues.
+    // The waiter's second request queues.
     faulty.called(Op::Acquire, asked + 2).await;
     context.clock.sleep((slow / 10).min(Duration::from_millis(200))).await;
     let gone = context.clock.now();
@@ -302,7 +302,7 @@ async fn clients_are_served_in_order(context: Arc<Context>) -> Verdict {
             locks.close().await;
             Ok::<(), Failure>(())
         });
-        // The second request queues. The sleep gives the server time to answer.
+        // The waiter's second request queues.
         faulty.called(Op::Acquire, 2).await;
         context.clock.sleep(context.ttl / 50).await;
     }

@@ -29,7 +29,8 @@ pub trait Factory: Send + Sync + 'static {
         Runtime::Real
     }
 
-    /// Returns the default number of parallel cases. Choose fewer if each request needs several local servers.
+    /// Returns the default number of parallel cases. Choose fewer if each request needs several
+    /// local servers.
     fn at_a_time(&self) -> usize {
         16
     }
@@ -39,7 +40,8 @@ pub trait Factory: Send + Sync + 'static {
         Duration::from_secs(1)
     }
 
-    /// Returns a command that runs [`child::main`](crate::child::main) on the same store, if processes can share it.
+    /// Returns a command that runs [`child::main`](crate::child::main) on the same store, if
+    /// processes can share it.
     fn child(&self) -> Option<Command> {
         None
     }

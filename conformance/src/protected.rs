@@ -13,8 +13,9 @@ pub trait Protected: Send + Sync + 'static {
     /// Writes the value.
     ///
     /// # Errors
-    /// [`Lost`](lockwright_core::ErrorKind::Lost) with [`Superseded`](lockwright_core::Reason::Superseded) and the
-    /// later fence, if a later holder has written. The value is unchanged.
+    /// [`Lost`](lockwright_core::ErrorKind::Lost) with
+    /// [`Superseded`](lockwright_core::Reason::Superseded) and the later fence, if a later holder
+    /// has written. The value is unchanged.
     async fn write(&self, fenced: &Fenced, value: u64) -> Result<()>;
 
     /// Returns the last written value.
@@ -27,7 +28,8 @@ type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Protected>>> + Send>>;
 #[derive(Clone)]
 pub struct Protect(Arc<dyn Fn(LockName) -> Opening + Send + Sync>);
 
-/// Creates a `Protect`: `protect(move |name| open(url.clone(), name))`. The writers of one name share one value.
+/// Creates a `Protect`: `protect(move |name| open(url.clone(), name))`. The writers of one name
+/// share one value.
 pub fn protect<F, P>(open: impl Fn(LockName) -> F + Send + Sync + 'static) -> Protect
 where
     F: Future<Output = Result<P>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! A backend with a well-known mistake, which the history checker finds and draws.
+//! A backend with a well-known bug, which the history checker finds and draws.
 //!
 //! `cargo run -p lockwright-conformance --features paused --example history > run.svg`
 
@@ -17,7 +17,8 @@ use lockwright_memory::Memory;
 const NAME: &str = "orders/42";
 const TTL: Duration = Duration::from_secs(2);
 
-/// Its release deletes any hold of the name, like `DEL` on Redis without comparing the token.
+/// A backend whose release deletes any hold of the name, without comparing the token.
+/// On Redis, a plain `DEL` has this bug.
 #[derive(Debug, Clone)]
 struct Careless(Memory);
 
@@ -111,7 +112,7 @@ fn tokens(client: u8) -> TokenSource {
     })
 }
 
-/// The network delays the first client's release until the second one holds the lock.
+/// Runs three clients. The network delays Ann's release until Ben holds the lock.
 async fn run() -> Vec<Entry> {
     let clock = Clock::tokio();
     let journal = Journal::in_memory("runner", clock.clone());
@@ -120,7 +121,7 @@ async fn run() -> Vec<Entry> {
     let open = |who: &str, seed: u8| {
         let network = Faulty::new(Arc::new(server.clone()), clock.clone());
         let builder = Locks::builder(network.clone()).ttl(TTL).clock(clock.clone());
-        // Without randomness, the picture is always the same.
+        // Seeds are fixed, because a test compares the picture with a recorded one.
         let builder = builder.jitter_seed(seed.into()).tokens(tokens(seed));
         let locks = builder.build().expect("the settings are valid");
         let (register, journal, clock) = (register.clone(), journal.of(who), clock.clone());

@@ -1,4 +1,4 @@
-//! The check of a run.
+//! Applies the rules to a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,17 @@ use super::run::{Run, Tracked, UseOf, WriteOf};
 use super::violation::{Missing, Use, Used, Violation, Write};
 use super::{fences, figures, losses, overlap, waiting};
 
-/// The result of a check.
+/// The result of [`check`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
-    /// Broken promises; the run passes without any.
+    /// The violated rules. The run passes if there are none.
     pub violations: Vec<Violation>,
-    /// The run's figures.
+    /// The run's statistics.
     pub figures: Figures,
 }
 
-/// Checks a run. The entries must be sorted by timestamp, as from [`read`](super::journal::read).
+/// Checks the journal of a run. The entries must be sorted by timestamp, as
+/// [`read`](super::journal::read) returns them.
 pub fn check(entries: &[Entry], rules: &Rules) -> Checked {
     let run = Run::of(entries);
     let figures = Figures::of(&run, rules);
@@ -78,7 +79,8 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
         }
     }
     if rules.strict_order_of_fences && rules.exclusion {
-        // A use after the end on the server also breaks exclusion.
+        // Without exclusion, a client may use a hold after its end on the server. Then fences
+        // needn't be in the order of the grants.
         let whole = run.holds.iter().filter(|tracked| !tracked.is_part);
         for holds in by_name(whole.map(Tracked::exclusive_part)).values() {
             fences::check_order_of_grants(holds, violations);
@@ -86,7 +88,7 @@ fn check_names(run: &Run, rules: &Rules, violations: &mut Vec<Violation>) {
     }
     let mut writes: BTreeMap<&str, Vec<&Write>> = BTreeMap::new();
     for WriteOf { hold, write, .. } in &run.writes {
-        // Permits have ids, which aren't in order.
+        // A permit's fence is its id, and ids have no order.
         if run.holds[*hold].hold.permits().is_none() {
             writes.entry(&write.name).or_default().push(write);
         }
@@ -112,14 +114,15 @@ fn after_its_end(run: &Run, used: &UseOf) -> Option<Violation> {
         let is_next = next.name == hold.name && next.token != hold.token;
         is_next && next.excludes(hold) && hold.granted < next.granted && next.granted <= used.at
     });
-    // A check is evidence. A renewal may have been written late.
+    // A renewal's entry may have been written late, so it needs a later grant as evidence.
     (used.by == Use::Checked || next.is_some()).then(|| {
         let (hold, next) = (hold.clone(), next.cloned());
         Violation::UsedAfterItsEnd(Box::new(Used { hold, at: used.at, by: used.by, next }))
     })
 }
 
-/// While this hold was valid, no other can have had a higher fence. A conflicting grant is an overlap.
+/// Finds the refused write of an exclusive hold that was valid from its check to the answer.
+/// A refusal after a later grant isn't reported here, because that grant is an overlap.
 fn refused_although_valid(run: &Run, of: &WriteOf) -> Option<Violation> {
     let (hold, write) = (run.holds[of.hold].exclusive_part(), &of.write);
     let is_valid = hold.is_valid_at(of.checked?) && hold.is_valid_at(write.answered);

@@ -1,4 +1,4 @@
-//! The rules for fences and for the register.
+//! The rules for fences, and for the register that rejects lower ones.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,8 @@ pub(crate) fn check_unique(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// No hold has a smaller fence than one granted before its request. Holds of one name, in the order of grants.
+/// Checks that no hold has a smaller fence than a hold granted before its request.
+/// The holds have one name and are sorted by their grants.
 pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     let has_fence = |hold: &&Hold| hold.permits().is_none();
     let mut by_request: Vec<&Hold> = holds.iter().filter(has_fence).collect();
@@ -39,8 +40,11 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
     }
 }
 
-/// No exclusive hold that was valid when its grant returned has a smaller fence than a hold that had ended before:
-/// the ended hold's term on the server precedes it. The holds have one name and end with a break.
+/// Checks that no exclusive hold has a smaller fence than a hold that ended before its grant.
+///
+/// This is checked only if the hold was valid when its grant returned. Otherwise the server may
+/// have ended the hold before it granted the other one. The holds have one name. A broken hold
+/// ends at its break.
 pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut exclusive: Vec<&Hold> =
         holds.iter().filter(|hold| hold.mode == Mode::Exclusive).collect();
@@ -58,7 +62,7 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
             }
         }
         let is_valid = hold.granted < hold.until;
-        // The other rule covers requests sent after the first grant.
+        // `check_order` covers requests sent after the first grant.
         let is_lower =
             |highest: &&Hold| hold.fence < highest.fence && hold.asked <= highest.granted;
         if let Some(highest) = highest.filter(is_lower).filter(|_| is_valid) {
@@ -67,8 +71,8 @@ pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violati
     }
 }
 
-/// The register accepts no write sent after it had accepted a higher fence. Writes of one name, in the order of
-/// answers.
+/// Checks that the register accepted no write sent after it had accepted a higher fence.
+/// The writes have one name and are sorted by their answers.
 pub(crate) fn check_register(writes: &[&Write], violations: &mut Vec<Violation>) {
     let mut by_sending: Vec<&Write> =
         writes.iter().copied().filter(|write| write.accepted).collect();

@@ -1,4 +1,4 @@
-//! A run's figures.
+//! Statistics of a run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,11 +12,11 @@ use super::rules::Rules;
 use super::run::{End, Request, Run, Tracked};
 use super::waiting::gaps;
 
-/// Figures of one or [several](Figures::add) runs.
+/// Statistics of one run, or the sum of [several](Figures::add).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Runs.
+    /// The number of runs. All other integers are counts too.
     pub runs: u64,
     /// Requests, renewals, releases, writes and breaks.
     pub operations: u64,
@@ -24,7 +24,7 @@ pub struct Figures {
     pub requests: u64,
     /// Granted requests.
     pub grants: u64,
-    /// Requests while another process held the lock.
+    /// Requests sent while another process held the lock.
     pub contended: u64,
     /// Grants to waiters after another process's hold had ended.
     pub hand_overs: u64,
@@ -34,13 +34,14 @@ pub struct Figures {
     pub faults_with_effect: u64,
     /// Reported losses.
     pub losses: u64,
-    /// Holds whose deadline passed in a running process without a report.
+    /// Expired holds whose running process didn't report the loss.
     pub unreported_losses: u64,
-    /// Exclusive holds whose process was stopped at the deadline.
+    /// Exclusive holds whose process was stopped at the deadline and continued later.
     pub paused_past_the_deadline: u64,
-    /// Holds of [`paused_past_the_deadline`](Self::paused_past_the_deadline) with a refused write after the pause.
+    /// Holds in [`paused_past_the_deadline`](Self::paused_past_the_deadline) of which the register
+    /// refused a write after the pause.
     pub paused_and_refused: u64,
-    /// Writes.
+    /// Writes to the register.
     pub writes: u64,
     /// Refused writes.
     pub writes_refused: u64,
@@ -48,15 +49,15 @@ pub struct Figures {
     pub late_writes: u64,
     /// Refused late writes.
     pub late_writes_refused: u64,
-    /// The longest wait without a holder.
+    /// The longest time in which a client waited for a lock without a holder.
     pub longest_without_a_holder: Duration,
-    /// The largest delay of a reported loss after the deadline minus [`loss_margin`](Rules::loss_margin), without
-    /// pauses of the process.
+    /// The largest delay of a loss report, without pauses of the process. A report is due
+    /// [`loss_margin`](Rules::loss_margin) before the deadline.
     pub largest_lag_of_a_loss: Duration,
 }
 
 impl Figures {
-    /// Adds other runs.
+    /// Adds the statistics of other runs.
     pub fn add(&mut self, other: &Self) {
         self.runs += other.runs;
         self.operations += other.operations;

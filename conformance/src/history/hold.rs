@@ -3,30 +3,30 @@ use std::fmt;
 use lockwright_core::{BootInstant, Fence, Mode, Token};
 use serde::{Deserialize, Serialize};
 
-/// A holder's view of its hold, valid from [`granted`](Self::granted) (inclusive) to [`until`](Self::until)
-/// (exclusive).
+/// A holder's view of its hold, valid from [`granted`](Self::granted) (inclusive) to
+/// [`until`](Self::until) (exclusive).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    /// A task, a client or a process.
+    /// The holder: a task, a client or a process.
     pub who: String,
     /// The lock's name.
     pub name: String,
-    /// Its mode.
+    /// The hold's mode.
     pub mode: Mode,
-    /// Its token.
+    /// The hold's token.
     pub token: Token,
-    /// Its fence.
+    /// The hold's fence.
     pub fence: Fence,
-    /// Just before the request.
+    /// The time just before the request.
     pub asked: BootInstant,
-    /// Just after the grant returned.
+    /// The time just after the grant returned.
     pub granted: BootInstant,
-    /// The first of the release's start, the loss report, and the last recorded deadline.
+    /// The earliest of the release's start, the loss report, and the last recorded deadline.
     pub until: BootInstant,
 }
 
 impl Hold {
-    /// Returns whether both have one token, holder and request.
+    /// Returns whether both holds have the same token, holder and request time.
     pub fn is_one_with(&self, other: &Self) -> bool {
         self.token == other.token && self.who == other.who && self.asked == other.asked
     }
@@ -41,7 +41,7 @@ impl Hold {
         excludes(self.mode, mode) || self.permits().is_some()
     }
 
-    /// Returns its permits, and the semaphore's.
+    /// Returns the number of held permits, and the semaphore's size.
     pub fn permits(&self) -> Option<(u32, u32)> {
         match self.mode {
             Mode::Permits { count, of } => Some((count, of)),
@@ -49,7 +49,7 @@ impl Hold {
         }
     }
 
-    /// Returns whether it is valid at `instant`.
+    /// Returns whether the hold is valid at `instant`.
     pub fn is_valid_at(&self, instant: BootInstant) -> bool {
         self.granted <= instant && instant < self.until
     }

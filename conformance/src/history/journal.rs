@@ -1,7 +1,7 @@
 //! The journal of a run: one line per event, on the machine's boot clock.
 //!
-//! A process appends each line with one `write(2)` before it acts on the event. So the line survives `kill -9`, and
-//! processes can share a file.
+//! A process appends each line with one `write(2)` before it acts on the event. So the line
+//! survives `kill -9`, and processes can share a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -27,29 +27,31 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A request is about to be sent. Each name of a multi-lock, and each resumption, is a separate request.
+    /// A request is about to be sent. Each name of a multi-lock, and each resumption of a ticket,
+    /// is a separate request.
     Asked {
-        /// Its number, unique in its process.
+        /// The request's number, unique in its process.
         request: u64,
         /// The lock.
         name: String,
-        /// Its mode.
+        /// The requested mode.
         mode: Mode,
-        /// True if it waits. A multi-lock's later names wait only after the earlier grants.
+        /// True if the request waits from now on. A multi-lock's later names wait only after the
+        /// earlier grants.
         waits: bool,
-        /// Its reentrancy key, unique in its process.
+        /// The number of the reentrancy key, unique in its process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<u64>,
     },
-    /// A grant has returned. A token's second grant to one owner is another guard.
+    /// A grant has returned. A token's second grant to one owner is another guard of the hold.
     Granted {
         /// The request.
         request: u64,
         /// The hold.
         token: Token,
-        /// Its fence.
+        /// The hold's fence.
         fence: Fence,
-        /// Its deadline without renewals.
+        /// The hold's deadline without renewals.
         deadline: BootInstant,
     },
     /// A request ended without a hold, or was dropped.
@@ -59,14 +61,14 @@ pub enum Event {
         /// The error.
         error: String,
     },
-    /// A hold was renewed. Written before the new deadline is used.
+    /// A hold was renewed. The holder writes this before it relies on the new deadline.
     Renewed {
         /// The hold.
         token: Token,
-        /// Its new deadline.
+        /// The new deadline.
         deadline: BootInstant,
     },
-    /// The last guard is about to release the hold or make it a ticket.
+    /// The hold's last guard is about to release it or turn it into a ticket.
     Releasing {
         /// The hold.
         token: Token,
@@ -78,65 +80,66 @@ pub enum Event {
         /// The reason.
         reason: Reason,
     },
-    /// The holder is about to write to the register. Without this optional event, the checker assumes the earliest
-    /// possible instant: right after the grant or the register's previous answer.
+    /// The holder is about to write to the register. Without this optional event, the checker
+    /// assumes that the write began right after the grant or the register's previous answer.
     ///
-    /// The client must take `looked`, call `check()`, write a new deadline as [`Renewed`](Self::Renewed), and then
-    /// write this event.
+    /// The client must first read the clock for `looked`, call `check()`, and record a new
+    /// deadline as [`Renewed`](Self::Renewed).
     Writing {
         /// The hold.
         token: Token,
-        /// Just before the check.
+        /// The time just before the check.
         looked: BootInstant,
-        /// True if the hold had ended.
+        /// True if the check found that the hold had ended.
         late: bool,
     },
     /// The register answered a write.
     Wrote {
         /// The hold.
         token: Token,
-        /// Its fence.
+        /// The hold's fence.
         fence: Fence,
-        /// True if it was accepted.
+        /// True if the register accepted the write.
         accepted: bool,
         /// True if the writer had recorded the hold's end.
         late: bool,
     },
     /// An operator is about to break a hold.
     Broke {
-        /// Its number, unique in its process.
+        /// The break's number, unique in its process.
         #[serde(default)]
         number: u64,
         /// The lock.
         name: String,
-        /// The token; `None` for all holds.
+        /// The hold, or `None` for all holds of the lock.
         token: Option<Token>,
-        /// True if the hold is freed without a run-out.
+        /// True if the hold is freed at once, false if it runs out.
         at_once: bool,
     },
-    /// A break was answered. Without this entry, it may have freed the hold.
+    /// A break was answered. An unanswered break may have freed the hold.
     BreakAnswered {
         /// The break.
         number: u64,
-        /// False if nothing was changed.
+        /// False if the break changed nothing.
         broke: bool,
     },
-    /// The process ran no task since this instant, on a busy machine. Written afterwards.
+    /// The process ran no task for some time, because the machine was busy.
+    /// The process writes this entry afterwards.
     Delayed {
-        /// The last instant with tasks on time.
+        /// The last time at which tasks ran on time.
         since: BootInstant,
     },
     /// The process has ended and holds nothing.
     Ended,
     /// A fault began or ended.
     Fault {
-        /// Its name, as in `--faults`.
+        /// The fault's name.
         fault: String,
         /// The affected process, server or request.
         target: String,
-        /// True if it begins.
+        /// True if the fault begins.
         begins: bool,
-        /// The effect, such as refused requests.
+        /// The observed effect, such as refused requests.
         effect: Option<String>,
     },
     /// The runner signalled a process.
@@ -148,7 +151,7 @@ pub enum Event {
     },
 }
 
-/// A signal.
+/// A signal to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Signal {
@@ -214,7 +217,7 @@ impl Journal {
         }
     }
 
-    /// Returns the entries; none for a file.
+    /// Returns the entries of a journal in memory, or none for a file.
     pub fn entries(&self) -> Vec<Entry> {
         match &*self.to.lock().unwrap_or_else(PoisonError::into_inner) {
             Target::File(_) => Vec::new(),
@@ -226,7 +229,7 @@ impl Journal {
 /// Reads a journal, sorted by timestamp. Skips a last line that `kill -9` cut off.
 ///
 /// # Errors
-/// If the file can't be read, or another line isn't an entry.
+/// If the file can't be read, or an earlier line isn't an entry.
 pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
     let lines = BufReader::new(File::open(path)?).lines().collect::<io::Result<Vec<_>>>()?;
     let mut entries = Vec::new();

@@ -1,4 +1,4 @@
-//! The rule for losses.
+//! The rule for reports of lost holds.
 
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use super::rules::Rules;
 use super::run::{End, Run, Tracked};
 use super::violation::{LateLoss, Violation};
 
-/// A running process reports an exclusive hold's loss before the next grant returns, and leaves no hold open after
-/// its deadline. A process that ran for at most `allowance` since the report was due is excused.
+/// Checks that a process reports the loss of an exclusive hold before the next grant returns, and
+/// leaves no hold open after its deadline. A process that ran for at most `allowance` since the
+/// report was due is excused.
 pub(crate) fn check(
     run: &Run,
     rules: &Rules,
@@ -40,6 +41,7 @@ pub(crate) fn check(
     }
 }
 
+/// Returns the first conflicting grant to another process after the hold's deadline.
 /// An earlier grant is an overlap or follows a break.
 fn next_of<'a>(run: &'a Run, tracked: &Tracked) -> Option<&'a Hold> {
     let hold = &tracked.hold;

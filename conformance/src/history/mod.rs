@@ -1,7 +1,7 @@
 //! The history checker: finds violations in the journals of several processes.
 //!
-//! [`check`] derives [`Hold`]s from [`journal`]s and applies [`Rules`]. [`timeline`] draws the run. Recorded
-//! histories are an idea of Jepsen. A test without a journal adds its holds to a [`History`].
+//! [`check`] derives [`Hold`]s from [`journal`]s and applies [`Rules`]. [`timeline`] draws the
+//! run. Recorded histories are an idea of Jepsen.
 
 mod check;
 mod fences;
@@ -30,7 +30,7 @@ pub use rules::Rules;
 pub use timeline::timeline;
 pub use violation::{Kind, LateLoss, Missing, Use, Used, Violation, Write};
 
-/// Ended holds. Clones share them.
+/// Ended holds, for a test without a journal. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct History(Arc<Mutex<Vec<Hold>>>);
 
@@ -47,7 +47,8 @@ impl History {
         holds
     }
 
-    /// Returns how many holds were requested while another was valid. Zero shows nothing.
+    /// Returns how many holds were requested while another hold of the name was valid.
+    /// If there are none, the test has no contention and shows nothing.
     pub fn contended(&self) -> usize {
         let mut contended = 0;
         for holds in check::by_name(self.holds().into_iter()).values() {
@@ -60,7 +61,7 @@ impl History {
         contended
     }
 
-    /// Returns the violations of exclusion and, with `fences`, of fences.
+    /// Returns the violations of exclusion and, if `fences` is true, of the rules for fences.
     pub fn check(&self, fences: bool) -> Vec<Violation> {
         check::check_holds(&self.holds(), fences)
     }

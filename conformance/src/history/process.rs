@@ -1,4 +1,4 @@
-//! A process's stops and its end.
+//! The times at which a process ran.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use super::journal::Signal;
 
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    /// The last may have no end.
+    /// The last stop has no end if the process wasn't continued.
     pub(crate) stops: Vec<(BootInstant, Option<BootInstant>)>,
-    /// Times without tasks, which may overlap stops and each other.
+    /// Times in which a busy machine ran no task. They may overlap stops and each other.
     pub(crate) delays: Vec<(BootInstant, Option<BootInstant>)>,
     pub(crate) killed: Option<BootInstant>,
     pub(crate) ended: Option<BootInstant>,
@@ -46,7 +46,7 @@ impl Process {
         Self::without(&self.stops, from, to)
     }
 
-    /// The pauses must be in order.
+    /// Returns the parts of an interval outside `pauses`, which must be sorted by their start.
     fn without(
         pauses: &[(BootInstant, Option<BootInstant>)],
         from: BootInstant,
@@ -63,7 +63,8 @@ impl Process {
         times
     }
 
-    /// A killed process counts as running until its last entry.
+    /// Returns how long the process ran in an interval. A killed process counts as running until
+    /// its last entry.
     pub(crate) fn awake(&self, from: BootInstant, to: BootInstant) -> Duration {
         let last = self.killed.and(self.last);
         let over = self.killed.into_iter().chain(self.ended).chain(last).fold(to, BootInstant::min);

@@ -1,4 +1,4 @@
-//! The holds that delayed a request.
+//! The holds that a request competed with.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::run::{Request, Run};
 #[derive(Debug, Default)]
 pub(crate) struct Timed<'a> {
     holds: Vec<&'a Hold>,
-    /// For each hold, the latest end up to it.
+    /// For each hold, the latest end of this and all earlier holds.
     latest_end: Vec<BootInstant>,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Timed<'a> {
         names
     }
 
-    /// Some may have ended before the interval.
+    /// Returns the holds in an interval, latest first. Some may have ended before the interval.
     fn within(&self, from: BootInstant, to: BootInstant) -> impl Iterator<Item = &'a Hold> {
         let begun = self.holds.partition_point(|hold| hold.granted <= to);
         let holds = self.holds[..begun].iter().zip(&self.latest_end).rev();

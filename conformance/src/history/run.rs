@@ -1,5 +1,3 @@
-//! A run, reconstructed from its journal.
-
 use std::collections::HashMap;
 
 use lockwright_core::{BootInstant, Mode, Token};
@@ -10,7 +8,7 @@ use super::process::Process;
 pub(crate) use super::tracked::{End, Tracked};
 use super::violation::{Use, Violation, Write};
 
-/// All lists are in the order of the journal.
+/// A run, reconstructed from its journal. All lists are in the order of the journal.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) start: BootInstant,
@@ -74,7 +72,7 @@ pub(crate) struct FaultSpan {
 }
 
 impl Run {
-    /// The entries are in the order of their timestamps.
+    /// Reconstructs a run from entries sorted by timestamp.
     pub(crate) fn of(entries: &[Entry]) -> Self {
         let at = |entry: Option<&Entry>| entry.map_or(BootInstant::from_nanos(0), |entry| entry.at);
         let mut run = Self {
@@ -103,7 +101,7 @@ impl Run {
         &self.processes[who]
     }
 
-    /// The request's answer, or the end of its process or of the journal.
+    /// Returns when the request's answer, the end of its process, or the end of the journal came.
     pub(crate) fn wait_end(&self, request: &Request) -> BootInstant {
         let process = self.process(&request.who);
         let ends = [request.ended, process.killed, process.ended];
@@ -215,7 +213,7 @@ impl Run {
                 }
                 return;
             }
-            // Its losses and renewals belong to the new part.
+            // Later entries about the token belong to the new part.
             self.holds[known].is_continued = true;
         }
         let request = &mut self.requests[index];
@@ -226,7 +224,8 @@ impl Run {
             mode: request.mode,
             token: *token,
             fence: *fence,
-            // A grant written after the end of its owner's hold still belongs to that hold.
+            // A second guard's grant may be written after the hold's end. It takes over the hold's
+            // request time, because holds with the same request time count as one.
             asked: known.map_or(request.asked, |known| self.holds[known].hold.asked),
             granted: entry.at,
             until: *deadline,
@@ -235,7 +234,7 @@ impl Run {
         self.holds.push(Tracked { owner, ..Tracked::granted(hold) });
     }
 
-    /// Ignores an earlier deadline, which another task may write later.
+    /// Extends the hold. Two tasks may write in reverse order, so an earlier deadline is ignored.
     fn extend(&mut self, index: usize, deadline: BootInstant) {
         let tracked = &mut self.holds[index];
         tracked.deadline = tracked.deadline.max(deadline);
@@ -254,7 +253,7 @@ impl Run {
         let Some(index) = self.find(entry, token) else { return };
         let tracked = &self.holds[index];
         if tracked.end.is_some() {
-            // Two tasks wrote in reverse order.
+            // Two tasks wrote in reverse order: the renewal came before the end.
             return;
         }
         if entry.at <= tracked.deadline {
@@ -304,7 +303,7 @@ impl Run {
         }
         let process = &self.processes[&entry.process];
         let tracked = &mut self.holds[index];
-        // A late writer sent its write after its hold's end, while it ran.
+        // A late write was sent after the hold's end, when its process ran.
         let end = if late { process.runs_from(tracked.hold.until) } else { tracked.looked };
         let known = tracked.looked.max(end);
         tracked.looked = entry.at;
@@ -321,7 +320,7 @@ impl Run {
         self.writes.push(WriteOf { hold: index, write, checked });
     }
 
-    /// Frees holds requested before the break of their name.
+    /// Marks the holds that a break may have freed: requested before it and valid at it.
     fn mark_broken(&mut self) {
         for Break { at, name, token, .. } in &self.breaks {
             for tracked in self.holds.iter_mut().filter(|tracked| tracked.hold.name == *name) {

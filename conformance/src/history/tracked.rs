@@ -1,10 +1,8 @@
-//! The checker's state of a hold.
-
 use lockwright_core::{BootInstant, Reason};
 
 use super::hold::Hold;
 
-/// A hold, or its continuation by a renewal after its deadline.
+/// The checker's state of a hold. A renewal after the deadline begins another `Tracked`.
 #[derive(Debug)]
 pub(crate) struct Tracked {
     pub(crate) hold: Hold,
@@ -12,15 +10,15 @@ pub(crate) struct Tracked {
     pub(crate) deadline: BootInstant,
     pub(crate) end: Option<End>,
     pub(crate) over: Option<BootInstant>,
-    /// When an operator freed it on the server.
+    /// When an operator freed the hold on the server.
     pub(crate) broken: Option<BootInstant>,
     /// True if another `Tracked` continues this one.
     pub(crate) is_continued: bool,
     /// True if this one continues another.
     pub(crate) is_part: bool,
-    /// The grant or the register's last answer, before the next check.
+    /// The earliest possible time of the next check: the grant, or the register's last answer.
     pub(super) looked: BootInstant,
-    /// An unanswered write, and the check before it.
+    /// The times of an unanswered write and of the check before it.
     pub(super) writing: Option<(BootInstant, BootInstant)>,
 }
 
@@ -47,7 +45,7 @@ impl Tracked {
         }
     }
 
-    /// The hold until a break, for the overlap check.
+    /// Returns the hold, which ends early if it was broken.
     pub(crate) fn exclusive_part(&self) -> Hold {
         let mut hold = self.hold.clone();
         if let Some(broken) = self.broken {

@@ -1,5 +1,3 @@
-//! Violations in a run.
-
 use std::fmt;
 use std::time::Duration;
 
@@ -8,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hold::{Hold, seconds};
 
-/// A violation.
+/// A violation of a rule in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -19,17 +17,18 @@ pub enum Violation {
     TooManyPermits(Vec<Hold>),
     /// Two holds had the same fence.
     SameFence(Box<Hold>, Box<Hold>),
-    /// The second hold has a smaller fence, but was requested after the first's grant, or granted after its end.
+    /// The second hold has the smaller fence, but was requested after the first hold's grant, or
+    /// granted after the first hold's end.
     FenceFell(Box<Hold>, Box<Hold>),
     /// A holder treated its hold as valid after its end.
     UsedAfterItsEnd(Box<Used>),
-    /// A process reported the loss of its hold after the next grant's return, or never.
+    /// A process reported the loss of its hold after the next grant had returned, or never.
     LateLoss(Box<LateLoss>),
     /// The register accepted a lower fence after a higher one.
     StaleWrite(Box<Write>, Box<Write>),
-    /// The register refused a valid exclusive hold's write, although no later grant followed.
+    /// The register refused a valid exclusive hold's write, although there was no later grant.
     RefusedWrite(Box<Hold>, Box<Write>),
-    /// A request never ended in a running process.
+    /// A request never ended, although its process ran.
     Stuck {
         /// The process.
         who: String,
@@ -38,20 +37,20 @@ pub enum Violation {
         /// The request's time.
         asked: BootInstant,
     },
-    /// A client waited without any valid hold for longer than allowed.
+    /// A client waited for too long for a lock without a holder.
     NoHolder {
         /// The lock.
         name: String,
-        /// Its beginning.
+        /// The start of the wait.
         from: BootInstant,
-        /// Its end.
+        /// The end of the wait.
         to: BootInstant,
-        /// The limit.
+        /// The allowed time.
         limit: Duration,
     },
-    /// The run lacks evidence.
+    /// The run lacks evidence, so passing it proves nothing.
     ShowedNothing(Missing),
-    /// A contradiction between entries.
+    /// Entries of the journal contradict each other.
     BadJournal {
         /// The process.
         who: String,
@@ -67,9 +66,9 @@ pub enum Violation {
 pub struct Used {
     /// The hold as recorded before the use.
     pub hold: Hold,
-    /// Its time.
+    /// The time of the use.
     pub at: BootInstant,
-    /// Its kind.
+    /// The kind of use.
     pub by: Use,
     /// A conflicting hold granted before the use.
     pub next: Option<Hold>,
@@ -80,9 +79,9 @@ pub struct Used {
 pub struct LateLoss {
     /// The lost hold.
     pub hold: Hold,
-    /// When its process noticed the end.
+    /// When the process reported the loss, or began to release the hold.
     pub reported: Option<BootInstant>,
-    /// The grant before the report.
+    /// The next holder, if it was granted the lock before the report.
     pub next: Option<Hold>,
 }
 
@@ -96,7 +95,7 @@ pub enum Use {
     Renewed,
 }
 
-/// An answered write.
+/// A write that the register answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
     /// The process.
@@ -109,28 +108,28 @@ pub struct Write {
     pub sent: BootInstant,
     /// The answer's time.
     pub answered: BootInstant,
-    /// True if it was accepted.
+    /// True if the register accepted the write.
     pub accepted: bool,
     /// True if the writer had noticed its hold's end.
     pub late: bool,
 }
 
-/// Missing evidence.
+/// Evidence that a run lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
-    /// No request for a lock of another process.
+    /// No process requested a lock that another process held.
     Contention,
-    /// No grant after another process's hold.
+    /// No waiter was granted a lock after another process's hold.
     HandOvers,
-    /// A fault without an effect.
+    /// A fault had no effect.
     Effect {
         /// The fault.
         fault: String,
-        /// Its target.
+        /// The fault's target.
         target: String,
     },
-    /// A process paused beyond its deadline, without a refused write after the pause.
+    /// The register refused no write of a process after a pause beyond its hold's deadline.
     LateWrite {
         /// The process.
         process: String,
@@ -141,7 +140,7 @@ pub enum Missing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Exclusion, fences, or the register.
+    /// A rule about holds, fences or the register is violated.
     Safety,
     /// A stuck request, or a lock without a holder.
     Liveness,
@@ -150,7 +149,7 @@ pub enum Kind {
 }
 
 impl Violation {
-    /// Returns its kind.
+    /// Returns the violation's kind.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Stuck { .. } | Self::NoHolder { .. } => Kind::Liveness,
@@ -159,7 +158,7 @@ impl Violation {
         }
     }
 
-    /// Returns a caption.
+    /// Returns a short description.
     pub fn title(&self) -> String {
         match self {
             Self::Overlap(..) => "two holds were valid at once".to_owned(),
@@ -207,7 +206,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Times are in seconds from `zero`.
+/// Displays a violation, with times in seconds since `zero`.
 pub(crate) struct Described<'a> {
     pub(crate) violation: &'a Violation,
     pub(crate) zero: BootInstant,

@@ -1,5 +1,3 @@
-//! Colours, text and shapes.
-
 use svg::node::element::{Circle, Group, Line, Polygon, Rectangle, Text, Title};
 
 pub(super) const WIDTH: f64 = 1_200.0;
@@ -13,7 +11,8 @@ pub(super) const RED: &str = "#d0021b";
 pub(super) const FAULT: &str = "#b7791f";
 
 pub(super) const COLOURS: usize = 6;
-/// Distinguishable by colour-blind readers (Okabe and Ito, 2008).
+/// Colours of names, and of text on them. Colour-blind readers can distinguish them (Okabe and
+/// Ito, 2008).
 const NAMES: [(&str, &str); COLOURS] = [
     ("#0072b2", "#ffffff"),
     ("#009e73", "#ffffff"),
@@ -27,7 +26,7 @@ pub(super) fn colour(number: usize) -> (&'static str, &'static str) {
     NAMES[number % NAMES.len()]
 }
 
-/// A tenth of a pixel, for the same text on all machines.
+/// Rounds to a tenth of a pixel, so that the SVG is the same on all machines.
 pub(super) fn place(pixels: f64) -> f64 {
     (pixels * 10.0).round() / 10.0
 }
@@ -81,7 +80,7 @@ pub(super) fn triangle(x: f64, y: f64) -> Polygon {
     Polygon::new().set("points", points).set("fill", INK).set("stroke", "#ffffff")
 }
 
-/// A dot for an accepted write, otherwise a cross. `size` is half the dot's width.
+/// Draws a dot for an accepted write, and a cross for a refused one.
 pub(super) fn write(x: f64, y: f64, size: f64, accepted: bool) -> Group {
     if accepted {
         let dot = Circle::new().set("cx", place(x)).set("cy", place(y)).set("r", size);

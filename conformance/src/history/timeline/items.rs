@@ -1,5 +1,3 @@
-//! The contents of a picture.
-
 use std::collections::BTreeSet;
 
 use lockwright_core::{BootInstant, Token};
@@ -69,7 +67,7 @@ pub(super) fn items(run: &Run, names: &[String]) -> Vec<Item> {
         let mut item = Item::new(&request.who, number(&request.name), request.asked);
         item.waits_to = run.wait_end(request);
         item.tooltip = format!("{} asks for {}, {}", request.who, request.name, request.mode);
-        // A second guard has no bar.
+        // A hold has one bar, even with several guards.
         if let Some(hold) = request.hold.filter(|hold| shown.insert(*hold)) {
             fill(&run.holds[hold], &mut item);
             item.writes = std::mem::take(&mut writes[hold]);
@@ -103,7 +101,7 @@ fn fill(tracked: &Tracked, item: &mut Item) {
 
 #[derive(Debug, Default)]
 pub(super) struct Place {
-    /// Empty for all.
+    /// The processes. Empty means all.
     pub(super) who: Vec<String>,
     pub(super) from: Option<BootInstant>,
     pub(super) to: Option<BootInstant>,
@@ -123,7 +121,7 @@ impl Place {
     }
 }
 
-/// Missing evidence has no place.
+/// Returns where to draw a violation. Missing evidence has no place, except a fault.
 pub(super) fn place(run: &Run, violation: &Violation) -> Place {
     match violation {
         Violation::Overlap(a, b) => {

@@ -1,5 +1,3 @@
-//! The legend.
-
 use svg::node::element::{Group, Rectangle};
 
 use super::draw::{

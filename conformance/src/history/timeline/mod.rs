@@ -1,5 +1,3 @@
-//! A picture of a run.
-
 mod draw;
 mod items;
 mod legend;
@@ -23,8 +21,9 @@ use super::violation::{Described, Violation};
 
 const MOST: usize = 12;
 
-/// Draws a run as an SVG of 1,200 pixels width: rows for processes, bands for faults, and numbered red bands with
-/// captions for violations. A long run's first violation is enlarged. Entries must be sorted by timestamp.
+/// Draws a run as an SVG of 1,200 pixels width: rows for processes, bands for faults, and numbered
+/// red bands with captions for violations. A second panel enlarges a long run's first violation.
+/// Entries must be sorted by timestamp.
 pub fn timeline(entries: &[Entry], violations: &[Violation]) -> String {
     let run = Run::of(entries);
     let (names, processes) = (names(&run), processes(&run));

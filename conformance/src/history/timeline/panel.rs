@@ -1,5 +1,3 @@
-//! A panel of the picture.
-
 use svg::node::element::Group;
 
 use super::draw::{
@@ -10,8 +8,9 @@ use super::items::{Item, Place};
 use super::scale::{Lanes, Scale};
 use crate::history::run::Run;
 
-/// Lanes of items, and lanes of faults or violations.
+/// The height of a lane of holds, in pixels.
 const LANE: f64 = 26.0;
+/// The height of a lane of faults or violations, in pixels.
 const BAND: f64 = 20.0;
 const BAR: f64 = 16.0;
 
@@ -255,7 +254,7 @@ fn clear_of_writes(item: &Item, scale: Scale, x: f64, wide: f64) -> f64 {
     writes.filter(|clear| *clear > -5.0).fold(wide, f64::min)
 }
 
-/// The longest first.
+/// Returns possible labels, the longest first.
 fn hold_labels(hold: &crate::history::Hold, name: &str, names: usize) -> Vec<String> {
     let what = match (hold.mode, hold.permits()) {
         (_, Some((count, of))) => format!("{count} of {of} permits"),

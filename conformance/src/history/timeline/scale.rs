@@ -1,5 +1,3 @@
-//! The time axis and lanes.
-
 use std::time::Duration;
 
 use lockwright_core::BootInstant;
@@ -15,7 +13,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Clamped to the panel.
+    /// Returns the x coordinate of an instant, clamped to the panel.
     pub(super) fn x(&self, instant: BootInstant) -> f64 {
         let length = self.length().as_nanos().max(1) as f64;
         let since = instant.saturating_since(self.from).as_nanos() as f64;
@@ -44,7 +42,7 @@ impl Scale {
     }
 }
 
-/// The smallest 1, 2 or 5 times a power of ten that isn't below `least`.
+/// Returns the smallest 1, 2 or 5 times a power of ten that isn't below `least`.
 fn step(least: f64) -> f64 {
     let power = 10_f64.powf(least.max(1e-9).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
@@ -55,7 +53,7 @@ fn step(least: f64) -> f64 {
 pub(super) struct Lanes(Vec<f64>);
 
 impl Lanes {
-    /// Calls must be in the order of the beginnings.
+    /// Returns a lane that is free from `from` to `to`. Calls must be in the order of `from`.
     pub(super) fn take(&mut self, from: f64, to: f64) -> usize {
         let free = self.0.iter().position(|end| *end <= from);
         let lane = free.unwrap_or(self.0.len());

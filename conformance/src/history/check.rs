@@ -1,5 +1,3 @@
-//! Applies the rules to a run.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockwright_core::Mode;

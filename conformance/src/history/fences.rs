@@ -1,5 +1,3 @@
-//! The rules for fences, and for the register that rejects lower ones.
-
 use std::collections::HashMap;
 
 use lockwright_core::{Fence, Mode};

@@ -1,5 +1,3 @@
-//! Statistics of a run.
-
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;

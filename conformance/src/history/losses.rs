@@ -1,5 +1,3 @@
-//! The rule for reports of lost holds.
-
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, Mode};

@@ -56,7 +56,6 @@ pub(crate) struct WriteOf {
 
 #[derive(Debug)]
 pub(crate) struct UseOf {
-    /// The hold as recorded before the use.
     pub(crate) as_recorded: Hold,
     pub(crate) at: BootInstant,
     pub(crate) by: Use,

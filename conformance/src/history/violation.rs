@@ -85,7 +85,7 @@ pub struct LateLoss {
     pub next: Option<Hold>,
 }
 
-/// The kind of use.
+/// How a hold was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Use {

@@ -1,5 +1,3 @@
-//! Stuck requests, and locks without a holder.
-
 use std::time::Duration;
 
 use lockwright_core::BootInstant;

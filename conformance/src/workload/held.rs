@@ -69,7 +69,7 @@ impl Held {
     }
 }
 
-/// A hold with a journal.
+/// A hold that records its changes in the journal.
 #[derive(Debug)]
 pub(super) struct Holding {
     held: Held,
@@ -78,7 +78,7 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// With `watches`, a loss is written as soon as the client reports it.
+    /// Records the grant. If `watches` is true, a task records a loss when the client reports it.
     pub(super) fn granted(held: Held, request: u64, journal: &Journal, watches: bool) -> Self {
         let (token, deadline) = (held.token(), held.deadline());
         journal.write(Event::Granted { request, token, fence: held.fence(), deadline });
@@ -99,7 +99,7 @@ impl Holding {
         &self.held
     }
 
-    /// First writes a new deadline or a loss.
+    /// Records a new deadline or a loss, and returns whether the hold is valid.
     pub(super) fn is_valid(&self) -> bool {
         match self.held.check() {
             Ok(()) => self.record.renewed(self.held.deadline()),
@@ -114,19 +114,19 @@ impl Holding {
         self.held
     }
 
-    /// Another guard has the hold, so nothing is written.
+    /// Records no end, because another guard still has the hold.
     pub(super) fn forget(self) -> Held {
         self.watching.abort();
         self.held
     }
 
-    /// The end is written before the release.
+    /// Records the end of the hold, and returns the future of its release.
     pub(super) fn release(self) -> impl Future<Output = Result<()>> {
         self.end().release()
     }
 }
 
-/// Shared by the holder and the watching task.
+/// The recorded state, which the holder shares with the task that watches for a loss.
 #[derive(Debug)]
 struct Record {
     token: Token,

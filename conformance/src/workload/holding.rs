@@ -1,5 +1,3 @@
-//! The use of a hold.
-
 use std::time::Duration;
 
 use lockwright_core::{BootInstant, Mode};
@@ -15,7 +13,7 @@ use super::random::Random;
 pub(super) enum End {
     Release,
     Drop,
-    /// The release's future is dropped after this time.
+    /// The future of the release is dropped after this time.
     DroppedRelease(Duration),
 }
 
@@ -28,7 +26,7 @@ impl End {
     }
 }
 
-/// Usually milliseconds, sometimes long enough for a renewal.
+/// Returns how long to hold: usually milliseconds, sometimes long enough for a renewal.
 pub(super) fn time(random: &mut Random, ttl: Duration) -> Duration {
     if random.one_in(10) {
         random.time(ttl / 3, ttl * 3 / 2)
@@ -38,7 +36,8 @@ pub(super) fn time(random: &mut Random, ttl: Duration) -> Duration {
 }
 
 impl Process {
-    /// Returns whether all are held after `time` or a loss. Writes to their registers, also after a loss.
+    /// Checks the holds and writes to their registers for `time`. After a loss, makes late writes
+    /// and returns false.
     pub(super) async fn hold(
         &self,
         holdings: &[Holding],
@@ -64,7 +63,7 @@ impl Process {
         }
     }
 
-    /// Some holds may already be lost.
+    /// Ends the holds, some of which may already be lost.
     pub(super) async fn end(&self, holdings: Vec<Holding>, how: End) {
         for holding in holdings {
             match how {
@@ -82,7 +81,8 @@ impl Process {
         }
     }
 
-    /// A refusal needs a write of the next holder. If no other process acquires the lock, this process does.
+    /// Repeats late writes until the registers refuse them. A refusal needs a write of the next
+    /// holder, so this process acquires the lock if no other process does.
     async fn write_late(&self, holdings: &[Holding], random: &mut Random) -> Result<(), Failure> {
         let ttl = self.plan.ttl;
         self.write_lost(holdings)?;
@@ -130,7 +130,8 @@ impl Process {
         Ok(())
     }
 
-    /// Returns whether it was accepted. Only exclusive holders write: readers share fences, and permits have none.
+    /// Writes to the lock's register, and returns whether the register accepted the write.
+    /// Only exclusive holders write: readers share fences, and permits have none.
     fn write(&self, held: &Held, looked: BootInstant, late: bool) -> Result<bool, Failure> {
         if held.mode() != Mode::Exclusive {
             return Ok(false);

@@ -1,8 +1,8 @@
 //! The workload of one client process in a run with random faults.
 //!
-//! [`run`] uses the public API and writes a [journal](crate::history::journal). The choices depend only on the
-//! [`Plan`]'s seed and process number; the timing varies. Holders write their fence to a [`Store`], also after a
-//! loss.
+//! [`run`] uses the public API and writes a [journal](crate::history::journal). The choices depend
+//! only on the [`Plan`]'s seed and process number; the timing varies. Holders write their fence to
+//! a [`Store`], also after a loss.
 
 mod held;
 mod holding;
@@ -33,8 +33,8 @@ const TASKS: u64 = 3;
 
 /// Runs `plan` with clients that `open` connects, and returns after all holds have ended.
 ///
-/// Retries `open` until the plan's time is over. Other failed requests only go to the journal, because faults cause
-/// them.
+/// Retries `open` until the plan's time is over. Other failed requests are only recorded in the
+/// journal, because faults cause them.
 ///
 /// # Errors
 /// - The backend rejected a request as unsupported or invalid.
@@ -42,7 +42,7 @@ const TASKS: u64 = 3;
 /// - A task panicked.
 ///
 /// # Cancel safety
-/// A drop simulates a kill. The holds are then released in the background.
+/// Dropping the future simulates a kill. The clients release their holds in the background.
 pub async fn run(
     plan: &Plan,
     open: impl AsyncFn() -> Result<Locks>,
@@ -53,7 +53,7 @@ pub async fn run(
     run_with(plan, open, clock, journal, store, true).await
 }
 
-/// Without `watches`, the process notices a loss only at its next check.
+/// Runs `plan`. If `watches` is false, the process notices a loss only at its next check.
 async fn run_with(
     plan: &Plan,
     open: impl AsyncFn() -> Result<Locks>,

@@ -1,50 +1,48 @@
-//! The plan of one process.
-
 use std::time::Duration;
 
 use lockwright_core::Profile;
 use serde::{Deserialize, Serialize};
 
-/// One process's plan.
+/// The plan of one client process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The seed of the run.
     pub seed: u64,
-    /// Its number in the run, new for a replacement.
+    /// The process's number in the run. A process that replaces a killed one has a new number.
     pub process: u32,
-    /// The locks' names, and the base of the semaphores'.
+    /// The locks' names. Semaphores append `/permits`.
     pub names: Vec<String>,
     /// The holds' TTL.
     pub ttl: Duration,
-    /// The time for requests.
+    /// How long the process starts new rounds of work.
     pub duration: Duration,
-    /// The kinds of work to choose from, possibly repeated.
+    /// The kinds of work to choose from. A repeated kind is chosen more often.
     pub work: Vec<Work>,
 }
 
-/// A kind of work.
+/// The work of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
     /// A mutex.
     Mutex,
-    /// A reader.
+    /// A reader, or sometimes a writer.
     Readers,
     /// A semaphore's permits.
     Permits,
-    /// Two names at once.
+    /// A multi-lock of two names.
     Multi,
-    /// A campaign and a term.
+    /// A campaign in an election, and a term as leader.
     Election,
     /// A transfer by ticket.
     Ticket,
     /// A break, at once or by a run-out.
     Break,
-    /// A mutex, twice by one owner.
+    /// A mutex that one owner acquires twice.
     Reentrancy,
     /// Futures dropped at random moments.
     DroppedFutures,
-    /// A client that is closed in use, and replaced.
+    /// A client that is closed while in use, and replaced.
     Close,
 }
 
@@ -63,7 +61,7 @@ impl Work {
         Self::Close,
     ];
 
-    /// Returns the supported kinds, the mutex three times.
+    /// Returns the kinds that a backend supports. The mutex appears three times.
     pub fn all_for(profile: &Profile) -> Vec<Self> {
         let has = |work: &Self| match work {
             Self::Readers => profile.modes.shared,

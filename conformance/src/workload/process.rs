@@ -1,4 +1,4 @@
-//! A process's shared state.
+//! The state that the tasks of a process share.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,7 +29,7 @@ pub(super) struct Process {
     pub(super) store: Arc<dyn Store>,
     pub(super) until: BootInstant,
     pub(super) reopen: Notify,
-    /// False for a faulty client.
+    /// False simulates a client that notices a loss only at its next check.
     watches: bool,
     client: Mutex<Client>,
     requests: AtomicU64,
@@ -54,7 +54,7 @@ impl Client {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// A grant after `close()` is a failure.
+    /// Awaits a request. A grant after `close()` has returned is a failure.
     async fn drive<T>(
         &self,
         request: impl Future<Output = Result<Option<T>>>,
@@ -126,7 +126,7 @@ impl Process {
         Ok(holdings.and_then(|holdings| holdings.into_iter().next()))
     }
 
-    /// The holds are in the order of `asked`.
+    /// Records the requests and awaits their holds, which are in the order of `asked`.
     pub(super) async fn request_all(
         &self,
         client: &Client,
@@ -155,7 +155,8 @@ impl Process {
         }
     }
 
-    /// If the first was lost, a grant is a new hold.
+    /// Requests a lock that the same owner holds as `first`. If `first` was lost, a grant is a new
+    /// hold.
     pub(super) async fn enter_again(
         &self,
         client: &Client,
@@ -187,7 +188,6 @@ pub(super) enum Entered {
     No,
 }
 
-/// A drop writes them to the journal as failed.
 struct OpenRequests<'a> {
     journal: &'a Journal,
     watches: bool,

@@ -1,14 +1,12 @@
-//! Seeded random numbers.
-
 use std::time::Duration;
 
-/// A deterministic generator: SplitMix64 (Steele, Lea and Flood, 2014). Written here, because a
-/// library may change its sequence; recorded seeds must replay the same schedules.
+/// A deterministic generator: SplitMix64 (Steele, Lea and Flood, 2014). No library is used,
+/// because it may change its sequence, and recorded seeds must replay the same schedules.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Creates a seed's generator.
+    /// Creates a generator from a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -1,4 +1,4 @@
-//! Rounds by kind of work.
+//! One round of each kind of work.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ struct Choices {
     wait: Option<Duration>,
     fixed: bool,
     max_hold: Option<Duration>,
-    /// Then the request's future is dropped.
+    /// The time after which the request's future is dropped.
     patience: Option<Duration>,
     time: Duration,
     end: End,
@@ -153,7 +153,8 @@ impl Process {
         }
     }
 
-    /// The wait is short: the journal contains no hold before the last grant.
+    /// Acquires two names with a short wait, because the journal shows the first name as free
+    /// until both are granted.
     async fn several(
         &self,
         client: &Client,
@@ -284,7 +285,8 @@ impl Process {
         let how = if at_once { BreakMode::Now } else { BreakMode::RunOut };
         let answer = locks.break_lock(name, seen, how, "a test breaks locks").await;
         let broke = match &answer {
-            // Concurrent breaks may each end a part of the hold on several servers, and answer `NotHeld`.
+            // With several servers, concurrent breaks may each free the hold on some of them. Then
+            // each break may answer `NotHeld`.
             Ok(Broken::NotHeld) => {
                 let is_sure = !locks.profile().survives.contains(Fault::MinorityLoss);
                 is_sure.then_some(false)

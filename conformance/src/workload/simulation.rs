@@ -1,6 +1,7 @@
-//! Simulated runs of the workload, with faults from the seed.
+//! Simulated runs of the workload, with faults that a seed determines.
 //!
-//! Each simulated process has its own client, connection and tasks. The backend may use only the given [`Clock`].
+//! Each simulated process has its own client, connection and tasks. The backend must use no clock
+//! but the given [`Clock`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +29,7 @@ pub struct Simulation {
     pub names: u32,
     /// The holds' TTL.
     pub ttl: Duration,
-    /// The simulated time for requests.
+    /// The simulated time in which processes start new rounds of work.
     pub duration: Duration,
     /// The kinds of work.
     pub work: Vec<Work>,
@@ -43,7 +44,7 @@ pub struct Trouble {
     pub refused: u64,
     /// Lost requests, and lost answers.
     pub lost: u64,
-    /// Late, unanswered requests.
+    /// Unanswered requests that arrive late.
     pub late_requests: u64,
     /// Late answers.
     pub late_answers: u64,
@@ -62,7 +63,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// All kinds.
+    /// Faults of all kinds.
     pub const ALL: Self = Self {
         refused: 10,
         lost: 30,
@@ -110,9 +111,9 @@ impl Trouble {
 pub struct Target {
     /// Opens a process's connection.
     pub connect: Connect,
-    /// The clients' clock, if it differs. A suspend doesn't advance it.
+    /// The clients' clock, if it differs from the simulation's. A suspend doesn't advance it.
     pub clients_clock: Option<Clock>,
-    /// Wraps a client's connection, outside the faults.
+    /// Wraps a client's connection, between the client and the injected faults.
     pub at_the_client: fn(Faulty, &Clock) -> Arc<dyn DistributedLock>,
     /// True if clients report losses before their next check.
     pub reports_losses: bool,
@@ -218,7 +219,7 @@ impl World {
         let cut = Arc::clone(&is_cut);
         let mut fates = Random::of(!seed, number.into());
         faulty.decide(move |op| {
-            // Drawn in any case, so that later fates don't depend on it.
+            // Draw a fate even while the process is cut off, so that later fates stay the same.
             let fate = trouble.fate(op, &mut fates, ttl);
             if cut.load(Ordering::SeqCst) { Fate::Hang } else { fate }
         });
@@ -289,7 +290,7 @@ impl World {
         set(false);
     }
 
-    /// Its tasks end, and later requests don't arrive.
+    /// Kills a process: aborts its tasks, and drops its later requests.
     fn kill(&self, at: usize) {
         let mut processes = self.lock(&self.processes);
         let process = &mut processes[at];
@@ -300,7 +301,7 @@ impl World {
         process.task.abort();
     }
 
-    /// No timer fires.
+    /// Suspends the machine: the clock advances, but no timer fires.
     fn suspend(&self, time: Duration) {
         let names: Vec<String> =
             self.lock(&self.processes).iter().map(|process| process.name.clone()).collect();
@@ -330,7 +331,7 @@ impl World {
         Simulated { entries, left: self.left().await, failures }
     }
 
-    /// Dropped tasks may write after the kill.
+    /// Removes the entries that tasks of killed processes wrote after the kill.
     fn without_killed(&self, entries: &mut Vec<Entry>) {
         let mut killed: Vec<String> = Vec::new();
         entries.retain(|entry| {
@@ -341,7 +342,7 @@ impl World {
         });
     }
 
-    /// Waits for at most three TTLs after the last late request.
+    /// Returns the names that are held three TTLs after the last delayed request.
     async fn left(&self) -> Vec<String> {
         let faulty: Vec<Faulty> =
             self.lock(&self.processes).iter().map(|process| process.faulty.clone()).collect();

@@ -1,5 +1,3 @@
-//! The registers of a run.
-
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,24 +6,16 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::register::{Register, RemoteRegister};
 
-/// A register per lock, and a queue of tickets. Calls may block.
+/// A register per lock, and a queue of tickets. Calls may block, and fail if the store can't be
+/// reached.
 pub trait Store: Send + Sync + 'static {
-    /// Writes to the register of `name`. Returns whether the fence isn't below an accepted one.
-    ///
-    /// # Errors
-    /// If the store can't be reached.
+    /// Writes to the register of `name`. Returns false if it has accepted a higher fence.
     fn write(&self, name: &str, fence: Fence) -> io::Result<bool>;
 
     /// Leaves a ticket for another process.
-    ///
-    /// # Errors
-    /// If the store can't be reached.
     fn leave(&self, ticket: &str) -> io::Result<()>;
 
-    /// Removes the oldest ticket.
-    ///
-    /// # Errors
-    /// If the store can't be reached.
+    /// Removes and returns the oldest ticket.
     fn pick(&self) -> io::Result<Option<String>>;
 }
 
@@ -53,15 +43,13 @@ impl Store for MemoryStore {
 pub struct RemoteStore(Mutex<RemoteRegister>);
 
 impl RemoteStore {
-    /// Connects to a store.
-    ///
-    /// # Errors
-    /// If it can't be reached.
+    /// Connects to a store, or fails if it can't be reached.
     pub fn connect(address: &str) -> io::Result<Self> {
         RemoteRegister::connect(address).map(|register| Self(Mutex::new(register)))
     }
 
-    /// Other tasks run elsewhere, such as a watch for losses.
+    /// Calls the register, which may block. A multi-threaded runtime moves other tasks to another
+    /// thread.
     fn call<T>(
         &self,
         call: impl FnOnce(MutexGuard<'_, RemoteRegister>) -> io::Result<T>,

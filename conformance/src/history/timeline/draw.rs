@@ -80,7 +80,6 @@ pub(super) fn triangle(x: f64, y: f64) -> Polygon {
     Polygon::new().set("points", points).set("fill", INK).set("stroke", "#ffffff")
 }
 
-/// Draws a dot for an accepted write, and a cross for a refused one.
 pub(super) fn write(x: f64, y: f64, size: f64, accepted: bool) -> Group {
     if accepted {
         let dot = Circle::new().set("cx", place(x)).set("cy", place(y)).set("r", size);

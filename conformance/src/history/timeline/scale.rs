@@ -13,7 +13,6 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Returns the x coordinate of an instant, clamped to the panel.
     pub(super) fn x(&self, instant: BootInstant) -> f64 {
         let length = self.length().as_nanos().max(1) as f64;
         let since = instant.saturating_since(self.from).as_nanos() as f64;

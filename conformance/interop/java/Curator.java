@@ -16,7 +16,8 @@ import org.apache.curator.retry.RetryForever;
  *
  * <pre>Curator TTL HOST:PORT,...</pre>
  *
- * <p>It has one session, with a timeout of TTL whole seconds. Reads commands, and answers each with one line:
+ * <p>The program has one session, with a timeout of TTL seconds. It answers each command with one
+ * line:
  *
  * <pre>
  * try NAME                     one attempt: "yes" or "no"
@@ -24,9 +25,8 @@ import org.apache.curator.retry.RetryForever;
  * release NAME                 "released", or "not ours" when a session has ended since the grant
  * </pre>
  *
- * <p>NAME is the path of the node above the lock's own nodes. Each name has one InterProcessMutex, which considers
- * its node held until it is released, like a paused program. Other failures are answered with "failed: " and the
- * reason. Ends with its input.
+ * <p>NAME is the path of the lock's parent node. Other failures are answered with "failed: " and the
+ * reason.
  */
 public final class Curator {
     private final CuratorFramework client;
@@ -76,7 +76,7 @@ public final class Curator {
         var fresh = new InterProcessMutex(client, name);
         switch (command[0]) {
             case "try":
-                // Doesn't wait for the lock, only for the answers.
+                // With this timeout, Curator waits for the server's answers, but not for the lock.
                 return took(name, fresh, fresh.acquire(0, TimeUnit.SECONDS));
             case "wait":
                 fresh.acquire();

@@ -2,13 +2,13 @@
 
     etcdctl_lock.py TTL ENDPOINT,...
 
-Must have its own process group. Reads commands, and answers each with one line:
+The program must have its own process group. It answers each command with one line:
 
     wait NAME                    waits for as long as it takes: "yes", or "no" when its lease ends
     release NAME                 "released", or "not ours" when its lease has ended
 
-NAME is the prefix of the lock's keys, without the slash at its end. Each lock has its own `etcdctl`, with a lease
-of TTL whole seconds. Ends with its input, and ends them too.
+NAME is the prefix of the lock's keys, without the final slash. Each lock has its own `etcdctl`
+process, with a lease of TTL seconds. All processes end with the input.
 """
 
 import os
@@ -25,7 +25,7 @@ def main() -> None:
     Thread(target=serve, args=(iter(commands.get, None),), daemon=True).start()
     for line in sys.stdin:
         commands.put(line)
-    # All `etcdctl`s, and this program.
+    # The process group is this program and all its `etcdctl` processes.
     os.killpg(0, signal.SIGKILL)
 
 
@@ -48,7 +48,7 @@ def serve(commands: Iterable[str]) -> None:
         return "yes"
 
     def release(name: str) -> str:
-        # As its user does. `etcdctl` ends with an error when its lease has ended.
+        # SIGTERM releases the lock. If its lease has ended, `etcdctl` exits with an error.
         holder = holders.pop(name)
         holder.terminate()
         return "released" if holder.wait() == 0 else "not ours"

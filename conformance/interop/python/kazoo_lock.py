@@ -2,14 +2,13 @@
 
     kazoo_lock.py TTL HOST:PORT,...
 
-It has one session, with a timeout of TTL whole seconds. Reads commands, and answers each with one line:
+The program has one session, with a timeout of TTL seconds. It answers each command with one line:
 
     try NAME                     one attempt: "yes" or "no"
     wait NAME                    waits for as long as it takes: "yes"
     release NAME                 "released", or "not ours" when a session has ended since the grant
 
-NAME is the path of the node above the lock's own nodes. Each name has one `kazoo.recipe.lock.Lock`, which
-considers its node held until it is released, like a paused program. Ends with its input.
+NAME is the path of the lock's parent node.
 """
 
 import os
@@ -21,8 +20,8 @@ from threading import Thread
 from kazoo.client import KazooClient, KazooState
 from kazoo.recipe.lock import Lock
 
-# The name pattern of other clients' nodes in the same queue, which kazoo needs. Lockwright's nodes are named like
-# Curator's.
+# kazoo needs the name pattern of other clients' nodes in the queue. Lockwright names its nodes like
+# Curator.
 OTHERS = ["-lock-"]
 
 

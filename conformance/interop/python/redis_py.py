@@ -1,14 +1,11 @@
 """Drives redis-py's own lock, for tests with Lockwright.
 
-Reads commands, and answers each with one line:
+The program answers each command with one line:
 
     try NAME SECONDS             one attempt, for a lock with this TTL: "yes" or "no"
     wait NAME SECONDS LIMIT      waits for at most LIMIT seconds: "yes" or "no"
     extend NAME SECONDS          "extended", or "not ours"
     release NAME                 "released", or "not ours"
-
-Each name has one `redis.lock.Lock`, which considers its token held until it is released, like a paused program.
-Ends with its input.
 """
 
 import sys

@@ -1,6 +1,6 @@
 //! Lockwright's locks in a separate process: `interop-ours URL TTL`, with the TTL in milliseconds.
 //!
-//! Reads commands until its input ends, and answers each with one line, or with "failed: " and the reason:
+//! The program answers each command with one line, or with "failed: " and the reason:
 //!
 //! ```text
 //! try NAME                     one attempt: "yes" or "no"

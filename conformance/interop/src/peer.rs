@@ -1,5 +1,3 @@
-//! Another program.
-
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::LIMIT;
 
-/// A program that answers commands with lines, and ends with its input.
+/// A program that answers commands with lines, and exits when its input ends.
 #[derive(Debug)]
 pub struct Peer {
     process: Child,
@@ -21,7 +19,7 @@ pub struct Peer {
 impl Peer {
     /// Starts the program.
     pub fn start(mut command: Command) -> Self {
-        // A signal to the process group reaches its children.
+        // With its own process group, signals also reach the program's children.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let started = command.spawn();
         let mut process = started.unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -46,7 +44,7 @@ impl Peer {
         answer.expect("the process answers").trim().to_owned()
     }
 
-    /// Returns true if there is no answer for this long, or panics.
+    /// Returns true if there is no answer for this long. Panics otherwise.
     pub fn is_silent_for(&mut self, time: Duration) -> bool {
         match self.answers.recv_timeout(time) {
             Err(RecvTimeoutError::Timeout) => true,
@@ -63,14 +61,14 @@ impl Peer {
 
     /// Kills the program.
     pub fn kill(&mut self) {
-        // After the wait, another process may have the id.
+        // If the program has already exited, another process may have its id.
         if matches!(self.process.try_wait(), Ok(None)) {
             self.signal(Signal::KILL);
             let _ = self.process.wait();
         }
     }
 
-    /// Stops the program, with open connections.
+    /// Stops the program. Its connections stay open.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
@@ -90,7 +88,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         drop(self.commands.take());
-        // A statement that waits would keep the program running.
+        // An SQL client doesn't exit at the end of its input while a statement waits.
         self.kill();
     }
 }

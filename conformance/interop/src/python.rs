@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Returns a command for `script` of `python/` with this library in `folder`.
+/// Returns a command that runs `script` with a library, which is installed in `folder` if needed.
 pub fn program(script: &str, (name, version): (&str, &str), folder: &Path) -> Command {
     let mut command = Command::new("python3");
     command.arg(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/python")).join(script));
@@ -12,14 +12,14 @@ pub fn program(script: &str, (name, version): (&str, &str), folder: &Path) -> Co
 }
 
 fn library(name: &str, version: &str, folder: &Path) -> PathBuf {
-    // The dependencies depend on Python's version.
+    // Each Python version gets its own copy, because its dependencies may differ.
     let python_version =
         python("python3", &["-c", "import platform; print(platform.python_version())"]);
     let place = folder.join(format!("{name}-{version}-python-{}", python_version.trim()));
     if !place.is_dir() {
         let folder = tempfile::tempdir_in(folder).unwrap();
         let (environment, fetched) = (folder.path().join("venv"), folder.path().join("library"));
-        // Debian has no global pip.
+        // Debian has no global pip, but a virtual environment contains one.
         python("python3", &["-m", "venv", path(&environment)]);
         python(
             path(&environment.join("bin/python")),
@@ -34,7 +34,7 @@ fn library(name: &str, version: &str, folder: &Path) -> PathBuf {
                 &format!("{name}=={version}"),
             ],
         );
-        // The rename is atomic.
+        // The rename is atomic. If a concurrent test was first, its copy is used.
         let renamed = std::fs::rename(&fetched, &place);
         assert!(renamed.is_ok() || place.is_dir(), "{renamed:?}");
     }

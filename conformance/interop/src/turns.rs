@@ -1,6 +1,4 @@
-//! Turns of two programs.
-
-/// A program.
+/// One of two programs that share a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Lockwright.
@@ -9,7 +7,7 @@ pub enum Side {
     Theirs,
 }
 
-/// The present holder, and the number of turns.
+/// The present holder, and the number of changes between the programs.
 #[derive(Debug, Default)]
 pub struct Turns {
     inside: Option<Side>,
@@ -28,7 +26,7 @@ impl Turns {
     /// Records a grant.
     ///
     /// # Panics
-    /// If a program holds the lock.
+    /// If either program already holds the lock.
     pub fn enter(&mut self, side: Side) {
         assert_eq!(self.inside, None, "when {side:?} acquires the lock");
         self.inside = Some(side);

@@ -1,4 +1,5 @@
-//! Tests with `mariadb`: `GET_LOCK` on the documented name, and `SELECT … FOR UPDATE` of the documented row.
+//! Tests with `mariadb`: `GET_LOCK` on the documented name, and `SELECT … FOR UPDATE` of the
+//! documented row.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
@@ -14,7 +15,7 @@ use sqlx::{Connection, MySqlConnection};
 
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// A name that is locked as it is, and two that are hashed.
+/// Lock names with their documented `GET_LOCK` names. Two of these are hashes.
 const LOCKS: [(&str, &str); 3] = [
     ("orders/42", "'orders/42'"),
     ("Orders/42", "SHA2('Orders/42', 256)"),

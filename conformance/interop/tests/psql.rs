@@ -1,4 +1,5 @@
-//! Tests with `psql`: `pg_advisory_lock` on the documented key, and `SELECT … FOR UPDATE` of the documented row.
+//! Tests with `psql`: `pg_advisory_lock` on the documented key, and `SELECT … FOR UPDATE` of the
+//! documented row.
 #![forbid(unsafe_code)]
 
 use std::process::Command;

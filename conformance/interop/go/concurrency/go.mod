@@ -1,7 +1,7 @@
 module lockwright/interop/concurrency
 
-// What this client asks for. Go 1.19, which Debian 12 has, builds it all the same. The next version,
-// 3.5.13, asks for 1.21, and with that here Go 1.19 would refuse.
+// This client requires Go 1.20, but Debian 12's Go 1.19 builds it too. The next version, 3.5.13,
+// requires Go 1.21, which Go 1.19 rejects.
 go 1.20
 
 require go.etcd.io/etcd/client/v3 v3.5.12

@@ -1,17 +1,16 @@
-// Drives the mutex of etcd's own Go client (go.etcd.io/etcd/client/v3/concurrency), for tests with Lockwright.
+// Drives the mutex of etcd's own Go client, for tests with Lockwright.
 //
 //	concurrency TTL ENDPOINT,...
 //
-// It has one session, with a lease of TTL whole seconds that the client renews. Reads commands, and answers
-// each with one line:
+// The program has one session, whose lease of TTL seconds the client renews. It answers each
+// command with one line:
 //
 //	try NAME                     one attempt: "yes" or "no"
 //	wait NAME                    waits for as long as it takes: "yes", or "no" when its session ends
 //	release NAME                 "released", or "not ours" when its session has ended
 //
-// NAME is the prefix of the lock's keys, without the slash at its end. Each name has one concurrency.Mutex, which
-// considers its key held until it is released, like a paused program. Other failures are answered with
-// "failed: " and the reason. Ends with its input.
+// NAME is the prefix of the lock's keys, without the final slash. Other failures are answered with
+// "failed: " and the reason.
 package main
 
 import (
@@ -28,7 +27,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// A time limit that is reached only if something is wrong.
+// A time limit that is reached only on failure.
 const limit = 20 * time.Second
 
 func main() {

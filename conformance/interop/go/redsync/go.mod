@@ -1,7 +1,7 @@
 module lockwright/interop/redsync
 
-// What this redsync asks for. Go 1.19, which Debian 12 has, builds it all the same. The next version,
-// 4.13.0, asks for 1.22, and with that here a Go 1.21 would refuse.
+// This redsync requires Go 1.20, but Debian 12's Go 1.19 builds it too. The next version, 4.13.0,
+// requires Go 1.22, which Go 1.21 rejects.
 go 1.20
 
 require (

@@ -2,16 +2,15 @@
 //
 //	redsync ADDRESS...
 //
-// One address is one Redis, several are the nodes of a Redlock. Reads commands, and answers each with one
-// line:
+// One address is one Redis, several are the nodes of a Redlock. The program answers each command
+// with one line:
 //
 //	try NAME SECONDS             one attempt, for a lock with this TTL: "yes" or "no"
 //	wait NAME SECONDS LIMIT      waits for at most LIMIT seconds: "yes" or "no"
 //	extend NAME SECONDS          "extended", or "not ours"
 //	release NAME                 "released", or "not ours"
 //
-// Each name has one redsync.Mutex, which considers its value held until it is released, like a paused program.
-// Without an answer from a majority, the answer is "failed: " and the reason. Ends with its input.
+// Without answers from a majority of nodes, the program answers "failed: " and the reason.
 package main
 
 import (
@@ -31,7 +30,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A time limit that is reached only if something is wrong.
+// A time limit that is reached only on failure.
 const limit = 20 * time.Second
 
 func main() {
@@ -46,7 +45,8 @@ func main() {
 	}
 }
 
-// Connects in advance: redsync leaves a twentieth of a lock's TTL for it, which is too short on a busy machine.
+// Connects in advance, because redsync allows a twentieth of a lock's TTL for it. That is too
+// little on a busy machine.
 func connections(address string) *redis.Pool {
 	pool := &redis.Pool{
 		MaxIdle: 1,
@@ -55,7 +55,7 @@ func connections(address string) *redis.Pool {
 				redis.DialReadTimeout(limit), redis.DialWriteTimeout(limit))
 		},
 	}
-	// Ignores a node that is down, because redsync must notice it.
+	// Ignores a node that is down, which redsync will notice itself.
 	_ = pool.Get().Close()
 	return pool
 }

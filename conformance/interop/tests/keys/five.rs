@@ -1,5 +1,3 @@
-//! Five servers, some of which go down and restart.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +9,7 @@ use crate::scene::{Scene, Start};
 
 const NODES: usize = 5;
 
-/// The servers of a Redlock. They keep all data when they are killed, so they vote again at once.
+/// The servers of a Redlock. They keep all data in a kill, so they vote right after a restart.
 pub(crate) struct Five {
     pub(crate) scene: Scene,
     redlock: Arc<Redlock>,
@@ -22,7 +20,7 @@ impl Five {
         let options = testbed::Redis::options().append_only("always");
         let testbed::Fleet { servers, .. } = options.start_fleet(NODES).unwrap();
         let nodes: Vec<String> = servers.iter().map(testbed::Redis::url).collect();
-        // The longest time-out that the shortest TTL allows, because the machine may be busy.
+        // The machine may be busy. The shortest TTL in the tests allows no longer timeout.
         let url = format!("redlock:{}?node_timeout=1s", nodes.join(","));
         let redlock = Arc::new(Redlock::connect(&url).await.unwrap());
         // The servers were just started, so no lock can be held on them.

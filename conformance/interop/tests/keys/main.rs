@@ -1,12 +1,4 @@
-//! Tests with other libraries that lock a key of Redis with `SET NX PX`, each in a separate process.
-//!
-//! | file | subject |
-//! |---|---|
-//! | `cases.rs` | cases for each library, on one server or several |
-//! | `quorum.rs` | cases for redsync with some of five nodes down |
-//! | `scene.rs` | the servers and the clients |
-//! | `five.rs` | five servers, some of which go down and restart |
-//! | `redis_py.rs`, `redsync.rs` | download and start of each library |
+//! Tests with other libraries that lock a key of Redis with `SET NX PX`, each in its own process.
 #![forbid(unsafe_code)]
 
 mod cases;
@@ -16,7 +8,7 @@ mod redis_py;
 mod redsync;
 mod scene;
 
-/// Makes a test of each case, in a module named for the other library.
+/// Defines a test for each case, in a module named for the other library.
 macro_rules! tests_with {
     ($other:ident on $scene:expr, $($case:ident)*) => {
         mod $other {

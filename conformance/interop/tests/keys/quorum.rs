@@ -53,12 +53,12 @@ async fn a_bare_majority_of_theirs_keeps_us_out() {
     five.bring_back([3, 4]).await;
     assert_eq!(five.having("orders/42"), [0, 1, 2]);
     assert_eq!(busy(&five, &claim("orders/42")).await.holder.unwrap().token, None);
-    // Our request got the votes of the other nodes, and gave them back.
+    // Our rejected request gave back the votes that it got from the other nodes.
     five.is_had_by("orders/42", &[0, 1, 2]).await;
     let seen = five.scene.locks().inspect("orders/42").await.unwrap();
     assert_eq!(seen.holders.len(), 1, "{seen:?}");
 
-    // With two of the holder's nodes down, one rejection must suffice.
+    // With two of the holder's three nodes down, the third must still reject our request.
     five.kill([0, 1]);
     busy(&five, &claim("orders/42")).await;
     five.is_had_by("orders/42", &[2]).await;
@@ -136,7 +136,8 @@ async fn a_node_that_forgot_does_not_let_us_in_beside_them() {
     five.is_had_by("orders/42", &[1, 2]).await;
 }
 
-/// A known limit: redsync uses a node that lost its data at once, so both sides may hold the lock.
+/// A known limit: redsync immediately uses a node that lost its data, so both sides may hold the
+/// lock.
 #[tokio::test]
 async fn a_node_that_forgot_may_let_them_in_beside_us() {
     let mut five = five().await;
@@ -148,7 +149,7 @@ async fn a_node_that_forgot_may_let_them_in_beside_us() {
     let mut theirs = five.scene.theirs();
     assert_eq!(theirs.ask("try orders/42 30"), "yes");
 
-    // Even then, our client doesn't end their hold, and its renewal isn't confirmed.
+    // Even then, our client doesn't end their hold, and our renewal isn't confirmed.
     let renewal = five.scene.ours.renew(&[Renew::of(&ours)]).await;
     assert_ne!(renewal.ok(), Some(vec![Renewal::RENEWED]));
     let _ = five.scene.ours.release(&ours, ReleaseMode::Plain).await;

@@ -1,5 +1,3 @@
-//! redis-py, in Python.
-
 use std::path::Path;
 
 use lockwright_interop::{Peer, python};

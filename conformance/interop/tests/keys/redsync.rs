@@ -1,5 +1,3 @@
-//! redsync, in Go.
-
 use std::path::Path;
 use std::process::Command;
 

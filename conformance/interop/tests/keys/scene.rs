@@ -1,5 +1,3 @@
-//! The servers, and the clients of both sides.
-
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,7 +76,8 @@ impl Scene {
         values
     }
 
-    /// Waits until no value is left of a holder whose lock expired: a quorum may be granted earlier.
+    /// Waits until all values are new. A quorum may be granted while other servers still have the
+    /// value of the expired lock.
     pub(crate) async fn until_values(
         &self,
         name: &str,
@@ -101,7 +100,7 @@ impl Scene {
         let left = |server: &testbed::Redis| server.command::<i64>(&["PTTL", name]).unwrap();
         let mut left: Vec<i64> = self.servers.iter().map(left).collect();
         left.sort_unstable();
-        // Negative if there is no key.
+        // `PTTL` is negative if there is no key.
         Duration::from_millis(u64::try_from(left[left.len() / 2]).unwrap_or(0))
     }
 }

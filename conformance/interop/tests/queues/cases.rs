@@ -1,5 +1,3 @@
-//! Cases for each program, in both orders.
-
 use std::time::Instant;
 
 use lockwright_interop::Side;
@@ -13,7 +11,7 @@ pub(crate) fn a_hold_keeps_the_other_out_until_it_is_released(
 ) {
     let mut first = scene.holder(first);
     let mut second = scene.waiter(second);
-    // Longer than the lease or session lasts without renewal.
+    // Without renewals, the lease or session would end in this time.
     assert!(second.peer.is_silent_for(TTL + TTL / 2));
     first.release();
     second.is_granted();
@@ -111,7 +109,7 @@ pub(crate) fn names_below_a_name_are_others(scene: &Scene, first: Side, second: 
     let mut above = scene.client(second);
     above.acquire();
 
-    // Both are held. (On etcd, the other program would also wait for keys below its name.)
+    // Both names are held at the same time.
     let mut other = scene.waiter(second);
     other.is_waiting();
     above.release();

@@ -1,5 +1,3 @@
-//! The mutex of etcd's own client for Go.
-
 use std::path::Path;
 use std::process::Command;
 

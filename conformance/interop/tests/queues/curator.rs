@@ -1,5 +1,3 @@
-//! Curator's `InterProcessMutex`, in a program that is compiled once.
-
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +7,7 @@ use lockwright_interop::Peer;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java/Curator.java");
 
-/// The location of Debian's packages. They name their dependencies.
+/// The jars of Debian's packages, which name their dependencies.
 const JARS: &str = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-nop.jar";
 
 const JAVA: [&str; 4] =

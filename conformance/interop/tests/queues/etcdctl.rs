@@ -1,5 +1,3 @@
-//! `etcdctl lock`, driven by a program in Python.
-
 use std::path::Path;
 use std::process::Command;
 

@@ -1,5 +1,3 @@
-//! The lock of kazoo, in Python.
-
 use std::path::Path;
 
 use lockwright_interop::{Peer, python};

@@ -1,13 +1,5 @@
-//! Tests with other programs that lock with a queue on the server. A place in the queue ends with the lease or
-//! session of its client. Each program has a separate process.
-//!
-//! | file | subject |
-//! |---|---|
-//! | `cases.rs` | cases for each program, in both orders |
-//! | `sides.rs` | cases for one side |
-//! | `scene.rs` | both sides on a server |
-//! | `etcd.rs`, `zookeeper.rs` | the servers |
-//! | `etcdctl.rs`, `concurrency.rs`, `curator.rs`, `kazoo.rs` | the start of each program |
+//! Tests with other programs that lock with a queue on the server, each in its own process. A
+//! place in the queue ends with the lease or session of its client.
 #![forbid(unsafe_code)]
 
 mod cases;
@@ -20,7 +12,7 @@ mod scene;
 mod sides;
 mod zookeeper;
 
-/// Makes a test of each case, in modules named for the other program.
+/// Defines a test for each case, in modules named for the other program.
 macro_rules! tests_with {
     (case $case:path, of $other:ident on $server:expr $(, $side:ident)*) => {{
         let scene = crate::scene::Scene::of($server, crate::$other::start);
@@ -78,7 +70,7 @@ macro_rules! tests_with {
     };
 }
 
-// `etcdctl lock` always waits.
+// Only attempts of ours are tested with `etcdctl lock`, which always waits.
 tests_with! {
     beside_etcdctl: etcdctl on crate::etcd::server(),
         an_attempt_of_ours_beside_their_hold_fails_and_leaves_nothing;

@@ -1,5 +1,3 @@
-//! Both sides on a server.
-
 use std::fmt::Debug;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use lockwright_interop::{LIMIT, Peer, Side};
 
-/// The time in which a wrong grant would happen.
+/// The time within which a wrong grant would be noticed.
 pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 
 /// The TTL of a lease or session, in whole seconds.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
-/// A function that starts another program, with a lease or session of this TTL.
+/// Starts another program, with a lease or session of this TTL.
 pub(crate) type Start = fn(ttl: &str, servers: &str) -> Peer;
 
 /// The server on which both sides lock. Tests share it.
@@ -29,14 +27,14 @@ pub(crate) trait Server: Debug + Send + Sync {
     /// Returns our URL and lock name for the other side's `name/child`.
     fn below(&self, name: &str, child: &str) -> (String, String);
 
-    /// Returns the queue of a lock, in the other side's naming.
+    /// Returns the places in a lock's queue. `name` is the other side's name of the lock.
     fn queue(&self, name: &str) -> Vec<String>;
 
-    /// Returns the least time until this place expires if its client died after a renewal for [`TTL`].
+    /// Returns the least time until this place expires, if its client died just now.
     fn runs_out_in(&self, place: &str) -> Duration;
 }
 
-/// A server that lives while any test uses it.
+/// A server that runs while any test uses it.
 pub(crate) struct Shared<S>(Mutex<Weak<S>>);
 
 impl<S> Shared<S> {

@@ -1,5 +1,3 @@
-//! A shared ZooKeeper of one member.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +31,7 @@ impl Server for ZooKeeper {
     }
 
     fn queue(&self, name: &str) -> Vec<String> {
-        // All ephemeral nodes with their sessions.
+        // `dump` lists all ephemeral nodes with their sessions.
         let dump = self.0.four_letter(0, "dump").unwrap();
         let below =
             |path: &str| path.trim().strip_prefix(name)?.strip_prefix('/').map(str::to_owned);
@@ -44,8 +42,8 @@ impl Server for ZooKeeper {
     }
 
     fn runs_out_in(&self, _: &str) -> Duration {
-        // ZooKeeper doesn't report when a session ends. Clients ping after a third of the timeout, and this leaves
-        // a third for a busy machine.
+        // ZooKeeper doesn't report when a session ends. Clients ping after a third of the timeout.
+        // This leaves another third for a busy machine.
         TTL / 3
     }
 }

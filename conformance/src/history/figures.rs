@@ -14,7 +14,7 @@ use super::waiting::gaps;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// The number of runs. All other integers are counts too.
+    /// Runs. All integers are counts.
     pub runs: u64,
     /// Requests, renewals, releases, writes and breaks.
     pub operations: u64,

@@ -17,9 +17,9 @@ pub struct Hold {
     pub token: Token,
     /// The hold's fence.
     pub fence: Fence,
-    /// The time just before the request.
+    /// Just before the request was sent.
     pub asked: BootInstant,
-    /// The time just after the grant returned.
+    /// Just after the grant returned.
     pub granted: BootInstant,
     /// The earliest of the release's start, the loss report, and the last recorded deadline.
     pub until: BootInstant,

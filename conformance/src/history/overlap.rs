@@ -1,5 +1,3 @@
-//! The rule for exclusion.
-
 use super::hold::Hold;
 use super::violation::Violation;
 

@@ -1,5 +1,3 @@
-//! The times at which a process ran.
-
 use std::time::Duration;
 
 use lockwright_core::BootInstant;

@@ -1,5 +1,3 @@
-//! The holds that a request competed with.
-
 use std::collections::HashMap;
 
 use lockwright_core::BootInstant;

@@ -252,7 +252,7 @@ impl Run {
         let Some(index) = self.find(entry, token) else { return };
         let tracked = &self.holds[index];
         if tracked.end.is_some() {
-            // Two tasks wrote in reverse order: the renewal came before the end.
+            // Two tasks wrote in reverse order.
             return;
         }
         if entry.at <= tracked.deadline {

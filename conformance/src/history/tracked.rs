@@ -12,9 +12,8 @@ pub(crate) struct Tracked {
     pub(crate) over: Option<BootInstant>,
     /// When an operator freed the hold on the server.
     pub(crate) broken: Option<BootInstant>,
-    /// True if another `Tracked` continues this one.
     pub(crate) is_continued: bool,
-    /// True if this one continues another.
+    /// True if this continues another `Tracked`.
     pub(crate) is_part: bool,
     /// The earliest possible time of the next check: the grant, or the register's last answer.
     pub(super) looked: BootInstant,

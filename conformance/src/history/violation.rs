@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hold::{Hold, seconds};
 
-/// A violation of a rule in a run.
+/// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -48,7 +48,7 @@ pub enum Violation {
         /// The allowed time.
         limit: Duration,
     },
-    /// The run lacks evidence, so passing it proves nothing.
+    /// The run lacks required evidence.
     ShowedNothing(Missing),
     /// Entries of the journal contradict each other.
     BadJournal {
@@ -79,9 +79,9 @@ pub struct Used {
 pub struct LateLoss {
     /// The lost hold.
     pub hold: Hold,
-    /// When the process reported the loss, or began to release the hold.
+    /// The time of the report, or of a release instead.
     pub reported: Option<BootInstant>,
-    /// The next holder, if it was granted the lock before the report.
+    /// The next hold, if it was granted before the report.
     pub next: Option<Hold>,
 }
 
@@ -140,7 +140,7 @@ pub enum Missing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A rule about holds, fences or the register is violated.
+    /// A violation about holds, fences or the register.
     Safety,
     /// A stuck request, or a lock without a holder.
     Liveness,

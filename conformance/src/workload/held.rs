@@ -1,5 +1,3 @@
-//! A hold of any kind, and its journal entries.
-
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lockwright_core::{

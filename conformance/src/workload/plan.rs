@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Plan {
     /// The seed of the run.
     pub seed: u64,
-    /// The process's number in the run. A process that replaces a killed one has a new number.
+    /// The process's number in the run. Its replacement gets a new number.
     pub process: u32,
     /// The locks' names. Semaphores append `/permits`.
     pub names: Vec<String>,

@@ -29,7 +29,6 @@ pub(super) struct Process {
     pub(super) store: Arc<dyn Store>,
     pub(super) until: BootInstant,
     pub(super) reopen: Notify,
-    /// False simulates a client that notices a loss only at its next check.
     watches: bool,
     client: Mutex<Client>,
     requests: AtomicU64,

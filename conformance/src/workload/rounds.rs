@@ -1,5 +1,3 @@
-//! One round of each kind of work.
-
 use std::time::Duration;
 
 use lockwright_core::{

@@ -29,7 +29,7 @@ pub struct Simulation {
     pub names: u32,
     /// The holds' TTL.
     pub ttl: Duration,
-    /// The simulated time in which processes start new rounds of work.
+    /// How long processes start new rounds, in simulated time.
     pub duration: Duration,
     /// The kinds of work.
     pub work: Vec<Work>,

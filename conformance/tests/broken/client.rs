@@ -28,7 +28,7 @@ struct Held {
     clock: Clock,
     claim: Claim,
     granted: tokio::time::Instant,
-    /// The end of the validity, which is in the past if the hold has ended.
+    /// The hold's deadline, or a time in the past if the hold has ended.
     deadline: watch::Receiver<BootInstant>,
     keeper: tokio::task::JoinHandle<()>,
 }
@@ -144,11 +144,11 @@ fn poll_plainly<T>(poll: impl FnOnce() -> T) -> T {
 impl TestedHold for Held {
     fn is_valid(&self) -> bool {
         match self.flaw {
-            // These flaws rely only on the renewal task.
+            // Clients with these flaws check no clock, and rely on the renewal task.
             ClientFlaw::KeeperDiesOfAPanic | ClientFlaw::WaitsForTheRenewal => {
                 *self.deadline.borrow() != BootInstant::from_nanos(0)
             }
-            // A clock that stops while the machine sleeps.
+            // Tokio's clock stops while the machine sleeps.
             ClientFlaw::MonotonicClock => self.granted.elapsed() < self.claim.ttl * 98 / 100,
             _ => self.clock.now() < *self.deadline.borrow(),
         }

@@ -19,7 +19,7 @@ struct Writer {
     flaw: Flaw,
     name: LockName,
     store: Arc<Mutex<FencedStore>>,
-    /// The writer's last fence. Used only by a flaw.
+    /// The writer's last fence, for the flaw `EachWriterRemembers`.
     own: Mutex<Fence>,
 }
 

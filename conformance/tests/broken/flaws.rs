@@ -1,8 +1,6 @@
-//! The flaws of backends and clients, and the cases that find them.
-
 use crate::fixtures::{Flaw, QueueFlaw};
 
-/// Flaws, the cases that find them, and parts of those cases' messages.
+/// Each flaw, the case that finds it, and a part of the case's message.
 pub(crate) const BACKENDS: &[(Flaw, &str, &str)] = &[
     (Flaw::TwoStepExpiry, "a_client_that_dies_while_asking_leaves_an_expiry", "still not granted"),
     (Flaw::LooksThenTakes, "only_one_of_many_is_granted", "were granted"),
@@ -181,7 +179,6 @@ pub(crate) enum ClientFlaw {
     MonotonicClock,
 }
 
-/// Each flaw of a client, and the case that finds it.
 pub(crate) const CLIENTS: &[(ClientFlaw, &str, &str)] = &[
     (ClientFlaw::AnchorsAtTheReply, "a_deadline_is_reckoned_from_the_send", "after the next grant"),
     (ClientFlaw::AcceptsLateGrants, "a_grant_after_its_deadline_is_none", "after the next grant"),

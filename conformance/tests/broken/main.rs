@@ -1,4 +1,5 @@
-//! Tests of the suite. A backend or client with a flaw fails that flaw's case, and passes it without the flaw.
+//! Tests of the conformance suite. A backend or client with a flaw fails the case for this flaw,
+//! and passes the case without the flaw.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -27,7 +28,7 @@ use fenced_store::fenced_store;
 use fixtures::{Flaw, MajorityFlaw, MutexBackend, QueueBackend, QueueFlaw, majority_of};
 use flaws::{BACKENDS, CLIENTS, ClientFlaw, FENCED_STORES, FencedStoreFlaw, QUEUE_BACKENDS};
 
-/// A store on the suite's clock, with the real client or a small one with one flaw.
+/// A backend in memory, used by Lockwright's client or by a small client with one flaw.
 struct Simulated {
     open: Box<dyn Fn(&Clock) -> Connect + Send + Sync>,
     client: Option<ClientFlaw>,
@@ -109,7 +110,7 @@ fn outcome(case: &str, broken: impl Factory) -> Result<Outcome, Failed> {
     Ok(run_case(case, Arc::new(broken)))
 }
 
-/// Checks that the case fails on `broken` with `says`, and passes on `sound`.
+/// Checks that the case fails on `broken` with the message `says`, and passes on `sound`.
 fn is_caught(
     case: &str,
     says: &str,
@@ -126,7 +127,7 @@ fn is_caught(
     }
 }
 
-/// A case that a sound factory passes, or doesn't promise.
+/// Returns a trial of a case with a correct backend, which may not promise the case.
 fn sound(prefix: &str, case: &'static Case, factory: fn() -> Simulated) -> Trial {
     Trial::test(format!("{prefix}::{}", case.name), move || {
         match run_case(case, Arc::new(factory())) {
@@ -136,7 +137,6 @@ fn sound(prefix: &str, case: &'static Case, factory: fn() -> Simulated) -> Trial
     })
 }
 
-/// A trial for each flaw.
 fn caught<F: Copy + Debug + Send>(
     prefix: &'static str,
     flaws: &'static [(F, &str, &str)],

@@ -1,4 +1,3 @@
-//! Tests that the page about writing a backend shows the example, and names only existing cases.
 use std::path::Path;
 
 fn page() -> String {

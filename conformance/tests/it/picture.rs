@@ -1,6 +1,5 @@
-//! Tests that the page about the history checker shows the example and its picture.
-//!
-//! `LOCKWRIGHT_RECORD=1 cargo test -p lockwright-conformance --features paused --test it` writes the picture.
+//! This command writes the picture on the page about the history checker:
+//! `LOCKWRIGHT_RECORD=1 cargo test -p lockwright-conformance --features paused --test it`.
 use std::fs;
 use std::path::PathBuf;
 

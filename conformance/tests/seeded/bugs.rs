@@ -1,5 +1,3 @@
-//! The seeded bugs, with one test for each.
-
 use std::time::Duration;
 
 use lockwright_conformance::faults::Op;
@@ -15,7 +13,7 @@ use crate::{Bug, TTL, shared};
 
 const MUTEX: &[Work] = &[Work::Mutex];
 
-/// The longest wait without losses: a waiter's polls.
+/// The longest time without a holder while a client waits, if no hold is lost.
 const SOON: Duration = Duration::from_millis(150);
 
 fn memory(clock: &Clock) -> Target {
@@ -270,7 +268,7 @@ fn a_ticket_that_is_good_twice() {
 
 #[test]
 fn a_break_of_the_next_holder() {
-    // Polled, because a client that is notified of the break stops in time.
+    // Clients poll, because a notification would stop the wrong holder before the next grant.
     fn polled(flaw: Flaw, clock: &Clock) -> Target {
         Target::new(shared(MutexBackend::that_is_polled(flaw, clock.clone())))
     }

@@ -11,17 +11,16 @@ use lockwright_core::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClientFlaw {
-    /// The deadline counts from the answer.
+    /// The deadline counts from the answer, not from the request.
     AnchorsAtTheReply,
-    /// A successful ping of its session counts as a renewal of its holds.
+    /// A successful ping of the client's session counts as a renewal of its holds.
     PingsInsteadOfRenewing,
-    /// Half of its requests reserve a block of fences and use the last one. This isn't a flaw.
+    /// Half of the requests reserve a block of fences and use its last one. This isn't a flaw.
     UsesItsBlock,
 }
 
 const BLOCK: u32 = 8;
 
-/// A connection that gives its client a flaw.
 #[derive(Debug)]
 pub(crate) struct FlawedClient {
     flaw: ClientFlaw,

@@ -1,5 +1,5 @@
-//! Tests of the history checker. A faulty backend or client has a known bug of lock services, and random schedules
-//! find it within 20 seeds. The backend without the bug passes these seeds.
+//! Tests of the history checker. A backend or client has a known bug of lock services, and the
+//! checker finds it within 20 seeds. Without the bug, these seeds pass.
 //!
 //! Each test compares its result with the table in `docs/src/seeded-bugs.md`.
 #![forbid(unsafe_code)]
@@ -23,7 +23,7 @@ use lockwright_verification::Page;
 
 const TTL: Duration = Duration::from_millis(400);
 
-/// The most schedules that may be needed to find a bug.
+/// The number of schedules within which a bug must be found.
 const SCHEDULES: u64 = 20;
 
 struct Bug {
@@ -43,7 +43,7 @@ struct Bug {
 }
 
 impl Bug {
-    /// Returns schedules of this work without faults.
+    /// Creates a bug for schedules of `work` without faults.
     const fn new(name: &'static str, how: &'static str, work: &'static [Work]) -> Self {
         let trouble = Trouble {
             refused: 0,
@@ -120,7 +120,6 @@ impl Bug {
     }
 }
 
-/// Returns connections to one backend, whose clones share its state.
 fn shared<B: lockwright_core::DistributedLock + Clone>(backend: B) -> Connect {
     lockwright_conformance::connector(move || std::future::ready(Ok(backend.clone())))
 }

@@ -1,5 +1,5 @@
-//! Clients that share a session, and a lock whose key is the session's. The lock of etcd has one key per lease, so
-//! two clients with one lease don't exclude each other.
+//! A lock whose key belongs to a session that two clients share. The lock of etcd has one key per
+//! lease, so two clients with one lease don't exclude each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ struct SharedKey {
     session: Token,
 }
 
-/// Returns clients of which each two share a session.
+/// Returns connections, of which each two share a session.
 pub(crate) fn shared_key(clock: &Clock) -> Connect {
     let memory = Memory::with_clock(clock.clone());
     let clients = Arc::new(AtomicUsize::new(0));

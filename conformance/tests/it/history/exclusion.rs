@@ -1,5 +1,3 @@
-//! Tests of exclusion.
-
 use lockwright_core::Mode;
 
 use super::{EXCLUSIVE, Script, Signal, permits};
@@ -127,7 +125,7 @@ fn second_guard_on_a_hold_is_no_second_hold() {
     let twice = first().asks_as(11, "a", 2, 7).granted_again(12, "a", 2, 1, 20);
     twice.is_clean();
     twice.clone().releases(15, "a", 1).holds("b", 3, 2, EXCLUSIVE, (15, 30)).is_clean();
-    // The grant is written after the hold's release by another task, or after its deadline.
+    // The second grant may be written after another task released the hold, or after its deadline.
     let late = |script: Script| script.granted_again(25, "a", 2, 1, 40);
     late(first().asks_as(11, "a", 2, 7).releases(15, "a", 1)).is_clean();
     late(first().asks_as(11, "a", 2, 7)).is_clean();
@@ -151,7 +149,6 @@ fn token_that_two_tasks_are_granted_is_two_holds() {
         assert!(pair(first, second, 19), "{first:?} and {second:?}");
         assert!(!pair(first, second, 20), "{first:?} and {second:?}");
     }
-    // Two holds with one fence are a violation too.
     let same = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 20)).asks(11, "a", 2);
     let found = same.granted_again(12, "a", 2, 1, 20).found();
     let titles: Vec<String> = found.iter().map(|found| found.title()).collect();
@@ -178,7 +175,7 @@ fn breaking_at_once_excuses_the_overlap_from_then_on() {
     both(20, true, 20).is_clean();
     both(20, true, 19).breaks_once(OVERLAP);
     both(20, false, 20).breaks_once(OVERLAP);
-    // The operator can't have seen a hold that was requested later.
+    // A break doesn't excuse a hold that was requested later.
     let later = both(9, true, 20);
     later.breaks_once(OVERLAP);
 }
@@ -189,7 +186,7 @@ fn break_that_failed_excuses_nothing() {
     let both = both.holds("b", 2, 2, EXCLUSIVE, (20, 40));
     both.clone().break_answered(25, 1, true).is_clean();
     both.clone().break_answered(25, 1, false).breaks_once(OVERLAP);
-    // The process that broke the hold was killed before it received an answer.
+    // Here the process that broke the hold was killed before it received an answer.
     both.clone().signal(21, "runner", Signal::Killed).is_clean();
     // The recorded answer belongs to another break.
     both.clone().break_answered(25, 2, false).is_clean();

@@ -1,5 +1,3 @@
-//! Tests of fences and of the register.
-
 use lockwright_core::Mode;
 
 use super::{EXCLUSIVE, Script, Signal, Violation, permits};
@@ -47,7 +45,8 @@ fn later_request_has_a_larger_fence() {
     pair(11, 6).breaks_once(FELL);
     let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
     assert_eq!(pair(11, 6).found_by(&rules), []);
-    // The second request was sent when the first grant returned, so it may have arrived at the server first.
+    // The second request was sent when the first grant returned, so it may have arrived at the
+    // server first.
     let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
     assert_eq!(pair(10, 6).found_by(&rules), []);
     assert_eq!(pair(11, 6).found_by(&rules).len(), 1);
@@ -62,16 +61,17 @@ fn grant_after_the_end_of_a_hold_has_a_larger_fence() {
     pair(20, 8, 30).is_clean();
     pair(20, 6, 30).breaks_once(FELL);
     pair(20, 6, 21).breaks_once(FELL);
-    // The first grant returned after its deadline, so the server had ended that hold before the second one began.
+    // The grant of `b` returned at its deadline, so the server may have ended it before it granted
+    // the lock to `a`.
     pair(20, 6, 20).is_clean();
-    // The first hold hadn't ended, so the holds overlap, whatever their fences are.
+    // The hold of `a` hadn't ended, so the holds overlap, whatever their fences are.
     pair(19, 6, 30).breaks_once("two holds were valid at once");
     pair(19, 8, 30).breaks_once("two holds were valid at once");
     // Readers and permits may be held concurrently, so their fences have no order.
     let reader =
         Script::new().asks_for(5, "b", 2, "x", Mode::Shared).holds("a", 1, 7, EXCLUSIVE, (10, 20));
     reader.granted(20, "b", 2, 6, 30).is_clean();
-    // An operator broke the first hold before its grant returned.
+    // An operator broke the hold of `b` before its grant returned.
     pair(20, 6, 30).breaks(19, true).is_clean();
     pair(20, 6, 30).breaks(20, true).is_clean();
     pair(20, 6, 30).breaks(21, true).breaks_once(FELL);
@@ -140,7 +140,8 @@ fn paused(continued: u64, accepted: bool) -> Script {
 fn late_write_after_a_pause_is_refused() {
     paused(31, false).is_clean();
     paused(31, true).breaks_once(STALE);
-    // The first holder continued when the next holder's write was answered, so its own write may have arrived first.
+    // The first holder continued when the second holder's write was answered, so the first
+    // holder's write may have arrived first.
     paused(30, true).is_clean();
 }
 
@@ -152,7 +153,8 @@ fn late_write_before_the_next_holders_may_be_accepted() {
         script.holds("b", 2, 2, EXCLUSIVE, (20, 60)).wrote(30, "b", (2, 2), true, false)
     };
     late(25).is_clean();
-    // The first holder's loss was reported before the next holder's write, so its own write may have been sent first.
+    // The first holder's loss was reported before the second holder's write, so the first holder's
+    // write may have been sent first.
     late(35).is_clean();
 }
 
@@ -183,7 +185,7 @@ fn stale_write_is_found_by_its_beginning() {
             .writing(began, "a", 1, began)
             .wrote(40, "a", (1, 1), true, false)
     };
-    // In this run the fence also decreased.
+    // The fence also decreases in this run, so its order isn't checked.
     let rules = Rules { strict_order_of_fences: false, must_show: false, ..Rules::default() };
     assert_eq!(stale(25).found_by(&rules), []);
     let found = stale(26).found_by(&rules);

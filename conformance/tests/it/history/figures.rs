@@ -1,5 +1,3 @@
-//! Tests of the figures.
-
 use std::time::Duration;
 
 use super::{EXCLUSIVE, Script, Signal};
@@ -90,7 +88,6 @@ fn figures_are_printed_in_words() {
     }
 }
 
-/// Also bounds the time of a long schedule.
 #[test]
 fn hold_is_found_behind_many_later_ones() {
     let mut script = Script::new().holds("a", 1, 1, EXCLUSIVE, (10, 90_000));

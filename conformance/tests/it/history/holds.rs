@@ -1,5 +1,3 @@
-//! Tests of holds without a journal.
-
 use lockwright_core::{BootInstant, Fence, Mode, Token};
 
 use lockwright_conformance::history::{History, Hold, Violation};

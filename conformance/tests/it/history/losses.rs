@@ -1,5 +1,3 @@
-//! Tests of reports of losses.
-
 use std::time::Duration;
 
 use lockwright_core::Mode;
@@ -82,7 +80,7 @@ fn process_that_ran_for_the_allowance_is_excused() {
     let late = two().loses(250, "a", 1);
     assert!(found(&late, 0, 10).is_empty());
     assert_eq!(found(&late, 0, 9), [LATE]);
-    // If the report is due 5 ms before the deadline, the same report is 5 ms later.
+    // If the report is due 5 ns before the deadline, the same report is 5 ns later.
     assert!(found(&late, 5, 15).is_empty());
     assert_eq!(found(&late, 5, 14), [LATE]);
 }
@@ -103,7 +101,7 @@ fn stopped_delayed_or_killed_process_reports_nothing() {
     let both = stopped(190).add(205, "a", Event::Delayed { since: at(140) });
     assert!(found(&both, 0, 5).is_empty());
     assert!(found(&two().signal(200, "a", Signal::Killed), 0, 0).is_empty());
-    // The last entry shows that the client still ran.
+    // A killed client's last entry shows how long it ran.
     let killed = |asked| {
         let script = two().add(asked, "a", Event::Delayed { since: at(asked) });
         found(&script.signal(240, "a", Signal::Killed), 0, 5)

@@ -1,4 +1,4 @@
-//! Tests of the rules with handwritten journals, correct or wrong by a nanosecond.
+//! Tests of the rules with handwritten journals. Times are in nanoseconds.
 
 mod evidence;
 mod exclusion;
@@ -125,7 +125,6 @@ impl Script {
         self.add(instant, who, Event::Writing { token, looked, late: false })
     }
 
-    /// Adds the answer to a write.
     pub(crate) fn wrote(
         self,
         instant: u64,
@@ -168,7 +167,7 @@ impl Script {
         self.add(instant, who, Event::Ended)
     }
 
-    /// Returns the violations, without a need for evidence.
+    /// Returns the violations except missing evidence.
     pub(crate) fn found(&self) -> Vec<Violation> {
         self.found_by(&Rules { must_show: false, ..Rules::default() })
     }

@@ -1,5 +1,3 @@
-//! Tests of random correct schedules, and the same with one mistake.
-
 use lockwright_core::Fence;
 
 use super::{EXCLUSIVE, Event, Script, Violation, at};
@@ -10,8 +8,8 @@ const SEEDS: u64 = 200;
 const NAMES: [&str; 2] = ["x", "y"];
 const PROCESSES: [&str; 3] = ["a", "b", "c"];
 
-/// Returns sequential holds of some names. Each is renewed or not, ends in one of three ways, and its holder
-/// writes. A lost hold's writes follow the next holder's.
+/// Returns a correct schedule, in which the holds of a name follow each other. Each hold is
+/// released, renewed or lost. The holder of a lost hold writes again after the next holder.
 fn right(seed: u64) -> Script {
     let mut random = Random::new(seed);
     let (mut script, mut request) = (Script::new(), 0);
@@ -44,7 +42,8 @@ fn right(seed: u64) -> Script {
     script
 }
 
-/// Changes the first entry that `change` accepts, from a random place on.
+/// Returns a schedule with one entry changed: from a random position, the first that `change`
+/// accepts.
 fn wrong(seed: u64, change: impl Fn(&mut Entry) -> bool) -> Script {
     let mut script = right(seed);
     let from = Random::of(seed, 1).below(script.0.len() as u64 / 2) as usize;
@@ -121,7 +120,7 @@ fn accepted_late_write_is_found() {
                 *accepted = true;
             }
         }
-        // The writer isn't stopped, so its write may have been sent at its loss.
+        // The writer isn't stopped, so its write may have been sent right after the loss.
         assert_eq!(script.found(), [], "seed {seed}");
         let mut stopped = Script::new();
         for entry in script.0 {

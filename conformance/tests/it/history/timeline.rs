@@ -1,5 +1,3 @@
-//! Tests of a picture's contents, and that they don't overlap.
-
 use super::{EXCLUSIVE, Script, permits};
 use lockwright_conformance::history::journal::Signal;
 use lockwright_conformance::history::{Rules, check, timeline};

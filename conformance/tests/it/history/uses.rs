@@ -1,5 +1,3 @@
-//! Tests of holds that are used after their end.
-
 use super::{EXCLUSIVE, Script, Signal};
 
 const USED: &str = "a hold was used after its end";
@@ -58,9 +56,9 @@ fn renewal_after_the_deadline_and_the_next_grant_is_a_use() {
             .releases(31, "b", 2)
             .renews(renewed, "a", 1, deadline)
     };
-    // A renewal after the next grant is a violation, even if the holds don't overlap because the next one has ended.
+    // A renewal after the next grant is a violation, even if the next hold has ended.
     renewed(32, 50).breaks_once(RENEWED);
-    // A renewal that was recorded late and doesn't extend the hold is no violation.
+    // A late entry whose deadline has passed doesn't extend the hold, so it is no violation.
     renewed(32, 32).is_clean();
     Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (10, 20))

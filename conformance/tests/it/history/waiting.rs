@@ -1,5 +1,3 @@
-//! Tests of stuck requests, and of locks without a holder.
-
 use std::time::Duration;
 
 use super::{EXCLUSIVE, Event, Kind, Script, Signal, Violation};
@@ -72,7 +70,7 @@ fn stopped_waiter_does_not_wait() {
 
 #[test]
 fn waiters_of_one_name_take_turns() {
-    // A client waits at all times from 20 to 50, none for longer than 15.
+    // From 20 to 50 a client waits at all times, but no client waits for longer than 15.
     let script = Script::new()
         .holds("a", 1, 1, EXCLUSIVE, (10, 20))
         .asks(20, "b", 2)

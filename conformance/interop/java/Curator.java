@@ -25,7 +25,7 @@ import org.apache.curator.retry.RetryForever;
  * release NAME                 "released", or "not ours" when a session has ended since the grant
  * </pre>
  *
- * <p>NAME is the path of the lock's parent node. Other failures are answered with "failed: " and the
+ * <p>NAME is the path of the lock's parent node. The answer to any failure is "failed: " and the
  * reason.
  */
 public final class Curator {

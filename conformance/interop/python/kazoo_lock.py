@@ -20,8 +20,7 @@ from threading import Thread
 from kazoo.client import KazooClient, KazooState
 from kazoo.recipe.lock import Lock
 
-# kazoo needs the name pattern of other clients' nodes in the queue. Lockwright names its nodes like
-# Curator.
+# kazoo needs the name pattern of other clients' nodes. Lockwright names its nodes like Curator.
 OTHERS = ["-lock-"]
 
 

@@ -12,7 +12,7 @@ pub fn program(script: &str, (name, version): (&str, &str), folder: &Path) -> Co
 }
 
 fn library(name: &str, version: &str, folder: &Path) -> PathBuf {
-    // Each Python version gets its own copy, because its dependencies may differ.
+    // Each Python version gets its own copy, because dependencies may differ.
     let python_version =
         python("python3", &["-c", "import platform; print(platform.python_version())"]);
     let place = folder.join(format!("{name}-{version}-python-{}", python_version.trim()));

@@ -10,11 +10,11 @@ use super::rules::Rules;
 use super::run::{End, Request, Run, Tracked};
 use super::waiting::gaps;
 
-/// Statistics of one run, or the sum of [several](Figures::add).
+/// Statistics of one run, or the sum of [several](Figures::add). All integers are counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Runs. All integers are counts.
+    /// Runs.
     pub runs: u64,
     /// Requests, renewals, releases, writes and breaks.
     pub operations: u64,
@@ -49,8 +49,8 @@ pub struct Figures {
     pub late_writes_refused: u64,
     /// The longest time in which a client waited for a lock without a holder.
     pub longest_without_a_holder: Duration,
-    /// The largest delay of a loss report, without pauses of the process. A report is due
-    /// [`loss_margin`](Rules::loss_margin) before the deadline.
+    /// The largest delay of a loss report. A report is due [`loss_margin`](Rules::loss_margin)
+    /// before the deadline. Pauses of the process don't count.
     pub largest_lag_of_a_loss: Duration,
 }
 

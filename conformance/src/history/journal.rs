@@ -32,22 +32,22 @@ pub enum Event {
     Asked {
         /// The request's number, unique in its process.
         request: u64,
-        /// The lock.
+        /// The lock's name.
         name: String,
         /// The requested mode.
         mode: Mode,
-        /// True if the request waits from now on. A multi-lock's later names wait only after the
-        /// earlier grants.
+        /// True if the request waits from now on. False for the later names of a multi-lock,
+        /// which wait only after the earlier grants.
         waits: bool,
-        /// The number of the reentrancy key, unique in its process.
+        /// The number of the reentrancy owner, unique in its process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<u64>,
     },
-    /// A grant has returned. A token's second grant to one owner is another guard of the hold.
+    /// A grant has returned. A second grant of a token to one owner is another guard of the hold.
     Granted {
-        /// The request.
+        /// The request's number.
         request: u64,
-        /// The hold.
+        /// The hold's token.
         token: Token,
         /// The hold's fence.
         fence: Fence,
@@ -56,26 +56,26 @@ pub enum Event {
     },
     /// A request ended without a hold, or was dropped.
     Failed {
-        /// The request.
+        /// The request's number.
         request: u64,
         /// The error.
         error: String,
     },
     /// A hold was renewed. The holder writes this before it relies on the new deadline.
     Renewed {
-        /// The hold.
+        /// The hold's token.
         token: Token,
         /// The new deadline.
         deadline: BootInstant,
     },
     /// The hold's last guard is about to release it or turn it into a ticket.
     Releasing {
-        /// The hold.
+        /// The hold's token.
         token: Token,
     },
     /// The holder noticed the loss of its hold.
     Lost {
-        /// The hold.
+        /// The hold's token.
         token: Token,
         /// The reason.
         reason: Reason,
@@ -86,7 +86,7 @@ pub enum Event {
     /// The client must first read the clock for `looked`, call `check()`, and record a new
     /// deadline as [`Renewed`](Self::Renewed).
     Writing {
-        /// The hold.
+        /// The hold's token.
         token: Token,
         /// The time just before the check.
         looked: BootInstant,
@@ -95,7 +95,7 @@ pub enum Event {
     },
     /// The register answered a write.
     Wrote {
-        /// The hold.
+        /// The hold's token.
         token: Token,
         /// The hold's fence.
         fence: Fence,
@@ -109,16 +109,16 @@ pub enum Event {
         /// The break's number, unique in its process.
         #[serde(default)]
         number: u64,
-        /// The lock.
+        /// The lock's name.
         name: String,
-        /// The hold, or `None` for all holds of the lock.
+        /// The hold's token, or `None` for all holds of the lock.
         token: Option<Token>,
         /// True if the hold is freed at once, false if it runs out.
         at_once: bool,
     },
     /// A break was answered. An unanswered break may have freed the hold.
     BreakAnswered {
-        /// The break.
+        /// The break's number.
         number: u64,
         /// False if the break changed nothing.
         broke: bool,

@@ -23,8 +23,8 @@ pub struct Rules {
     /// only at their next check.
     pub loss_allowance: Option<Duration>,
     /// True if a run must show contention, a hand-over, and each fault's effect.
-    /// `strict_order_of_fences` adds a refused late write of each process that was paused beyond
-    /// its deadline.
+    /// With `strict_order_of_fences`, it must also show a refused late write of each process that
+    /// was paused beyond its deadline.
     pub must_show: bool,
 }
 

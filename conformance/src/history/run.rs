@@ -100,7 +100,7 @@ impl Run {
         &self.processes[who]
     }
 
-    /// Returns when the request's answer, the end of its process, or the end of the journal came.
+    /// Returns when the request was answered, or else its process or the journal ended.
     pub(crate) fn wait_end(&self, request: &Request) -> BootInstant {
         let process = self.process(&request.who);
         let ends = [request.ended, process.killed, process.ended];
@@ -212,7 +212,7 @@ impl Run {
                 }
                 return;
             }
-            // Later entries about the token belong to the new part.
+            // Later entries about the token belong to the new `Tracked`.
             self.holds[known].is_continued = true;
         }
         let request = &mut self.requests[index];
@@ -252,7 +252,7 @@ impl Run {
         let Some(index) = self.find(entry, token) else { return };
         let tracked = &self.holds[index];
         if tracked.end.is_some() {
-            // Two tasks wrote in reverse order.
+            // Two tasks wrote the renewal and the end in reverse order.
             return;
         }
         if entry.at <= tracked.deadline {

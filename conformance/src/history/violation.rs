@@ -30,16 +30,16 @@ pub enum Violation {
     RefusedWrite(Box<Hold>, Box<Write>),
     /// A request never ended, although its process ran.
     Stuck {
-        /// The process.
+        /// The process's name.
         who: String,
-        /// The lock.
+        /// The lock's name.
         name: String,
         /// The request's time.
         asked: BootInstant,
     },
     /// A client waited for too long for a lock without a holder.
     NoHolder {
-        /// The lock.
+        /// The lock's name.
         name: String,
         /// The start of the wait.
         from: BootInstant,
@@ -52,7 +52,7 @@ pub enum Violation {
     ShowedNothing(Missing),
     /// Entries of the journal contradict each other.
     BadJournal {
-        /// The process.
+        /// The process's name.
         who: String,
         /// The entry's time.
         at: BootInstant,
@@ -79,7 +79,7 @@ pub struct Used {
 pub struct LateLoss {
     /// The lost hold.
     pub hold: Hold,
-    /// The time of the report, or of a release instead.
+    /// The time of the report or of the release, if any.
     pub reported: Option<BootInstant>,
     /// The next hold, if it was granted before the report.
     pub next: Option<Hold>,
@@ -98,11 +98,11 @@ pub enum Use {
 /// A write that the register answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
-    /// The process.
+    /// The writer's process.
     pub who: String,
-    /// The lock.
+    /// The lock's name.
     pub name: String,
-    /// The fence.
+    /// The writer's fence.
     pub fence: Fence,
     /// The earliest possible time of sending.
     pub sent: BootInstant,
@@ -124,14 +124,15 @@ pub enum Missing {
     HandOvers,
     /// A fault had no effect.
     Effect {
-        /// The fault.
+        /// The fault's name.
         fault: String,
         /// The fault's target.
         target: String,
     },
-    /// The register refused no write of a process after a pause beyond its hold's deadline.
+    /// A process was paused beyond its hold's deadline, and the register refused no write of it
+    /// afterwards.
     LateWrite {
-        /// The process.
+        /// The process's name.
         process: String,
     },
 }

@@ -29,7 +29,7 @@ pub(crate) fn check_stuck(run: &Run, violations: &mut Vec<Violation>) {
 
 /// Returns the gaps of a name, without the time of `excusing` faults and of stopped waiters.
 pub(crate) fn gaps(run: &Run, name: &str, excusing: &[String]) -> Vec<Gap> {
-    // When the number of waiters or of excuses changes. A valid hold is an excuse too.
+    // Changes of the numbers of waiters and excuses, with times. A valid hold is an excuse too.
     let mut changes: Vec<(BootInstant, i64, i64)> = Vec::new();
     for request in run.requests.iter().filter(|request| request.waits && request.name == name) {
         let (from, to) = (request.asked, run.wait_end(request));

@@ -112,7 +112,7 @@ impl Holding {
         self.held
     }
 
-    /// Records no end, because another guard still has the hold.
+    /// Returns the hold without recording its end, because another guard still has it.
     pub(super) fn forget(self) -> Held {
         self.watching.abort();
         self.held

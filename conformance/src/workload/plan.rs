@@ -10,7 +10,7 @@ pub struct Plan {
     pub seed: u64,
     /// The process's number in the run. Its replacement gets a new number.
     pub process: u32,
-    /// The locks' names. Semaphores append `/permits`.
+    /// The locks' names. A semaphore's name has the suffix `/permits`.
     pub names: Vec<String>,
     /// The holds' TTL.
     pub ttl: Duration,

@@ -1,7 +1,6 @@
 //! Simulated runs of the workload, with faults that a seed determines.
 //!
-//! Each simulated process has its own client, connection and tasks. The backend must use no clock
-//! but the given [`Clock`].
+//! The backend must use no clock but the given [`Clock`].
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +28,7 @@ pub struct Simulation {
     pub names: u32,
     /// The holds' TTL.
     pub ttl: Duration,
-    /// How long processes start new rounds, in simulated time.
+    /// The simulated time in which processes start new rounds.
     pub duration: Duration,
     /// The kinds of work.
     pub work: Vec<Work>,
@@ -52,7 +51,7 @@ pub struct Trouble {
     pub repeated: u64,
     /// Requests that make the backend panic.
     pub panics: u64,
-    /// The only kind of request with these faults, or `None` for all.
+    /// The kind of request that the faults above affect, or `None` for all.
     pub only: Option<Op>,
     /// Cuts off processes from the server for a while.
     pub cuts: bool,
@@ -342,7 +341,7 @@ impl World {
         });
     }
 
-    /// Returns the names that are held three TTLs after the last delayed request.
+    /// Returns the names that are still held three TTLs after the last delayed request.
     async fn left(&self) -> Vec<String> {
         let faulty: Vec<Faulty> =
             self.lock(&self.processes).iter().map(|process| process.faulty.clone()).collect();

@@ -11,7 +11,6 @@ use lockwright_core::{
 };
 use lockwright_memory::Memory;
 
-/// A client whose holds have the session's token.
 #[derive(Debug)]
 struct SharedKey {
     profile: Profile,

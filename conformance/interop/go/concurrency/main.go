@@ -9,7 +9,7 @@
 //	wait NAME                    waits for as long as it takes: "yes", or "no" when its session ends
 //	release NAME                 "released", or "not ours" when its session has ended
 //
-// NAME is the prefix of the lock's keys, without the final slash. Other failures are answered with
+// NAME is the prefix of the lock's keys, without the final slash. The answer to any failure is
 // "failed: " and the reason.
 package main
 

@@ -20,7 +20,7 @@ impl Five {
         let options = testbed::Redis::options().append_only("always");
         let testbed::Fleet { servers, .. } = options.start_fleet(NODES).unwrap();
         let nodes: Vec<String> = servers.iter().map(testbed::Redis::url).collect();
-        // The machine may be busy. The shortest TTL in the tests allows no longer timeout.
+        // A busy machine needs a long timeout. The tests' shortest TTL allows no longer one.
         let url = format!("redlock:{}?node_timeout=1s", nodes.join(","));
         let redlock = Arc::new(Redlock::connect(&url).await.unwrap());
         // The servers were just started, so no lock can be held on them.
@@ -56,7 +56,6 @@ impl Five {
         assert!(vote.is_ok(), "{:?}", self.redlock.node_statuses().await);
     }
 
-    /// Returns the running nodes that have the key `name`.
     pub(crate) fn having(&self, name: &str) -> Vec<usize> {
         let has = |node: &usize| {
             self.scene.servers[*node].command::<usize>(&["EXISTS", name]).is_ok_and(|n| n > 0)

@@ -16,7 +16,6 @@ pub(crate) type Start = fn(&[u16]) -> Peer;
 
 pub(crate) struct Scene {
     pub(crate) servers: Vec<testbed::Redis>,
-    /// The URL for another Lockwright process.
     pub(crate) url: String,
     pub(crate) start: Start,
     pub(crate) ours: Arc<dyn DistributedLock>,

@@ -7,7 +7,7 @@ use lockwright_interop::Peer;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/java/Curator.java");
 
-/// The jars of Debian's packages, which name their dependencies.
+/// Debian's jars, whose manifests name their dependencies.
 const JARS: &str = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-nop.jar";
 
 const JAVA: [&str; 4] =

@@ -35,7 +35,6 @@ impl Server for Etcd {
         let keys =
             ["get", &prefix, "--prefix", "--keys-only", "--sort-by=CREATE", "--order=ASCEND"];
         let keys = self.0.ctl(&keys).unwrap();
-        // An empty line separates two keys.
         let own = |key: &&str| key.strip_prefix(&prefix).is_some_and(|rest| !rest.contains('/'));
         keys.lines().filter(own).map(str::to_owned).collect()
     }

@@ -15,7 +15,7 @@ pub(crate) const TTL: Duration = Duration::from_secs(3);
 /// Starts another program, with a lease or session of this TTL.
 pub(crate) type Start = fn(ttl: &str, servers: &str) -> Peer;
 
-/// The server on which both sides lock. Tests share it.
+/// The server on which both sides lock.
 pub(crate) trait Server: Debug + Send + Sync {
     fn url(&self) -> String;
 

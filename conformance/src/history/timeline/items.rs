@@ -121,7 +121,7 @@ impl Place {
     }
 }
 
-/// Returns where to draw a violation. Missing evidence has no place, except a fault.
+/// Returns where to draw a violation. Missing evidence has no place, except an ineffective fault.
 pub(super) fn place(run: &Run, violation: &Violation) -> Place {
     match violation {
         Violation::Overlap(a, b) => {

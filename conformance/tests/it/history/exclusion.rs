@@ -186,7 +186,7 @@ fn break_that_failed_excuses_nothing() {
     let both = both.holds("b", 2, 2, EXCLUSIVE, (20, 40));
     both.clone().break_answered(25, 1, true).is_clean();
     both.clone().break_answered(25, 1, false).breaks_once(OVERLAP);
-    // Here the process that broke the hold was killed before it received an answer.
+    // The process that broke the hold was killed before it received an answer.
     both.clone().signal(21, "runner", Signal::Killed).is_clean();
     // The recorded answer belongs to another break.
     both.clone().break_answered(25, 2, false).is_clean();

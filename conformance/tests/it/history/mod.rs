@@ -60,7 +60,6 @@ impl Script {
         self.add(instant, who, Event::Asked { request, name, mode, waits: true, owner: None })
     }
 
-    /// Adds a request with a reentrancy key.
     pub(crate) fn asks_as(self, instant: u64, who: &str, request: u64, owner: u64) -> Self {
         let (name, mode, owner) = ("x".to_owned(), EXCLUSIVE, Some(owner));
         self.add(instant, who, Event::Asked { request, name, mode, waits: true, owner })

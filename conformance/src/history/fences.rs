@@ -40,8 +40,8 @@ pub(crate) fn check_order(holds: &[Hold], violations: &mut Vec<Violation>) {
 
 /// Checks that no exclusive hold has a smaller fence than a hold that ended before its grant.
 ///
-/// A hold whose grant returned after its deadline is skipped, because it may have ended on the
-/// server before the other one. The holds have one name, and a broken hold ends at its break.
+/// A hold whose grant returned after its deadline is skipped, because the server may have ended it
+/// before the other hold began. The holds have one name, and a broken hold ends at its break.
 pub(crate) fn check_order_of_grants(holds: &[Hold], violations: &mut Vec<Violation>) {
     let mut exclusive: Vec<&Hold> =
         holds.iter().filter(|hold| hold.mode == Mode::Exclusive).collect();

@@ -1,5 +1,3 @@
-//! A client process.
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,7 +12,7 @@ pub(crate) const JOB: &str = "LOCKWRIGHT_CHAOS_CLIENT";
 
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// The longest delay that isn't recorded.
+/// Shorter delays of a timer aren't recorded.
 pub(crate) const UNRECORDED_DELAY: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

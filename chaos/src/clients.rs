@@ -1,5 +1,3 @@
-//! The client processes.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -82,7 +80,7 @@ impl<'a> Clients<'a> {
         self.journals().iter().flat_map(|path| read(path)).collect()
     }
 
-    /// Fails if an ended client's journal can't be read.
+    /// Returns the entries of ended clients. Fails if a journal can't be read.
     pub(crate) fn final_entries(&self) -> Result<Vec<Entry>> {
         let was_killed: Vec<bool> = self.all().iter().map(|one| one.was_killed).collect();
         let mut entries = Vec::new();
@@ -100,7 +98,7 @@ impl<'a> Clients<'a> {
         self.all().iter().map(|one| one.job.journal.clone()).collect()
     }
 
-    /// Counts requests from before `since` that are pending. Returns 0 after a grant since then.
+    /// Counts the pending requests from before `since`. Returns 0 if a name was granted since.
     pub(crate) fn held_up(&self, names: &[String], since: BootInstant) -> usize {
         let mut entries = self.entries();
         entries.sort_by_key(|entry| entry.at);
@@ -220,12 +218,12 @@ impl<'a> Clients<'a> {
     }
 }
 
-/// Reads a journal, to which its process may still write.
+/// Reads a journal to which its client may still write.
 fn read(path: &Path) -> Vec<Entry> {
     journal::read(path).unwrap_or_default()
 }
 
-/// Only exclusive holders write to the register.
+/// Counts exclusive holds: only exclusive holders write to the register.
 fn holds(entries: &[Entry]) -> usize {
     let mut exclusive = BTreeSet::new();
     let mut held = Vec::new();

@@ -1,5 +1,3 @@
-//! The tested configurations.
-
 use std::fmt;
 use std::time::Duration;
 
@@ -56,7 +54,7 @@ impl Configuration {
         ZooKeeper,
     ];
 
-    /// Returns the configuration `text`, or else all with the prefix `text` and a hyphen.
+    /// Returns the configuration named `text`, or those whose names start with `text` and a hyphen.
     pub(crate) fn named(text: &str) -> Vec<Self> {
         let exact = Self::ALL.into_iter().filter(|one| one.to_string() == text);
         let family = format!("{text}-");
@@ -95,15 +93,15 @@ impl Configuration {
 
     pub(crate) fn ttl(self) -> Duration {
         match self {
-            // The shortest lease of etcd, and of MySQL's sessions, which it counts in seconds.
+            // The shortest TTL of etcd, and of MySQL's sessions, whose timeouts are whole seconds.
             Etcd | MysqlSession | MysqlRow => Duration::from_secs(2),
-            // Connections begin with requests to three Sentinels.
+            // Connecting takes longer: the client first asks for the master.
             RedisSentinel | RedisCluster => Duration::from_secs(2),
             _ => Duration::from_secs(1),
         }
     }
 
-    /// In MiB, for a lane's data.
+    /// Returns the size of a lane's disk in MiB.
     pub(crate) fn data_size(self) -> u64 {
         match self.kind() {
             Kind::Sqlite => 16,

@@ -12,8 +12,8 @@ use crate::verdict::Outcome;
 const HEADER: &str = "seed\tplan\toutcome\toperations\tgrants\thand-overs\twait-ms\tlag-ms\t\
                       refused\tlate-refused\tfaults";
 
-/// Replaces a line of the same seed, unless it has a violation, which a developer deletes after
-/// finding the cause.
+/// Records a result. A line of the same seed is replaced, unless it has a violation: a developer
+/// deletes it after finding the cause.
 pub(crate) fn record(folder: &Path, configuration: Configuration, ran: &Ran) -> Result<()> {
     let path = folder.join(format!("{configuration}.tsv"));
     // Several lanes may record the same configuration.
@@ -62,7 +62,7 @@ pub(crate) fn line(ran: &Ran) -> String {
 }
 
 pub(crate) fn folder() -> PathBuf {
-    // The compiled path may belong to another clone.
+    // `CARGO_MANIFEST_DIR` may be in another clone of the repository.
     std::env::var_os("LOCKWRIGHT_ROOT")
         .map_or_else(
             || Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf(),

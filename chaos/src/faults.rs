@@ -1,6 +1,5 @@
-//! The faults, and the promises under them.
-//!
-//! The backend's profile makes a promise if it covers the fault, otherwise this module.
+//! The faults, and what each backend promises under them: its profile's promise if that covers the
+//! fault, otherwise this module's.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -49,7 +48,7 @@ use Fault::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promise {
     pub(crate) exclusion: bool,
-    /// Fences are unique and grow.
+    /// Fences are unique and increase.
     pub(crate) fences: bool,
 }
 
@@ -117,13 +116,13 @@ impl Fault {
                 matches!(configuration, Configuration::PostgresLease | Configuration::MysqlLease)
             }
             TableLocked => matches!(kind, Kind::Postgres | Kind::Mysql),
-            // etcd has no limit, and ZooKeeper's is fixed.
+            // etcd has no limit, and ZooKeeper's can't be changed while it runs.
             ConnectionLimit => matches!(kind, Kind::Postgres | Kind::Mysql | Kind::Redis),
             DescriptorLimit => !configuration.has_several_servers(),
-            // PostgreSQL and MariaDB write small changes to preallocated files.
+            // PostgreSQL and MariaDB write small changes to preallocated files, which still works.
             DiskFull => configuration == Configuration::Redis,
             DiskSlow => true,
-            // etcd is linked statically. On Sentinel and Cluster, a step also affects elections.
+            // etcd's clock can't be stepped. On Sentinel and Cluster, a step affects elections.
             ClockForward | ClockBack => matches!(
                 configuration,
                 Configuration::Redis
@@ -139,7 +138,7 @@ impl Fault {
         }
     }
 
-    /// In milliseconds.
+    /// Returns the duration in milliseconds.
     pub(crate) fn lasts(self, ttl: Duration) -> RangeInclusive<u64> {
         let ttl = ttl.as_millis() as u64;
         match self {
@@ -169,13 +168,13 @@ impl Fault {
         let by_connection = configuration.holds_by_connection();
         match self {
             ClientKilled => survives(Promised::ClientCrash),
-            // A stopped or blocked client's holds end by its own clock.
+            // A stopped or blocked client ends its holds by its own clock.
             ClientStopped | RowLocked | TableLocked => Promise::KEPT,
-            // A frozen server may be considered dead, and replaced.
+            // The others may consider a frozen server dead and replace it.
             ServerFrozen | DiskSlow => match configuration {
                 RedisCluster => survives(Promised::Failover),
                 RedisSentinel if leader => survives(Promised::Failover),
-                // A frozen leader may end live leases.
+                // A frozen leader may end leases that were renewed at the new leader.
                 Etcd => kept_if(!leader),
                 _ => kept_if(!by_connection),
             },
@@ -185,22 +184,22 @@ impl Fault {
             },
             ServerDataLost => data_lost(configuration, profile),
             Failover => match configuration {
-                // Another leader has all acknowledged writes.
+                // The new leader has all acknowledged writes.
                 Etcd => survives(Promised::MinorityLoss),
                 _ => survives(Promised::Failover),
             },
-            // The limit refuses the Sentinels as well.
+            // The limit also refuses the Sentinels, which then start a failover.
             ConnectionLimit if configuration == RedisSentinel => survives(Promised::Failover),
             ConnectionsCut | ConnectionsHalfOpen | ConnectionsDelayed | Throttled
             | ConnectionsSilent | ConnectionLimit => survives(Promised::Partition),
             ClockForward => survives(Promised::ServerClockStep),
-            // After a step back of the clock, only holds that aren't renewed last longer.
+            // A step back only prolongs holds that aren't renewed.
             ClockBack => Promise::KEPT,
         }
     }
 }
 
-/// Of one of several servers, or the only one.
+/// Returns the promise if one of several servers, or the only one, loses its data.
 fn data_lost(configuration: Configuration, profile: &Profile) -> Promise {
     let one_of_several = matches!(configuration, Etcd | ZooKeeper | Redlock);
     let fault = if one_of_several { Promised::MinorityLoss } else { Promised::ServerDataLoss };

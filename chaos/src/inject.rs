@@ -1,5 +1,3 @@
-//! Injection of faults.
-
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -37,7 +35,7 @@ pub(crate) struct Injected {
     pub(crate) effect: Option<String>,
 }
 
-/// In milliseconds. It prolongs a dead client's hold.
+/// In milliseconds. A dead client's hold lasts longer by up to this time.
 pub(crate) const LARGEST_STEP_BACK: i64 = 2_500;
 
 const SOON: Duration = Duration::from_secs(3);
@@ -107,7 +105,7 @@ impl Scene<'_> {
         }
     }
 
-    /// A follower if `pick` is odd and there is one, otherwise the leader.
+    /// Returns a follower if `pick` is odd and there is one, otherwise the leader.
     fn chosen(&mut self, pick: usize) -> usize {
         let (count, leader) = (self.servers.servers().len(), self.servers.leader());
         let others = count - 1;
@@ -147,7 +145,7 @@ impl Scene<'_> {
             server.pid()
         });
         sleep(lasts);
-        // Clients whose connections were cut return only after the administrator has created the tables.
+        // Clients stay disconnected until the administrator has created the tables again.
         let makes_tables =
             matches!(self.schedule.configuration.kind(), Kind::Postgres | Kind::Mysql);
         if makes_tables {
@@ -173,7 +171,7 @@ impl Scene<'_> {
         stopped.then(|| format!("server {index} stopped"))
     }
 
-    /// Imitates slow disk syncs.
+    /// Imitates slow disk syncs by short freezes.
     fn stall(&mut self, pick: usize, lasts: Duration) -> Result<Option<String>> {
         let index = self.chosen(pick);
         let end = Instant::now() + lasts;
@@ -254,7 +252,7 @@ impl Scene<'_> {
         Ok(effect)
     }
 
-    /// Connects new clients for `lasts`, or longer until one is refused.
+    /// Connects clients for `lasts`, and then for up to [`SOON`] until one is refused.
     fn refusal(&self, lasts: Duration) -> Option<String> {
         let end = Instant::now() + lasts;
         let mut refused = 0;
@@ -287,7 +285,7 @@ impl Scene<'_> {
         self.servers.proxies().into_iter().for_each(Proxy::drop_connections);
         let effect = self.refusal(lasts);
         let _ = limit_descriptors(pid, &usual);
-        // The server logs each refusal, and the log of a few schedules would fill the lane's disk.
+        // Empty the server's log: its refusals of a few schedules would fill the lane's disk.
         let log = fs::File::options().write(true).open(format!("/proc/{pid}/fd/1"));
         let _ = log.and_then(|log| log.set_len(0));
         self.servers.recover()?;
@@ -325,7 +323,7 @@ fn descriptor_limit(pid: u32) -> Option<String> {
     line.split_whitespace().nth(3).map(str::to_owned)
 }
 
-/// Another user needs a capability, which root often lacks.
+/// Runs `prlimit` as the process's user: another user needs a capability, which root often lacks.
 fn limit_descriptors(pid: u32, limit: &str) -> Result<()> {
     let owner = fs::metadata(format!("/proc/{pid}"))?;
     let output = Command::new("prlimit")

@@ -18,10 +18,10 @@ use crate::schedule::{Lane, Ran};
 use crate::servers::Result;
 use crate::verdict::Outcome;
 
-/// The number of attempts to start servers, also after failures that no fault explains.
+/// How often a lane starts its servers: first, and after each failed schedule.
 const STARTS: usize = 3;
 
-/// The number of runs of a schedule that shows nothing, because a busy client may not notice a fault.
+/// How often a schedule runs until it shows something. A busy client may not notice a fault.
 const RUNS: usize = 3;
 
 pub(crate) fn main(args: &[String]) -> ExitCode {
@@ -56,7 +56,7 @@ fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Records the promises with `--record`. The test command compares them.
+/// Records the promises with `--record`. With `--selection`, compares them with the record.
 fn hold_to_record(now: &Promises, configuration: Configuration, options: &Options) -> Result<()> {
     let folder = evidence::folder();
     if options.record {

@@ -1,5 +1,3 @@
-//! Parallel lanes.
-
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -73,7 +71,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
         (false, None) => options.seeds.clone().collect(),
         (false, Some(_)) => (options.seeds.start..options.seeds.start + 100_000).collect(),
     };
-    // Starting servers takes longer than a schedule.
+    // Starting servers takes longer than a schedule, so a lane gets many seeds.
     let per_lane = match options.configurations.len() {
         1 => seeds.len().div_ceil(options.jobs).clamp(1, SCHEDULES),
         _ => SCHEDULES,
@@ -98,7 +96,7 @@ fn tasks(options: &Options) -> VecDeque<Task> {
     tasks
 }
 
-/// Returns the seeds that need not run again for this version.
+/// Returns the seeds whose results are recorded for this version of the plans.
 fn recorded(configuration: Configuration) -> BTreeSet<u64> {
     let path = evidence::folder().join(format!("{configuration}.tsv"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -123,7 +121,7 @@ fn run_lane(
 ) -> Result<()> {
     let folder = Folder::make(lane, task.configuration)?;
     let seeds: Vec<String> = task.seeds.iter().map(u64::to_string).collect();
-    // The lane's process ends with this thread.
+    // The kernel kills the lane's process when this thread ends.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(std::env::current_exe()?);
     command.arg("lane").args([task.configuration.to_string(), seeds.join(",")]).args(args);
@@ -144,9 +142,9 @@ fn run_lane(
     if status.success() { Ok(()) } else { Err(format!("the lane ended with {status}").into()) }
 }
 
-/// `UNTIL` is the last instant of the boot clock to begin a schedule.
 pub(crate) const FOLDER: &str = "LOCKWRIGHT_CHAOS_FOLDER";
 pub(crate) const DISK: &str = "LOCKWRIGHT_CHAOS_DISK";
+/// The last instant of the boot clock to begin a schedule, in nanoseconds.
 pub(crate) const UNTIL: &str = "LOCKWRIGHT_CHAOS_UNTIL";
 
 fn count(line: &str, counts: &Mutex<Counts>) {

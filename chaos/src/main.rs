@@ -27,7 +27,6 @@ use std::process::ExitCode;
 
 use options::{Options, USAGE};
 
-/// Prints a problem.
 fn exit_code<E: std::fmt::Display>(outcome: Result<(), E>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,5 +1,3 @@
-//! The command line.
-
 use std::ops::Range;
 use std::time::Duration;
 
@@ -18,13 +16,13 @@ pub(crate) struct Options {
     pub(crate) record: bool,
     pub(crate) keep: bool,
     pub(crate) missing: bool,
-    /// Runs only the seeds of the test command.
+    /// Runs only the fixed seeds of `cargo xtask test`.
     pub(crate) selection: bool,
     pub(crate) soak: bool,
 }
 
 impl Options {
-    /// An error lists the valid values.
+    /// Parses the arguments. Errors list the valid values.
     pub(crate) fn read(args: &[String]) -> Result<Self, String> {
         let mut this = Self {
             configurations: Vec::new(),

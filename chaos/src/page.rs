@@ -16,7 +16,7 @@ use crate::servers::Result;
 const BEGIN: &str = "<!-- made by `cargo xtask chaos --page`: begin -->\n";
 const END: &str = "<!-- made by `cargo xtask chaos --page`: end -->\n";
 
-/// Schedules that confirm a claim.
+/// How many schedules must confirm a claim.
 const FEWEST: usize = 3;
 
 const GROUPS: [&[Configuration]; 3] = [
@@ -38,7 +38,7 @@ const GROUPS: [&[Configuration]; 3] = [
     &[Configuration::Etcd, Configuration::ZooKeeper],
 ];
 
-/// Why claims hold that no schedule can confirm.
+/// Claims that no schedule can confirm, and why they hold.
 const OTHERWISE: &[(Configuration, Claim, &str)] = &[
     (Configuration::Sqlite, Claim::Partition, "there is no network"),
     (Configuration::Sqlite, Claim::ServerRestart, "there is no server"),
@@ -70,7 +70,7 @@ struct Schedule {
 
 type Records = BTreeMap<Configuration, Record>;
 
-/// Fails if the record doesn't confirm a profile's claim.
+/// Writes the page. Fails if the record doesn't confirm a profile's claim.
 pub(crate) fn write() -> Result<()> {
     let path = path();
     let page = fs::read_to_string(&path)?;
@@ -123,11 +123,11 @@ fn schedule(line: &str) -> Option<Schedule> {
 }
 
 impl Record {
-    /// Counts the schedules that confirm `promise` under this fault, which had an effect. If it
-    /// affects no promise, neither may the others.
+    /// Counts the schedules that confirm `promise`, and in which `fault` had an effect. A complete
+    /// promise is confirmed only by schedules of which no fault breaks a promise.
     fn shown(&self, fault: Fault, promise: Promise) -> usize {
         let outcome = if promise == Promise::KEPT { "kept" } else { "not-promised" };
-        // Another fault may affect the fences.
+        // Another fault of the schedule may break the fences.
         let fences = |one: &Schedule| {
             let of = |promised: &&Promised| one.faults.contains(&promised.fault);
             self.promises.faults.iter().filter(of).all(|promised| promised.promise.fences)
@@ -299,7 +299,7 @@ mod tests {
         let mut profile = lockwright::Profile::new("tested");
         profile.survives = lockwright::profile::Faults::of(claims);
         let promises = Promises::of(Configuration::Redis, &profile);
-        // A claim's row shows only the faults that confirm it.
+        // Keep only the faults that confirm `claims`.
         let shown: Vec<Fault> = claims.iter().copied().map(shows).collect();
         let promises = Promises {
             faults: promises.faults.into_iter().filter(|one| shown.contains(&one.fault)).collect(),

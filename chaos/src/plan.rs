@@ -1,4 +1,4 @@
-//! The schedule of a seed.
+//! Draws the schedule of a seed.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use lockwright_conformance::workload::{self, Random, Work};
 use crate::configuration::Configuration;
 use crate::faults::{Fault, Promise};
 
-/// Change it with this file, the workload, or the applicable faults: a seed then gives a different
-/// plan.
+/// The version of the plans. Increase it if a change of this file, the workload or the applicable
+/// faults gives a seed a different plan.
 pub(crate) const fn version(configuration: Configuration) -> u32 {
     match configuration {
         // Since version 2, plans for ZooKeeper step its clock.
@@ -40,7 +40,7 @@ pub(crate) fn hits_the_leader(pick: usize) -> bool {
     pick.is_multiple_of(2)
 }
 
-/// Separates its random numbers from its clients'.
+/// Separates a schedule's random numbers from its clients'.
 const PART: u64 = 1 << 40;
 
 impl Schedule {
@@ -76,7 +76,7 @@ impl Schedule {
         let each = self.faults.iter().map(|one| self.promise_under(one, profile));
         let promise = each.fold(Promise::KEPT, Promise::and);
         let has = |fault| self.faults.iter().any(|one| one.fault == fault);
-        // After a loss of data, fences come from the clock.
+        // After a loss of data, fences come from the clock, and repeat if it steps back.
         let repeats = has(Fault::ClockBack) && has(Fault::ServerDataLost);
         Promise { fences: promise.fences && !repeats, ..promise }
     }
@@ -114,7 +114,7 @@ fn draw_faults(
 }
 
 fn excludes(configuration: Configuration, one: Fault, other: Fault) -> bool {
-    // Sentinels' clients use proxies only to a fixed master.
+    // Behind the proxy for network faults, Sentinels don't replace the master.
     configuration == Configuration::RedisSentinel
         && one.is_on_the_way() != other.is_on_the_way()
         && !one.is_a_clients()
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn recorded_seeds_can_be_replayed() {
-        // Change its version with this plan.
+        // If the plan changes, increase the version.
         let plan = "redis seed 7: 4.2 s, TTL 1 s, 3 locks; \
             client 0 [Mutex, Mutex, Mutex, Election, Mutex, Election]; \
             client 1 [Mutex, Mutex, Mutex, Mutex, Reentrancy]; \

@@ -19,9 +19,9 @@ pub(crate) struct Promises {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promised {
     pub(crate) fault: Fault,
-    /// If a follower or the only server is affected.
+    /// The promise if a follower or the only server is affected.
     pub(crate) promise: Promise,
-    /// If the leader is affected.
+    /// The promise if the leader is affected.
     pub(crate) leader: Promise,
 }
 
@@ -75,7 +75,7 @@ impl Promises {
 
     pub(crate) fn record(&self, folder: &Path, configuration: Configuration) -> Result<()> {
         let path = path(folder, configuration);
-        // Several lanes may record.
+        // Several lanes may record at once.
         let new = path.with_extension(format!("new-{}", std::process::id()));
         fs::write(&new, self.to_text())?;
         Ok(fs::rename(new, path)?)

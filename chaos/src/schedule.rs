@@ -21,7 +21,7 @@ use crate::verdict::Verdict;
 
 const CLIENTS_END: Duration = Duration::from_secs(30);
 
-/// The time by which a hold's data may outlast its TTL.
+/// How long a hold's data may remain after its TTL.
 const LEFT_FOR: Duration = Duration::from_millis(700);
 
 pub(crate) struct Lane {

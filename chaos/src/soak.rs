@@ -22,13 +22,13 @@ const JOB: &str = "LOCKWRIGHT_CHAOS_SOAK";
 
 const TIME: Duration = Duration::from_secs(600);
 
-/// Each plan uses new names.
+/// A plan's duration. Each plan uses new names.
 const PLAN: Duration = Duration::from_secs(4);
 
-/// Of the duration, for caches.
+/// The first measurement is after a fifth of the duration, when caches are full.
 const SETTLED_AFTER: u32 = 5;
 
-/// In bytes. Allocators keep freed pages.
+/// The allowed growth in bytes. Allocators keep freed pages.
 const GROWTH: u64 = 8 << 20;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ struct Job {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Measured {
-    /// Resident, in bytes.
+    /// The resident memory in bytes.
     memory: u64,
     descriptors: u64,
     threads: u64,
@@ -115,7 +115,7 @@ fn profile(url: &str) -> Result<Profile> {
     })?)
 }
 
-/// Returns the remains of locks after the longest allowed time.
+/// Returns what remains of locks after the longest allowed time.
 fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>> {
     let until = Instant::now() + ttl * 2 + Duration::from_secs(5);
     loop {
@@ -127,8 +127,8 @@ fn left(servers: &mut dyn servers::Servers, ttl: Duration) -> Result<Vec<String>
     }
 }
 
-/// Measures the worker first and last, between its plans: it creates `idle` and waits for its
-/// removal.
+/// Returns the first and last measurement between the worker's plans. The worker creates `idle`
+/// and waits until it is removed.
 fn watch(child: &mut Child, time: Duration, idle: &Path) -> Result<(Measured, Measured)> {
     let begun = Instant::now();
     let mut first: Option<Measured> = None;

@@ -1,5 +1,3 @@
-//! The verdict on a schedule.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
@@ -15,8 +13,8 @@ use crate::faults::{Fault, Promise};
 use crate::inject::{Injected, LARGEST_STEP_BACK};
 use crate::plan::{Planned, Schedule};
 
-/// How long a process may run after the report of a loss was due. A timer and then a task may each
-/// be delayed without a record, and the report is written after both.
+/// How late a process may report a loss. A timer and then a task may each be delayed without a
+/// record, and the report is written after both.
 const LOSS_ALLOWANCE: Duration = UNRECORDED_DELAY.saturating_mul(5);
 
 /// How long a free lock may lack a holder beyond the TTL and the faults. In about 350 schedules of
@@ -33,14 +31,14 @@ fn patience(configuration: Configuration) -> Duration {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All promises were kept, with exclusion and fences.
+    /// Exclusion and fences are promised. All promises were kept.
     Kept,
-    /// Exclusion or fences aren't promised. Other promises were kept.
+    /// Exclusion or fences aren't promised. All promises were kept.
     NotPromised,
-    /// No contention, no hand-over, a fault without effect, or no refused late write of a paused
-    /// process.
+    /// The run had no contention, no hand-over, a fault without effect, or no refused late write of
+    /// a paused process.
     ShowedNothing,
-    /// A broken promise, a failed client, or leftovers.
+    /// A promise was broken, a client failed, or data remained.
     Violation,
 }
 
@@ -128,14 +126,14 @@ fn overlaps(entries: &[Entry]) -> Vec<Violation> {
 }
 
 fn wrong_fences(entries: &[Entry]) -> Vec<Violation> {
-    // Exclusion may not be promised, so only the requests' order counts.
+    // If exclusion isn't promised, only the requests' order counts.
     let rules = Rules { exclusion: false, must_show: false, ..Rules::default() };
     let mut violations = check(entries, &rules).violations;
     violations.retain(|one| matches!(one, Violation::SameFence(..) | Violation::FenceFell(..)));
     violations
 }
 
-/// If holds end with their connection, the holds of a killed process end when the fault kills it.
+/// Adds the release of a killed process's holds, which end with its connections.
 fn end_with_their_process(entries: &[Entry]) -> Vec<Entry> {
     let mut held: BTreeMap<&str, Vec<Token>> = BTreeMap::new();
     let mut killed: BTreeSet<&str> = BTreeSet::new();
@@ -179,7 +177,7 @@ fn rules(schedule: &Schedule, promise: Promise) -> Rules {
     }
 }
 
-/// A TTL, the patience, and a reconnection after each fault.
+/// Returns the longest wait for a holder: a TTL, the patience, and a recovery after each fault.
 fn longest_wait(schedule: &Schedule) -> Duration {
     let after = |fault: Fault| match fault {
         // A step back of the clock prolongs a dead client's hold.
@@ -201,7 +199,7 @@ mod tests {
         Entry { at: BootInstant::from_nanos(at), process: process.to_owned(), event }
     }
 
-    /// The first process is killed at 30, and the second is granted the lock at 40.
+    /// Process `a` is granted the lock at 10 and killed at 30. Process `b` is granted it at 40.
     fn history() -> Vec<Entry> {
         let grant = |at: u64, process: &str| {
             let (request, name) = (at, "x".to_owned());
@@ -231,7 +229,7 @@ mod tests {
         let profile = Profile::new("redis");
         let schedule = Schedule::draw(Configuration::Redis, &profile, 1, &[fault]);
         assert!(!schedule.promise(&profile).fences);
-        // The second hold's fence is smaller or the same.
+        // Returns the outcome if the fences are 7 and `second`, and data is lost at `at`.
         let found = |second: u64, at: u64| {
             let mut entries = history();
             for entry in &mut entries {

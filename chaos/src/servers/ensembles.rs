@@ -1,12 +1,10 @@
-//! etcd and ZooKeeper.
-
 use std::time::SystemTime;
 
 use lockwright_testbed::{self as testbed, Proxy};
 
 use super::{Result, Server, Servers, restart_the_dead};
 
-/// The servers of one kind, behind proxies. `$own` are the methods that differ.
+/// Defines an ensemble behind proxies. `$own` are the methods that differ.
 macro_rules! members {
     ($name:ident, { $($own:tt)* }) => {
         pub(super) struct $name {

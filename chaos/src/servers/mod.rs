@@ -1,5 +1,3 @@
-//! The servers of a lane.
-
 mod ensembles;
 mod redis;
 mod sql;
@@ -16,7 +14,7 @@ pub(crate) type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::r
 pub(crate) trait Server {
     fn pid(&self) -> u32;
     fn kill(&mut self);
-    /// Connections stay open.
+    /// Stops the process. Its connections stay open.
     fn freeze(&self);
     fn thaw(&self);
     /// Restarts the server, and ends it first if it runs.
@@ -62,7 +60,7 @@ pub(crate) enum Lock<'a> {
     Table,
 }
 
-/// One configuration's servers. The table in `faults.rs` prevents calls of missing methods.
+/// The servers of one configuration. `Fault::applies_to` prevents calls of missing methods.
 pub(crate) trait Servers: Send {
     fn url(&self) -> String;
 
@@ -78,7 +76,7 @@ pub(crate) trait Servers: Send {
         0
     }
 
-    /// `proxied` is true if clients need proxies.
+    /// Prepares for a schedule. `proxied` is true if its clients need proxies.
     fn prepare(&mut self, proxied: bool) -> Result<()> {
         let _ = proxied;
         Ok(())
@@ -97,7 +95,7 @@ pub(crate) trait Servers: Send {
         Ok(())
     }
 
-    /// Limits the connections below the present number and ends these, or removes the limit.
+    /// Ends the clients' connections and limits new ones, or removes the limit.
     fn limit_connections(&mut self, on: bool) -> Result<()> {
         let _ = on;
         Err("this configuration has no limit of connections".into())
@@ -108,12 +106,12 @@ pub(crate) trait Servers: Send {
         Err("this configuration has no sessions that lock".into())
     }
 
-    /// In milliseconds.
+    /// Returns how far the server's clock is ahead of this machine's, in milliseconds.
     fn clock_ahead(&mut self) -> Result<i64> {
         Err("the server's clock can't be read".into())
     }
 
-    /// Returns leftovers of locks with this prefix, and connections.
+    /// Returns the remaining data of locks with this prefix, and remaining connections.
     fn leaks(&mut self, prefix: &str) -> Result<Vec<String>>;
 }
 
@@ -141,12 +139,12 @@ pub(crate) fn start(configuration: Configuration, folder: &Path) -> Result<Box<d
     })
 }
 
-/// It may be stopped.
+/// Returns whether the process runs or is stopped.
 pub(crate) fn is_alive(pid: u32) -> bool {
     state_of(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// `R`, `S`, `T`, `Z`.
+/// Returns the state in `/proc/PID/stat`, such as `T`.
 pub(crate) fn state_of(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(')').next()?.trim_start().chars().next()

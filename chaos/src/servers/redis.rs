@@ -1,5 +1,3 @@
-//! Redis in four modes.
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,15 +8,15 @@ use redis::Connection;
 
 use super::{Result, Server, Servers, restart_the_dead};
 
-/// Its proxy has the server's port.
+/// The address of proxies with their server's port.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 
 const PROXIED: &str = "through-proxy";
 
-/// In milliseconds, for a writer's queue place.
+/// The longest wait of a writer in a queue, in milliseconds.
 const LONGEST_PLACE: i64 = 60_000;
 
-/// Acknowledged writes survive a restart.
+/// Returns options with which acknowledged writes survive a restart.
 fn durable() -> Options {
     testbed::Redis::options().append_only("always")
 }
@@ -154,8 +152,7 @@ pub(super) struct InCluster {
 
 impl InCluster {
     pub(super) fn start() -> Result<Self> {
-        // For nodes without a host, clients use the address to which they connected. So they stay
-        // on proxies.
+        // The nodes announce no host, so that clients stay on the proxies' address.
         let options = durable().set("cluster-preferred-endpoint-type", "unknown-endpoint");
         let cluster = Cluster::options().servers(options).start()?;
         let proxy = |node: &testbed::Redis| {
@@ -249,7 +246,7 @@ impl Quorum {
         Ok(this)
     }
 
-    /// Safe because no lock is held.
+    /// This is safe because no lock is held.
     fn admit(&self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(lockwright::operator::admit(&self.direct_url()))?;
@@ -299,12 +296,12 @@ impl Servers for Quorum {
     }
 }
 
-/// A short largest TTL, so that servers soon vote again after a loss of data.
+/// The largest TTL is short, so that servers soon vote again after a loss of data.
 fn quorum_url(urls: Vec<String>) -> String {
     format!("redlock:{}?largest_ttl=2s", urls.join(","))
 }
 
-/// An administrator's connection from before the limit, which it removes. A new connection would be refused.
+/// An administrator's connection, opened before the limit. A new one would be refused.
 type Admin = Option<Connection>;
 
 fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Result<()> {
@@ -315,7 +312,7 @@ fn limit_connections(server: &testbed::Redis, admin: &mut Admin, on: bool) -> Re
     let limit = if on { "1" } else { "10000" };
     redis::cmd("CONFIG").arg(&["SET", "maxclients", limit]).query::<()>(&mut connection)?;
     if on {
-        // The limit keeps present connections.
+        // The limit doesn't close present connections.
         for kind in ["normal", "pubsub"] {
             redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).query::<i64>(&mut connection)?;
         }
@@ -330,8 +327,8 @@ fn clock_ahead(server: &testbed::Redis) -> Result<i64> {
     Ok(seconds * 1_000 + micros / 1_000 - ours)
 }
 
-/// Keys except fences, tombstones and expiring ones. `counts_connections`: only this program's
-/// clients connect by TCP.
+/// Returns the keys, except fences, tombstones and queues that soon expire. `counts_connections`
+/// adds TCP connections, which only clients under test open.
 fn leaks_on(
     server: &testbed::Redis,
     prefix: &str,

@@ -1,5 +1,3 @@
-//! PostgreSQL and MariaDB.
-
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lockwright_testbed::{self as testbed, MariaDb, Proxy, wait};
@@ -21,7 +19,7 @@ trait Dialect: Connection {
     const SESSIONS: &'static str;
     /// Counts clients' sessions that wait for a lock.
     const WAITING: &'static str;
-    /// In microseconds.
+    /// Returns the server's time in microseconds.
     const CLOCK: &'static str;
     const LOCK_TABLE: &'static str;
     const LIMITS: [&'static str; 2];
@@ -105,7 +103,7 @@ impl<C: Dialect> Session<C> {
         Ok(self)
     }
 
-    /// In milliseconds.
+    /// Returns how far the server's clock is ahead, in milliseconds.
     fn clock_ahead(&mut self) -> Result<i64> {
         let theirs = self.number(C::CLOCK)?;
         let ours = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros() as i64;
@@ -157,7 +155,7 @@ fn held_rows(configuration: Configuration, prefix: &str, now: &str) -> Vec<(&'st
     };
     vec![
         ("held rows", count("lease", "AND token IS NOT NULL")),
-        // A waiting writer keeps its place for 3 s.
+        // Writers don't count, because a waiting one keeps its place for 3 s.
         ("rows of readers and permits", count("shared_holder", "AND mode <> 'exclusive'")),
     ]
 }

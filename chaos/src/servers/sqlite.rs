@@ -1,5 +1,3 @@
-//! A SQLite file.
-
 use std::path::{Path, PathBuf};
 
 use lockwright_testbed::Proxy;
@@ -45,7 +43,7 @@ impl Session {
 }
 
 impl Locking for Session {
-    /// The number is unknown, because all others wait while this session holds the write lock.
+    /// Returns 0: SQLite doesn't report which connections wait for the write lock.
     fn waiting(&mut self) -> usize {
         0
     }
@@ -74,7 +72,7 @@ impl Servers for File {
         let mut session = self.session()?;
         let now = lockwright::Clock::boot().now().as_nanos();
         let mut leaks = Vec::new();
-        // A waiting writer keeps its place for 3 s.
+        // Writers don't count, because a waiting one keeps its place for 3 s.
         for (table, and) in [("lease", ""), ("shared_holder", "AND mode <> 'exclusive'")] {
             let left = session.number(&format!(
                 "SELECT count(*) FROM lockwright_{table} \
